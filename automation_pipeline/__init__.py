@@ -1,1 +1,2 @@
-"""Automations over a call centre's sales records. `definitions` is Dagster's doorway, `cli` the operators'."""
+"""Automations over a call centre's sales records. `definitions` is Dagster's doorway, `cli` the
+operators'."""

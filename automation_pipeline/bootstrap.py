@@ -1,4 +1,5 @@
-"""Composition root: settings in, services out. The only module that knows which adapter serves which port.
+"""Composition root: settings in, services out. The only module that knows which adapter serves
+which port.
 
 Nothing is opened before it is asked for, and adapters that are not configured are not imported."""
 
@@ -44,8 +45,11 @@ class WorkLoop:
     def _loop(self) -> asyncio.Runner:
         tune_memory()
         runner = asyncio.Runner()
-        # Threads mostly wait here, for the database or Redis: a few for each core would have them stand in line.
-        runner.get_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="beside"))
+        # Threads mostly wait here, for the database or Redis: a few for each core would have them
+        # stand in line.
+        runner.get_loop().set_default_executor(
+            ThreadPoolExecutor(THREADS, thread_name_prefix="beside")
+        )
         return runner
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
@@ -53,7 +57,9 @@ class WorkLoop:
         whole = self.counted(work)
         try:
             return self._loop.run(whole, context=copy_context())
-        except BaseException:  # an interrupt too must not leave tasks in the loop that the next call would wake
+        except (
+            BaseException
+        ):  # an interrupt too must not leave tasks in the loop that the next call would wake
             end_tasks(self._loop.get_loop(), whole)
             raise
 
@@ -116,7 +122,9 @@ class Services:
     def sales_list_semaphore(self) -> Semaphore:
         """Bounds the sales lists that all processes ask the CRM for at the same time."""
         limit = self.settings.fiche_sales_search_concurrency
-        return Semaphore(self.permits, "crm-sales-list", limit, owner=f"{socket.gethostname()}:{os.getpid()}")
+        return Semaphore(
+            self.permits, "crm-sales-list", limit, owner=f"{socket.gethostname()}:{os.getpid()}"
+        )
 
     @cached_property
     def crm(self) -> "FicheSource":
@@ -126,7 +134,8 @@ class Services:
         return open_crm(self.settings, self.clock.now, self.meter)
 
     def crm_with(self, key: "SecretStr | None") -> "FicheSource":
-        """The CRM as a schedule with a key of its own calls it; without one, with `FICHE_API_AUTH_TOKEN`."""
+        """The CRM as a schedule with a key of its own calls it; without one, with
+        `FICHE_API_AUTH_TOKEN`."""
         if key is None:
             return self.crm
         token = key.get_secret_value()
@@ -172,11 +181,16 @@ class Services:
         from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.queries.sources import DatabaseLoginTokens  # noqa: PLC0415  the same
 
-        login = SharedLogin(DatabaseLoginTokens(self.database, self.clock, SourceApi.INPI), self.claims)
-        return open_registries(self.settings, self.clock.now, self.meter, self._shared_limiter, login)
+        login = SharedLogin(
+            DatabaseLoginTokens(self.database, self.clock, SourceApi.INPI), self.claims
+        )
+        return open_registries(
+            self.settings, self.clock.now, self.meter, self._shared_limiter, login
+        )
 
     def registry(self, api: "SourceApi") -> "RegistrySource | None":
-        """One of them apart from the others, opened anew, with a login of its own; None where it is not configured."""
+        """One of them apart from the others, opened anew, with a login of its own; None where it is
+        not configured."""
         from automation_pipeline.clients.factories import open_source  # noqa: PLC0415  where asked for
 
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
@@ -251,7 +265,11 @@ class Services:
     def _shared_limiter(self) -> RateLimiter:
         """A provider's cap outlives an outage of Redis: the database takes over."""
         in_database = DatabaseRateLimiter(self.database)
-        limiter = FailoverRateLimiter(self.rate_limiter, in_database) if self.settings.redis_url else in_database
+        limiter = (
+            FailoverRateLimiter(self.rate_limiter, in_database)
+            if self.settings.redis_url
+            else in_database
+        )
         return CountedRateLimiter(limiter, self.meter)
 
     @cached_property
@@ -263,12 +281,13 @@ class Services:
         return WorkLoop(self.metering)
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
-        """Run async work to its end; interrupted, it leaves nothing running behind. The loop lives as long as the
-        process, and so do the clients' connections."""
+        """Run async work to its end; interrupted, it leaves nothing running behind. The loop lives
+        as long as the process, and so do the clients' connections."""
         return self._work_loop.run(work)
 
     def counted(self, work: Coroutine[object, object, Result]) -> Coroutine[object, object, Result]:
-        """The same work for a loop of its own; what is counted in it reaches the database all the same."""
+        """The same work for a loop of its own; what is counted in it reaches the database all the
+        same."""
         return self._work_loop.counted(work)
 
 

@@ -1,4 +1,5 @@
-"""The doorway that Dagster opens. `whole` is everything; a run loads its own job alone (orchestration/repository)."""
+"""The doorway that Dagster opens. `whole` is everything; a run loads its own job alone
+(orchestration/repository)."""
 
 from functools import cache, partial
 from importlib import import_module
@@ -39,7 +40,9 @@ def _repository() -> dg.RepositoryDefinition:
 
 def whole() -> dg.Definitions:
     with gc_paused():
-        return dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=Path(__file__).parent), _ground())
+        return dg.Definitions.merge(
+            dg.load_from_defs_folder(path_within_project=Path(__file__).parent), _ground()
+        )
 
 
 def _alone(name: str, module: str) -> dg.Definitions:
@@ -49,7 +52,8 @@ def _alone(name: str, module: str) -> dg.Definitions:
 
 
 def _ground() -> dg.Definitions:
-    """What all jobs stand on. Imported here: whoever only looks for the doorway pays for none of it."""
+    """What all jobs stand on. Imported here: whoever only looks for the doorway pays for none of
+    it."""
     from automation_pipeline.core.logs import configure_logs  # noqa: PLC0415  see above
     from automation_pipeline.core.settings import load_settings  # noqa: PLC0415  see above
     from automation_pipeline.orchestration.automation_runs import Tickets  # noqa: PLC0415  see above

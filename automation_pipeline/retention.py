@@ -41,7 +41,9 @@ Chore = Callable[[PurgePass], dict[str, int]]
 def chores_of(settings: Settings, database: Database) -> Sequence[Chore]:
     moves = settings.state_transitions_keep_days
     return (
-        partial(purge_storage, _ground(settings), database=database, awaited=(is_awaited_by_batch,)),
+        partial(
+            purge_storage, _ground(settings), database=database, awaited=(is_awaited_by_batch,)
+        ),
         partial(
             remove_old_logs,
             keep_log_days=settings.automation_logs_keep_days,
@@ -50,11 +52,21 @@ def chores_of(settings: Settings, database: Database) -> Sequence[Chore]:
             database=database,
         ),
         partial(remove_old_fetch_jobs, keep_days=settings.fetch_jobs_keep_days, database=database),
-        partial(delete_old_tasks, keep_days=settings.transcription_tasks_keep_days, database=database),
         partial(
-            remove_old_alerts, keep_days=settings.pricing_alerts_keep_days, keep_move_days=moves, database=database
+            delete_old_tasks, keep_days=settings.transcription_tasks_keep_days, database=database
         ),
-        partial(remove_old_jobs, keep_days=settings.enrichment_jobs_keep_days, keep_move_days=moves, database=database),
+        partial(
+            remove_old_alerts,
+            keep_days=settings.pricing_alerts_keep_days,
+            keep_move_days=moves,
+            database=database,
+        ),
+        partial(
+            remove_old_jobs,
+            keep_days=settings.enrichment_jobs_keep_days,
+            keep_move_days=moves,
+            database=database,
+        ),
         partial(
             purge_old_jobs,
             keep_days=settings.org_jobs_keep_days,
@@ -81,9 +93,12 @@ PAUSE_SECONDS = 0.05
 MOST_LOOKS = 1000
 
 
-async def go_round(services: Services, *, is_dry: bool = False, batch: int = BATCH) -> Mapping[str, int]:
-    """How many rows of each kind went, or would. What fails in one room is raised after the others are through; a round
-    that breaks off is gone on with by the next one, and two at once do each row once."""
+async def go_round(
+    services: Services, *, is_dry: bool = False, batch: int = BATCH
+) -> Mapping[str, int]:
+    """How many rows of each kind went, or would. What fails in one room is raised after the others
+    are through; a round that breaks off is gone on with by the next one, and two at once do each
+    row once."""
     look = PurgePass(_earlier(services.clock, services.database), batch, is_dry)
     gone: Counter[str] = Counter()
     broken: list[AutomationError] = []

@@ -1,4 +1,5 @@
-"""`make test`: the whole-process tests, which mostly wait, run at the same time as all others. Options are pytest's."""
+"""`make test`: the whole-process tests, which mostly wait, run at the same time as all others.
+Options are pytest's."""
 
 import os
 import signal
@@ -17,11 +18,15 @@ def main(options: Sequence[str]) -> int:
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", *WORKERS, *options]
     with tempfile.TemporaryFile("w+") as output:
-        background = subprocess.Popen([*command, *WHOLE_PROCESSES], stdout=output, stderr=subprocess.STDOUT)
+        background = subprocess.Popen(
+            [*command, *WHOLE_PROCESSES], stdout=output, stderr=subprocess.STDOUT
+        )
         try:
             here = subprocess.run([*command, *OTHERS], check=False).returncode
             there = background.wait()
-        except KeyboardInterrupt:  # the terminal has interrupted both: the servers of the tests are ended by pytest
+        except (
+            KeyboardInterrupt
+        ):  # the terminal has interrupted both: the servers of the tests are ended by pytest
             return background.wait() or -signal.SIGINT
         output.seek(0)
         sys.stdout.write(f"\nWhole processes, which ran at the same time:\n{output.read()}")

@@ -17,7 +17,16 @@ class Certificate:
 def certificate_for(name: str, folder: Path) -> Certificate:
     """`name` is as openssl wants it: `DNS:example.com`, `IP:127.0.0.1`."""
     file, key = folder / "certificate.pem", folder / "key.pem"
-    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
+    kind = [
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "1",
+    ]
     about = ["-subj", "/CN=test", "-addext", f"subjectAltName={name}", "-out", file, "-keyout", key]
     subprocess.run(["openssl", "req", *kind, *about], check=True, capture_output=True)
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,5 @@
-"""Fixtures of the whole suite: a fresh, migrated database a test, on SQLite and PostgreSQL; a clock that stands."""
+"""Fixtures of the whole suite: a fresh, migrated database a test, on SQLite and PostgreSQL; a clock
+that stands."""
 
 import gc
 import logging
@@ -18,17 +19,21 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription import recordings as transcribe_waiting
 from automation_pipeline_tests import outside, postgres, services
 
-# A machine that is slow for a moment is no finding; and whoever runs the suite meets the examples that all others did.
-# `--hypothesis-profile default` looks for new ones.
+# A machine that is slow for a moment is no finding; and whoever runs the suite meets the examples
+# that all others did. `--hypothesis-profile default` looks for new ones.
 settings.register_profile(
-    "suite", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "suite",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
-    """As from a terminal. Who starts the suite in the background of a script may have SIGINT ignored, and hand that on:
-    then Dagster's servers ignore SIGTERM too, and never end."""
+    """As from a terminal. Who starts the suite in the background of a script may have SIGINT
+    ignored, and hand that on: then Dagster's servers ignore SIGTERM too, and never end."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -44,17 +49,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
         if STORED & set(getattr(item, "fixturenames", ())):
             item.add_marker("stored")
-        chosen = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        chosen = (
+            item.callspec.params
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else {}
+        )
         asked = set(getattr(item, "fixturenames", ())) & {"postgres_server", "redis_url"}
         if asked or chosen.get("database_kind") == "postgres":
             item.add_marker("services")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Queries, claims and migrations run on both databases, because that is where the two differ. Every other test
-    runs on SQLite, or on the one that the environment variable DB names."""
+    """Queries, claims and migrations run on both databases, because that is where the two differ.
+    Every other test runs on SQLite, or on the one that the environment variable DB names."""
     chosen_by_the_test = any(
-        "database_kind" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize") if mark.args
+        "database_kind" in mark.args[0]
+        for mark in metafunc.definition.iter_markers("parametrize")
+        if mark.args
     )
     if "database_kind" not in metafunc.fixturenames or chosen_by_the_test:
         return
@@ -67,7 +78,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def _lines_of_ours_go_nowhere() -> Iterator[None]:
-    """Loading the definitions sends our lines to standard error: what a test did to them is undone."""
+    """Loading the definitions sends our lines to standard error: what a test did to them is
+    undone."""
     yield
     ours = logging.getLogger("automation_pipeline")
     ours.handlers.clear()
@@ -75,7 +87,8 @@ def _lines_of_ours_go_nowhere() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Six thousand tests and all that they import stay: the collector need not look at them again and again."""
+    """Six thousand tests and all that they import stay: the collector need not look at them again
+    and again."""
     gc.collect()
     gc.freeze()
 
@@ -103,7 +116,8 @@ def clock() -> StandingClock:
 
 @pytest.fixture(scope="session", autouse=True)
 def impatience() -> Iterator[None]:
-    """Whoever waits for a recording or a fiche looks for it more often: what is looked for comes at once here."""
+    """Whoever waits for a recording or a fiche looks for it more often: what is looked for comes at
+    once here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transcribe_waiting, "POLL_SECONDS", 0.02)
         patch.setattr(transcribe_targets, "FIRST_PAUSE_SECONDS", 0.02)
@@ -144,7 +158,9 @@ def database_kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database_url(
+    database_kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[str]:
     if database_kind == "sqlite":
         copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "test.db")
         yield f"sqlite:///{copy}"
@@ -161,7 +177,8 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def simulator_url() -> Iterator[str]:
-    """One a worker; its ledger and faults are whatever the last test left: most tests want `simulated`."""
+    """One a worker; its ledger and faults are whatever the last test left: most tests want
+    `simulated`."""
     with outside.simulator("--seed", "7", "--exact") as url:
         yield url
 

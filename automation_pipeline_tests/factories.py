@@ -8,7 +8,11 @@ from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.automation.runs import RunLaunch, open_run
 from automation_pipeline.automation.schedules import create_schedule
-from automation_pipeline.automation.selection import SelectedBatches, SelectionOptions, select_fiches
+from automation_pipeline.automation.selection import (
+    SelectedBatches,
+    SelectionOptions,
+    select_fiches,
+)
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.fiches.ports import FicheSource
@@ -32,7 +36,9 @@ def an_opening(schedule_id: int, dagster_run_id: str = "dagster-1", **fields: ob
     return RunLaunch(schedule_id=schedule_id, dagster_run_id=dagster_run_id, **given)  # type: ignore[arg-type]
 
 
-def an_open_run(database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3")) -> RunAttempt:
+def an_open_run(
+    database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3")
+) -> RunAttempt:
     """A run whose first attempt has selected its fiches."""
     schedule = a_schedule(database, clock, fiche_ids)
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
@@ -41,7 +47,12 @@ def an_open_run(database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1
 
 
 def selected(
-    ticket: RunAttempt, database: Database, clock: Clock, source: FicheSource | None = None, *, processes: int = 1
+    ticket: RunAttempt,
+    database: Database,
+    clock: Clock,
+    source: FicheSource | None = None,
+    *,
+    processes: int = 1,
 ) -> SelectedBatches:
     """The selection, made by a CRM that knows of no sales unless one is given."""
     work = select_fiches(

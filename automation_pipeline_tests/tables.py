@@ -17,7 +17,8 @@ def every_case(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Takes what `pytest.mark.parametrize` takes, but makes one test of all cases.
 
-    The cases share the fixtures of the test. Use it where a case leaves nothing behind that another case could see.
+    The cases share the fixtures of the test. Use it where a case leaves nothing behind that another
+    case could see.
     """
     fields = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = [_values(case, len(fields)) for case in cases]

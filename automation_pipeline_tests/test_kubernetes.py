@@ -1,4 +1,5 @@
-"""docker/kubernetes/, read and not run: the values for Dagster's chart, and the manifests beside it."""
+"""docker/kubernetes/, read and not run: the values for Dagster's chart, and the manifests beside
+it."""
 
 import re
 import tomllib
@@ -16,18 +17,27 @@ from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.test_containers import settings
 
 VALUES: Mapping[str, Any] = yaml.safe_load((DOCKER / "kubernetes/values.yaml").read_text())
-MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DOCKER / "kubernetes/automation.yaml").read_text()))
+MANIFESTS: list[dict[str, Any]] = list(
+    yaml.safe_load_all((DOCKER / "kubernetes/automation.yaml").read_text())
+)
 PROJECT: Mapping[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 LAUNCHER = VALUES["runLauncher"]["config"]["k8sRunLauncher"]
 DEPLOYMENT = VALUES["dagster-user-deployments"]["deployments"][0]
 
-# What the schema of the chart 1.13.27 allows, as far as it is used here. Most of its objects allow nothing else.
+# What the schema of the chart 1.13.27 allows, as far as it is used here. Most of its objects allow
+# nothing else.
 POD = {"image", "podSecurityContext", "securityContext", "resources", "volumes", "volumeMounts"}
 CHART: Mapping[str, set[str]] = {
     "global": {"postgresqlSecretName", "dagsterHome"},
     "telemetry": {"enabled"},
     "postgresql": {
-        *("enabled", "postgresqlHost", "postgresqlUsername", "postgresqlDatabase", "postgresqlParams"),
+        *(
+            "enabled",
+            "postgresqlHost",
+            "postgresqlUsername",
+            "postgresqlDatabase",
+            "postgresqlParams",
+        ),
         "postgresqlScheme",
     },
     "rabbitmq": {"enabled"},
@@ -35,7 +45,15 @@ CHART: Mapping[str, set[str]] = {
     "dagsterWebserver": {*POD, "replicaCount"},
     "dagsterDaemon": {
         *POD,
-        *("enabled", "heartbeatTolerance", "runCoordinator", "runMonitoring", "runRetries", "sensors", "schedules"),
+        *(
+            "enabled",
+            "heartbeatTolerance",
+            "runCoordinator",
+            "runMonitoring",
+            "runRetries",
+            "sensors",
+            "schedules",
+        ),
     },
     "concurrency": {"enabled", "pools", "runs"},
     "retention": {"enabled", "sensor", "schedule"},
@@ -46,15 +64,33 @@ CHART: Mapping[str, set[str]] = {
 PLAIN = {"generatePostgresqlPasswordSecret", "generateCeleryConfigSecret"}
 OF_DEPLOYMENT = {
     *POD,
-    *("name", "codeServerArgs", "port", "includeConfigInLaunchedRuns", "env", "envSecrets", "readinessProbe"),
+    *(
+        "name",
+        "codeServerArgs",
+        "port",
+        "includeConfigInLaunchedRuns",
+        "env",
+        "envSecrets",
+        "readinessProbe",
+    ),
 }
-OF_LAUNCHER = {"imagePullPolicy", "envSecrets", "failPodOnRunFailure", "securityContext", "resources", "runK8sConfig"}
+OF_LAUNCHER = {
+    "imagePullPolicy",
+    "envSecrets",
+    "failPodOnRunFailure",
+    "securityContext",
+    "resources",
+    "runK8sConfig",
+}
 OF_QUEUE = {"dequeueIntervalSeconds", "dequeueUseThreads", "dequeueNumWorkers"}
 
 
 def snake(value: Any) -> Any:
     if isinstance(value, dict):
-        return {re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", key): snake(item) for key, item in value.items()}
+        return {
+            re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", key): snake(item)
+            for key, item in value.items()
+        }
     return value
 
 
@@ -63,7 +99,13 @@ def without_switch(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def everywhere(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield f"{path}.{key}", item
         yield from everywhere(item, f"{path}.{key}")
@@ -71,10 +113,15 @@ def everywhere(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def test_the_chart_knows_every_key() -> None:
     assert VALUES.keys() == CHART.keys() | PLAIN
-    assert {name: unknown for name, known in CHART.items() if (unknown := VALUES[name].keys() - known)} == {}
+    assert {
+        name: unknown for name, known in CHART.items() if (unknown := VALUES[name].keys() - known)
+    } == {}
     assert DEPLOYMENT.keys() <= OF_DEPLOYMENT
     assert LAUNCHER.keys() <= OF_LAUNCHER
-    assert VALUES["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"].keys() <= OF_QUEUE
+    assert (
+        VALUES["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"].keys()
+        <= OF_QUEUE
+    )
     assert LAUNCHER["runK8sConfig"].keys() <= {"containerConfig", "podSpecConfig", "jobSpecConfig"}
 
 
@@ -117,8 +164,14 @@ def test_dagster_takes_what_the_chart_will_write_and_it_is_what_compose_has() ->
 
 def test_the_launcher_takes_its_config() -> None:
     dagster_k8s = pytest.importorskip("dagster_k8s")
-    named = {**snake(LAUNCHER), "env_secrets": [secret["name"] for secret in LAUNCHER["envSecrets"]]}
-    chart = {"instance_config_map": "dagster-instance", "postgres_password_secret": "automation-database"}
+    named = {
+        **snake(LAUNCHER),
+        "env_secrets": [secret["name"] for secret in LAUNCHER["envSecrets"]],
+    }
+    chart = {
+        "instance_config_map": "dagster-instance",
+        "postgres_password_secret": "automation-database",
+    }
     taken = process_config(Shape(dagster_k8s.K8sRunLauncher.config_type()), {**named, **chart})
     assert taken.success, taken.errors
 
@@ -132,27 +185,46 @@ def test_there_is_one_daemon_and_no_database_of_the_charts_own() -> None:
 
 def test_every_image_is_ours_of_this_version() -> None:
     charted = [item for path, item in everywhere(VALUES) if path.endswith(".image")]
-    ours = {"repository": "automation-pipeline", "tag": PROJECT["version"], "pullPolicy": "IfNotPresent"}
+    ours = {
+        "repository": "automation-pipeline",
+        "tag": PROJECT["version"],
+        "pullPolicy": "IfNotPresent",
+    }
     assert charted == [ours] * 3
     named = {item for path, item in everywhere(MANIFESTS) if path.endswith(".image")}
     assert named == {f"automation-pipeline:{PROJECT['version']}"}
-    assert f"automation-pipeline:${{AUTOMATION_TAG:-{PROJECT['version']}}}" in (DOCKER / "compose.yaml").read_text()
+    assert (
+        f"automation-pipeline:${{AUTOMATION_TAG:-{PROJECT['version']}}}"
+        in (DOCKER / "compose.yaml").read_text()
+    )
 
 
 def test_secrets_are_named_and_not_written() -> None:
     assert [manifest["kind"] for manifest in MANIFESTS].count("Secret") == 0
     secret = re.compile(r"password|token|api_?key|secret", re.IGNORECASE)
-    found = {path for path, item in [*everywhere(VALUES), *everywhere(MANIFESTS)] if secret.search(path) and item}
-    allowed = re.compile(r"\.(envSecrets(\.\d+(\.name)?)?|postgresqlSecretName|secretRef(\.name)?)$")
+    found = {
+        path
+        for path, item in [*everywhere(VALUES), *everywhere(MANIFESTS)]
+        if secret.search(path) and item
+    }
+    allowed = re.compile(
+        r"\.(envSecrets(\.\d+(\.name)?)?|postgresqlSecretName|secretRef(\.name)?)$"
+    )
     assert {path for path in found if not allowed.search(path)} == set()
     assert not any("@" in item for _, item in everywhere(VALUES) if isinstance(item, str))
 
 
 def test_every_variable_is_a_setting_of_ours_or_dagsters() -> None:
-    wanted = [item for path, item in [*everywhere(VALUES), *everywhere(MANIFESTS)] if path.endswith(".env")]
+    wanted = [
+        item
+        for path, item in [*everywhere(VALUES), *everywhere(MANIFESTS)]
+        if path.endswith(".env")
+    ]
     named = {variable["name"] for variables in wanted for variable in variables}
     assert named - settings() == {"DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"}
-    assert {variable["name"]: variable["value"] for variable in DEPLOYMENT["env"]}["AUTOMATION_EXECUTOR"] == "k8s"
+    assert {variable["name"]: variable["value"] for variable in DEPLOYMENT["env"]}[
+        "AUTOMATION_EXECUTOR"
+    ] == "k8s"
 
 
 @every_case("path", ["podSecurityContext", "securityContext"])
@@ -166,13 +238,21 @@ def test_nobody_is_root_or_becomes_it_or_writes_where_it_is_not_said(path: str) 
         },
     }[path]
     charted = [VALUES["dagsterWebserver"], VALUES["dagsterDaemon"], DEPLOYMENT]
-    pods = [manifest["spec"]["template"]["spec"] for manifest in MANIFESTS if "template" in manifest.get("spec", {})]
+    pods = [
+        manifest["spec"]["template"]["spec"]
+        for manifest in MANIFESTS
+        if "template" in manifest.get("spec", {})
+    ]
     of_pods = [
-        pod["securityContext"] if path == "podSecurityContext" else pod["containers"][0]["securityContext"]
+        pod["securityContext"]
+        if path == "podSecurityContext"
+        else pod["containers"][0]["securityContext"]
         for pod in pods
     ]
     of_runs = (
-        LAUNCHER["runK8sConfig"]["podSpecConfig"]["securityContext"] if path == "podSecurityContext" else LAUNCHER[path]
+        LAUNCHER["runK8sConfig"]["podSpecConfig"]["securityContext"]
+        if path == "podSecurityContext"
+        else LAUNCHER[path]
     )
     for context in [*(service[path] for service in charted), *of_pods, of_runs]:
         assert context.items() >= wanted.items()

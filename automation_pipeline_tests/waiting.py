@@ -1,4 +1,5 @@
-"""The one place where a test waits: for a condition, with a deadline; or not at all, where time can be made to pass."""
+"""The one place where a test waits: for a condition, with a deadline; or not at all, where time can
+be made to pass."""
 
 import asyncio
 import threading
@@ -15,7 +16,10 @@ _PATIENCE_SECONDS = 60.0
 
 
 def wait_until(
-    condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS, *, every: float = _LOOK_EVERY_SECONDS
+    condition: Callable[[], bool],
+    seconds: float = _PATIENCE_SECONDS,
+    *,
+    every: float = _LOOK_EVERY_SECONDS,
 ) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -32,7 +36,8 @@ async def come_true(condition: Callable[[], bool], seconds: float = _PATIENCE_SE
 
 
 def pause(seconds: float) -> None:
-    """For loops that give way to other processes, not for hoping that something has happened meanwhile."""
+    """For loops that give way to other processes, not for hoping that something has happened
+    meanwhile."""
     threading.Event().wait(seconds)
 
 
@@ -46,8 +51,9 @@ class _LeapingLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[object, object, Result], *, threads: int | None = None) -> Result:
-    """`asyncio.run`, within which time can `leap`. With one thread, who comes back from it knows that whoever went
-    there before has come back too, and sleeps by now if that is what it does next."""
+    """`asyncio.run`, within which time can `leap`. With one thread, who comes back from it knows
+    that whoever went there before has come back too, and sleeps by now if that is what it does
+    next."""
     with asyncio.Runner(loop_factory=_LeapingLoop) as runner:
         if threads:
             runner.get_loop().set_default_executor(ThreadPoolExecutor(threads))
@@ -55,7 +61,8 @@ def run(work: Coroutine[object, object, Result], *, threads: int | None = None) 
 
 
 def leap(seconds: float) -> None:
-    """So much time passes now, for every sleep and every deadline of this loop; the databases' clocks do not move."""
+    """So much time passes now, for every sleep and every deadline of this loop; the databases'
+    clocks do not move."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, _LeapingLoop)
     loop.leapt += seconds

@@ -1,5 +1,5 @@
-"""What every contestant is measured with: the upstream's process, a process under the clock, and what must be true of
-the calls before a time counts."""
+"""What every contestant is measured with: the upstream's process, a process under the clock, and
+what must be true of the calls before a time counts."""
 
 import json
 import os
@@ -17,7 +17,8 @@ import httpx
 HERE = Path(__file__).parent
 STEPS = 2
 FIRST_ID, MOST_RECORDINGS = 700_000_000, 3
-# What an outcome holds for each number of recordings: the words of their transcripts, and the verdict.
+# What an outcome holds for each number of recordings: the words of their transcripts, and the
+# verdict.
 OUTCOMES = {1: (517, "INSUFFISANT"), 2: (894, "INSUFFISANT"), 3: (1378, "EXCELLENT")}
 
 Outcome = tuple[str, int, int, str]
@@ -29,8 +30,8 @@ class NotDoneError(Exception):
 
 @dataclass(frozen=True)
 class Ended:
-    """Wall seconds from the process's start to its end, processor seconds with those of its children, and its own peak
-    of memory."""
+    """Wall seconds from the process's start to its end, processor seconds with those of its
+    children, and its own peak of memory."""
 
     seconds: float
     busy_seconds: float
@@ -67,13 +68,17 @@ def timed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> En
     """NotDoneError, with the end of what it said, when the process fails."""
     with log.open("w") as told:
         began, began_at = time.monotonic(), time.time()
-        process = subprocess.Popen(command, env=dict(variables), stdout=told, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, env=dict(variables), stdout=told, stderr=subprocess.STDOUT
+        )
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     output = log.read_text()
     if process.returncode != 0:
-        raise NotDoneError(f"{' '.join(command[:3])} ended with {process.returncode}:\n{output[-3000:]}")
+        raise NotDoneError(
+            f"{' '.join(command[:3])} ended with {process.returncode}:\n{output[-3000:]}"
+        )
     return Ended(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output, began_at)
 
 
@@ -84,7 +89,13 @@ def calls(address: str) -> dict:
 def check_calls(seen: Mapping, *, fiches: int, width: int) -> None:
     """Each item asked for exactly once, and never more at once than agreed."""
     recordings = recordings_in_all(fiches)
-    wanted = {"sales": 1, "details": fiches, "audio": recordings, "speech": recordings, "model": STEPS * fiches}
+    wanted = {
+        "sales": 1,
+        "details": fiches,
+        "audio": recordings,
+        "speech": recordings,
+        "model": STEPS * fiches,
+    }
     if seen["calls"] != wanted or seen["items"] != wanted:
         raise NotDoneError(f"The upstream saw {seen['calls']} of {seen['items']}, not {wanted}.")
     if seen["peak"] > width:

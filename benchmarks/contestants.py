@@ -22,7 +22,8 @@ from automation_pipeline_tests.services import redis_server
 LIMIT, LIMIT_APART, OURS, OURS_POSTGRES = "limit", "limit-apart", "ours", "ours-postgres"
 NO_PEERS = (LIMIT, LIMIT_APART, OURS, OURS_POSTGRES)
 SAMPLE_FICHES = 9
-# Rows of the run itself, told by the clock: at most one for every ten fiches, which leave many times as much.
+# Rows of the run itself, told by the clock: at most one for every ten fiches, which leave many
+# times as much.
 MOST_DIFFERENCE, MOST_ROWS_APART, MOST_OF_FICHES = 0.02, 60, 0.1
 
 
@@ -48,7 +49,8 @@ class Measured:
 
 @dataclass
 class Ring:
-    """What the contestants need: services, started when the first one asks, and a small run of ours for the limit."""
+    """What the contestants need: services, started when the first one asks, and a small run of ours
+    for the limit."""
 
     width: int
     latency: float
@@ -85,7 +87,12 @@ Contestant = Callable[[Ring, str, int, Path], Measured]
 def contestants() -> dict[str, Contestant]:
     peers = {name: partial(_peer, name) for name in environments.peers()}
     limits = {name: partial(_limit, name) for name in (LIMIT, LIMIT_APART)}
-    return {**limits, OURS: partial(_ours, OURS), OURS_POSTGRES: partial(_ours, OURS_POSTGRES), **peers}
+    return {
+        **limits,
+        OURS: partial(_ours, OURS),
+        OURS_POSTGRES: partial(_ours, OURS_POSTGRES),
+        **peers,
+    }
 
 
 @contextmanager
@@ -108,8 +115,12 @@ def check_same_rows(ours_measured: Measured, limit: Measured) -> None:
     """The limit writes as much as we do, table by table; only rows of the run itself may differ."""
     for table in ours_measured.rows | limit.rows:
         one, other = ours_measured.rows.get(table, 0), limit.rows.get(table, 0)
-        if abs(one - other) > max(MOST_ROWS_APART, MOST_DIFFERENCE * one, MOST_OF_FICHES * limit.fiches):
-            raise contest.NotDoneError(f"{table} has {one} rows of ours and {other} of the limit's.")
+        if abs(one - other) > max(
+            MOST_ROWS_APART, MOST_DIFFERENCE * one, MOST_OF_FICHES * limit.fiches
+        ):
+            raise contest.NotDoneError(
+                f"{table} has {one} rows of ours and {other} of the limit's."
+            )
 
 
 def _ours(name: str, given: Ring, address: str, fiches: int, room: Path) -> Measured:
@@ -146,11 +157,25 @@ def _peer(name: str, given: Ring, address: str, fiches: int, room: Path) -> Meas
 
 
 def _arguments(given: Ring, address: str, fiches: int, room: Path) -> tuple[str, ...]:
-    return ("--upstream", address, "--fiches", str(fiches), "--width", str(given.width), "--room", str(room))
+    return (
+        "--upstream",
+        address,
+        "--fiches",
+        str(fiches),
+        "--width",
+        str(given.width),
+        "--room",
+        str(room),
+    )
 
 
 def _timed(
-    name: str, command: tuple[str, ...], variables: Mapping[str, str], fiches: int, room: Path, address: str
+    name: str,
+    command: tuple[str, ...],
+    variables: Mapping[str, str],
+    fiches: int,
+    room: Path,
+    address: str,
 ) -> Measured:
     width = int(command[command.index("--width") + 1])
     with tempfile.NamedTemporaryFile(prefix=f"{name}-log-") as log:
@@ -159,7 +184,9 @@ def _timed(
     seen = contest.calls(address)
     contest.check_calls(seen, fiches=fiches, width=width)
     with closing(sqlite3.connect(room / "result.db")) as connection:
-        outcomes = connection.execute("SELECT fiche_id, recordings, words, verdict FROM outcomes").fetchall()
+        outcomes = connection.execute(
+            "SELECT fiche_id, recordings, words, verdict FROM outcomes"
+        ).fetchall()
     contest.check_outcomes(outcomes, fiches)
     return Measured(
         name=name,
@@ -177,5 +204,8 @@ def _rows(database: Path) -> dict[str, int]:
     listing = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'outcomes'"
     with closing(sqlite3.connect(database)) as connection:
         names = [row[0] for row in connection.execute(listing)]
-        found = {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}  # noqa: S608
+        found = {
+            name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]  # noqa: S608  names of tables
+            for name in names
+        }
     return {name: number for name, number in found.items() if number}

@@ -1,8 +1,10 @@
-"""Many companies at once next to what the registries' limits allow at best, with faults. Prints the ratio of the times.
+"""Many companies at once next to what the registries' limits allow at best, with faults. Prints the
+ratio of the times.
 
 python benchmarks/enrichment_run.py [--companies 200] [--workers 2] [--seed 7]
 
-The simulated registries keep their real limits, and know who was faster. Every job must end, with one Started a lease.
+The simulated registries keep their real limits, and know who was faster. Every job must end, with
+one Started a lease.
 """
 
 import argparse
@@ -46,7 +48,10 @@ def main() -> None:
     if options.jobs:
         asyncio.run(work([int(job) for job in options.jobs.split(",")]))
         return
-    with simulator("--port", "0", "--seed", str(options.seed)) as address, tempfile.TemporaryDirectory() as room:
+    with (
+        simulator("--port", "0", "--seed", str(options.seed)) as address,
+        tempfile.TemporaryDirectory() as room,
+    ):
         os.environ.update(environment(address, DATABASE_URL=f"sqlite:///{room}/automation.db"))
         sys.exit(measure(options, address))
 
@@ -64,7 +69,9 @@ def measure(options: argparse.Namespace, address: str) -> int:
     jobs = asked_for(address, options.companies)
     httpx.post(f"{address}/_sim/faults", json=FAULTS).raise_for_status()
     began = time.monotonic()
-    shares = [",".join(map(str, jobs[place :: options.workers])) for place in range(options.workers)]
+    shares = [
+        ",".join(map(str, jobs[place :: options.workers])) for place in range(options.workers)
+    ]
     workers = [subprocess.Popen([sys.executable, __file__, "--jobs", share]) for share in shares]
     ended_well = all(worker.wait() == 0 for worker in workers)
     took = time.monotonic() - began
@@ -72,12 +79,24 @@ def measure(options: argparse.Namespace, address: str) -> int:
     best = max(told[name]["calls"] / pace for name, pace in PACES.items())
     statuses, starts = outcomes()
     refused = {name: told[name]["refused"] for name in PACES}
-    peaks = told["search"]["peak_per_second"], told["inpi"]["peak_per_minute"], told["rcs"]["peak_per_minute"]
+    peaks = (
+        told["search"]["peak_per_second"],
+        told["inpi"]["peak_per_minute"],
+        told["rcs"]["peak_per_minute"],
+    )
     leases = dict(Counter(starts.values()))
-    print(f"{options.companies} companies in {took:.0f} s: {dict(statuses)}; Started, by job: {leases}")
+    print(
+        f"{options.companies} companies in {took:.0f} s: {dict(statuses)}; Started, by job: {leases}"
+    )
     print("search {}/s (limit 7), INPI {}/min (limit 180), RCS {}/min (limit 250)".format(*peaks))
-    print(f"refused for haste: {refused}; ratio to the ideal time of {best:.0f} s: {took / best:.2f} (bar {MOST})")
-    is_kept = not any(refused.values()) and sum(statuses.values()) == options.companies and set(starts.values()) == {1}
+    print(
+        f"refused for haste: {refused}; ratio to the ideal time of {best:.0f} s: {took / best:.2f} (bar {MOST})"
+    )
+    is_kept = (
+        not any(refused.values())
+        and sum(statuses.values()) == options.companies
+        and set(starts.values()) == {1}
+    )
     return 0 if ended_well and is_kept and took / best <= MOST else 1
 
 
@@ -86,11 +105,17 @@ def asked_for(address: str, count: int) -> list[int]:
     our = services()
     migrations.upgrade(our.database)
     asking = Requester(tenant_id="main", correlation_id="benchmark", actor="benchmark")
-    found = httpx.get(f"{address}/_sim/registries/sirens", params={"count": count}).raise_for_status().json()
+    found = (
+        httpx.get(f"{address}/_sim/registries/sirens", params={"count": count})
+        .raise_for_status()
+        .json()
+    )
     jobs = []
     for siren in found["sirens"]:
         wanted = {"siren": siren}
-        asked = request_enrichment(wanted, asking, knobs=our.registries.knobs, database=our.database, clock=our.clock)
+        asked = request_enrichment(
+            wanted, asking, knobs=our.registries.knobs, database=our.database, clock=our.clock
+        )
         jobs.append(asked.job_id)
     return jobs
 
@@ -102,7 +127,11 @@ async def work(jobs: list[int]) -> None:
     async def one(job_id: int) -> None:
         async with places:
             await work_enrichment(
-                job_id, registries=our.registries, database=our.database, clock=our.clock, owner=f"bench-{os.getpid()}"
+                job_id,
+                registries=our.registries,
+                database=our.database,
+                clock=our.clock,
+                owner=f"bench-{os.getpid()}",
             )
 
     await asyncio.gather(*map(one, jobs))
@@ -111,7 +140,9 @@ async def work(jobs: list[int]) -> None:
 def outcomes() -> tuple[Counter[str], dict[str, int]]:
 
     with services().database.reading() as session:
-        statuses = Counter(str(status) for status in session.scalars(select(EnrichmentJobRow.status)))
+        statuses = Counter(
+            str(status) for status in session.scalars(select(EnrichmentJobRow.status))
+        )
         named = select(OutboxRow.payload).where(OutboxRow.event_name == "CompanyEnrichmentStarted")
         starts = Counter(str(payload["job_id"]) for payload in session.scalars(named))
     return statuses, dict(starts)

@@ -1,4 +1,5 @@
-"""The ground under load: looks for due schedules, the gate's snapshot, the relay, the API, cutting transcripts.
+"""The ground under load: looks for due schedules, the gate's snapshot, the relay, the API, cutting
+transcripts.
 
 python benchmarks/ground.py [--only due gate relay read chunks] [--schedules 100 1000 10000]
     [--recordings 10000 1000000] [--repetitions 5]
@@ -61,7 +62,11 @@ class Found:
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def __str__(self) -> str:
-        verdict = f"{'reached' if self.bar.is_reached else 'MISSED'} ({self.bar.wanted})" if self.bar else "no bar"
+        verdict = (
+            f"{'reached' if self.bar.is_reached else 'MISSED'} ({self.bar.wanted})"
+            if self.bar
+            else "no bar"
+        )
         told = f"{self.what}: {self.value:,.4g} {self.unit}" if self.value < 1000 else ""
         told = told or f"{self.what}: {self.value:,.0f} {self.unit}"
         return "; ".join(filter(None, [told, self.more, f"load {self.load:.1f}", verdict]))
@@ -87,7 +92,13 @@ def due(asked: Asked) -> Iterator[Found]:
             counts.setdefault(name, {})[number] = busy.statements
             what = f"due tick, {number:,} schedules, {name}"
             more = f"{busy}, {started:,.0f} runs started; where none is due {idle.median:.3f} s, {idle}"
-            yield Found(what, busy.median, "s", more, below(what, busy.median, "s", MOST_DUE_SECONDS.get(number)))
+            yield Found(
+                what,
+                busy.median,
+                "s",
+                more,
+                below(what, busy.median, "s", MOST_DUE_SECONDS.get(number)),
+            )
     for name, by_number in counts.items():
         if len(by_number) > 1:
             what = f"statements of a due tick, {min(by_number):,} to {max(by_number):,} schedules, {name}"
@@ -96,7 +107,8 @@ def due(asked: Asked) -> Iterator[Found]:
 
 
 def due_looks(database: Database, number: int, repetitions: int) -> tuple[Looks, Looks, float]:
-    """Those that find one schedule in twenty due, those 15 s later that find none, and how many runs were started."""
+    """Those that find one schedule in twenty due, those 15 s later that find none, and how many
+    runs were started."""
     clock, rules = Standing(BEGAN_AT), due_rules(Settings())
     busy, idle, started = Looks(), Looks(), []
 
@@ -115,8 +127,9 @@ def due_looks(database: Database, number: int, repetitions: int) -> tuple[Looks,
 
 
 def gate(asked: Asked) -> Iterator[Found]:
-    """The gate asks about the fiches of a batch again and again: about those of a day, which lie side by side, and
-    about some from all over the table. Their details have just been fetched: the first look stands for itself."""
+    """The gate asks about the fiches of a batch again and again: about those of a day, which lie
+    side by side, and about some from all over the table. Their details have just been fetched: the
+    first look stands for itself."""
     size = batch_size(FICHES_A_RUN, 1)
     with migrated(ours.fresh_database(asked.server)) as database:
         for number in sorted(asked.recordings):
@@ -128,7 +141,13 @@ def gate(asked: Asked) -> Iterator[Found]:
                 first, again = gate_looks(database, batches)
                 more = f"{again}; the first time {1000 * first.median:.3g} ms; {filled}"
                 taken = 1000 * again.median
-                yield Found(what, taken, "ms", more, below(what, taken, "ms", MOST_GATE_MILLISECONDS.get(number)))
+                yield Found(
+                    what,
+                    taken,
+                    "ms",
+                    more,
+                    below(what, taken, "ms", MOST_GATE_MILLISECONDS.get(number)),
+                )
 
 
 def batches_of(fiches: int, size: int, repetitions: int) -> dict[str, list[Sequence[int]]]:
@@ -145,7 +164,9 @@ def gate_looks(database: Database, batches: Sequence[Sequence[int]]) -> tuple[Lo
     for batch in batches:
         fiche_ids = [f"fiche-{n}" for n in batch]
         for looks in (first, again, again, again):
-            lacking = looks.take(database, lambda fiche_ids=fiche_ids: snapshot(database, fiche_ids))
+            lacking = looks.take(
+                database, lambda fiche_ids=fiche_ids: snapshot(database, fiche_ids)
+            )
             assert len(lacking) == len(batch)
             assert any(lacking.values())
     return first, again
@@ -178,14 +199,21 @@ def relay(asked: Asked) -> Iterator[Found]:
 def carried(database: Database) -> int:
     """How many events, until none waits."""
     patience = DeliveryPolicy(1, Backoff(base_seconds=0, cap_seconds=0), 1.0)
-    post = DeliveryServices(webhooks=None, mail=None, publisher=AtOnce(), secret=None, patience=patience)
+    post = DeliveryServices(
+        webhooks=None, mail=None, publisher=AtOnce(), secret=None, patience=patience
+    )
     return asyncio.run(relay_events(post, database=database, budget_seconds=600)).events
 
 
 def read(asked: Asked) -> Iterator[Found]:
     for name, url in asked.urls().items():
-        shares = [read_api.measured(url, asked.room, requests=REQUESTS, width=WIDTH) for _ in range(SHARES)]
-        bare, api = ([median(read_api.p(q, each[n]) for each in shares) for q in (50, 99)] for n in (0, 1))
+        shares = [
+            read_api.measured(url, asked.room, requests=REQUESTS, width=WIDTH)
+            for _ in range(SHARES)
+        ]
+        bare, api = (
+            [median(read_api.p(q, each[n]) for each in shares) for q in (50, 99)] for n in (0, 1)
+        )
         ratio = median(read_api.p(99, served) / read_api.p(99, query) for query, served in shares)
         what = f"API read / bare query, p99, {WIDTH} at once, {name}"
         more = f"p50 {api[0]:.1f} / {bare[0]:.1f} ms, p99 {api[1]:.1f} / {bare[1]:.1f} ms"
@@ -200,7 +228,12 @@ def chunks(asked: Asked) -> Iterator[Found]:
         began = time.perf_counter()
         made = chunks_of(words_or_estimated(given, None))
         took.append(time.perf_counter() - began)
-    yield Found(f"transcript of {WORDS:,} words to chunks", 1000 * median(took), "ms", f"{len(made):,} chunks")
+    yield Found(
+        f"transcript of {WORDS:,} words to chunks",
+        1000 * median(took),
+        "ms",
+        f"{len(made):,} chunks",
+    )
 
 
 NAMES: Mapping[str, Callable[[Asked], Iterator[Found]]] = {
@@ -210,7 +243,11 @@ NAMES: Mapping[str, Callable[[Asked], Iterator[Found]]] = {
 
 def below(what: str, value: float, unit: str, most: float | None) -> Bar | None:
     """None where none was set."""
-    return None if most is None else Bar(what, f"< {most:g} {unit}", f"{value:.3g} {unit}", value < most)
+    return (
+        None
+        if most is None
+        else Bar(what, f"< {most:g} {unit}", f"{value:.3g} {unit}", value < most)
+    )
 
 
 def constant(what: str, by_size: Mapping[int, Sequence[int]]) -> Bar:
@@ -236,7 +273,9 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="+", default=[], choices=list(NAMES), metavar="NAME")
     for name in ("schedules", "recordings"):
         parser.add_argument(f"--{name}", nargs="+", type=int, default=SIZES[name])

@@ -1,4 +1,5 @@
-"""Where the ground is measured, for how long, and with how many statements. What is measured is in ground.py."""
+"""Where the ground is measured, for how long, and with how many statements. What is measured is in
+ground.py."""
 
 import tempfile
 import time
@@ -21,7 +22,8 @@ OURS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How much of everything, how often, on a PostgreSQL server and in a room for SQLite's files."""
+    """How much of everything, how often, on a PostgreSQL server and in a room for SQLite's
+    files."""
 
     server: str
     room: Path
@@ -52,7 +54,8 @@ def migrated(url: str) -> Generator[Database]:
 
 @dataclass
 class Looks:
-    """Seconds and statements of looks of one kind. `busy`: processor seconds, PostgreSQL's with ours."""
+    """Seconds and statements of looks of one kind. `busy`: processor seconds, PostgreSQL's with
+    ours."""
 
     seconds: list[float] = field(default_factory=list[float])
     busy: list[float] = field(default_factory=list[float])
@@ -79,7 +82,8 @@ class Looks:
 
 
 def server_seconds(database: Database) -> float:
-    """Processor seconds so far of those PostgreSQL processes that we have connections to; on Linux only."""
+    """Processor seconds so far of those PostgreSQL processes that we have connections to; on Linux
+    only."""
     if database.dialect != "postgresql":
         return 0.0
     with database.reading() as session:

@@ -1,4 +1,5 @@
-"""Tables as full as those of a large installation: schedules, recordings, waiting events, and a long transcript."""
+"""Tables as full as those of a large installation: schedules, recordings, waiting events, and a
+long transcript."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -41,7 +42,8 @@ WHERE f.id > :before ORDER BY f.id
 
 
 def fill_schedules(database: Database, clock: Clock, number: int) -> None:
-    """One in twenty fires every five minutes; the others daily, weekly or monthly at any five minutes of the day."""
+    """One in twenty fires every five minutes; the others daily, weekly or monthly at any five
+    minutes of the day."""
     given = {
         "name": "Due",
         "scheduleType": "DAILY",
@@ -51,7 +53,9 @@ def fill_schedules(database: Database, clock: Clock, number: int) -> None:
     create_schedule(given, database=database, clock=clock)
     with database.transaction() as session:
         [first] = session.execute(select(*ScheduleRow.__table__.columns)).mappings()
-        session.execute(insert(ScheduleRow), [{**first, "id": n, **_timing(n)} for n in range(2, number + 1)])
+        session.execute(
+            insert(ScheduleRow), [{**first, "id": n, **_timing(n)} for n in range(2, number + 1)]
+        )
         session.execute(update(ScheduleRow).where(ScheduleRow.id == 1).values(**_timing(1)))
     analyse(database)
 
@@ -59,10 +63,18 @@ def fill_schedules(database: Database, clock: Clock, number: int) -> None:
 def _timing(number: int) -> dict[str, object]:
     hour, twelfth = divmod(number * 131 % 288, 12)
     zone = ZONES[number // 20 % len(ZONES)]
-    found = {"schedule_type": "DAILY", "timezone": zone, "time_of_day": f"{hour:02}:{5 * twelfth:02}"}
+    found = {
+        "schedule_type": "DAILY",
+        "timezone": zone,
+        "time_of_day": f"{hour:02}:{5 * twelfth:02}",
+    }
     match number % 20:
         case 0:
-            found |= {"schedule_type": "CRON", "cron_expression": "*/5 * * * *", "time_of_day": None}
+            found |= {
+                "schedule_type": "CRON",
+                "cron_expression": "*/5 * * * *",
+                "time_of_day": None,
+            }
         case 1 | 2 | 3 | 4 | 5:
             found |= {"schedule_type": "WEEKLY", "day_of_week": number % 7}
         case 6 | 7:
@@ -80,7 +92,8 @@ def end_runs(database: Database, now: datetime) -> None:
 
 
 def fill_recordings(database: Database, number: int) -> int:
-    """On PostgreSQL, so many in all: those that are there are kept. The number of fiches that they belong to."""
+    """On PostgreSQL, so many in all: those that are there are kept. The number of fiches that they
+    belong to."""
     with database.transaction() as session:
         there = session.scalar(select(func.count(CallRecordingRow.id))) or 0
         first, last = there // RECORDINGS_A_FICHE + 1, number // RECORDINGS_A_FICHE
@@ -106,8 +119,21 @@ def fill_outbox(database: Database, numbers: Iterable[int], runs: int, now: date
 
 
 def _event(number: int, run: int, at: datetime) -> Event:
-    payload = {"run_id": run, "fiche_id": f"fiche-{number}", "call_id": f"call-{number}", "status": "completed"}
-    return Event("bench", f"event-{number}", "transcription.recording.completed", "bench", f"run-{run}", at, payload)
+    payload = {
+        "run_id": run,
+        "fiche_id": f"fiche-{number}",
+        "call_id": f"call-{number}",
+        "status": "completed",
+    }
+    return Event(
+        "bench",
+        f"event-{number}",
+        "transcription.recording.completed",
+        "bench",
+        f"run-{run}",
+        at,
+        payload,
+    )
 
 
 def transcript(words: int, words_a_turn: int = 12) -> Transcript:

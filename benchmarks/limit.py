@@ -1,6 +1,8 @@
-"""The physical limit: bare asyncio and httpx that make the same calls and write the same rows in bulk.
+"""The physical limit: bare asyncio and httpx that make the same calls and write the same rows in
+bulk.
 
-python benchmarks/limit.py --upstream URL --fiches N --width 50 --room DIR --like automation.db [--apart]
+python benchmarks/limit.py --upstream URL --fiches N --width 50 --room DIR --like automation.db
+[--apart]
 
 `--like` is the database of a small run of ours, whose rows are written again for each fiche.
 """
@@ -81,9 +83,12 @@ async def work_through(options: argparse.Namespace) -> float:
                 details = await workload.fetch_details(http, fiche_id)
                 recordings = details["recordings"]
                 transcripts = [
-                    await workload.transcribe(http, await workload.fetch_audio(http, each)) for each in recordings
+                    await workload.transcribe(http, await workload.fetch_audio(http, each))
+                    for each in recordings
                 ]
-                judged = [await workload.judge(http, step, recordings, transcripts) for step in steps]
+                judged = [
+                    await workload.judge(http, step, recordings, transcripts) for step in steps
+                ]
                 words = sum(map(workload.words_of, transcripts))
                 await book.add((fiche_id, len(recordings), words, workload.verdict(steps, judged)))
 
@@ -94,8 +99,11 @@ async def work_through(options: argparse.Namespace) -> float:
 
 
 def clients_of(options: argparse.Namespace) -> list[httpx.AsyncClient]:
-    """One for all, or one of its own for each worker, which spares httpx's pool the search among all connections."""
-    alone = [workload.client(options.upstream, 1) for _ in range(options.width if options.apart else 0)]
+    """One for all, or one of its own for each worker, which spares httpx's pool the search among
+    all connections."""
+    alone = [
+        workload.client(options.upstream, 1) for _ in range(options.width if options.apart else 0)
+    ]
     return alone or [workload.client(options.upstream, options.width)]
 
 

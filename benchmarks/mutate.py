@@ -1,12 +1,14 @@
-"""Mutation testing: changes one thing of the package at a time, and runs the tests that reach the changed line.
+"""Mutation testing: changes one thing of the package at a time, and runs the tests that reach the
+changed line.
 
-python benchmarks/mutate.py [--seed N] [--count N] [--package NAME ...] [--seconds 240] [--jobs 1] [--remap]
+python benchmarks/mutate.py [--seed N] [--count N] [--package NAME ...] [--seconds 240] [--jobs 1]
+[--remap]
 
-The seed draws the mutations; the packages take turns. Every mutation happens in a copy of the working tree. With
-`--remap`, one run of all tests except `e2e/` under coverage first measures which test reaches which line, and
-`.automation/mutate` keeps the result; later runs match their lines to the tree that was measured. Without such a map
-the script runs the test modules whose imports reach the mutated module, nearest first. It prints each survivor as a
-diff, and the share that was caught.
+The seed draws the mutations; the packages take turns. Every mutation happens in a copy of the
+working tree. With `--remap`, one run of all tests except `e2e/` under coverage first measures which
+test reaches which line, and `.automation/mutate` keeps the result; later runs match their lines to
+the tree that was measured. Without such a map the script runs the test modules whose imports reach
+the mutated module, nearest first. It prints each survivor as a diff, and the share that was caught.
 """
 
 import argparse
@@ -36,9 +38,23 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE, TESTS = "automation_pipeline", "automation_pipeline_tests"
 MAP = ROOT / ".automation" / "mutate"
 NOT_MUTATED = {"simulator", "migrations"}
-COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in"}
+COMPARISONS = {
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    "in": "not in",
+    "not in": "in",
+}
 OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*")}
-OPERATORS |= {ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.And: ("and", "or"), ast.Or: ("or", "and")}
+OPERATORS |= {
+    ast.FloorDiv: ("//", "*"),
+    ast.Mod: ("%", "*"),
+    ast.And: ("and", "or"),
+    ast.Or: ("or", "and"),
+}
 MOST_MODULES = 40
 NO_END = "no end"
 CHUNK = 40  # tests of one pytest run; the nearest come first, so that most mutations need one run
@@ -58,7 +74,11 @@ class Mutation:
 
     def diff(self) -> str:
         sources = (self.before.splitlines(), self.after.splitlines())
-        return "\n".join(difflib.unified_diff(*sources, self.path, f"{self.path} ({self.kind})", lineterm="", n=2))
+        return "\n".join(
+            difflib.unified_diff(
+                *sources, self.path, f"{self.path} ({self.kind})", lineterm="", n=2
+            )
+        )
 
 
 @dataclass
@@ -118,12 +138,15 @@ def mutations_of(path: Path) -> Iterator[Mutation]:
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when the program works: no annotations, descriptions, decorators, asserts or checks for types only."""
+    """What runs when the program works: no annotations, descriptions, decorators, asserts or checks
+    for types only."""
     if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom):
         return
     skipped = {"annotation", "returns", "decorator_list", "type_params"}
     for name, value in ast.iter_fields(node):
-        if name in skipped or (name in {"args", "keywords"} and isinstance(node, ast.Call) and _is_declaration(node)):
+        if name in skipped or (
+            name in {"args", "keywords"} and isinstance(node, ast.Call) and _is_declaration(node)
+        ):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
@@ -133,7 +156,8 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_declaration(call: ast.Call) -> bool:
-    """Calls whose arguments are words for people: options of commands, fields of documents, log lines."""
+    """Calls whose arguments are words for people: options of commands, fields of documents, log
+    lines."""
     name = ast.unparse(call.func)
     return name.split(".")[-1] in {
         "Option",
@@ -160,7 +184,9 @@ def _changes(source: Source, node: ast.AST) -> Iterator[tuple[str, str]]:  # noq
             yield "constant", source.instead(node, str(not value))
         case ast.Constant(value=int(value) | float(value)):
             yield "constant", source.instead(node, repr(value + 1))
-        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+        case ast.Return(value=ast.expr() as value) if not (
+            isinstance(value, ast.Constant) and value.value is None
+        ):
             yield "return value", source.instead(value, "None")
         case ast.Expr(value=ast.Call() | ast.Await() as value):
             inner = value.value if isinstance(value, ast.Await) else value
@@ -172,8 +198,18 @@ def _changes(source: Source, node: ast.AST) -> Iterator[tuple[str, str]]:  # noq
             yield "negated condition", source.instead(test, f"(not ({source.cut(test)}))")
 
 
-def _comparison(source: Source, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Iterator[tuple[str, str]]:
-    words = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in"}
+def _comparison(
+    source: Source, left: ast.expr, op: ast.cmpop, right: ast.expr
+) -> Iterator[tuple[str, str]]:
+    words = {
+        ast.Lt: "<",
+        ast.LtE: "<=",
+        ast.Gt: ">",
+        ast.GtE: ">=",
+        ast.Eq: "==",
+        ast.NotEq: "!=",
+        ast.In: "in",
+    }
     words |= {ast.NotIn: "not in"}
     if old := words.get(type(op)):
         yield "comparison", source.operator(left, right, old, COMPARISONS[old])
@@ -189,24 +225,31 @@ def drawn(seed: int, count: int, packages: Sequence[str]) -> list[Mutation]:
     found: dict[str, list[Mutation]] = {}
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         for mutation in mutations_of(path):
-            if mutation.package not in NOT_MUTATED and (not packages or mutation.package in packages):
+            if mutation.package not in NOT_MUTATED and (
+                not packages or mutation.package in packages
+            ):
                 found.setdefault(mutation.package, []).append(mutation)
     order = sorted(found)
     rng.shuffle(order)
     for mutations in found.values():
         rng.shuffle(mutations)
-    turns = (found[name][turn] for turn in range(count) for name in order if turn < len(found[name]))
+    turns = (
+        found[name][turn] for turn in range(count) for name in order if turn < len(found[name])
+    )
     return [mutation for _, mutation in zip(range(count), turns, strict=False)]
 
 
 # --- which tests reach a line ----------------------------------------------------------------------------------------
 
-# This module is a pytest plugin, too (`-p mutate`): it measures every test function as a context of its own.
+# This module is a pytest plugin, too (`-p mutate`): it measures every test function as a context of
+# its own.
 _measured: list[coverage.Coverage] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "MUTATE_MAP" in os.environ and ("PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", 0)):
+    if "MUTATE_MAP" in os.environ and (
+        "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", 0)
+    ):
         made = coverage.Coverage(
             data_file=os.environ["MUTATE_MAP"],
             data_suffix=True,
@@ -237,7 +280,18 @@ def measure(jobs: int) -> None:
     tree = copied(MAP / "tree")
     sys.stderr.write("Measuring which tests reach which lines: one run of all tests except e2e/.\n")
     environment = {**surroundings(tree), "MUTATE_MAP": str(MAP / "coverage")}
-    words = ["-p", "mutate", "-q", "-n", str(jobs), "--ignore", f"{TESTS}/e2e", "--timeout", "900", TESTS]
+    words = [
+        "-p",
+        "mutate",
+        "-q",
+        "-n",
+        str(jobs),
+        "--ignore",
+        f"{TESTS}/e2e",
+        "--timeout",
+        "900",
+        TESTS,
+    ]
     subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tree, env=environment, check=False)
     combined = coverage.Coverage(data_file=MAP / "coverage", config_file=False)
     combined.combine([str(MAP)])
@@ -252,22 +306,29 @@ def reached() -> coverage.CoverageData:
 
 
 def tests_for(mutation: Mutation) -> list[str]:
-    """The tests that reach the line, nearest first. A line that runs at import is reached by all tests of its file."""
+    """The tests that reach the line, nearest first. A line that runs at import is reached by all
+    tests of its file."""
     old = MAP / "tree" / mutation.path
     if not old.exists() or not (MAP / "coverage").exists():
         return neighbours(mutation)
     contexts = reached().contexts_by_lineno(str(old))
     line = _line_before(old.read_text(encoding="utf-8"), mutation)
-    found = set(contexts.get(line, ())) - {""} or {test for tests in contexts.values() for test in tests if test}
+    found = set(contexts.get(line, ())) - {""} or {
+        test for tests in contexts.values() for test in tests if test
+    }
     if not found:
         return neighbours(mutation)
     places = Path(mutation.path).parts[1:]
-    return sorted(filter(exists, found), key=lambda test: (-_nearness(test, places), len(test), test))
+    return sorted(
+        filter(exists, found), key=lambda test: (-_nearness(test, places), len(test), test)
+    )
 
 
 def _line_before(old: str, mutation: Mutation) -> int:
     """The line as it was numbered when the map was made."""
-    matcher = difflib.SequenceMatcher(None, old.splitlines(), mutation.before.splitlines(), autojunk=False)
+    matcher = difflib.SequenceMatcher(
+        None, old.splitlines(), mutation.before.splitlines(), autojunk=False
+    )
     for block in matcher.get_matching_blocks():
         if block.b <= mutation.line - 1 < block.b + block.size:
             return mutation.line - block.b + block.a
@@ -277,40 +338,61 @@ def _line_before(old: str, mutation: Mutation) -> int:
 def _nearness(test: str, places: Sequence[str]) -> int:
     parts = Path(test.partition("::")[0]).parts[1:]
     same = next(
-        (number for number, (one, other) in enumerate(zip(parts, places, strict=False)) if one != other), len(places)
+        (
+            number
+            for number, (one, other) in enumerate(zip(parts, places, strict=False))
+            if one != other
+        ),
+        len(places),
     )
     return 2 * same + (Path(places[-1]).stem in parts[-1])
 
 
 def exists(test: str) -> bool:
     path, _, name = test.partition("::")
-    return (ROOT / path).exists() and f"def {name.rpartition('::')[2]}(" in (ROOT / path).read_text(encoding="utf-8")
+    return (ROOT / path).exists() and f"def {name.rpartition('::')[2]}(" in (ROOT / path).read_text(
+        encoding="utf-8"
+    )
 
 
 def neighbours(mutation: Mutation) -> list[str]:
-    """Without a map: the test modules whose imports reach the mutated module, by the number of steps in between."""
+    """Without a map: the test modules whose imports reach the mutated module, by the number of
+    steps in between."""
     distances, layer, steps = {mutation.path: 0}, {mutation.path}, 0
     while layer:
         steps += 1
         layer = {path for path, used in imports().items() if path not in distances and used & layer}
         distances |= dict.fromkeys(layer, steps)
     places = Path(mutation.path).parts[1:]
-    tests = [path for path in distances if Path(path).name.startswith("test_") and "/e2e/" not in path]
-    return sorted(tests, key=lambda test: (-_nearness(test, places), distances[test], test))[:MOST_MODULES]
+    tests = [
+        path for path in distances if Path(path).name.startswith("test_") and "/e2e/" not in path
+    ]
+    return sorted(tests, key=lambda test: (-_nearness(test, places), distances[test], test))[
+        :MOST_MODULES
+    ]
 
 
 @cache
 def imports() -> dict[str, set[str]]:
     """The files that each file imports."""
     files = [path for folder in (PACKAGE, TESTS) for path in (ROOT / folder).rglob("*.py")]
-    names = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path for path in files}
-    known = {name.removesuffix(".__init__"): path.relative_to(ROOT).as_posix() for name, path in names.items()}
+    names = {
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path for path in files
+    }
+    known = {
+        name.removesuffix(".__init__"): path.relative_to(ROOT).as_posix()
+        for name, path in names.items()
+    }
     return {path.relative_to(ROOT).as_posix(): set(_imported(path, known)) for path in files}
 
 
 def _imported(path: Path, known: Mapping[str, str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        named = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        named = (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            else []
+        )
         module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
         for name in {*(module + one for one in named), module.rstrip(".")}:
             if name in known:
@@ -322,7 +404,11 @@ def _imported(path: Path, known: Mapping[str, str]) -> Iterator[str]:
 
 def copied(to: Path) -> Path:
     names = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split("\n")
     for name in filter(None, names):
         if (ROOT / name).is_file():
@@ -332,7 +418,11 @@ def copied(to: Path) -> Path:
 
 
 def surroundings(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'benchmarks'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'benchmarks'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, str]:
@@ -362,7 +452,9 @@ def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
         process.communicate()
         return False, NO_END
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
-    return process.returncode in {1, 2, 3, 4}, failed[1] if failed else out.strip().rpartition("\n")[2]
+    return process.returncode in {1, 2, 3, 4}, failed[1] if failed else out.strip().rpartition(
+        "\n"
+    )[2]
 
 
 def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: float) -> Outcome:
@@ -376,7 +468,9 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
             if failed and not ("::" in killer and run_tests(clean, [killer], seconds)[0]):
                 outcome.verdict, outcome.killer = "caught", killer
                 break
-            if killer == NO_END or (time.monotonic() - began > seconds and outcome.tests < len(tests)):
+            if killer == NO_END or (
+                time.monotonic() - began > seconds and outcome.tests < len(tests)
+            ):
                 outcome.verdict = "undecided"
                 break
     finally:
@@ -409,7 +503,9 @@ def main() -> None:
     caught = sum(one.verdict == "caught" for one in outcomes)
     undecided = sum(one.verdict == "undecided" for one in outcomes)
     share = f"{100 * caught / max(1, len(outcomes) - undecided):.0f} %"
-    print(f"caught {caught} of {len(outcomes)}, {undecided} undecided for want of time: {share}, seed {options.seed}")
+    print(
+        f"caught {caught} of {len(outcomes)}, {undecided} undecided for want of time: {share}, seed {options.seed}"
+    )
 
 
 def report(outcome: Outcome) -> Outcome:
@@ -422,13 +518,19 @@ def report(outcome: Outcome) -> Outcome:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--package", nargs="*", default=[], help="only these packages")
-    parser.add_argument("--seconds", type=float, default=240, help="the most that one mutation may take")
+    parser.add_argument(
+        "--seconds", type=float, default=240, help="the most that one mutation may take"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="mutations at a time")
-    parser.add_argument("--remap", action="store_true", help="measure again which tests reach which lines")
+    parser.add_argument(
+        "--remap", action="store_true", help="measure again which tests reach which lines"
+    )
     return parser.parse_args()
 
 

@@ -1,4 +1,5 @@
-"""What has been measured, kept as it comes: a benchmark that is ended, or whose time is over, can be gone on with."""
+"""What has been measured, kept as it comes: a benchmark that is ended, or whose time is over, can
+be gone on with."""
 
 import json
 import subprocess
@@ -22,11 +23,14 @@ Document = dict[str, Any]  # JSON
 def code() -> str:
     """What of ours was measured: the tree of the package, as git names it."""
     asked = ("git", "rev-parse", "--short", "HEAD:automation_pipeline")
-    return subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        asked, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 class Notebook:
-    """`goes_on`: with what is kept, if it was measured under the same conditions. SystemExit if it was not."""
+    """`goes_on`: with what is kept, if it was measured under the same conditions. SystemExit if it
+    was not."""
 
     def __init__(self, conditions: Document, *, goes_on: bool) -> None:
         self.conditions = conditions
@@ -44,12 +48,17 @@ class Notebook:
     def keep(self) -> None:
         KEPT.parent.mkdir(exist_ok=True)
         turns = [{"repetition": turn[1], **asdict(found)} for turn, found in self.turns.items()]
-        KEPT.write_text(json.dumps({"conditions": self.conditions, "turns": turns, "more": self.more}, indent=1) + "\n")
+        KEPT.write_text(
+            json.dumps({"conditions": self.conditions, "turns": turns, "more": self.more}, indent=1)
+            + "\n"
+        )
 
     def _read(self, kept: Document) -> None:
         other = [name for name in SAME if kept["conditions"][name] != self.conditions[name]]
         if other:
-            raise SystemExit(f"{KEPT.name} was measured under other conditions ({', '.join(other)}): begin anew.")
+            raise SystemExit(
+                f"{KEPT.name} was measured under other conditions ({', '.join(other)}): begin anew."
+            )
         self.conditions = kept["conditions"]
         self.more = kept["more"]
         for each in kept["turns"]:

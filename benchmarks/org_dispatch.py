@@ -1,8 +1,11 @@
-"""Two dispatchers on 10,000 schedules, some of them due in one minute, next to the bare writing of what they write.
+"""Two dispatchers on 10,000 schedules, some of them due in one minute, next to the bare writing of
+what they write.
 
-python benchmarks/org_dispatch.py [--schedules 10000] [--due 500] [--url DATABASE_URL] [--outage-hours 0]
+python benchmarks/org_dispatch.py [--schedules 10000] [--due 500] [--url DATABASE_URL]
+[--outage-hours 0]
 
-Prints how long a look takes, whether every due time made one job, and the ratio to the same rows without a decision.
+Prints how long a look takes, whether every due time made one job, and the ratio to the same rows
+without a decision.
 """
 
 import argparse
@@ -25,7 +28,12 @@ from automation_pipeline.org_jobs.queries.dispatch import count_due
 from automation_pipeline.org_jobs.queries.fires import NewFire, write_fires
 from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.rules.due import PlannedFire
-from automation_pipeline.org_jobs.tables import OrganisationRow, OrgJobRow, OrgScheduleRow, ServerRow
+from automation_pipeline.org_jobs.tables import (
+    OrganisationRow,
+    OrgJobRow,
+    OrgScheduleRow,
+    ServerRow,
+)
 from automation_pipeline.storage.database import Database
 
 MOST_SECONDS = 2.0
@@ -67,18 +75,30 @@ def measure(options: argparse.Namespace, url: str, now: datetime) -> int:
     migrations.upgrade(database)
     bare = bare_seconds(database, fill(database, "bare", 1, options.due)[0], options.due)
     fill(database, "real", options.schedules, options.due)
-    command = [sys.executable, __file__, "--dispatcher", "--url", database.url.render_as_string(hide_password=False)]
+    command = [
+        sys.executable,
+        __file__,
+        "--dispatcher",
+        "--url",
+        database.url.render_as_string(hide_password=False),
+    ]
     command += ["--outage-hours", str(options.outage_hours)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     looks = [float(line) for one in both for line in one.communicate()[0].splitlines()]
     with database.reading() as session:
-        jobs = Counter(session.scalars(select(OrgJobRow.schedule_id).where(OrgJobRow.org_id.like("real-%"))))
+        jobs = Counter(
+            session.scalars(select(OrgJobRow.schedule_id).where(OrgJobRow.org_id.like("real-%")))
+        )
         left = count_due(session, now)
     once = len(jobs) == options.due and set(jobs.values()) == {1}
     said = "each made one job" if once else "NOT each made one job"
     print(f"{options.due} of {options.schedules} schedules were due; {said}; {left} are still due")
-    print(f"the longest look took {max(looks):.2f} s (bar {MOST_SECONDS:.0f} s), all looks together {sum(looks):.2f} s")
-    print(f"ratio of all looks to the bare writing of {options.due} fires and jobs: {sum(looks) / bare:.2f}")
+    print(
+        f"the longest look took {max(looks):.2f} s (bar {MOST_SECONDS:.0f} s), all looks together {sum(looks):.2f} s"
+    )
+    print(
+        f"ratio of all looks to the bare writing of {options.due} fires and jobs: {sum(looks) / bare:.2f}"
+    )
     return 0 if once and not left and max(looks) <= MOST_SECONDS else 1
 
 
@@ -98,11 +118,17 @@ def fill(database: Database, prefix: str, schedules: int, due: int) -> list[str]
     with database.transaction() as session:
         orgs = [f"{prefix}-{number}" for number in range(ORGANISATIONS)]
         times = {"created_at": DUE_AT, "updated_at": DUE_AT}
-        session.execute(insert(OrganisationRow), [{"id": one, "name": one, "max_running": 10, **times} for one in orgs])
+        session.execute(
+            insert(OrganisationRow),
+            [{"id": one, "name": one, "max_running": 10, **times} for one in orgs],
+        )
         servers = [ServerRow(org_id=one, name="main", is_enabled=True, **times) for one in orgs]
         session.add_all(servers)
         session.flush()
-        rows = [row(orgs[n % ORGANISATIONS], servers[n % ORGANISATIONS].id, n < due) for n in range(schedules)]
+        rows = [
+            row(orgs[n % ORGANISATIONS], servers[n % ORGANISATIONS].id, n < due)
+            for n in range(schedules)
+        ]
         session.execute(insert(OrgScheduleRow), rows)
         return [one["id"] for one in rows]
 
@@ -129,7 +155,11 @@ def bare_seconds(database: Database, schedule_id: str, count: int) -> float:
             fire=PlannedFire(DUE_AT + timedelta(minutes=n), DUE_AT + timedelta(minutes=n)),
             actor="bench",
             job=NewJob(
-                org_id="bare-0", type=job_type("SERVER_RESTART"), payload={}, retry=RetryPolicy(), created_by="bench"
+                org_id="bare-0",
+                type=job_type("SERVER_RESTART"),
+                payload={},
+                retry=RetryPolicy(),
+                created_by="bench",
             ),
         )
         for n in range(count)

@@ -1,4 +1,5 @@
-"""`automation_run` end to end, as `dagster job execute` runs it, on the embedded default or on PostgreSQL.
+"""`automation_run` end to end, as `dagster job execute` runs it, on the embedded default or on
+PostgreSQL.
 
 python benchmarks/ours.py [--fiches 1000] [--width 50] [--latency 0.05] [--postgres]
     [--around "py-spy record -r 200 -o run.svg --"]
@@ -61,7 +62,11 @@ class Place:
         heard = self.width * 3 // 5
         judged = self.width - heard
         return {
-            **{name: value for name, value in os.environ.items() if not name.startswith("AUTOMATION_")},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith("AUTOMATION_")
+            },
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "DATABASE_URL": self.postgres or f"sqlite:///{self.room}/automation.db",
             "DAGSTER_HOME": str(self.room / "dagster"),
@@ -77,7 +82,8 @@ class Place:
             "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "100000",
             "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
             "LLM_MAX_CONCURRENCY": str(judged),
-            # Of the steps of two audits one asks the model, on average: it keeps its places, whoever is at work.
+            # Of the steps of two audits one asks the model, on average: it keeps its places,
+            # whoever is at work.
             "AUDIT_RUN_CONCURRENCY": str(judged * 2),
             **self.more,
         }
@@ -95,10 +101,15 @@ class Result:
 
 
 def prepare(place: Place) -> None:
-    """Both databases, the audit configuration and the schedule: before the clock, as in an installation."""
+    """Both databases, the audit configuration and the schedule: before the clock, as in an
+    installation."""
     home = place.room / "dagster"
     home.mkdir()
-    storage = POSTGRES_STORAGE.format(url=with_driver(dagster_url(place.postgres))) if place.postgres else ""
+    storage = (
+        POSTGRES_STORAGE.format(url=with_driver(dagster_url(place.postgres)))
+        if place.postgres
+        else ""
+    )
     (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text() + storage)
     command(place, "dagster", "instance", "migrate")
     command(place, "automation", "db", "upgrade")
@@ -109,7 +120,8 @@ def prepare(place: Place) -> None:
 
 
 def run(place: Place, fiches: int, around: tuple[str, ...] = ()) -> Result:
-    """One whole run under the clock, `around` it a profiler. NotDoneError when it did not do all of it."""
+    """One whole run under the clock, `around` it a profiler. NotDoneError when it did not do all of
+    it."""
     prepare(place)
     job = (*around, *JOB, "-c", str(place.room / "run.yaml"))
     ended = contest.timed(job, place.variables, place.room / "log")
@@ -139,7 +151,9 @@ def check(place: Place, rows: Mapping[str, int], fiches: int) -> None:
     }
     found = {name: rows[name] for name in wanted}
     if shown["status"] != "completed" or shown["successfulFiches"] != fiches or found != wanted:
-        raise contest.NotDoneError(f"The run is not whole: {shown['status']}, {found} instead of {wanted}.")
+        raise contest.NotDoneError(
+            f"The run is not whole: {shown['status']}, {found} instead of {wanted}."
+        )
     if value(place, "SELECT count(*) FROM audits WHERE status = 'completed'") != fiches:
         raise contest.NotDoneError("Not every audit is completed.")
     contest.check_outcomes([tuple(row) for row in query(place, OUTCOMES)], fiches)
@@ -199,7 +213,8 @@ def server() -> Generator[str]:
 
 
 def fresh_database(url: str) -> str:
-    """Two empty databases of the server: the address of ours, from which `dagster_url` tells Dagster's."""
+    """Two empty databases of the server: the address of ours, from which `dagster_url` tells
+    Dagster's."""
     name = f"bench_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(url, autocommit=True) as connection:
         for each in (name, f"{name}_dagster"):
@@ -220,7 +235,9 @@ def named(url: str, database: str) -> str:
 
 
 def command(place: Place, *words: str) -> str:
-    return subprocess.run(words, env=place.variables, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(
+        words, env=place.variables, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
 
 
 def parse() -> argparse.Namespace:
@@ -228,7 +245,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--fiches", type=int, default=1000)
     parser.add_argument("--width", type=int, default=50)
     parser.add_argument("--latency", type=float, default=0.05)
-    parser.add_argument("--postgres", action="store_true", help="a server of its own, for our tables and Dagster's")
+    parser.add_argument(
+        "--postgres", action="store_true", help="a server of its own, for our tables and Dagster's"
+    )
     parser.add_argument("--around", default="", help="a profiler that runs the job's command")
     return parser.parse_args()
 
@@ -240,7 +259,9 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="ours-") as room,
         server() if options.postgres else nullcontext() as postgres,
     ):
-        place = Place(Path(room), address, options.width, fresh_database(postgres) if postgres else None)
+        place = Place(
+            Path(room), address, options.width, fresh_database(postgres) if postgres else None
+        )
         result = run(place, options.fiches, tuple(shlex.split(options.around)))
     print(json.dumps(asdict(result), indent=1))
 

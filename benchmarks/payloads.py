@@ -1,6 +1,8 @@
-"""What the fake upstream answers, rendered once from the simulator's own generators: `upstream.py` only puts ids in.
+"""What the fake upstream answers, rendered once from the simulator's own generators: `upstream.py`
+only puts ids in.
 
-Every fiche is told apart by its id alone. It has one to three recordings, each a sales call of 370 to 520 words.
+Every fiche is told apart by its id alone. It has one to three recordings, each a sales call of 370
+to 520 words.
 """
 
 import json
@@ -57,8 +59,8 @@ class Template:
 
 
 class Payloads:
-    """`details` by the number of recordings; `audio` and `speech` by a recording's place; `judged` by the number of
-    recordings and the step."""
+    """`details` by the number of recordings; `audio` and `speech` by a recording's place; `judged`
+    by the number of recordings and the step."""
 
     def __init__(self, origin: str) -> None:
         self._fiche = _fiche()
@@ -79,12 +81,17 @@ class Payloads:
         }
 
     def sales_list(self, number: int) -> bytes:
-        rows = {many: Template(_json(self._summary(many)), self._name) for many in range(1, MOST + 1)}
-        fiches = (rows[recordings_of(each)].with_name(str(each).encode()) for each in fiche_ids(number))
+        rows = {
+            many: Template(_json(self._summary(many)), self._name) for many in range(1, MOST + 1)
+        }
+        fiches = (
+            rows[recordings_of(each)].with_name(str(each).encode()) for each in fiche_ids(number)
+        )
         return b'{"fiches":[' + b",".join(fiches) + b'],"total":' + str(number).encode() + b"}"
 
     def steps(self) -> bytes:
-        """How each step is asked, with the transcripts left out: for whoever does not make prompts as we do."""
+        """How each step is asked, with the transcripts left out: for whoever does not make prompts
+        as we do."""
         return _json([self._asked(position) for position in range(1, len(self._config.steps) + 1)])
 
     def sizes(self) -> dict[str, object]:
@@ -99,11 +106,14 @@ class Payloads:
 
     def _calls(self, number: int) -> list[Section]:
         return [
-            recording_json(call, self._origin, with_transcription=False) for call in self._fiche.recordings[:number]
+            recording_json(call, self._origin, with_transcription=False)
+            for call in self._fiche.recordings[:number]
         ]
 
     def _details(self, number: int) -> Template:
-        return Template(_json(details_json(self._fiche, self._calls(number), with_mail_devis=False)), self._name)
+        return Template(
+            _json(details_json(self._fiche, self._calls(number), with_mail_devis=False)), self._name
+        )
 
     def _summary(self, number: int) -> Section:
         fiche, prospect = self._fiche, self._fiche.prospect
@@ -123,7 +133,9 @@ class Payloads:
 
     def _judged(self, number: int, position: int) -> bytes:
         asked = read_asked(self._prompt(number, position))
-        return Completion(asked, reply_to(asked, seed=7, inventions=0), f"{number}{position}".ljust(64, "0")).json
+        return Completion(
+            asked, reply_to(asked, seed=7, inventions=0), f"{number}{position}".ljust(64, "0")
+        ).json
 
     def _prompt(self, number: int, position: int) -> bytes:
         step = self._config.steps[position - 1]
@@ -147,11 +159,14 @@ class Payloads:
 
     def _timeline(self, number: int) -> Timeline:
         pairs = zip(self._fiche.recordings[:number], self._said, strict=False)
-        return Timeline(tuple(_heard(index, call, said) for index, (call, said) in enumerate(pairs)))
+        return Timeline(
+            tuple(_heard(index, call, said) for index, (call, said) in enumerate(pairs))
+        )
 
 
 def _fiche() -> Fiche:
-    """One with as many recordings as there are calls, the first half of whose call ids is its own id."""
+    """One with as many recordings as there are calls, the first half of whose call ids is its own
+    id."""
     fiche = WORLD.fiche(CALLS[0][:-2])
     assert fiche is not None
     lengths = accumulate((_recording(call).duration_seconds for call in CALLS), initial=0)
@@ -178,7 +193,14 @@ def _speech(call_id: str) -> dict[str, object]:
     assert fiche is not None
     heard = conversation(fiche, _recording(call_id))
     words = [
-        {"text": w.text, "start": w.start, "end": w.end, "type": w.kind, "speaker_id": w.speaker, "logprob": w.logprob}
+        {
+            "text": w.text,
+            "start": w.start,
+            "end": w.end,
+            "type": w.kind,
+            "speaker_id": w.speaker,
+            "logprob": w.logprob,
+        }
         for w in heard.words
     ]
     return {
@@ -193,7 +215,14 @@ def _speech(call_id: str) -> dict[str, object]:
 def _heard(index: int, call: Recording, said: bytes) -> TimelineRecording:
     transcript = TranscriptPayload.model_validate_json(said).to_transcript("")
     chunks = tuple(
-        TimelineChunk(chunk.index, chunk.start, chunk.end, chunk.message_count, chunk.speakers, chunk.full_text)
+        TimelineChunk(
+            chunk.index,
+            chunk.start,
+            chunk.end,
+            chunk.message_count,
+            chunk.speakers,
+            chunk.full_text,
+        )
         for chunk in chunks_of(transcript.words)
     )
     return TimelineRecording(

@@ -1,8 +1,11 @@
-"""A run of a pricing rule next to what the shop's bucket of points allows at best. Prints the ratio of the two times.
+"""A run of a pricing rule next to what the shop's bucket of points allows at best. Prints the ratio
+of the two times.
 
-python benchmarks/pricing_run.py [--products 1000] [--variants 5] [--rate 100] [--latency 0.03] [--seed 7] [--kill]
+python benchmarks/pricing_run.py [--products 1000] [--variants 5] [--rate 100] [--latency 0.03]
+[--seed 7] [--kill]
 
-Of the shop's answers 3 % are 429 and 1 % are 503. With --kill the worker is killed with -9 half-way: another goes on.
+Of the shop's answers 3 % are 429 and 1 % are 503. With --kill the worker is killed with -9
+half-way: another goes on.
 """
 
 import argparse
@@ -38,7 +41,14 @@ def main() -> None:
     if options.worker:
         asyncio.run(work(options.worker))
         return
-    world = ("--port", "0", "--shop-products", str(options.products), "--shop-variants", str(options.variants))
+    world = (
+        "--port",
+        "0",
+        "--shop-products",
+        str(options.products),
+        "--shop-variants",
+        str(options.variants),
+    )
     world = (*world, "--seed", str(options.seed))
     with (
         simulator(*world, "--latency", str(options.latency)) as address,
@@ -87,8 +97,8 @@ def measure(options: argparse.Namespace, address: str) -> None:
 
 
 def queued_run(address: str) -> tuple[int, float]:
-    """A tenth off everything, previewed with a bucket that never runs dry; and the points that applying it asks for if
-    nothing goes wrong: each price is read, each product written."""
+    """A tenth off everything, previewed with a bucket that never runs dry; and the points that
+    applying it asks for if nothing goes wrong: each price is read, each product written."""
     from automation_pipeline import migrations  # noqa: PLC0415  settings are read when they are asked for
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
     from automation_pipeline.pricing.models.runs import RuleTrigger  # noqa: PLC0415
@@ -101,14 +111,26 @@ def queued_run(address: str) -> tuple[int, float]:
     our = services()
     ground = {"database": our.database, "clock": our.clock}
     migrations.upgrade(our.database)
-    given = {"name": "A tenth off", "selector": {"all": True}, "transform": {"op": "percent", "value": -10}}
+    given = {
+        "name": "A tenth off",
+        "selector": {"all": True},
+        "transform": {"op": "percent", "value": -10},
+    }
     rule = create_rule(given, project_id="default", actor="benchmark", **ground)
     began = time.monotonic()
-    run = our.run(preview_rule(rule.id, front=our.storefront, actor="benchmark", trigger=RuleTrigger.CLI, **ground))
-    print(f"previewed {run.total_targets} of {run.matched} variants in {time.monotonic() - began:.1f} s")
+    run = our.run(
+        preview_rule(
+            rule.id, front=our.storefront, actor="benchmark", trigger=RuleTrigger.CLI, **ground
+        )
+    )
+    print(
+        f"previewed {run.total_targets} of {run.matched} variants in {time.monotonic() - began:.1f} s"
+    )
     queue_run(run.id, actor="benchmark", **ground)
     with our.database.reading() as session:
-        products = {target.product_id for target in targets_of(session, run.id, limit=run.total_targets)}
+        products = {
+            target.product_id for target in targets_of(session, run.id, limit=run.total_targets)
+        }
     return run.id, run.total_targets * (1 + 1 / CHUNK) + len(products) * WRITE_COST
 
 
@@ -126,7 +148,11 @@ async def work(run_id: int) -> None:
     while True:
         try:
             run = await work_run(
-                run_id, front=our.storefront, database=our.database, clock=our.clock, owner=f"benchmark:{os.getpid()}"
+                run_id,
+                front=our.storefront,
+                database=our.database,
+                clock=our.clock,
+                owner=f"benchmark:{os.getpid()}",
             )
         except TransientError as error:
             await asyncio.sleep(error.retry_after_seconds or 1)
@@ -136,7 +162,9 @@ async def work(run_id: int) -> None:
         await asyncio.sleep(1)
 
 
-def report(options: argparse.Namespace, address: str, run_id: int, best: float, seconds: float) -> None:
+def report(
+    options: argparse.Namespace, address: str, run_id: int, best: float, seconds: float
+) -> None:
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
     from automation_pipeline.pricing.queries.runs import get_run  # noqa: PLC0415
 
@@ -146,7 +174,9 @@ def report(options: argparse.Namespace, address: str, run_id: int, best: float, 
     twice = sum(count > 1 for count in shop["writes"].values())
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {run.status}: {run.targets}")
     print(f"points spent {shop['spent']:.0f}, left {shop['level']:.0f}")
-    print(f"calls {shop['calls']}, throttled by the bucket {shop['throttled']}, variants written twice {twice}")
+    print(
+        f"calls {shop['calls']}, throttled by the bucket {shop['throttled']}, variants written twice {twice}"
+    )
     assert run.started_at is not None
     assert run.finished_at is not None
     took = (run.finished_at - run.started_at).total_seconds()

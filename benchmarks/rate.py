@@ -1,8 +1,10 @@
-"""A run whose only limit is the provider's cap on calls a minute: how much of the ideal time it takes.
+"""A run whose only limit is the provider's cap on calls a minute: how much of the ideal time it
+takes.
 
 python benchmarks/rate.py [--fiches 250] [--per-minute 900] [--width 50] [--latency 0.05]
 
-The cap is ours to keep, call by call; the upstream refuses what is above it in any minute, and no call may be refused.
+The cap is ours to keep, call by call; the upstream refuses what is above it in any minute, and no
+call may be refused.
 """
 
 import argparse
@@ -52,7 +54,9 @@ def main() -> None:
     options = parse()
     given = {"per_minute": options.per_minute, "width": options.width, "latency": options.latency}
     rated = measure(fiches=options.fiches, **given)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.per_minute} calls a minute")
+    print(
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.per_minute} calls a minute"
+    )
     print(f"ideal {rated.ideal:6.1f} s")
     print(f"ours  {rated.took:6.1f} s")
     print(f"share {rated.share:6.1%}")

@@ -1,8 +1,10 @@
-"""`GET /api/automation/runs/{id}` under load next to the bare query through SQLAlchemy. Prints the ratio of their p99.
+"""`GET /api/automation/runs/{id}` under load next to the bare query through SQLAlchemy. Prints the
+ratio of their p99.
 
 python benchmarks/read_api.py [--requests 2000] [--width 8]
 
-Both ask for the same run, as wide, in the same minutes: a share of one, then a share of the other, in turns.
+Both ask for the same run, as wide, in the same minutes: a share of one, then a share of the other,
+in turns.
 """
 
 import argparse
@@ -40,7 +42,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="read-api-") as room:
         url = os.environ.get("DATABASE_URL", f"sqlite:///{room}/automation.db")
         bare, served = measured(url, Path(room), requests=options.requests, width=options.width)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.requests} each, {options.width} at once")
+    print(
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.requests} each, {options.width} at once"
+    )
     print(f"bare query  p50 {p(50, bare):7.2f} ms  p99 {p(99, bare):7.2f} ms")
     print(f"api         p50 {p(50, served):7.2f} ms  p99 {p(99, served):7.2f} ms")
     ratio = p(99, served) / p(99, bare)
@@ -62,7 +66,12 @@ def measured(url: str, room: Path, *, requests: int, width: int) -> tuple[list[f
     try:
         run_id = stored_run(database)
         with api(url, room) as address:
-            return measure(bare_query(database, run_id), request(address, run_id), requests=requests, width=width)
+            return measure(
+                bare_query(database, run_id),
+                request(address, run_id),
+                requests=requests,
+                width=width,
+            )
     finally:
         database.dispose()
 
@@ -79,15 +88,24 @@ def stored_run(database: Database) -> int:
         row.selected_fiches = FICHES
         open_ledger(session, row.id, [str(number) for number in range(FICHES)], 200, clock.now())
         for number in range(LOGS):
-            write_log(session, row.id, clock.now(), "info", f"Line {number} of what the run wrote down")
+            write_log(
+                session, row.id, clock.now(), "info", f"Line {number} of what the run wrote down"
+            )
         return row.id
 
 
 @contextmanager
 def api(url: str, room: Path) -> Generator[str]:
     command = [str(Path(sys.executable).parent / "automation"), "api", "--port", "0"]
-    environment = {**os.environ, "DATABASE_URL": url, "API_AUTH_TOKENS": TOKEN, "LOG_LEVEL": "warning"}
-    with subprocess.Popen(command, env=environment, cwd=room, stdout=subprocess.PIPE, text=True) as process:
+    environment = {
+        **os.environ,
+        "DATABASE_URL": url,
+        "API_AUTH_TOKENS": TOKEN,
+        "LOG_LEVEL": "warning",
+    }
+    with subprocess.Popen(
+        command, env=environment, cwd=room, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
             yield line.rpartition(" ")[2].strip()
@@ -108,7 +126,8 @@ def request(address: str, run_id: int) -> Callable[[], object]:
 
     def ask() -> object:
         if not hasattr(mine, "client"):
-            mine.client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {TOKEN}"}, verify=False)  # noqa: S501  loopback
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            mine.client = httpx.Client(base_url=address, headers=headers, verify=False)  # noqa: S501  http
         return mine.client.get(f"/api/automation/runs/{run_id}").raise_for_status()
 
     return ask

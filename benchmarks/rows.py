@@ -1,4 +1,5 @@
-"""The rows that a run of ours leaves, taken from a small real one and repeated for as many fiches as are wanted.
+"""The rows that a run of ours leaves, taken from a small real one and repeated for as many fiches
+as are wanted.
 
 What the limit writes is what we write, table by table, however our tables change.
 """
@@ -41,8 +42,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Stencil:
-    """One row of the small run. `own` is where its id stands, `pointers` where others' ids do, `keyed` the texts that
-    hold another's id, `named` those that hold the fiche's; both cut there."""
+    """One row of the small run. `own` is where its id stands, `pointers` where others' ids do,
+    `keyed` the texts that hold another's id, `named` those that hold the fiche's; both cut there.
+    """
 
     table: Table
     values: Row
@@ -54,7 +56,8 @@ class Stencil:
 
 @dataclass
 class Shape:
-    """`once` are the rows of the run itself; `fiches` those of a fiche, by its number of recordings."""
+    """`once` are the rows of the run itself; `fiches` those of a fiche, by its number of
+    recordings."""
 
     schema: list[str]
     once: list[tuple[Table, Row]] = field(default_factory=list)
@@ -103,11 +106,19 @@ def shape_of(database: Path, fiche_ids: dict[int, str]) -> Shape:
         known: dict[tuple[str, Value], str] = {}
         for table in _parents_first(connection):
             for values in connection.execute(f'SELECT * FROM "{table.name}"'):  # noqa: S608  our own names
-                _take_in(shape, table, values, known, {fiche: number for number, fiche in fiche_ids.items()})
+                _take_in(
+                    shape,
+                    table,
+                    values,
+                    known,
+                    {fiche: number for number, fiche in fiche_ids.items()},
+                )
         return shape
 
 
-def _take_in(shape: Shape, table: Table, values: Row, known: dict[tuple[str, Value], str], wanted: dict) -> None:
+def _take_in(
+    shape: Shape, table: Table, values: Row, known: dict[tuple[str, Value], str], wanted: dict
+) -> None:
     fiche = None if table.name in OF_THE_RUN else _fiche_of(table, values, known)
     if fiche is None:
         shape.once.append((table, values))
@@ -124,7 +135,11 @@ def _fiche_of(table: Table, values: Row, known: dict[tuple[str, Value], str]) ->
             return known[pointed, value]
     texts = [value for value in values if isinstance(value, str)]
     found = next((found for text in texts if (found := FICHE.search(text))), None)
-    return found[1] if found else next((known.get((owner, old)) for _, owner, old, _ in _keyed(table, values)), None)
+    return (
+        found[1]
+        if found
+        else next((known.get((owner, old)) for _, owner, old, _ in _keyed(table, values)), None)
+    )
 
 
 def _keyed(table: Table, values: Row) -> tuple[tuple[int, str, Value, tuple[str, str]], ...]:
@@ -146,7 +161,9 @@ def _stencil(table: Table, values: Row, fiche: str) -> Stencil:
         values=values,
         own=own if own is not None and isinstance(values[own], int) else None,
         pointers=tuple(
-            (place, POINTS_TO[name], value) for place, (name, value) in pairs if name in POINTS_TO and value is not None
+            (place, POINTS_TO[name], value)
+            for place, (name, value) in pairs
+            if name in POINTS_TO and value is not None
         ),
         keyed=_keyed(table, values),
         named=tuple(
@@ -159,7 +176,8 @@ def _stencil(table: Table, values: Row, fiche: str) -> Stencil:
 
 def _schema(connection: sqlite3.Connection) -> list[str]:
     listing = (
-        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, rowid"
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' "
+        "ORDER BY type DESC, rowid"
     )
     return [row[0] for row in connection.execute(listing)]
 
@@ -169,7 +187,12 @@ def _parents_first(connection: sqlite3.Connection) -> list[Table]:
     names = [row[0] for row in connection.execute(listing)]
     parents = [name for name in ("fiche_cache", "recordings", "audits") if name in names]
     return [
-        Table(name, tuple(f'"{row[1]}"' if row[1] == "index" else row[1] for row in _columns(connection, name)))
+        Table(
+            name,
+            tuple(
+                f'"{row[1]}"' if row[1] == "index" else row[1] for row in _columns(connection, name)
+            ),
+        )
         for name in dict.fromkeys((*parents, *names))
     ]
 

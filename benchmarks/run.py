@@ -1,10 +1,13 @@
-"""The benchmark: ours next to the physical limit and to the peers. Prints ratios, writes JSON, a picture and a table.
+"""The benchmark: ours next to the physical limit and to the peers. Prints ratios, writes JSON, a
+picture and a table.
 
-python benchmarks/run.py [--full] [--more] [--only NAME ...] [--fiches N ...] [--repetitions N] [--minutes 10]
+python benchmarks/run.py [--full] [--more] [--only NAME ...] [--fiches N ...] [--repetitions N]
+[--minutes 10]
     [--width 50] [--latency 0.05]
 
-Names are limit, ours, ours-postgres, rate, start, ground and those of benchmarks/peers. What is measured is kept at
-once in benchmarks/results/measured.json. A whole one, or one that goes on with it (--more), writes the rest.
+Names are limit, ours, ours-postgres, rate, start, ground and those of benchmarks/peers. What is
+measured is kept at once in benchmarks/results/measured.json. A whole one, or one that goes on with
+it (--more), writes the rest.
 """
 
 import argparse
@@ -32,7 +35,9 @@ RATED = {"fiches": 250, "per_minute": 900}
 
 def main() -> None:
     options = parse()
-    heats = plan(only=options.only, fiches=options.fiches, repetitions=options.repetitions, full=options.full)
+    heats = plan(
+        only=options.only, fiches=options.fiches, repetitions=options.repetitions, full=options.full
+    )
     notes = Notebook(conditions_of(options), goes_on=options.more)
     left = compare([turn for heat in heats for turn in turns_of(heat)], notes, options)
     check_rows(list(notes.turns.values()))
@@ -43,7 +48,9 @@ def main() -> None:
     bars = [*bars_of(lines, share=rate_share, start=start_ratio), *bars_in(notes.more)]
     print(f"\n{notes.conditions}\n\n{told.text(lines, bars)}")
     if left:
-        print(f"\nThe time is over with {left} measurements left: --more (make bench MORE=1) goes on with them.")
+        print(
+            f"\nThe time is over with {left} measurements left: --more (make bench MORE=1) goes on with them."
+        )
     if options.more or not (options.only or options.fiches):
         told.write_json(lines, bars, notes.conditions, notes.more)
         told.draw(lines, notes.conditions)
@@ -87,13 +94,18 @@ def tell(found: Measured, load: float) -> None:
 
 def rated() -> float:
     found = rate.measure(**RATED)
-    print(f"{RATE:16} {RATED['per_minute']} calls a minute: {found.took:.1f} s, ideal {found.ideal:.1f} s", flush=True)
+    print(
+        f"{RATE:16} {RATED['per_minute']} calls a minute: {found.took:.1f} s, ideal {found.ideal:.1f} s",
+        flush=True,
+    )
     return found.share
 
 
 def check_rows(done: list[Measured]) -> None:
     """Of each size the limit's against ours."""
-    ours, limit = ({each.fiches: each for each in done if each.name == name} for name in (OURS, LIMIT))
+    ours, limit = (
+        {each.fiches: each for each in done if each.name == name} for name in (OURS, LIMIT)
+    )
     for fiches in ours.keys() & limit.keys():
         check_same_rows(ours[fiches], limit[fiches])
 
@@ -115,11 +127,23 @@ def conditions_of(options: argparse.Namespace) -> dict:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--full", action="store_true", help="10,000 for all, more repetitions")
-    parser.add_argument("--more", action="store_true", help="go on with what is kept, of the same machine and code")
-    parser.add_argument("--minutes", type=float, default=10, help="after which no contestant begins, unless --full")
-    parser.add_argument("--only", nargs="+", default=[], choices=[*contestants(), RATE, START, GROUND], metavar="NAME")
+    parser.add_argument(
+        "--more", action="store_true", help="go on with what is kept, of the same machine and code"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=10, help="after which no contestant begins, unless --full"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        choices=[*contestants(), RATE, START, GROUND],
+        metavar="NAME",
+    )
     parser.add_argument("--fiches", nargs="+", type=int, default=[])
     parser.add_argument("--repetitions", type=int, default=0)
     parser.add_argument("--width", type=int, default=50)

@@ -1,5 +1,5 @@
-"""The same `automation_run` on SQLite with processes and on PostgreSQL, Redis and two Celery workers: are the rows the
-same? Starts everything by itself; exit 1 if they are not.
+"""The same `automation_run` on SQLite with processes and on PostgreSQL, Redis and two Celery
+workers: are the rows the same? Starts everything by itself; exit 1 if they are not.
 
 python benchmarks/same_rows.py [--fiches 2000] [--seed 7]
 """
@@ -63,7 +63,13 @@ def parse() -> argparse.Namespace:
 def on_processes(room: Path, crm: str, providers: dict[str, str]) -> Iterator[System]:
     home = room / "processes"
     home.mkdir()
-    yield System(home, f"sqlite:///{home}/automation.db", crm, AUTOMATION_EXECUTOR="multiprocess", **providers)
+    yield System(
+        home,
+        f"sqlite:///{home}/automation.db",
+        crm,
+        AUTOMATION_EXECUTOR="multiprocess",
+        **providers,
+    )
 
 
 @contextmanager
@@ -71,7 +77,10 @@ def on_workers(room: Path, crm: str, providers: dict[str, str]) -> Iterator[Syst
     home = room / "workers"
     home.mkdir()
     with ExitStack() as services:
-        postgres, redis = services.enter_context(postgres_server()), services.enter_context(redis_server())
+        postgres, redis = (
+            services.enter_context(postgres_server()),
+            services.enter_context(redis_server()),
+        )
         ours, dagsters = (services.enter_context(new_database(postgres)) for _ in range(2))
         system = celery_system(home, ours, dagsters, redis, crm, **providers)
         for name in ("one", "two"):
@@ -85,7 +94,9 @@ def measured(name: str, system: System, crm: str, fiches: int) -> dict:
     database = Database(system.environment["DATABASE_URL"])
     migrations.upgrade(database)
     system.automation("audit-configs", "import", str(ROOT / "demo" / "audit_config.json"))
-    schedule_id = system.create_schedule((), ficheSelection=YESTERDAY, runTranscription=True, runAudits=True)
+    schedule_id = system.create_schedule(
+        (), ficheSelection=YESTERDAY, runTranscription=True, runAudits=True
+    )
     began = time.monotonic()
     ended = system.execute_job(schedule_id)
     seconds = time.monotonic() - began

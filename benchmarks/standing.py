@@ -1,4 +1,5 @@
-"""What the measurements say: medians, spreads, ratios to the limit, and which bars are reached. Pure."""
+"""What the measurements say: medians, spreads, ratios to the limit, and which bars are reached.
+Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,8 @@ MOST_MEMORY_GROWTH, MOST_MEGABYTES, MOST_GROWTH, LEAST_SHARE, MOST_START = 1.3, 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One contestant at one size. `ratio` is the median of its time by the limit's in the same repetition, None where
-    the limit did not run; `over_start` the same without either's start."""
+    """One contestant at one size. `ratio` is the median of its time by the limit's in the same
+    repetition, None where the limit did not run; `over_start` the same without either's start."""
 
     name: str
     fiches: int
@@ -47,10 +48,15 @@ def lines_of(measured: Sequence[tuple[int, Measured]]) -> list[Line]:
     found: dict[tuple[int, str], dict[int, Measured]] = defaultdict(dict)
     for repetition, each in measured:
         found[each.fiches, each.name][repetition] = each
-    return [_line(number, name, times, found.get((number, LIMIT), {})) for (number, name), times in found.items()]
+    return [
+        _line(number, name, times, found.get((number, LIMIT), {}))
+        for (number, name), times in found.items()
+    ]
 
 
-def _line(fiches: int, name: str, times: Mapping[int, Measured], limit: Mapping[int, Measured]) -> Line:
+def _line(
+    fiches: int, name: str, times: Mapping[int, Measured], limit: Mapping[int, Measured]
+) -> Line:
     pairs = [(each, limit[repetition]) for repetition, each in times.items() if repetition in limit]
     every = list(times.values())
     return Line(
@@ -59,28 +65,45 @@ def _line(fiches: int, name: str, times: Mapping[int, Measured], limit: Mapping[
         times=tuple(each.seconds for each in every),
         without_start=median(each.without_start for each in every),
         ratio=median(each.seconds / bare.seconds for each, bare in pairs) if pairs else None,
-        over_start=median(each.without_start / bare.without_start for each, bare in pairs) if pairs else None,
+        over_start=median(each.without_start / bare.without_start for each, bare in pairs)
+        if pairs
+        else None,
         last=max(every, key=lambda each: each.megabytes),
     )
 
 
-def bars_of(lines: Sequence[Line], *, share: float | None = None, start: float | None = None) -> list[Bar]:
+def bars_of(
+    lines: Sequence[Line], *, share: float | None = None, start: float | None = None
+) -> list[Bar]:
     """Those for which something was measured."""
     known = {(line.fiches, line.name): line for line in lines}
     made = [*_limit_bars(known), *_peer_bars(lines, known), *_growth_bars(known)]
     if share is not None:
         wanted = f">= {LEAST_SHARE:.0%}"
-        made.append(Bar("share of the ideal under a cap", wanted, f"{share:.1%}", share >= LEAST_SHARE))
+        made.append(
+            Bar("share of the ideal under a cap", wanted, f"{share:.1%}", share >= LEAST_SHARE)
+        )
     if start is not None:
         found = f"{start:.2f}"
-        made.append(Bar("bare start / import dagster", f"<= {MOST_START}", found, start <= MOST_START))
+        made.append(
+            Bar("bare start / import dagster", f"<= {MOST_START}", found, start <= MOST_START)
+        )
     return made
 
 
 def _limit_bars(known: Mapping[tuple[int, str], Line]) -> list[Bar]:
-    lines = [(known[number, OURS], most) for number, most in MOST_OF_LIMIT.items() if (number, OURS) in known]
+    lines = [
+        (known[number, OURS], most)
+        for number, most in MOST_OF_LIMIT.items()
+        if (number, OURS) in known
+    ]
     return [
-        Bar(f"ours / limit, {line.fiches:,} fiches", f"<= {most:.2f}", f"{line.ratio:.2f}", line.ratio <= most)
+        Bar(
+            f"ours / limit, {line.fiches:,} fiches",
+            f"<= {most:.2f}",
+            f"{line.ratio:.2f}",
+            line.ratio <= most,
+        )
         for line, most in lines
         if line.ratio is not None
     ]
@@ -113,7 +136,22 @@ def _growth_bars(known: Mapping[tuple[int, str], Line]) -> list[Bar]:
     growth = large.without_start / small.without_start
     megabytes = large.last.megabytes
     return [
-        Bar("memory at 10,000 / at 1,000", f"<= {MOST_MEMORY_GROWTH}", f"{memory:.2f}", memory <= MOST_MEMORY_GROWTH),
-        Bar("memory at 10,000", f"< {MOST_MEGABYTES} MB", f"{megabytes:.0f} MB", megabytes < MOST_MEGABYTES),
-        Bar("time at 10,000 / at 1,000, starts taken off", f"<= {MOST_GROWTH}", f"{growth:.2f}", growth <= MOST_GROWTH),
+        Bar(
+            "memory at 10,000 / at 1,000",
+            f"<= {MOST_MEMORY_GROWTH}",
+            f"{memory:.2f}",
+            memory <= MOST_MEMORY_GROWTH,
+        ),
+        Bar(
+            "memory at 10,000",
+            f"< {MOST_MEGABYTES} MB",
+            f"{megabytes:.0f} MB",
+            megabytes < MOST_MEGABYTES,
+        ),
+        Bar(
+            "time at 10,000 / at 1,000, starts taken off",
+            f"<= {MOST_GROWTH}",
+            f"{growth:.2f}",
+            growth <= MOST_GROWTH,
+        ),
     ]

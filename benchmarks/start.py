@@ -1,4 +1,5 @@
-"""A bare start, from the launch of the job to the first call of the CRM, next to `python -c "import dagster"`.
+"""A bare start, from the launch of the job to the first call of the CRM, next to `python -c "import
+dagster"`.
 
 python benchmarks/start.py [--repetitions 7]
 """
@@ -23,7 +24,9 @@ def main() -> None:
     options = parse()
     found = ratio(options.repetitions)
     if found > MOST:
-        raise SystemExit(f"A start is to take at most {MOST:g} times as long as the import of Dagster.")
+        raise SystemExit(
+            f"A start is to take at most {MOST:g} times as long as the import of Dagster."
+        )
 
 
 def ratio(repetitions: int = 7) -> float:
@@ -38,7 +41,10 @@ def ratio(repetitions: int = 7) -> float:
 
 def measured() -> tuple[float, float]:
     """Of a run on the embedded default, and of the import right after it."""
-    with contest.upstream(fiches=FICHES) as address, tempfile.TemporaryDirectory(prefix="start-") as room:
+    with (
+        contest.upstream(fiches=FICHES) as address,
+        tempfile.TemporaryDirectory(prefix="start-") as room,
+    ):
         result = ours.run(ours.Place(Path(room), address), FICHES)
     return result.to_first_call, import_seconds()
 

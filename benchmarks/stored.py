@@ -1,4 +1,5 @@
-"""What an installation has stored about its work, without ids, times and who did it: to compare two of them."""
+"""What an installation has stored about its work, without ids, times and who did it: to compare two
+of them."""
 
 import hashlib
 import json
@@ -47,21 +48,26 @@ MOMENTS = ("_at", "_ms", "_db_id", "_time_seconds")
 
 
 def stored_rows(database: Database) -> dict[str, Counter[str]]:
-    """Of each table its rows, as often as they are there. A row that belongs to another names what that one says."""
+    """Of each table its rows, as often as they are there. A row that belongs to another names what
+    that one says."""
     with database.engine.connect() as connection:
         said: dict[str, dict[object, str]] = {}
         return {name: _rows(METADATA.tables[name], connection, said) for name in TABLES}
 
 
-def first_differences(one: Mapping[str, Counter[str]], other: Mapping[str, Counter[str]]) -> list[str]:
+def first_differences(
+    one: Mapping[str, Counter[str]], other: Mapping[str, Counter[str]]
+) -> list[str]:
     """A sentence for each table that differs, with the columns that do and their first values."""
     sentences = []
     for table in TABLES:
-        here, there = list((one[table] - other[table]).elements()), list((other[table] - one[table]).elements())
+        here, there = (
+            list((one[table] - other[table]).elements()),
+            list((other[table] - one[table]).elements()),
+        )
         if here or there:
-            said = (
-                f"{table}: of {one[table].total()} and {other[table].total()} rows {len(here)} and {len(there)} differ"
-            )
+            rows = f"{one[table].total()} and {other[table].total()} rows"
+            said = f"{table}: of {rows} {len(here)} and {len(there)} differ"
             sentences.append("; ".join([said, *_columns(here, there)]))
     return sentences
 
@@ -71,7 +77,9 @@ def _columns(here: Sequence[str], there: Sequence[str]) -> Iterator[str]:
     for column in {name: None for row in [*rows[0], *rows[1]] for name in row}:
         values = [Counter(json.dumps(row[column]) for row in side) for side in rows]
         if values[0] != values[1]:
-            yield f"{column}: {[list(values[a] - values[b])[:2] for a, b in ((0, 1), (1, 0))]}"[:400]
+            yield f"{column}: {[list(values[a] - values[b])[:2] for a, b in ((0, 1), (1, 0))]}"[
+                :400
+            ]
 
 
 def _rows(table: Table, connection: Connection, said: dict[str, dict[object, str]]) -> Counter[str]:
@@ -79,7 +87,9 @@ def _rows(table: Table, connection: Connection, said: dict[str, dict[object, str
     rows: Counter[str] = Counter()
     labels = said.setdefault(table.name, {})
     for row in connection.execute(select(table)).mappings():
-        text = json.dumps({column.name: _value(column, row[column.name], said) for column in kept}, sort_keys=True)
+        text = json.dumps(
+            {column.name: _value(column, row[column.name], said) for column in kept}, sort_keys=True
+        )
         rows[text] += 1
         if "id" in row:
             labels[row["id"]] = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -109,4 +119,8 @@ def _without_moments(document: object) -> object:
         return [_without_moments(each) for each in document]
     if not isinstance(document, dict):
         return document
-    return {name: _without_moments(each) for name, each in document.items() if not name.endswith(MOMENTS)}
+    return {
+        name: _without_moments(each)
+        for name, each in document.items()
+        if not name.endswith(MOMENTS)
+    }

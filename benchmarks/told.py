@@ -1,4 +1,5 @@
-"""The measurements for people: lines on a terminal, a table in docs/benchmarks.md, a picture, and JSON."""
+"""The measurements for people: lines on a terminal, a table in docs/benchmarks.md, a picture, and
+JSON."""
 
 import json
 from collections.abc import Sequence
@@ -37,13 +38,19 @@ def text(lines: Sequence[Line], bars: Sequence[Bar]) -> str:
 
 
 def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
-    """Markdown: one row a contestant, one column a size, each `seconds (ratio to the limit)`; then the bars."""
+    """Markdown: one row a contestant, one column a size, each `seconds (ratio to the limit)`; then
+    the bars."""
     sizes = _sizes(lines)
     known = {(line.name, line.fiches): line for line in lines}
     names = dict.fromkeys(line.name for line in _sorted(lines))
     head = ["", *(f"{size:,} fiches" for size in sizes), "peak memory"]
     rows = [
-        [CALLED.get(name, name), *(_cell(known.get((name, s))) for s in sizes), _memory(name, lines)] for name in names
+        [
+            CALLED.get(name, name),
+            *(_cell(known.get((name, s))) for s in sizes),
+            _memory(name, lines),
+        ]
+        for name in names
     ]
     said = (
         f"Seconds, and in brackets the ratio to the limit of the same repetition; medians ({_repetitions(lines)}). "
@@ -52,13 +59,20 @@ def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
         f"`{conditions['command']}` repeats it."
     )
     marks = ["---", *("---:" for _ in head[1:])]
-    judged = [[bar.what, bar.wanted, bar.found, "reached" if bar.is_reached else "**missed**"] for bar in bars]
+    judged = [
+        [bar.what, bar.wanted, bar.found, "reached" if bar.is_reached else "**missed**"]
+        for bar in bars
+    ]
     kept = (["bar", "wanted", "found", ""], ["---", "---", "---", "---"], *judged)
     return "\n".join((*_rows((head, marks, *rows)), "", said, "", SHOWN, "", *_rows(kept)))
 
 
 def _load(loads: Sequence[float]) -> str:
-    return f"load {min(loads)} to {max(loads)} as each ended, its own with it" if loads else "nothing was run"
+    return (
+        f"load {min(loads)} to {max(loads)} as each ended, its own with it"
+        if loads
+        else "nothing was run"
+    )
 
 
 def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -67,8 +81,12 @@ def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _repetitions(lines: Sequence[Line]) -> str:
     """How many there were of each size: of whom least often, and of whom most."""
-    times = {size: [len(line.times) for line in lines if line.fiches == size] for size in _sizes(lines)}
-    spans = {size: "-".join(map(str, sorted({min(each), max(each)}))) for size, each in times.items()}
+    times = {
+        size: [len(line.times) for line in lines if line.fiches == size] for size in _sizes(lines)
+    }
+    spans = {
+        size: "-".join(map(str, sorted({min(each), max(each)}))) for size, each in times.items()
+    }
     return ", ".join(f"of {span} at {size:,}" for size, span in spans.items())
 
 
@@ -88,7 +106,10 @@ def write_json(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict, mor
     RESULTS.parent.mkdir(exist_ok=True)
     document = {
         "conditions": conditions,
-        "lines": [asdict(line) | {"seconds": line.seconds, "spread": line.spread} for line in _sorted(lines)],
+        "lines": [
+            asdict(line) | {"seconds": line.seconds, "spread": line.spread}
+            for line in _sorted(lines)
+        ],
         "bars": [asdict(bar) for bar in bars],
         **more,
     }
@@ -96,7 +117,8 @@ def write_json(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict, mor
 
 
 def draw(lines: Sequence[Line], conditions: dict) -> None:
-    """Bars of the ratio to the limit, one panel a size; what is far off is cut, its number stands."""
+    """Bars of the ratio to the limit, one panel a size; what is far off is cut, its number
+    stands."""
     sizes = sorted({line.fiches for line in lines if line.ratio is not None})
     if not sizes:
         return
@@ -104,7 +126,9 @@ def draw(lines: Sequence[Line], conditions: dict) -> None:
     for panel, size in zip(panels[0], sizes, strict=True):
         chosen = [line for line in lines if line.fiches == size and line.ratio is not None]
         _panel(panel, sorted(chosen, key=lambda line: -(line.ratio or 0)), size)
-    figure.suptitle(f"Time of a whole run by that of the physical limit ({conditions['date']})", fontsize=12)
+    figure.suptitle(
+        f"Time of a whole run by that of the physical limit ({conditions['date']})", fontsize=12
+    )
     figure.tight_layout()
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(PICTURE, dpi=110, metadata={"Software": None})
@@ -115,7 +139,9 @@ def _panel(panel: plt.Axes, chosen: Sequence[Line], size: int) -> None:
     most = 8.0
     colours = [COLOURS.get(line.name, "#b9b9b9") for line in chosen]
     ratios = [line.ratio or 0 for line in chosen]
-    drawn = panel.barh([line.name for line in chosen], [min(ratio, most) for ratio in ratios], color=colours)
+    drawn = panel.barh(
+        [line.name for line in chosen], [min(ratio, most) for ratio in ratios], color=colours
+    )
     labels = [f" {ratio:.2f}{'  (cut)' if ratio > most else ''}" for ratio in ratios]
     panel.bar_label(drawn, labels=labels, fontsize=10)
     panel.axvline(1, color="#333333", linewidth=0.8, linestyle=":")
@@ -126,12 +152,17 @@ def _panel(panel: plt.Axes, chosen: Sequence[Line], size: int) -> None:
 
 def _sorted(lines: Sequence[Line]) -> list[Line]:
     first = {name: place for place, name in enumerate(NO_PEERS)}
-    return sorted(lines, key=lambda line: (line.fiches, first.get(line.name, len(first)), line.seconds))
+    return sorted(
+        lines, key=lambda line: (line.fiches, first.get(line.name, len(first)), line.seconds)
+    )
 
 
 def _text_line(line: Line) -> str:
     last = line.last
-    ratio, over = (f"{each:9.2f}" if each is not None else f"{'-':>9}" for each in (line.ratio, line.over_start))
+    ratio, over = (
+        f"{each:9.2f}" if each is not None else f"{'-':>9}"
+        for each in (line.ratio, line.over_start)
+    )
     return (
         f"{line.name:16} {line.fiches:7,} {line.seconds:9.2f} {line.spread:6.0%}  {ratio} {over} "
         f"{last.to_first_call:6.2f} {last.busy_seconds:7.1f} {last.megabytes:5.0f}"

@@ -1,8 +1,10 @@
-"""The outside world of every contestant: CRM, audio, speech-to-text and language model in one light process.
+"""The outside world of every contestant: CRM, audio, speech-to-text and language model in one light
+process.
 
 python benchmarks/upstream.py [--port 0] [--fiches 1000] [--latency 0.05] [--speech-per-minute 0]
 
-Prints its address. `GET /calls` tells what was asked, `POST /reset` forgets it, `GET /steps` and `GET /sizes` say more.
+Prints its address. `GET /calls` tells what was asked, `POST /reset` forgets it, `GET /steps` and
+`GET /sizes` say more.
 """
 
 import argparse
@@ -20,7 +22,12 @@ import httptools
 import uvloop
 from payloads import FIRST_ID, Payloads, recordings_of
 
-DETAILS, AUDIO, SPEECH, MODEL = b"/api/fiches/by-id/", b"/recordings/", b"/v1/speech-to-text", b"/v1/chat/completions"
+DETAILS, AUDIO, SPEECH, MODEL = (
+    b"/api/fiches/by-id/",
+    b"/recordings/",
+    b"/v1/speech-to-text",
+    b"/v1/chat/completions",
+)
 SALES = b"/api/fiches/sales-with-calls"
 TITLE = re.compile(rb"TIT2.{7}([0-9]{11})", re.DOTALL)
 ASKED = re.compile(rb"Appel : ([0-9]{9})[0-9]{2} ")
@@ -33,7 +40,8 @@ Answer = tuple[bytes, bytes, bytes]  # status, type, body
 
 @dataclass
 class Seen:
-    """What was asked since the last reset. An item is a fiche, a recording, or a fiche and a step."""
+    """What was asked since the last reset. An item is a fiche, a recording, or a fiche and a
+    step."""
 
     calls: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -49,9 +57,16 @@ class Seen:
         self.first.setdefault(route, time.time())
 
     def document(self) -> dict[str, object]:
-        twice = {route: sum(times > 1 for times in items.values()) for route, items in self.items.items()}
+        twice = {
+            route: sum(times > 1 for times in items.values()) for route, items in self.items.items()
+        }
         kept = {"first": self.first, "last": self.last, "peak": self.peak, "refused": self.refused}
-        return {"calls": self.calls, "items": {r: len(i) for r, i in self.items.items()}, "twice": twice, **kept}
+        return {
+            "calls": self.calls,
+            "items": {r: len(i) for r, i in self.items.items()},
+            "twice": twice,
+            **kept,
+        }
 
 
 class Upstream:
@@ -135,7 +150,8 @@ class Upstream:
 
 
 class Connection(asyncio.Protocol):
-    """Every call of the world takes the latency, exactly: from its last byte to the answer's first."""
+    """Every call of the world takes the latency, exactly: from its last byte to the answer's
+    first."""
 
     def __init__(self, upstream: Upstream, later: Callable[..., object]) -> None:
         self._upstream = upstream
@@ -183,7 +199,16 @@ class Connection(asyncio.Protocol):
         status, kind, body = answer
         more = b"" if is_kept else b"Connection: close\r\n"
         length = str(len(body)).encode()
-        head = (b"HTTP/1.1 ", status, b"\r\nContent-Type: ", kind, b"\r\nContent-Length: ", length, b"\r\n", more)
+        head = (
+            b"HTTP/1.1 ",
+            status,
+            b"\r\nContent-Type: ",
+            kind,
+            b"\r\nContent-Length: ",
+            length,
+            b"\r\n",
+            more,
+        )
         self._transport.writelines((*head, b"\r\n", body))
         if not is_kept:
             self._transport.close()
@@ -202,7 +227,9 @@ async def serve(options: argparse.Namespace) -> None:
     host, port = server.sockets[0].getsockname()[:2]
     address = f"http://{host}:{port}"
     cap = options.speech_per_minute
-    made.append(Upstream(address, fiches=options.fiches, latency=options.latency, speech_per_minute=cap))
+    made.append(
+        Upstream(address, fiches=options.fiches, latency=options.latency, speech_per_minute=cap)
+    )
     ended = asyncio.Event()
     for wanted in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(wanted, ended.set)
@@ -215,7 +242,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--fiches", type=int, default=1000)
     parser.add_argument("--latency", type=float, default=0.05)
-    parser.add_argument("--speech-per-minute", type=int, default=0, help="above it, 429 (0: no cap)")
+    parser.add_argument(
+        "--speech-per-minute", type=int, default=0, help="above it, 429 (0: no cap)"
+    )
     return parser.parse_args()
 
 

@@ -1,4 +1,5 @@
-"""What every contestant does for one fiche, as plain httpx: five calls that give dicts, and what is made of them.
+"""What every contestant does for one fiche, as plain httpx: five calls that give dicts, and what is
+made of them.
 
 Needs httpx and the standard library only, so that any environment can import it.
 """
@@ -15,7 +16,12 @@ Document = dict[str, Any]
 
 DAY = "2026-02-03"
 RECORDINGS = {"include_recordings": "true", "include_transcriptions": "false"}
-FORM = {"model_id": "scribe_v1", "language_code": "fra", "timestamps_granularity": "word", "diarize": "true"}
+FORM = {
+    "model_id": "scribe_v1",
+    "language_code": "fra",
+    "timestamps_granularity": "word",
+    "diarize": "true",
+}
 MESSAGES_A_CHUNK = 10
 TIMEOUT_SECONDS = 120.0
 NIVEAUX = ((90, "EXCELLENT"), (75, "BON"), (60, "ACCEPTABLE"))
@@ -24,7 +30,9 @@ NIVEAUX = ((90, "EXCELLENT"), (75, "BON"), (60, "ACCEPTABLE"))
 def client(upstream: str, width: int = 50) -> httpx.AsyncClient:
     """One for the whole work: connections are kept."""
     limits = httpx.Limits(max_connections=width, max_keepalive_connections=width)
-    return httpx.AsyncClient(base_url=upstream, limits=limits, timeout=TIMEOUT_SECONDS, trust_env=False)
+    return httpx.AsyncClient(
+        base_url=upstream, limits=limits, timeout=TIMEOUT_SECONDS, trust_env=False
+    )
 
 
 async def sales_list(http: httpx.AsyncClient) -> list[str]:
@@ -35,7 +43,8 @@ async def sales_list(http: httpx.AsyncClient) -> list[str]:
 
 
 async def steps_of(http: httpx.AsyncClient) -> list[Document]:
-    """How the steps of the audit are asked. Fetched once a process; it is no call of the work and is not counted."""
+    """How the steps of the audit are asked. Fetched once a process; it is no call of the work and
+    is not counted."""
     return read(await http.get("/steps"))
 
 
@@ -55,7 +64,10 @@ async def transcribe(http: httpx.AsyncClient, audio: bytes) -> Document:
 
 
 async def judge(
-    http: httpx.AsyncClient, step: Document, recordings: Sequence[Document], transcripts: Sequence[Document]
+    http: httpx.AsyncClient,
+    step: Document,
+    recordings: Sequence[Document],
+    transcripts: Sequence[Document],
 ) -> Document:
     """What the model says about one step."""
     content = question(step, recordings, [chunks_of(each) for each in transcripts])
@@ -63,12 +75,18 @@ async def judge(
     return judgement(read(await http.post("/v1/chat/completions", content=content, headers=kind)))
 
 
-def question(step: Document, recordings: Sequence[Document], chunks: Sequence[Sequence[Document]]) -> bytes:
+def question(
+    step: Document, recordings: Sequence[Document], chunks: Sequence[Sequence[Document]]
+) -> bytes:
     """The same bytes as ours."""
     before, after = step["user"]
     user = before + timeline(recordings, chunks) + after
     messages = [{"role": "system", "content": step["system"]}, {"role": "user", "content": user}]
-    body = {"model": step["model"], "messages": messages, "response_format": step["response_format"]}
+    body = {
+        "model": step["model"],
+        "messages": messages,
+        "response_format": step["response_format"],
+    }
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -93,13 +111,20 @@ def chunks_of(transcript: Document) -> list[Document]:
 def timeline(recordings: Sequence[Document], chunks: Sequence[Sequence[Document]]) -> str:
     """The transcripts as the model reads them."""
     heard = zip(recordings, chunks, strict=True)
-    told = (_told(number, recording, said) for number, (recording, said) in enumerate(heard, start=1))
-    return "\n\n".join(("=== TRANSCRIPTION DES APPELS ===", *told)) + "\n=== FIN DE LA TRANSCRIPTION ==="
+    told = (
+        _told(number, recording, said) for number, (recording, said) in enumerate(heard, start=1)
+    )
+    return (
+        "\n\n".join(("=== TRANSCRIPTION DES APPELS ===", *told))
+        + "\n=== FIN DE LA TRANSCRIPTION ==="
+    )
 
 
 def score(steps: Sequence[Document], judgements: Sequence[Document]) -> float:
     weights = [step["weight"] for step in steps]
-    earned = sum(min(max(each["score"], 0), most) for each, most in zip(judgements, weights, strict=True))
+    earned = sum(
+        min(max(each["score"], 0), most) for each, most in zip(judgements, weights, strict=True)
+    )
     return 100 * earned / sum(weights)
 
 
@@ -122,7 +147,12 @@ def _messages(words: Sequence[Document]) -> Iterator[Document]:
     for speaker, turn in groupby(said, key=lambda word: word["speaker_id"]):
         spoken = list(turn)
         text = " ".join(word["text"] for word in spoken)
-        yield {"speaker": speaker, "text": text, "start": spoken[0]["start"], "end": spoken[-1]["end"]}
+        yield {
+            "speaker": speaker,
+            "text": text,
+            "start": spoken[0]["start"],
+            "end": spoken[-1]["end"],
+        }
 
 
 def _chunk(index: int, messages: Sequence[Document]) -> Document:

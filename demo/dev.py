@@ -1,4 +1,5 @@
-"""`make dev`: Dagster's UI and daemon and the HTTP API beside the simulator, in one terminal. Ctrl-C ends all of it."""
+"""`make dev`: Dagster's UI and daemon and the HTTP API beside the simulator, in one terminal.
+Ctrl-C ends all of it."""
 
 import argparse
 import re
@@ -55,27 +56,38 @@ def api(variables: Mapping[str, str], port: str) -> Generator[str]:
             found = re.search(r"http://\S+", said)
             if found is None:
                 raise SystemExit("The HTTP API did not start; --api-port says another port.")
-            threading.Thread(target=shutil.copyfileobj, args=(process.stdout, sys.stdout), daemon=True).start()
+            threading.Thread(
+                target=shutil.copyfileobj, args=(process.stdout, sys.stdout), daemon=True
+            ).start()
             yield found[0]
         finally:
             process.terminate()
 
 
 def dagster(variables: Mapping[str, str], port: str) -> int:
-    with subprocess.Popen(["dagster", "dev", "-p", port, "--log-level", "warning"], env=variables) as process:
+    with subprocess.Popen(
+        ["dagster", "dev", "-p", port, "--log-level", "warning"], env=variables
+    ) as process:
         try:
             return process.wait()
         finally:
-            # On Ctrl-C the terminal has told Dagster already; asking twice is harmless, not asking is not.
+            # On Ctrl-C the terminal has told Dagster already; asking twice is harmless, not asking
+            # is not.
             process.send_signal(signal.SIGINT)
             process.wait()
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Dagster, the HTTP API and the simulator in one terminal.")
+    parser = argparse.ArgumentParser(
+        description="Dagster, the HTTP API and the simulator in one terminal."
+    )
     parser.add_argument("--port", default="3000", help="where Dagster's UI listens")
-    parser.add_argument("--api-port", default="3002", help="where the HTTP API listens; 0 takes a free port")
-    parser.add_argument("--simulator-port", default="4010", help="where the simulator listens; 0 takes a free port")
+    parser.add_argument(
+        "--api-port", default="3002", help="where the HTTP API listens; 0 takes a free port"
+    )
+    parser.add_argument(
+        "--simulator-port", default="4010", help="where the simulator listens; 0 takes a free port"
+    )
     return parser.parse_args()
 
 

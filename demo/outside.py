@@ -34,7 +34,11 @@ def environment(address: str, **more: str) -> Mapping[str, str]:
     """Variables that make the simulator the outside world of a command."""
     return {
         # Another machine's API is not what is to be shown here.
-        **{name: value for name, value in os.environ.items() if not name.startswith("AUTOMATION_API_")},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("AUTOMATION_API_")
+        },
         "FICHE_API_BASE_URL": address,
         "FICHE_API_AUTH_TOKEN": TOKEN,
         "ELEVENLABS_BASE_URL": address,

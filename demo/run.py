@@ -1,4 +1,5 @@
-"""`make demo`: one automation run from nothing to its outcome, by the commands that an operator would type."""
+"""`make demo`: one automation run from nothing to its outcome, by the commands that an operator
+would type."""
 
 import json
 import os
@@ -22,12 +23,20 @@ def main() -> int:
     ROOM.mkdir(parents=True)
     with simulator("--port", "0", "--exact") as address:
         say(f"The outside world is played at {address}.")
-        variables = environment(address, DATABASE_URL=f"sqlite:///{DATABASE}", AUTOMATION_REPORTS_DIR=str(ROOM))
+        variables = environment(
+            address, DATABASE_URL=f"sqlite:///{DATABASE}", AUTOMATION_REPORTS_DIR=str(ROOM)
+        )
         command(variables, "automation", "db", "upgrade")
-        imported = answer(variables, "automation", "audit-configs", "import", str(HERE / "audit_config.json"))
+        imported = answer(
+            variables, "automation", "audit-configs", "import", str(HERE / "audit_config.json")
+        )
         say(f"Audit configuration {imported['id']}: {imported['steps']} steps, for every sale.")
-        schedule = answer(variables, "automation", "schedules", "create", "--file", str(HERE / "schedule.json"))
-        say(f"Schedule {schedule['id']}: {schedule['name']}. Dagster runs it now: select, fetch, transcribe, audit ...")
+        schedule = answer(
+            variables, "automation", "schedules", "create", "--file", str(HERE / "schedule.json")
+        )
+        say(
+            f"Schedule {schedule['id']}: {schedule['name']}. Dagster runs it now: select, fetch, transcribe, audit ..."
+        )
         execute(variables, schedule["id"])
         return show_outcome(variables)
 
@@ -35,9 +44,19 @@ def main() -> int:
 def execute(variables: Mapping[str, str], schedule_id: str) -> None:
     config = ROOM / "run.yaml"
     config.write_text(f"ops:\n  open_run:\n    config:\n      schedule_id: {schedule_id}\n")
-    job = ["dagster", "job", "execute", "-m", "automation_pipeline.definitions", "-j", "automation_run"]
+    job = [
+        "dagster",
+        "job",
+        "execute",
+        "-m",
+        "automation_pipeline.definitions",
+        "-j",
+        "automation_run",
+    ]
     with LOG.open("w") as log:
-        ended = subprocess.run([*job, "-c", str(config)], env=variables, stdout=log, stderr=log, check=False)
+        ended = subprocess.run(
+            [*job, "-c", str(config)], env=variables, stdout=log, stderr=log, check=False
+        )
     if ended.returncode != 0:
         raise SystemExit(f"Dagster's run failed: see {LOG}.")
 
@@ -56,7 +75,8 @@ def show_outcome(variables: Mapping[str, str]) -> int:
 
 
 def as_expected(run: dict) -> bool:
-    """The simulated day has one fiche that its details do not know; fiches fail only for calls without an address."""
+    """The simulated day has one fiche that its details do not know; fiches fail only for calls
+    without an address."""
     failed = [fiche for fiche in run["fiches"] if fiche["status"] == "failed"]
     return (
         run["status"] == ("partial" if failed else "completed")

@@ -12,10 +12,15 @@ from automation_pipeline.cli.output import AsJson, print_facts, print_json, prin
 from automation_pipeline.core.access import Scope
 from automation_pipeline.core.json_model import LARGEST_ID
 
-app = typer.Typer(help="Let other programs use the HTTP API: make tokens, and revoke them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Let other programs use the HTTP API: make tokens, and revoke them.", no_args_is_help=True
+)
 
 TokenId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST_ID, help="The token's id, as `automation tokens list` shows it.")
+    int,
+    typer.Argument(
+        min=1, max=LARGEST_ID, help="The token's id, as `automation tokens list` shows it."
+    ),
 ]
 Permissions = Annotated[
     list[str],
@@ -51,22 +56,27 @@ def create(
             "may have org-jobs, org-jobs.agents and enrichment.",
         ),
     ] = None,
-    name: Annotated[str, typer.Option("--name", "-n", help="What people will know it by.")] = "unnamed",
+    name: Annotated[
+        str, typer.Option("--name", "-n", help="What people will know it by.")
+    ] = "unnamed",
     groupe: Annotated[
-        list[str] | None, typer.Option("--groupe", "-g", help="A group of the scope GROUP; repeat it for several.")
+        list[str] | None,
+        typer.Option("--groupe", "-g", help="A group of the scope GROUP; repeat it for several."),
     ] = None,
     crm_user_id: Annotated[str | None, typer.Option(help="The CRM user of the scope SELF.")] = None,
     expires_in_days: Annotated[
-        int | None, typer.Option(min=1, max=MAX_LIFE_DAYS, help="Without it the token is good until revoked.")
+        int | None,
+        typer.Option(min=1, max=MAX_LIFE_DAYS, help="Without it the token is good until revoked."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token and show it, this once: only its hash is stored.
 
-    A program sends it as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`. For example, one that may run
-    everything and see what became of it:
+    A program sends it as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`. For example, one that
+    may run everything and see what became of it:
 
-    automation tokens create --name nightly --permission automation.write --permission audits --scope ALL
+    automation tokens create --name nightly --permission automation.write --permission audits
+    --scope ALL
 
     And one for the agents of an organisation:
 
@@ -93,10 +103,13 @@ def create(
 @app.command("list")
 def list_(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Show expired and revoked tokens too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show expired and revoked tokens too.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the tokens, newest first, by how they begin. The last use is noted once a minute at most."""
+    """List the tokens, newest first, by how they begin. The last use is noted once a minute at
+    most."""
     our = client()
     tokens, now = our.tokens.listed(everything=everything), our.clock.now()
     if as_json:

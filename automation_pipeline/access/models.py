@@ -1,4 +1,5 @@
-"""Machine tokens: their format and hash, the permissions that they carry, their state, and the request for one."""
+"""Machine tokens: their format and hash, the permissions that they carry, their state, and the
+request for one."""
 
 import base64
 import hashlib
@@ -10,7 +11,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictInt,
+    ValidationInfo,
+    field_validator,
+)
 
 from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope, united
 from automation_pipeline.core.clock import iso
@@ -45,7 +54,9 @@ def token_prefix(token: str) -> str:
 
 
 # What those who belong to an organisation may be allowed; all else knows nothing of organisations.
-ORGANISATION_PERMISSIONS = frozenset({Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS, Permission.ENRICHMENT})
+ORGANISATION_PERMISSIONS = frozenset(
+    {Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS, Permission.ENRICHMENT}
+)
 
 _ANY = "*"
 _BASES = (_ANY, *Permission)
@@ -67,7 +78,8 @@ def permission_error(word: str) -> str | None:
 
 
 def normalise_permissions(words: Iterable[str]) -> tuple[str, ...]:
-    """The same permissions, each once, as `automation.write`; `*` and `*.read` stand for what they include."""
+    """The same permissions, each once, as `automation.write`; `*` and `*.read` stand for what they
+    include."""
     strongest: dict[str, Action] = {}
     for base, action in filter(None, map(_parse_permission, words)):
         if action is Action.WRITE or base not in strongest:
@@ -91,7 +103,11 @@ def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
 
 def not_for_organisations(words: Iterable[str]) -> tuple[str, ...]:
     """Those of plain words that say more than whoever belongs to an organisation may be allowed."""
-    return tuple(word for word in words if not grants_of([word], Scope.ALL).keys() <= ORGANISATION_PERMISSIONS)
+    return tuple(
+        word
+        for word in words
+        if not grants_of([word], Scope.ALL).keys() <= ORGANISATION_PERMISSIONS
+    )
 
 
 def _parse_permission(word: str) -> tuple[str, Action] | None:
@@ -121,8 +137,8 @@ class TokenState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ApiToken:
-    """`prefix` is the token's beginning. What it may do is said in plain words. One of an organisation reaches all of
-    that, and nothing else."""
+    """`prefix` is the token's beginning. What it may do is said in plain words. One of an
+    organisation reaches all of that, and nothing else."""
 
     id: int
     name: str
@@ -152,7 +168,11 @@ class ApiToken:
         granted = grants_of(self.permissions, self.scope).items()
         return Caller(
             id=f"{_CALLER_PREFIX}{self.id}",
-            grants={name: grant for name, grant in granted if self.org_id is None or name in ORGANISATION_PERMISSIONS},
+            grants={
+                name: grant
+                for name, grant in granted
+                if self.org_id is None or name in ORGANISATION_PERMISSIONS
+            },
             name=self.name,
             groupes=frozenset(self.groupes),
             crm_user_id=self.crm_user_id,
@@ -162,7 +182,11 @@ class ApiToken:
 
 def token_id_of(caller: Caller) -> int | None:
     """None: it is not by a stored token that they call."""
-    return int(caller.id.removeprefix(_CALLER_PREFIX)) if caller.id.startswith(_CALLER_PREFIX) else None
+    return (
+        int(caller.id.removeprefix(_CALLER_PREFIX))
+        if caller.id.startswith(_CALLER_PREFIX)
+        else None
+    )
 
 
 def token_document(token: ApiToken, now: datetime) -> dict[str, object]:
@@ -232,8 +256,8 @@ _Groupe = Annotated[str, _text(200)]
 
 
 class TokenWish(JsonModel):
-    """`groupes` belong to the scope GROUP, `crm_user_id` to SELF: elsewhere they would seem to say something. A token
-    of an organisation reaches all of that, and may do what is its own only."""
+    """`groupes` belong to the scope GROUP, `crm_user_id` to SELF: elsewhere they would seem to say
+    something. A token of an organisation reaches all of that, and may do what is its own only."""
 
     name: Annotated[str, _text(200)] = Field(description="What people will know the token by.")
     org_id: Annotated[str, _text(100)] | None = Field(
@@ -246,40 +270,54 @@ class TokenWish(JsonModel):
         Field(max_length=100),
         AfterValidator(_not_empty),
         AfterValidator(normalise_permissions),
-    ] = Field(description="Such as `automation.write`, which includes reading, `fiches` to read, or `*`.")
+    ] = Field(
+        description="Such as `automation.write`, which includes reading, `fiches` to read, or `*`."
+    )
     scope: Annotated[
         Scope,
         BeforeValidator(_scope, json_schema_input_type=str),
         PlainSerializer(lambda scope: scope.name, return_type=str),
-    ] = Field(description="Which fiches it reaches: ALL, those of its groups (GROUP) or of one CRM user (SELF).")
+    ] = Field(
+        description="Which fiches it reaches: ALL, those of its groups (GROUP) or of one CRM user (SELF)."
+    )
     groupes: Annotated[tuple[_Groupe, ...], Field(max_length=500), AfterValidator(_unique)] = Field(
         default=(), description="The groups of the scope GROUP."
     )
-    crm_user_id: Annotated[str, _text(100)] | None = Field(default=None, description="The CRM user of the scope SELF.")
+    crm_user_id: Annotated[str, _text(100)] | None = Field(
+        default=None, description="The CRM user of the scope SELF."
+    )
     expires_in_days: Annotated[StrictInt, Field(ge=1, le=MAX_LIFE_DAYS)] | None = Field(
         default=None, description="Without it the token is good until it is revoked."
     )
 
     @field_validator("permissions")
     @classmethod
-    def _are_those_of_organisations(cls, words: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _are_those_of_organisations(
+        cls, words: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
         beyond = () if info.data.get("org_id") is None else not_for_organisations(words)
         if beyond:
             *others, last = sorted(ORGANISATION_PERMISSIONS)
             allowed = f"{', '.join(others)} and {last}"
-            raise ValueError(f"of a token of an organisation are {allowed}, not {', '.join(beyond)}")
+            raise ValueError(
+                f"of a token of an organisation are {allowed}, not {', '.join(beyond)}"
+            )
         return words
 
     @field_validator("scope")
     @classmethod
     def _is_all_of_the_organisation(cls, scope: Scope, info: ValidationInfo) -> Scope:
         if info.data.get("org_id") is not None and scope is not Scope.ALL:
-            raise ValueError("must be ALL for a token of an organisation: it reaches all of that, and nothing beyond")
+            raise ValueError(
+                "must be ALL for a token of an organisation: it reaches all of that, and nothing beyond"
+            )
         return scope
 
     @field_validator("groupes")
     @classmethod
-    def _are_those_of_the_scope(cls, groupes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _are_those_of_the_scope(
+        cls, groupes: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
         _check_scope_field("GROUP", info, is_given=bool(groupes))
         return groupes
 
@@ -293,7 +331,11 @@ class TokenWish(JsonModel):
 def _check_scope_field(needed_by: str, info: ValidationInfo, *, is_given: bool) -> None:
     scope = info.data.get("scope")
     if isinstance(scope, Scope) and is_given != (scope.name == needed_by):
-        raise ValueError(f"goes with the scope {needed_by} only" if is_given else f"is needed by the scope {needed_by}")
+        raise ValueError(
+            f"goes with the scope {needed_by} only"
+            if is_given
+            else f"is needed by the scope {needed_by}"
+        )
 
 
 def parse_token_request(given: Mapping[str, object]) -> TokenWish:

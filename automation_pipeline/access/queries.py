@@ -5,16 +5,29 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.access.models import USE_RECORD_INTERVAL, ApiToken, TokenWish, token_hash, token_prefix
+from automation_pipeline.access.models import (
+    USE_RECORD_INTERVAL,
+    ApiToken,
+    TokenWish,
+    token_hash,
+    token_prefix,
+)
 from automation_pipeline.access.tables import ApiTokenRow
 from automation_pipeline.core.access import Scope
 from automation_pipeline.core.errors import NotFoundError
 
 
 def add_token(
-    session: Session, request: TokenWish, token: str, now: datetime, *, not_after: datetime | None = None
+    session: Session,
+    request: TokenWish,
+    token: str,
+    now: datetime,
+    *,
+    not_after: datetime | None = None,
 ) -> ApiToken:
-    wanted = None if request.expires_in_days is None else now + timedelta(days=request.expires_in_days)
+    wanted = (
+        None if request.expires_in_days is None else now + timedelta(days=request.expires_in_days)
+    )
     row = ApiTokenRow(
         name=request.name,
         token_hash=token_hash(token),
@@ -52,7 +65,9 @@ def find_by_hash(session: Session, wanted: str) -> ApiToken | None:
 
 def record_use(session: Session, token_id: int, now: datetime) -> None:
     """Unless a use was noted shortly before, by whomever."""
-    is_due = or_(ApiTokenRow.last_used_at.is_(None), ApiTokenRow.last_used_at <= now - USE_RECORD_INTERVAL)
+    is_due = or_(
+        ApiTokenRow.last_used_at.is_(None), ApiTokenRow.last_used_at <= now - USE_RECORD_INTERVAL
+    )
     session.execute(
         update(ApiTokenRow)
         .where(ApiTokenRow.id == token_id, is_due)

@@ -48,7 +48,9 @@ class TokenShown(BaseModel):
     scope: Literal["ALL", "GROUP", "SELF"]
     groupes: list[str]
     crm_user_id: str | None
-    org_id: str | None = Field(description="The organisation that it belongs to, and reaches nothing beyond.")
+    org_id: str | None = Field(
+        description="The organisation that it belongs to, and reaches nothing beyond."
+    )
     created_at: Instant
     expires_at: Instant | None
     last_used_at: Instant | None
@@ -68,7 +70,9 @@ def list_(
     caller: TheCaller,
     services: TheServices,
     *,
-    include_inactive: Annotated[bool, Query(description="Show expired and revoked ones too.")] = False,
+    include_inactive: Annotated[
+        bool, Query(description="Show expired and revoked ones too.")
+    ] = False,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Response:
@@ -77,7 +81,9 @@ def list_(
     with services.database.reading() as session:
         stored = list_tokens(session, good_at=None if include_inactive else now)
     tokens = [one for one in stored if not excess_grants(one, caller)][offset : offset + limit]
-    return answer([token_document(one, now) for one in tokens], count=len(tokens), limit=limit, offset=offset)
+    return answer(
+        [token_document(one, now) for one in tokens], count=len(tokens), limit=limit, offset=offset
+    )
 
 
 @router.post(
@@ -87,8 +93,8 @@ def list_(
     openapi_extra=takes(TokenWish, nightly=NIGHTLY, agent=AGENT),
 )
 def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
-    """Make a token that may do no more, and for no longer, than its maker. It is shown this once, and only its hash is
-    stored.
+    """Make a token that may do no more, and for no longer, than its maker. It is shown this once,
+    and only its hash is stored.
 
     There is no `Idempotency-Key` here: the answer would have to be kept.
     """
@@ -105,6 +111,7 @@ def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
 
 @router.delete(f"{PATH}/{{token_id}}", response_model=Answer[TokenShown], responses=refusals(404))
 def revoke(token_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Put an end to a token that may do no more than the caller, at once and for good. Safe to repeat."""
+    """Put an end to a token that may do no more than the caller, at once and for good. Safe to
+    repeat."""
     token = revoke_token(token_id, database=services.database, clock=services.clock, by=caller)
     return answer(token_document(token, services.clock.now()))

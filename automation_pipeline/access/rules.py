@@ -9,7 +9,10 @@ TokenOrRequest = TokenWish | ApiToken
 
 def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[FieldError, ...]:
     """By field; none when all of it is the giver's own."""
-    own = [(f"{permission}.{action}", issuer.reach(permission, action)) for permission, action in _wanted(request)]
+    own = [
+        (f"{permission}.{action}", issuer.reach(permission, action))
+        for permission, action in _wanted(request)
+    ]
     missing = [word for word, reach in own if reach is None]
     further = [word for word, reach in own if reach is not None and not _is_within(request, reach)]
     if issuer.org_id is not None and request.org_id != issuer.org_id:
@@ -23,7 +26,12 @@ def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[FieldError, 
 
 def _wanted(request: TokenOrRequest) -> list[tuple[Permission, Action]]:
     grants = grants_of(request.permissions, request.scope)
-    return [(permission, action) for permission in grants for action in Action if grants[permission].of(action)]
+    return [
+        (permission, action)
+        for permission in grants
+        for action in Action
+        if grants[permission].of(action)
+    ]
 
 
 def _is_within(request: TokenOrRequest, reach: Reach) -> bool:

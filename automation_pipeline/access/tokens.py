@@ -49,18 +49,22 @@ def create_token(
     issuer: Caller | None = None,
     organisation_exists: OrganisationExists = _no_organisations,
 ) -> IssuedToken:
-    """InvalidInputError names every field at fault, also those that are beyond the `giver`; an operator at the
-    command line has none. It ends with the giver's own token at the latest."""
+    """InvalidInputError names every field at fault, also those that are beyond the `giver`; an
+    operator at the command line has none. It ends with the giver's own token at the latest."""
     request, secret = parse_token_request(given), format_token(secrets.token_bytes(SECRET_BYTES))
     faults = () if issuer is None else excess_grants(request, issuer)
     if faults:
         raise InvalidInputError(INVALID_REQUEST, faults)
     with database.transaction() as session:
         if request.org_id is not None and not organisation_exists(session, request.org_id):
-            raise InvalidInputError(INVALID_REQUEST, (("orgId", f"there is no organisation {request.org_id!r}"),))
+            raise InvalidInputError(
+                INVALID_REQUEST, (("orgId", f"there is no organisation {request.org_id!r}"),)
+            )
         parent = None if issuer is None else token_id_of(issuer)
         end = None if parent is None else tokens.expiry_of(session, parent)
-        return IssuedToken(tokens.add_token(session, request, secret, clock.now(), not_after=end), secret)
+        return IssuedToken(
+            tokens.add_token(session, request, secret, clock.now(), not_after=end), secret
+        )
 
 
 def authenticate_token(token_text: str, *, database: Database, now: datetime) -> Caller | None:
@@ -70,7 +74,11 @@ def authenticate_token(token_text: str, *, database: Database, now: datetime) ->
     wanted = token_hash(token_text)
     with database.reading() as session:
         token = tokens.find_by_hash(session, wanted)
-    if token is None or not is_same_hash(token.token_hash, wanted) or token.state(now) is not TokenState.ACTIVE:
+    if (
+        token is None
+        or not is_same_hash(token.token_hash, wanted)
+        or token.state(now) is not TokenState.ACTIVE
+    ):
         return None
     _record_use(token, database, now)
     return token.caller()
@@ -83,9 +91,11 @@ def _record_use(token: ApiToken, database: Database, now: datetime) -> None:
             tokens.record_use(session, token.id, now)
 
 
-def revoke_token(token_id: int, *, database: Database, clock: Clock, by: Caller | None = None) -> ApiToken:
-    """Safe to repeat. NotFoundError when there is no such token, and for one that exceeds whoever it is revoked by; an
-    operator at the command line is nobody."""
+def revoke_token(
+    token_id: int, *, database: Database, clock: Clock, by: Caller | None = None
+) -> ApiToken:
+    """Safe to repeat. NotFoundError when there is no such token, and for one that exceeds whoever
+    it is revoked by; an operator at the command line is nobody."""
     with database.transaction() as session:
         token = tokens.revoke(session, token_id, clock.now())
         if by is not None and excess_grants(token, by):

@@ -107,7 +107,9 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_middleware(
-        Surroundings, most_bytes=settings.api_max_body_megabytes * MEGABYTE, seconds=settings.api_timeout_seconds
+        Surroundings,
+        most_bytes=settings.api_max_body_megabytes * MEGABYTE,
+        seconds=settings.api_timeout_seconds,
     )
     if settings.api_cors_origins:
         app.add_middleware(

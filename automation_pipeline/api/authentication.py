@@ -13,7 +13,15 @@ from starlette.datastructures import Headers
 from automation_pipeline.access.tokens import authenticate_token
 from automation_pipeline.api.errors import AuthenticationError
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope, united, whole_grants
+from automation_pipeline.core.access import (
+    Action,
+    Caller,
+    Grant,
+    Permission,
+    Scope,
+    united,
+    whole_grants,
+)
 from automation_pipeline.core.json_model import JsonModel
 
 
@@ -27,7 +35,8 @@ class Issuing:
 
 
 class _Claims(JsonModel):
-    """Strict in what it reads: what is wrongly written may mean anything. Others may read claims of their own."""
+    """Strict in what it reads: what is wrongly written may mean anything. Others may read claims of
+    their own."""
 
     model_config = ConfigDict(alias_generator=None, extra="ignore")
 
@@ -85,12 +94,20 @@ def _grants(given: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
     """A permission that we do not know grants nothing here."""
     for claim in given:
         if claim.key in set(Permission):
-            yield Permission(claim.key), Grant(_scope(claim, Action.READ), _scope(claim, Action.WRITE))
+            yield (
+                Permission(claim.key),
+                Grant(_scope(claim, Action.READ), _scope(claim, Action.WRITE)),
+            )
 
 
 def _scope(claim: GrantClaim, action: Action) -> Scope | None:
-    """What is granted without a word on how far, or with one that we do not know, reaches least far."""
-    is_granted, own = (claim.read, claim.read_scope) if action is Action.READ else (claim.write, claim.write_scope)
+    """What is granted without a word on how far, or with one that we do not know, reaches least
+    far."""
+    is_granted, own = (
+        (claim.read, claim.read_scope)
+        if action is Action.READ
+        else (claim.write, claim.write_scope)
+    )
     if not is_granted:
         return None
     name = own or claim.scope
@@ -125,7 +142,9 @@ def _recognise(token: str, services: Services) -> Caller | None:
         secret = settings.jwt_access_secret
         if secret is None:
             return None
-        return caller_of(token, Issuing(secret.get_secret_value(), settings.jwt_issuer, settings.jwt_audience))
+        return caller_of(
+            token, Issuing(secret.get_secret_value(), settings.jwt_issuer, settings.jwt_audience)
+        )
     return authenticate_token(token, database=services.database, now=services.clock.now())
 
 

@@ -1,5 +1,5 @@
-"""Bodies of requests: how much is read, and how JSON becomes a dict. A body is parsed in a thread, after the guard has
-checked the caller's credentials.
+"""Bodies of requests: how much is read, and how JSON becomes a dict. A body is parsed in a thread,
+after the guard has checked the caller's credentials.
 """
 
 import json
@@ -49,8 +49,8 @@ def too_big(most_bytes: int) -> TooBigError:
 
 
 def read_object(raw: bytes) -> Mapping[str, object]:
-    """The JSON object in a body. InvalidJsonError: it is not JSON; InvalidInputError: it is not an object, or it holds
-    too many values for its limit."""
+    """The JSON object in a body. InvalidJsonError: it is not JSON; InvalidInputError: it is not an
+    object, or it holds too many values for its limit."""
     try:
         document: object = json.loads(
             raw.decode("utf-8-sig"),

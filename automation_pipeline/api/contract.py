@@ -1,4 +1,5 @@
-"""What `/v1` answers where something is wrong: by the contract of the enrichment, not as the rest of the API does."""
+"""What `/v1` answers where something is wrong: by the contract of the enrichment, not as the rest
+of the API does."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -31,12 +32,15 @@ def request_by_contract() -> str | None:
 
 
 def correlation_of(path: str, headers: Headers, request_id: str) -> str:
-    """What ties together all that the request sets off: its own id, unless the contract's header says another."""
+    """What ties together all that the request sets off: its own id, unless the contract's header
+    says another."""
     said = headers.get(CORRELATION_ID) if path.startswith(PREFIX) else None
     return usable_id(said or request_id)
 
 
-def contract_error(status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]]) -> dict[str, object]:
+def contract_error(
+    status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]]
+) -> dict[str, object]:
     return {
         "error": HTTPStatus(status).phrase,
         "code": code,

@@ -75,18 +75,24 @@ VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
 _OF_HTTP: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
-def refusal(status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()) -> Response:
-    """At most 50 fields at fault, and a count of the others: a caller decides how many there are, and how long."""
+def refusal(
+    status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()
+) -> Response:
+    """At most 50 fields at fault, and a count of the others: a caller decides how many there are,
+    and how long."""
     sentence = shortened(with_rest(sentence, len(fields)))
     fields = [(shortened(field), shortened(message)) for field, message in fields[:MOST_FAULTS]]
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     if request_by_contract() is not None:
         told = [(answerable(field), answerable(message)) for field, message in fields]
-        return JSONResponse(contract_error(status, code, answerable(sentence), told), status, headers=headers)
+        return JSONResponse(
+            contract_error(status, code, answerable(sentence), told), status, headers=headers
+        )
     document: dict[str, object] = {"success": False, "error": answerable(sentence), "code": code}
     if fields:
         document["details"] = [
-            {"field": answerable(field), "message": answerable(message)} for field, message in fields
+            {"field": answerable(field), "message": answerable(message)}
+            for field, message in fields
         ]
     if correlation_id():
         document["requestId"] = correlation_id()
@@ -130,7 +136,9 @@ def shortened(text: str) -> str:
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Of the framework itself: no such route, no such method."""
     assert isinstance(error, HTTPException)  # noqa: S101  registered for nothing else
-    sentence = f"Route {request.url.path} not found" if error.status_code == 404 else str(error.detail)
+    sentence = (
+        f"Route {request.url.path} not found" if error.status_code == 404 else str(error.detail)
+    )
     answered = refusal(error.status_code, _OF_HTTP.get(error.status_code, "HTTP_ERROR"), sentence)
     if error.status_code == 405:
         answered.headers["Allow"] = ", ".join(allowed_methods(request.url.path))

@@ -21,14 +21,17 @@ def etag_of(updated_at: datetime) -> str:
 def expected_version(
     if_match: str | None, body: Mapping[str, object]
 ) -> tuple[IsExpected | None, Mapping[str, object]]:
-    """Whether a thing that was changed then is the one that the caller has seen, and the body without that."""
+    """Whether a thing that was changed then is the one that the caller has seen, and the body
+    without that."""
     tag, shown, patch = _seen(if_match, body)
     if tag is not None:
         return (lambda updated_at: etag_of(updated_at) == f'"{tag}"'), patch
     return (None if shown is None else lambda updated_at: iso(updated_at) == shown), patch
 
 
-def expected_instant(if_match: str | None, body: Mapping[str, object]) -> tuple[datetime | None, Mapping[str, object]]:
+def expected_instant(
+    if_match: str | None, body: Mapping[str, object]
+) -> tuple[datetime | None, Mapping[str, object]]:
     """When the thing that the caller has seen was last changed, and the body without that."""
     tag, shown, patch = _seen(if_match, body)
     if tag is not None:
@@ -44,7 +47,9 @@ def expected_number(
     return tag if tag is not None or shown is None else _instant(shown), patch
 
 
-def _seen(if_match: str | None, body: Mapping[str, object]) -> tuple[int | None, str | None, Mapping[str, object]]:
+def _seen(
+    if_match: str | None, body: Mapping[str, object]
+) -> tuple[int | None, str | None, Mapping[str, object]]:
     """The number in the ETag, or what was shown; the tag is the more exact of the two."""
     patch = {name: value for name, value in body.items() if name != _SHOWN}
     if if_match is not None and if_match.strip() != "*":

@@ -28,8 +28,8 @@ IsVisible = Callable[[str], bool]
 
 
 def without_audio_addresses(response: Response, request: Request, rule: Rule) -> Response:
-    """The response without the addresses that its caller may not have. An address that is hidden under its key is
-    hidden in every other text of the document too."""
+    """The response without the addresses that its caller may not have. An address that is hidden
+    under its key is hidden in every other text of the document too."""
     caller, body = cast("Caller", request.state.caller), getattr(response, "body", b"")
     reach = caller.reach(Permission.RECORDINGS, Action.READ)
     if (reach is not None and reach.is_whole) or not any(mark in body for mark in _MARKS):
@@ -52,7 +52,11 @@ def without_audio_addresses(response: Response, request: Request, rule: Rule) ->
 
 def _fiche_of(document: Mapping[str, object]) -> str | None:
     """Named in the document itself, or in the fiche inside it."""
-    inner = [cast("Mapping[str, object]", value) for value in document.values() if isinstance(value, Mapping)]
+    inner = [
+        cast("Mapping[str, object]", value)
+        for value in document.values()
+        if isinstance(value, Mapping)
+    ]
     return next((named for one in (document, *inner) if (named := _named(one)) is not None), None)
 
 
@@ -75,9 +79,14 @@ def _fiches(document: object) -> Iterator[str]:
             yield from _fiches(one)
 
 
-def _without_keys(document: object, is_visible: IsVisible, hidden: set[str], *, shown: bool) -> object:
+def _without_keys(
+    document: object, is_visible: IsVisible, hidden: set[str], *, shown: bool
+) -> object:
     if isinstance(document, list):
-        return [_without_keys(one, is_visible, hidden, shown=shown) for one in cast("list[object]", document)]
+        return [
+            _without_keys(one, is_visible, hidden, shown=shown)
+            for one in cast("list[object]", document)
+        ]
     if not isinstance(document, dict):
         return document
     known = cast("dict[str, object]", document)
@@ -103,7 +112,10 @@ def _without_texts(document: object, hidden: set[str]) -> object:
     if isinstance(document, list):
         return [_without_texts(one, hidden) for one in cast("list[object]", document)]
     if isinstance(document, dict):
-        return {key: _without_texts(value, hidden) for key, value in cast("dict[str, object]", document).items()}
+        return {
+            key: _without_texts(value, hidden)
+            for key, value in cast("dict[str, object]", document).items()
+        }
     return document
 
 
@@ -126,7 +138,9 @@ class GuardedRoute(APIRoute):
                 await run_in_threadpool(request.state.admit)
             response = await handler(request)
             return (
-                response if rule.public else await run_in_threadpool(without_audio_addresses, response, request, rule)
+                response
+                if rule.public
+                else await run_in_threadpool(without_audio_addresses, response, request, rule)
             )
 
         return guarded

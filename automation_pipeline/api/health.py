@@ -17,7 +17,12 @@ from typing import Protocol, runtime_checkable
 from automation_pipeline.access.queries import list_tokens
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.coordination import Rate
-from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError, sentence_of
+from automation_pipeline.core.errors import (
+    AutomationError,
+    PermanentError,
+    TransientError,
+    sentence_of,
+)
 from automation_pipeline.core.logs import correlated, correlation_id, log
 from automation_pipeline.core.settings_page import unused_settings
 from automation_pipeline.enrichment.models import SourceApi
@@ -50,8 +55,8 @@ NOT_CONFIGURED = "optional, not configured"
 
 @dataclass(frozen=True)
 class Check:
-    """`look` answers what it found in words, None for what is not configured and so not required either, or raises an
-    AutomationError."""
+    """`look` answers what it found in words, None for what is not configured and so not required
+    either, or raises an AutomationError."""
 
     look: Callable[[], str | None]
     required: bool = True
@@ -83,11 +88,15 @@ def _end(name: str, check: Check, found: Future[str | None], begun: float) -> Fi
     try:
         detail = found.result(timeout=max(0.0, begun + check.seconds - time.monotonic()))
     except TimeoutError:
-        return Finding(name, State.FAILED, f"did not answer within {check.seconds:g} s", check.required)
+        return Finding(
+            name, State.FAILED, f"did not answer within {check.seconds:g} s", check.required
+        )
     except AutomationError as error:
         return Finding(name, State.FAILED, sentence_of(error), check.required)
     except Exception as error:  # noqa: BLE001  a bug in one check must not hide what the others found
-        return Finding(name, State.FAILED, f"could not be looked at ({type(error).__name__})", check.required)
+        return Finding(
+            name, State.FAILED, f"could not be looked at ({type(error).__name__})", check.required
+        )
     if detail is None:
         return Finding(name, State.NOT_SET, NOT_CONFIGURED, required=False)
     return Finding(name, State.OK, detail, check.required)
@@ -95,7 +104,15 @@ def _end(name: str, check: Check, found: Future[str | None], begun: float) -> Fi
 
 SECONDS = 45.0
 GOOD_FOR_SECONDS = 60.0
-_COMMAND = [sys.executable, "-m", "dagster", "definitions", "validate", "-m", "automation_pipeline.definitions"]
+_COMMAND = [
+    sys.executable,
+    "-m",
+    "dagster",
+    "definitions",
+    "validate",
+    "-m",
+    "automation_pipeline.definitions",
+]
 
 
 class _Look:
@@ -123,7 +140,9 @@ def check_definitions() -> None:
 
 def _fault() -> str | None:
     try:
-        ended = subprocess.run(_COMMAND, capture_output=True, text=True, check=False, timeout=SECONDS)  # noqa: S603  our own interpreter
+        ended = subprocess.run(  # noqa: S603  the command is a constant
+            _COMMAND, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
     except subprocess.TimeoutExpired:
         return f"Dagster took longer than {SECONDS:g} s"
     if ended.returncode == 0:
@@ -142,7 +161,8 @@ LONGEST_SILENCE_SECONDS = 60.0
 
 
 def examine(services: Services) -> tuple[Finding, ...]:
-    """One finding a thing, in the order in which one would mend them. Nothing is raised; no text holds a secret."""
+    """One finding a thing, in the order in which one would mend them. Nothing is raised; no text
+    holds a secret."""
     checks = {
         "database": Check(partial(_database, services), seconds=ANSWER_SECONDS),
         "redis": Check(partial(check_redis, services), seconds=ANSWER_SECONDS),
@@ -164,7 +184,10 @@ def examine(services: Services) -> tuple[Finding, ...]:
 
 def _unused(environment: Mapping[str, str]) -> tuple[Finding, ...]:
     """No trouble, but worth a line: settings that do nothing here."""
-    words = "; ".join(f"{name} is not used here: {reason}" for name, reason in unused_settings(environment).items())
+    words = "; ".join(
+        f"{name} is not used here: {reason}"
+        for name, reason in unused_settings(environment).items()
+    )
     return (Finding("settings", State.FAILED, words, required=False),) if words else ()
 
 
@@ -181,7 +204,9 @@ def check_daemon(services: Services) -> str:
     if silence is None:
         raise TransientError("has never ticked: `dagster dev` or `dagster-daemon run` starts it")
     if silence > LONGEST_SILENCE_SECONDS:
-        raise TransientError(f"ticked {_length(silence)} ago: nothing begins by itself until it runs again")
+        raise TransientError(
+            f"ticked {_length(silence)} ago: nothing begins by itself until it runs again"
+        )
     return f"ticked {max(0, round(silence))} s ago"
 
 
@@ -237,7 +262,9 @@ def _smtp(services: Services) -> str | None:
         return None
     mail = _apart(services).mail
     if mail is None:
-        raise PermanentError("SMTP_HOST is set, but neither SMTP_FROM nor SMTP_USER: no e-mail has a sender")
+        raise PermanentError(
+            "SMTP_HOST is set, but neither SMTP_FROM nor SMTP_USER: no e-mail has a sender"
+        )
     _ask(mail)
     return f"{services.settings.smtp_host}:{services.settings.smtp_port} answers and lets us in"
 
@@ -266,7 +293,9 @@ def _access(services: Services) -> str | None:
     if not (stored or environment or users):
         return None
     accepted = "accepted" if users else "not accepted"
-    return f"{environment} token(s) in the environment, {stored} stored; users' tokens are {accepted}"
+    return (
+        f"{environment} token(s) in the environment, {stored} stored; users' tokens are {accepted}"
+    )
 
 
 class _Checkable(Protocol):
@@ -317,9 +346,13 @@ def readiness(services: Services) -> tuple[Finding, ...]:
     """Ready when none of them is trouble. Nothing is raised, and strangers may read it."""
     look_at_redis = partial(_briefly, partial(check_redis, services), REDIS_IS_AWAY)
     checks = {
-        "database": Check(partial(_briefly, partial(_database_is_ready, services)), seconds=READINESS_SECONDS),
+        "database": Check(
+            partial(_briefly, partial(_database_is_ready, services)), seconds=READINESS_SECONDS
+        ),
         "redis": Check(look_at_redis, required=False, seconds=READINESS_SECONDS),
-        "daemon": Check(partial(_briefly, partial(check_daemon, services)), seconds=READINESS_SECONDS),
+        "daemon": Check(
+            partial(_briefly, partial(check_daemon, services)), seconds=READINESS_SECONDS
+        ),
     }
     return findings_of(checks)
 

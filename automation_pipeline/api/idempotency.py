@@ -27,7 +27,8 @@ class Attempts:
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def wait_for(self, work: Coroutine[object, object, object], seconds: float) -> None:
-        """Begin the work and wait so long for it. It goes on afterwards; it never fails whoever waits."""
+        """Begin the work and wait so long for it. It goes on afterwards; it never fails whoever
+        waits."""
         if len(self._tasks) >= AT_MOST:
             work.close()
             return
@@ -37,7 +38,8 @@ class Attempts:
         await asyncio.wait({task}, timeout=seconds)
 
     async def end(self, seconds: float) -> None:
-        """At shutdown: what takes longer is broken off. Its lease ends, and somebody else takes it over."""
+        """At shutdown: what takes longer is broken off. Its lease ends, and somebody else takes it
+        over."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         left = tuple(self._tasks)
@@ -49,7 +51,10 @@ class Attempts:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.error("An enrichment that the API began has failed; Dagster goes on with it", exc_info=error)
+            _log.error(
+                "An enrichment that the API began has failed; Dagster goes on with it",
+                exc_info=error,
+            )
 
 
 IdempotencyKey = Annotated[
@@ -66,8 +71,8 @@ IdempotencyKey = Annotated[
 
 @dataclass(frozen=True)
 class Once:
-    """`once(work)` answers what `work` answers, whose transactions are kept together with the answer, or not at all.
-    Without a key it is simply done."""
+    """`once(work)` answers what `work` answers, whose transactions are kept together with the
+    answer, or not at all. Without a key it is simply done."""
 
     caller: str
     key: str | None
@@ -89,12 +94,22 @@ class Once:
         if before.fingerprint != fingerprint:
             raise ConflictError("The Idempotency-Key was used for another request before")
         replayed = {"Idempotent-Replay": "true", **({"ETag": before.etag} if before.etag else {})}
-        return Response(before.answer, before.status, headers=replayed, media_type="application/json")
+        return Response(
+            before.answer, before.status, headers=replayed, media_type="application/json"
+        )
 
 
 async def _once(request: Request, idempotency_key: IdempotencyKey = None) -> Once:
-    services, caller = cast("Services", request.app.state.services), cast("Caller", request.state.caller)
-    said = [request.method.encode(), request.url.path.encode(), request.url.query.encode(), await request.body()]
+    services, caller = (
+        cast("Services", request.app.state.services),
+        cast("Caller", request.state.caller),
+    )
+    said = [
+        request.method.encode(),
+        request.url.path.encode(),
+        request.url.query.encode(),
+        await request.body(),
+    ]
     return Once(caller.id, idempotency_key, b"\0".join(said), services)
 
 

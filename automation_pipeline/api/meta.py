@@ -81,7 +81,8 @@ async def live(request: Request, services: TheServices) -> Response:
     responses={503: {"model": Readiness, "description": "Something that is needed is away"}},
 )
 def ready(services: TheServices) -> Response:
-    """Work that is asked for now would be done: the database, Redis if it is configured, and Dagster's daemon."""
+    """Work that is asked for now would be done: the database, Redis if it is configured, and
+    Dagster's daemon."""
     found = readiness(services)
     is_ready = not any(finding.is_trouble for finding in found)
     document = {"status": "ready" if is_ready else "not ready", "checks": _shown(found)}
@@ -89,18 +90,24 @@ def ready(services: TheServices) -> Response:
 
 
 @router.get(
-    "/metrics", responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}, response_class=Response
+    "/metrics",
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    response_class=Response,
 )
 def metrics(services: TheServices) -> Response:
     """Numbers for Prometheus; no name of anybody among them."""
-    return Response(exposition(gauges(services), histograms(services)), media_type=CONTENT_TYPE_LATEST)
+    return Response(
+        exposition(gauges(services), histograms(services)), media_type=CONTENT_TYPE_LATEST
+    )
 
 
 @router.get("/api/automation/diagnostic", response_model=Answer[Diagnosis])
 def diagnostic(services: TheServices) -> Response:
     """What `automation doctor` tells: is everything there that the system needs?"""
     found = examine(services)
-    return answer({"healthy": not any(finding.is_trouble for finding in found), "checks": _shown(found)})
+    return answer(
+        {"healthy": not any(finding.is_trouble for finding in found), "checks": _shown(found)}
+    )
 
 
 @router.get("/api/auth/me", response_model=Answer[Me], tags=["access"])
@@ -113,17 +120,22 @@ def me(caller: TheCaller) -> Response:
             "roles": list(caller.roles),
             "groupes": sorted(caller.groupes),
             "crm_user_id": caller.crm_user_id,
-            "permissions": {permission.value: _grant(caller, permission) for permission in caller.grants},
+            "permissions": {
+                permission.value: _grant(caller, permission) for permission in caller.grants
+            },
         }
     )
 
 
 def _grant(caller: Caller, permission: Permission) -> Mapping[str, str | None]:
     reaches = {action.value: caller.reach(permission, action) for action in Action}
-    return {action: None if reach is None else reach.scope.name for action, reach in reaches.items()}
+    return {
+        action: None if reach is None else reach.scope.name for action, reach in reaches.items()
+    }
 
 
 def _shown(found: Sequence[Finding]) -> list[dict[str, object]]:
     return [
-        {"name": one.name, "state": str(one.state), "detail": one.detail, "required": one.required} for one in found
+        {"name": one.name, "state": str(one.state), "detail": one.detail, "required": one.required}
+        for one in found
     ]

@@ -9,7 +9,12 @@ from itertools import accumulate, groupby
 from typing import Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from automation_pipeline.audits.queries.audits import unfinished_audits
@@ -27,10 +32,22 @@ from automation_pipeline.enrichment.models import (
 )
 from automation_pipeline.enrichment.queries.maintenance import enrichments_by_status, stale_backlog
 from automation_pipeline.enrichment.queries.views import source_views
-from automation_pipeline.org_jobs.events import ENDED_RUNS, FIRE_LATENCY_MS, FIRES, RETRIES, RUN_DURATION_MS, STALE_RUNS
+from automation_pipeline.org_jobs.events import (
+    ENDED_RUNS,
+    FIRE_LATENCY_MS,
+    FIRES,
+    RETRIES,
+    RUN_DURATION_MS,
+    STALE_RUNS,
+)
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.states import ScheduleState
-from automation_pipeline.org_jobs.queries.statistics import ActiveRuns, active_runs, due_schedules, schedules_by_state
+from automation_pipeline.org_jobs.queries.statistics import (
+    ActiveRuns,
+    active_runs,
+    due_schedules,
+    schedules_by_state,
+)
 from automation_pipeline.pricing.models.history import MismatchSeverity, ProjectHealth
 from automation_pipeline.pricing.models.runs import APPLY_MS, QUEUE_MS, success_rate
 from automation_pipeline.pricing.queries.health import (
@@ -67,7 +84,8 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Histogram:
-    """`counts` are cumulative: how many are at most each of `bounds`, and last how many there are."""
+    """`counts` are cumulative: how many are at most each of `bounds`, and last how many there
+    are."""
 
     name: str
     words: str
@@ -95,13 +113,24 @@ ENRICHMENT_SPREADS = {
 
 
 def enrichment_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
-    by_status = [Sample({"status": status}, count) for status, count in enrichments_by_status(session).items()]
+    by_status = [
+        Sample({"status": status}, count)
+        for status, count in enrichments_by_status(session).items()
+    ]
     yield Gauge("enrichment_status", "Companies by how their enrichment stands", by_status)
     backlog = stale_backlog(session)
-    yield single("enrichment_stale_backlog", "Snapshots whose time is over and that nobody refreshes yet", backlog)
+    yield single(
+        "enrichment_stale_backlog",
+        "Snapshots whose time is over and that nobody refreshes yet",
+        backlog,
+    )
     sources = source_views(session, now)
-    resting = [Sample({"source": one.source_api}, int(one.resting_until is not None)) for one in sources]
-    yield Gauge("enrichment_source_resting", "1 for a source that is left alone for a while", resting)
+    resting = [
+        Sample({"source": one.source_api}, int(one.resting_until is not None)) for one in sources
+    ]
+    yield Gauge(
+        "enrichment_source_resting", "1 for a source that is left alone for a while", resting
+    )
     calls = [Sample({"source": one.source_api}, one.calls_today) for one in sources]
     yield Gauge("enrichment_source_calls_today", "Calls of a source since midnight UTC", calls)
 
@@ -122,9 +151,13 @@ ORG_JOBS_SPREADS = {
 
 def org_job_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
     due, states = due_schedules(session, now), schedules_by_state(session)
-    yield single("schedules_due_backlog", "Schedules that are due and were not decided upon yet", due.count)
     yield single(
-        "schedules_oldest_due_age_seconds", "Since the oldest of those is due; 0: there is none", due.age_seconds
+        "schedules_due_backlog", "Schedules that are due and were not decided upon yet", due.count
+    )
+    yield single(
+        "schedules_oldest_due_age_seconds",
+        "Since the oldest of those is due; 0: there is none",
+        due.age_seconds,
     )
     by_state = [Sample({"state": state}, states.get(state, 0)) for state in ScheduleState]
     yield Gauge("schedules_state", "Schedules by their state", by_state)
@@ -139,7 +172,9 @@ def _of_runs(active: Sequence[ActiveRuns]) -> Iterator[Gauge]:
         queues[one.org_id] += one.waiting
         running += one.running
     by_performer = [Sample({"performer": performer}, waiting[performer]) for performer in Performer]
-    yield Gauge("org_jobs_queue_depth", "Runs of jobs that wait to be begun, or tried again", by_performer)
+    yield Gauge(
+        "org_jobs_queue_depth", "Runs of jobs that wait to be begun, or tried again", by_performer
+    )
     yield single(
         "org_jobs_queue_depth_max",
         "The same of the organisation that has most of them",
@@ -166,27 +201,48 @@ PRICING_SPREADS = {
 def pricing_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
     blocked, healths = blocked_variants(session), health_of_projects(session, now)
     kept_out = [Sample({"project": project}, count) for project, count in blocked.items()]
-    yield Gauge("rules_guardrail_blocked_total", "Variants that guardrails kept out of runs", kept_out, "counter")
+    yield Gauge(
+        "rules_guardrail_blocked_total",
+        "Variants that guardrails kept out of runs",
+        kept_out,
+        "counter",
+    )
     yield _success("rules_apply_success_rate", healths)
-    waiting = dict.fromkeys(blocked, 0) | {project: health.dead_letters for project, health in healths.items()}
+    waiting = dict.fromkeys(blocked, 0) | {
+        project: health.dead_letters for project, health in healths.items()
+    }
     letters = [Sample({"project": project}, count) for project, count in waiting.items()]
     yield Gauge("rules_dlq_size", "Failed targets that nobody has acknowledged", letters)
     mismatched = mismatched_prices(session, now)
-    found = [Sample({"severity": severity}, mismatched.get(severity, 0)) for severity in MismatchSeverity]
-    yield Gauge("rules_reconcile_mismatch", "Prices that the last check of each run found changed", found)
+    found = [
+        Sample({"severity": severity}, mismatched.get(severity, 0)) for severity in MismatchSeverity
+    ]
+    yield Gauge(
+        "rules_reconcile_mismatch", "Prices that the last check of each run found changed", found
+    )
     states = [
         Sample({"shop": shop, "state": state}, int(state is known))
         for shop, known in circuits(session).items()
         for state in CircuitState
     ]
     yield Gauge("rules_circuit_state", "1 for the state that a shop's circuit is in", states)
-    yield single("rules_queue_age_seconds", "Since the oldest queued run was queued", queue_age_seconds(session, now))
+    yield single(
+        "rules_queue_age_seconds",
+        "Since the oldest queued run was queued",
+        queue_age_seconds(session, now),
+    )
 
 
 def _success(name: str, healths: dict[str, ProjectHealth]) -> Gauge:
     """Nothing of a project in which nothing was tried."""
-    rates = {project: success_rate(health.applied, health.failed) for project, health in healths.items()}
-    samples = [Sample({"project": project}, float(rate)) for project, rate in rates.items() if rate is not None]
+    rates = {
+        project: success_rate(health.applied, health.failed) for project, health in healths.items()
+    }
+    samples = [
+        Sample({"project": project}, float(rate))
+        for project, rate in rates.items()
+        if rate is not None
+    ]
     return Gauge(name, "Applied share of the targets of runs that ended within the hour", samples)
 
 
@@ -195,7 +251,9 @@ def measures_of(spreads: Iterable[str]) -> frozenset[str]:
     return frozenset(measure(name) for name in spreads for measure in (bucket_metric, sum_metric))
 
 
-def histograms_of(spreads: Mapping[str, str], measures: Iterable[MetricValue]) -> tuple[Histogram, ...]:
+def histograms_of(
+    spreads: Mapping[str, str], measures: Iterable[MetricValue]
+) -> tuple[Histogram, ...]:
     """Of each spread, which comes with its meaning in words."""
     counted = {(one.name, one.labels): one.value for one in measures}
     return tuple(_histogram(name, words, counted) for name, words in spreads.items())
@@ -229,9 +287,19 @@ _SPREAD_MEASURES = measures_of(_SPREADS)
 def gauges(services: Services) -> tuple[Gauge, ...]:
     """Names come once each."""
     with services.database.reading() as session:
-        ours = (*_runs(session), *_queues(session), *_outbox(session), *_daemon(session), *_counters(session))
+        ours = (
+            *_runs(session),
+            *_queues(session),
+            *_outbox(session),
+            *_daemon(session),
+            *_counters(session),
+        )
         now = services.clock.now()
-        told = (*pricing_gauges(session, now), *org_job_gauges(session, now), *enrichment_gauges(session, now))
+        told = (
+            *pricing_gauges(session, now),
+            *org_job_gauges(session, now),
+            *enrichment_gauges(session, now),
+        )
         return (*ours, *(gauge for gauge in told if gauge.samples))
 
 
@@ -242,10 +310,16 @@ def histograms(services: Services) -> tuple[Histogram, ...]:
 
 def _runs(session: Session) -> Iterator[Gauge]:
     counts = count_runs(session)
-    yield Gauge("automation_runs", "Runs that are stored, by status", _samples("status", counts.runs))
-    yield Gauge("automation_fiches", "Fiches of ended runs, by outcome", _samples("outcome", counts.fiches))
+    yield Gauge(
+        "automation_runs", "Runs that are stored, by status", _samples("status", counts.runs)
+    )
+    yield Gauge(
+        "automation_fiches", "Fiches of ended runs, by outcome", _samples("outcome", counts.fiches)
+    )
     failed = failed_notifications(session)
-    yield single("automation_notifications_failed", "Messages about runs that nobody received", failed)
+    yield single(
+        "automation_notifications_failed", "Messages about runs that nobody received", failed
+    )
 
 
 def _queues(session: Session) -> Iterator[Gauge]:
@@ -254,20 +328,34 @@ def _queues(session: Session) -> Iterator[Gauge]:
         "transcription_tasks": waiting_tasks(session),
         "audits": unfinished_audits(session),
     }
-    yield Gauge("automation_queue_depth", "What waits, or is unfinished, by queue", _samples("queue", depths))
+    yield Gauge(
+        "automation_queue_depth",
+        "What waits, or is unfinished, by queue",
+        _samples("queue", depths),
+    )
 
 
 def _outbox(session: Session) -> Iterator[Gauge]:
     standing = outbox_status(session)
     yield single("automation_outbox_waiting", "Events that wait to leave", standing.waiting)
-    yield single("automation_outbox_parked", "Events that were given up and wait for somebody", standing.parked)
-    yield single("automation_outbox_lag_seconds", "Age of the oldest event that waits", standing.lag_seconds)
+    yield single(
+        "automation_outbox_parked",
+        "Events that were given up and wait for somebody",
+        standing.parked,
+    )
+    yield single(
+        "automation_outbox_lag_seconds", "Age of the oldest event that waits", standing.lag_seconds
+    )
 
 
 def _daemon(session: Session) -> Iterator[Gauge]:
     silence = seconds_since_heartbeat(session, DAEMON)
     if silence is not None:
-        yield single("automation_daemon_silence_seconds", "Since Dagster's daemon last ticked", max(0.0, silence))
+        yield single(
+            "automation_daemon_silence_seconds",
+            "Since Dagster's daemon last ticked",
+            max(0.0, silence),
+        )
 
 
 def _counters(session: Session) -> Iterator[Gauge]:

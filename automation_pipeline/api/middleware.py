@@ -1,4 +1,5 @@
-"""Around every request: its id, a line in the log, a limit on its body and on its time; a stream may take longer."""
+"""Around every request: its id, a line in the log, a limit on its body and on its time; a stream
+may take longer."""
 
 import asyncio
 import time
@@ -8,8 +9,19 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from automation_pipeline.api.bodies import limited, most_bytes_of, too_big
-from automation_pipeline.api.contract import CORRELATION_ID, answering_by_contract, correlation_of, request_by_contract
-from automation_pipeline.api.errors import BUG, AmbiguousLengthError, TooBigError, answer_for, refusal
+from automation_pipeline.api.contract import (
+    CORRELATION_ID,
+    answering_by_contract,
+    correlation_of,
+    request_by_contract,
+)
+from automation_pipeline.api.errors import (
+    BUG,
+    AmbiguousLengthError,
+    TooBigError,
+    answer_for,
+    refusal,
+)
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import correlated, correlation_id, log, usable_id
 
@@ -31,8 +43,13 @@ class Surroundings:
         headers = Headers(scope=scope)
         request_id = usable_id(headers.get(REQUEST_ID))
         path = scope["path"]
-        with correlated(correlation_of(path, headers, request_id)), answering_by_contract(path, request_id):
-            await _Exchange(scope, receive, send, request_id).run(self._app, headers, self._most_bytes, self._seconds)
+        with (
+            correlated(correlation_of(path, headers, request_id)),
+            answering_by_contract(path, request_id),
+        ):
+            await _Exchange(scope, receive, send, request_id).run(
+                self._app, headers, self._most_bytes, self._seconds
+            )
 
 
 class _Exchange:
@@ -50,7 +67,9 @@ class _Exchange:
                 most = most_bytes_of(self._scope["path"], most_bytes)
                 _check_framing(headers, most)
                 if "\0" in self._scope["path"] or b"%00" in self._scope["query_string"]:
-                    raise InvalidInputError("Invalid request", (("address", "must not hold the character NUL"),))
+                    raise InvalidInputError(
+                        "Invalid request", (("address", "must not hold the character NUL"),)
+                    )
                 await app(self._scope, limited(self._receive, most), self._answer)
         except AmbiguousLengthError as error:
             answer = answer_for(error)
@@ -80,7 +99,10 @@ class _Exchange:
             if request_by_contract() is not None:
                 headers[CORRELATION_ID] = str(correlation_id())
             headers["X-Content-Type-Options"] = "nosniff"
-            if headers.get("content-type", "").startswith("text/event-stream") and self._deadline is not None:
+            if (
+                headers.get("content-type", "").startswith("text/event-stream")
+                and self._deadline is not None
+            ):
                 self._deadline.reschedule(None)
         await self._send(message)
 
@@ -91,7 +113,8 @@ class _Exchange:
 
 
 def _check_framing(headers: Headers, most_bytes: int) -> None:
-    """A request that gives its length in two ways is read differently by two servers in a row: it can hide another."""
+    """A request that gives its length in two ways is read differently by two servers in a row: it
+    can hide another."""
     length = headers.get("content-length", "")
     if "transfer-encoding" in headers and "content-length" in headers:
         raise AmbiguousLengthError("Transfer-Encoding and Content-Length must not be sent together")

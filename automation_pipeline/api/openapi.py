@@ -11,8 +11,17 @@ from pydantic import BaseModel
 from automation_pipeline.api.permissions import RULES
 
 SCHEMES = {
-    "token": {"type": "http", "scheme": "bearer", "description": "A machine token, or a user's access token."},
-    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A machine token."},
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A machine token, or a user's access token.",
+    },
+    "key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "A machine token.",
+    },
 }
 # For `openapi_extra` of endpoints that read an empty parameter as one that is not given.
 EMPTY_IS_NOT_GIVEN = {"x-empty-parameters": "not given"}
@@ -22,12 +31,21 @@ _NOT_OURS, _NOT_OUR_WORDS = {"HTTPValidationError", "ValidationError"}, "Validat
 Node = dict[str, Any]
 
 
-def takes(model: type[BaseModel], *, required: bool = True, partial: Node | None = None, **examples: object) -> Node:
-    """For `openapi_extra`: the body is such a JSON object. The endpoint itself reads it and says what is wrong.
+def takes(
+    model: type[BaseModel],
+    *,
+    required: bool = True,
+    partial: Node | None = None,
+    **examples: object,
+) -> Node:
+    """For `openapi_extra`: the body is such a JSON object. The endpoint itself reads it and says
+    what is wrong.
 
     `partial`: any of its fields may be left out, and these may be there beside them.
     """
-    schema: Node = model.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
+    schema: Node = model.model_json_schema(
+        by_alias=True, ref_template="#/components/schemas/{model}"
+    )
     if partial is not None:
         schema = {**schema, "properties": {**schema["properties"], **partial}, "required": []}
         schema["title"] = f"{model.__name__}Change"
@@ -37,9 +55,14 @@ def takes(model: type[BaseModel], *, required: bool = True, partial: Node | None
 
 
 def document(app: FastAPI) -> Node:
-    """The OpenAPI document: bodies' parts among the components, our own refusals, who may call what."""
+    """The OpenAPI document: bodies' parts among the components, our own refusals, who may call
+    what."""
     made = get_openapi(
-        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
     )
     components = made.setdefault("components", {})
     schemas: Node = components.setdefault("schemas", {})
@@ -62,8 +85,13 @@ def document(app: FastAPI) -> Node:
 
 
 def _named_apart(made: Node) -> Node:
-    """Parts that have one name in several rooms are called after them: `PricingRunState`, `OrgJobsRunState`."""
-    names = {name: _with_its_room(name) for name in made["components"]["schemas"] if name.startswith(_PACKAGE)}
+    """Parts that have one name in several rooms are called after them: `PricingRunState`,
+    `OrgJobsRunState`."""
+    names = {
+        name: _with_its_room(name)
+        for name in made["components"]["schemas"]
+        if name.startswith(_PACKAGE)
+    }
     text = json.dumps(made)
     for name, apart in names.items():
         text = text.replace(f'"{name}"', f'"{apart}"').replace(f'/{name}"', f'/{apart}"')

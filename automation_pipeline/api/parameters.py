@@ -33,7 +33,8 @@ TheServices = Annotated[Services, Depends(_services)]
 TheCaller = Annotated[Caller, Depends(_caller)]
 TheReach = Annotated[Reach, Depends(_reach)]
 
-# Ids in paths are written one way: scopes are checked by the same words. Anything else is a 400 that says so.
+# Ids in paths are written one way: scopes are checked by the same words. Anything else is a 400
+# that says so.
 ID = re.compile(r"[1-9][0-9]{0,18}")
 NO_ID = "must be a whole number from 1, in digits alone"
 
@@ -44,9 +45,12 @@ def _written_out(given: object) -> object:
     return given
 
 
-IdInPath = Annotated[Annotated[int, Field(ge=1, le=LARGEST_ID)], BeforeValidator(_written_out), Path(examples=["12"])]
+IdInPath = Annotated[
+    Annotated[int, Field(ge=1, le=LARGEST_ID)], BeforeValidator(_written_out), Path(examples=["12"])
+]
 FicheInPath = Annotated[
-    str, Path(pattern=r"^[0-9]{1,32}$", examples=["1900417"], description="The fiche's id in the CRM.")
+    str,
+    Path(pattern=r"^[0-9]{1,32}$", examples=["1900417"], description="The fiche's id in the CRM."),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 Offset = Annotated[int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")]
@@ -77,12 +81,19 @@ def pagination(total: int, limit: int, offset: int) -> dict[str, int | bool]:
 
 
 def asked_with(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the document
-    """For `openapi_extra`: the fields of the model are parameters of the query. Empty ones are not given."""
+    """For `openapi_extra`: the fields of the model are parameters of the query. Empty ones are not
+    given."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     required: list[str] = schema.get("required", [])
     return {
         "parameters": [
-            {"name": name, "in": "query", "required": name in required, "schema": field, "allowEmptyValue": True}
+            {
+                "name": name,
+                "in": "query",
+                "required": name in required,
+                "schema": field,
+                "allowEmptyValue": True,
+            }
             for name, field in schema["properties"].items()
         ]
     }
@@ -134,7 +145,8 @@ def _zoned(instant: datetime) -> datetime:
 
 
 _OrgName = Annotated[
-    Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9])*$", max_length=LONGEST_ID)], BeforeValidator(_org_name)
+    Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9])*$", max_length=LONGEST_ID)],
+    BeforeValidator(_org_name),
 ]
 _Uuid = Annotated[Annotated[str, Field(pattern=_UUID)], BeforeValidator(_uuid)]
 
@@ -150,14 +162,28 @@ MadeForOrg = Annotated[
 ]
 OneOrg = Annotated[_OrgName | None, Query(alias="org", description="Only of this organisation.")]
 OneSchedule = Annotated[_Uuid | None, Query(alias="schedule", description="Only of this schedule.")]
-OneServer = Annotated[int | None, Query(alias="server", ge=1, le=LARGEST_ID, description="Only about this server.")]
-OneBatch = Annotated[int | None, Query(alias="batch", ge=1, le=LARGEST_ID, description="Only of this backfill.")]
-OneHost = Annotated[int | None, Query(alias="host", ge=1, le=LARGEST_ID, description="Only on this host.")]
+OneServer = Annotated[
+    int | None, Query(alias="server", ge=1, le=LARGEST_ID, description="Only about this server.")
+]
+OneBatch = Annotated[
+    int | None, Query(alias="batch", ge=1, le=LARGEST_ID, description="Only of this backfill.")
+]
+OneHost = Annotated[
+    int | None, Query(alias="host", ge=1, le=LARGEST_ID, description="Only on this host.")
+]
 PartOfName = Annotated[str | None, Query(max_length=200, description="Part of the name.")]
-AfterId = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")]
-Coming = Annotated[int, Query(alias="count", ge=1, le=MOST_RUNS, description="So many coming times.")]
+AfterId = Annotated[
+    int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")
+]
+Coming = Annotated[
+    int, Query(alias="count", ge=1, le=MOST_RUNS, description="So many coming times.")
+]
 After = Annotated[
     Annotated[datetime, AfterValidator(_zoned)] | None,
-    Query(description=f"Start from this instant instead of now, in the years {_FIRST_YEAR} to {_LAST_YEAR}."),
+    Query(
+        description=f"Start from this instant instead of now, in the years {_FIRST_YEAR} to {_LAST_YEAR}."
+    ),
 ]
-Newest = Annotated[bool, Query(description="Newest first; `after` is then what comes before, in time.")]
+Newest = Annotated[
+    bool, Query(description="Newest first; `after` is then what comes before, in time.")
+]

@@ -22,9 +22,10 @@ class Entity(StrEnum):
 
 
 class Scoped(StrEnum):
-    """How scope is kept. BY_PATH: the entity in the path is checked. BY_QUERY: only what is in reach is shown. BY_BODY:
-    what the body or the query names must be in reach. BY_ORGANISATION: callers of an organisation see that one only,
-    all others need the scope ALL. NOTHING: what is shown belongs to no fiche."""
+    """How scope is kept. BY_PATH: the entity in the path is checked. BY_QUERY: only what is in
+    reach is shown. BY_BODY: what the body or the query names must be in reach. BY_ORGANISATION:
+    callers of an organisation see that one only, all others need the scope ALL. NOTHING: what is
+    shown belongs to no fiche."""
 
     BY_PATH = "path"
     BY_QUERY = "query"
@@ -35,8 +36,8 @@ class Scoped(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """Without a permission any caller with valid credentials will do; a public route asks for none. `own` is what
-    callers of an organisation need instead of the permission."""
+    """Without a permission any caller with valid credentials will do; a public route asks for none.
+    `own` is what callers of an organisation need instead of the permission."""
 
     permission: Permission | None
     action: Action = Action.READ
@@ -136,17 +137,39 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         # Automation
         ("POST", "/api/automation/schedules"): _body(P.AUTOMATION),
         ("GET", "/api/automation/schedules"): _query(P.AUTOMATION),
-        ("GET", "/api/automation/schedules/{schedule_id}"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
-        ("PATCH", "/api/automation/schedules/{schedule_id}"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
-        ("DELETE", "/api/automation/schedules/{schedule_id}"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
-        ("POST", "/api/automation/schedules/{schedule_id}/pause"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
-        ("POST", "/api/automation/schedules/{schedule_id}/resume"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
-        ("POST", "/api/automation/schedules/{schedule_id}/skip-next"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
-        ("POST", "/api/automation/schedules/{schedule_id}/backfill"): _path(P.AUTOMATION, WRITE, Entity.SCHEDULE),
-        ("GET", "/api/automation/schedules/{schedule_id}/preview"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
-        ("GET", "/api/automation/schedules/{schedule_id}/next"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
-        ("GET", "/api/automation/schedules/{schedule_id}/occurrences"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
-        ("GET", "/api/automation/schedules/{schedule_id}/runs"): _path(P.AUTOMATION, READ, Entity.SCHEDULE),
+        ("GET", "/api/automation/schedules/{schedule_id}"): _path(
+            P.AUTOMATION, READ, Entity.SCHEDULE
+        ),
+        ("PATCH", "/api/automation/schedules/{schedule_id}"): _path(
+            P.AUTOMATION, WRITE, Entity.SCHEDULE
+        ),
+        ("DELETE", "/api/automation/schedules/{schedule_id}"): _path(
+            P.AUTOMATION, WRITE, Entity.SCHEDULE
+        ),
+        ("POST", "/api/automation/schedules/{schedule_id}/pause"): _path(
+            P.AUTOMATION, WRITE, Entity.SCHEDULE
+        ),
+        ("POST", "/api/automation/schedules/{schedule_id}/resume"): _path(
+            P.AUTOMATION, WRITE, Entity.SCHEDULE
+        ),
+        ("POST", "/api/automation/schedules/{schedule_id}/skip-next"): _path(
+            P.AUTOMATION, WRITE, Entity.SCHEDULE
+        ),
+        ("POST", "/api/automation/schedules/{schedule_id}/backfill"): _path(
+            P.AUTOMATION, WRITE, Entity.SCHEDULE
+        ),
+        ("GET", "/api/automation/schedules/{schedule_id}/preview"): _path(
+            P.AUTOMATION, READ, Entity.SCHEDULE
+        ),
+        ("GET", "/api/automation/schedules/{schedule_id}/next"): _path(
+            P.AUTOMATION, READ, Entity.SCHEDULE
+        ),
+        ("GET", "/api/automation/schedules/{schedule_id}/occurrences"): _path(
+            P.AUTOMATION, READ, Entity.SCHEDULE
+        ),
+        ("GET", "/api/automation/schedules/{schedule_id}/runs"): _path(
+            P.AUTOMATION, READ, Entity.SCHEDULE
+        ),
         ("POST", "/api/automation/trigger"): _body(P.AUTOMATION),
         ("GET", "/api/automation/diagnostic"): Rule(P.AUTOMATION),
         ("GET", "/api/automation/runs"): _query(P.AUTOMATION),
@@ -174,9 +197,13 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         # Transcriptions
         ("POST", "/api/transcriptions/batch"): _body(P.TRANSCRIPTIONS),
         ("POST", "/api/transcriptions/{fiche_id}"): _path(P.TRANSCRIPTIONS, WRITE, Entity.FICHE),
-        ("GET", "/api/transcriptions/{fiche_id}/status"): _path(P.TRANSCRIPTIONS, READ, Entity.FICHE),
+        ("GET", "/api/transcriptions/{fiche_id}/status"): _path(
+            P.TRANSCRIPTIONS, READ, Entity.FICHE
+        ),
         ("GET", "/api/transcriptions/{fiche_id}/logs"): _path(P.TRANSCRIPTIONS, READ, Entity.FICHE),
-        ("GET", "/api/transcriptions/{fiche_id}/recordings/{call_id}"): _path(P.TRANSCRIPTIONS, READ, Entity.FICHE),
+        ("GET", "/api/transcriptions/{fiche_id}/recordings/{call_id}"): _path(
+            P.TRANSCRIPTIONS, READ, Entity.FICHE
+        ),
         # Audits
         ("GET", "/api/audits"): _query(P.AUDITS),
         ("POST", "/api/audits"): _body(P.AUDITS),
@@ -191,9 +218,15 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("PATCH", "/api/audits/{audit_id}"): _path(P.AUDITS, WRITE, Entity.AUDIT),
         ("DELETE", "/api/audits/{audit_id}"): _path(P.AUDITS, WRITE, Entity.AUDIT),
         ("GET", "/api/audits/{audit_id}/logs"): _path(P.AUDITS, READ, Entity.AUDIT),
-        ("PATCH", "/api/audits/{audit_id}/steps/{position}/review"): _path(P.AUDITS, WRITE, Entity.AUDIT),
-        ("POST", "/api/audits/{audit_id}/steps/{position}/rerun"): _path(P.AUDITS, WRITE, Entity.AUDIT),
-        ("GET", "/api/audits/{audit_id}/steps/{position}/control-points/{point}"): _path(P.AUDITS, READ, Entity.AUDIT),
+        ("PATCH", "/api/audits/{audit_id}/steps/{position}/review"): _path(
+            P.AUDITS, WRITE, Entity.AUDIT
+        ),
+        ("POST", "/api/audits/{audit_id}/steps/{position}/rerun"): _path(
+            P.AUDITS, WRITE, Entity.AUDIT
+        ),
+        ("GET", "/api/audits/{audit_id}/steps/{position}/control-points/{point}"): _path(
+            P.AUDITS, READ, Entity.AUDIT
+        ),
         ("PATCH", "/api/audits/{audit_id}/steps/{position}/control-points/{point}/review"): _path(
             P.AUDITS, WRITE, Entity.AUDIT
         ),
@@ -220,7 +253,8 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("GET", "/api/requests/transcriptions"): _query(P.TRANSCRIPTIONS),
         ("GET", "/api/requests/audits"): _query(P.AUDITS),
         ("GET", "/api/requests/reruns"): _query(P.AUDITS),
-        # Prices belong to no fiche. A preview and a look at the shop are POSTs that change no price.
+        # Prices belong to no fiche. A preview and a look at the shop are POSTs that change no
+        # price.
         ("GET", "/api/pricing/rules"): Rule(P.PRICING),
         ("POST", "/api/pricing/rules"): Rule(P.PRICING, WRITE),
         ("GET", "/api/pricing/rules/{rule_id}"): Rule(P.PRICING),
@@ -284,7 +318,8 @@ def rule_of(method: str, path: str) -> Rule:
 
 
 def allowed_methods(path: str) -> tuple[str, ...]:
-    """A path that is written out is itself, never one with a parameter; () for one that nobody knows."""
+    """A path that is written out is itself, never one with a parameter; () for one that nobody
+    knows."""
     written, patterns = _paths()
     if path in written:
         return written[path]
@@ -292,17 +327,24 @@ def allowed_methods(path: str) -> tuple[str, ...]:
 
 
 def is_shadowed(path: str, method: str) -> bool:
-    """The path is written out for other methods, or is a deed such as `/v1/requests/{request_id}:refresh-company`: a
-    route with a parameter in its place must not answer this one."""
+    """The path is written out for other methods, or is a deed such as
+    `/v1/requests/{request_id}:refresh-company`: a route with a parameter in its place must not
+    answer this one."""
     written, patterns = _paths()
     if path in written:
         return method not in written[path]
-    deeds = (methods for pattern, methods in patterns if ":" in pattern.pattern and pattern.fullmatch(path))
+    deeds = (
+        methods
+        for pattern, methods in patterns
+        if ":" in pattern.pattern and pattern.fullmatch(path)
+    )
     return method not in next(deeds, (method,))
 
 
 @cache
-def _paths() -> tuple[Mapping[str, tuple[str, ...]], tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]]:
+def _paths() -> tuple[
+    Mapping[str, tuple[str, ...]], tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
+]:
     methods: dict[str, list[str]] = defaultdict(list)
     for method, path in RULES:
         methods[path].append(method)

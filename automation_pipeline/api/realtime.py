@@ -30,7 +30,13 @@ from automation_pipeline.core.events import ChannelRefusal, Event, parse_channel
 from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.fiches.queries.fiches import check_mirrored
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.outbox import BEGINNING, Bookmark, events_after, is_withheld, newest_bookmark
+from automation_pipeline.storage.outbox import (
+    BEGINNING,
+    Bookmark,
+    events_after,
+    is_withheld,
+    newest_bookmark,
+)
 
 LOOK_SECONDS = 0.5
 # Proxies close what is silent for long.
@@ -42,14 +48,16 @@ AGAIN_MILLISECONDS = 2000
 
 Heard = tuple[Bookmark, Event]
 LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", max_length=100, description="The last event that was heard.")
+    str | None,
+    Header(alias="Last-Event-ID", max_length=100, description="The last event that was heard."),
 ]
 
 
 @dataclass(frozen=True)
 class Source:
-    """`after` gives what follows an event, oldest first. `is_over`: nothing will follow. `admit` fails once the caller
-    may listen no more. `shows` says which of the events the caller may hear."""
+    """`after` gives what follows an event, oldest first. `is_over`: nothing will follow. `admit`
+    fails once the caller may listen no more. `shows` says which of the events the caller may hear.
+    """
 
     after: Callable[[Session, Bookmark, int], Sequence[Heard]]
     is_over: Callable[[Session], bool]
@@ -57,7 +65,9 @@ class Source:
     shows: Callable[[Event], bool] = lambda _event: True
 
 
-async def stream(source: Source, database: Database, after: Bookmark, stopping: asyncio.Event) -> Response:
+async def stream(
+    source: Source, database: Database, after: Bookmark, stopping: asyncio.Event
+) -> Response:
     """204 when nothing is left to be heard, which tells a browser not to come again."""
     first, over = await run_in_threadpool(_look, source, database, after)
     if over and not first:
@@ -67,7 +77,9 @@ async def stream(source: Source, database: Database, after: Bookmark, stopping: 
     return StreamingResponse(told, media_type="text/event-stream", headers=headers)
 
 
-async def _tell(source: Source, database: Database, after: Bookmark, stopping: asyncio.Event) -> AsyncGenerator[str]:
+async def _tell(
+    source: Source, database: Database, after: Bookmark, stopping: asyncio.Event
+) -> AsyncGenerator[str]:
     yield f"retry: {AGAIN_MILLISECONDS}\n\n"
     breath, admission = _Every(BREATH_SECONDS), _Every(ADMITTED_SECONDS)
     while not stopping.is_set():
@@ -151,7 +163,10 @@ class TestEventInput(JsonModel):
 
 router = APIRouter(route_class=GuardedRoute, tags=["realtime"])
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events as they come"},
+    200: {
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "description": "Events as they come",
+    },
     204: {"description": "Nothing is left to be heard: do not come again"},
 }
 # Whose events one must be allowed to read to hear them on a fiche's stream.
@@ -161,7 +176,9 @@ _NEEDED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIO
 @router.post(
     "/api/realtime/pusher/auth",
     response_model=Leave,
-    openapi_extra=takes(JoinInput, run={"socket_id": "1234.5678", "channel_name": "private-job-automation-run-12"}),
+    openapi_extra=takes(
+        JoinInput, run={"socket_id": "1234.5678", "channel_name": "private-job-automation-run-12"}
+    ),
 )
 def authenticate(body: FormOrJson, caller: TheCaller, services: TheServices) -> Response:
     """Let a user's browser join a channel, when the user may read what it tells of."""
@@ -170,18 +187,24 @@ def authenticate(body: FormOrJson, caller: TheCaller, services: TheServices) -> 
     join = parse(JoinInput, body, "Invalid channel request")
     channel = parse_channel(join.channel_name)
     if channel is ChannelRefusal.MALFORMED:
-        raise InvalidInputError("Invalid channel request", (("channel_name", "is not the name of a channel"),))
+        raise InvalidInputError(
+            "Invalid channel request", (("channel_name", "is not the name of a channel"),)
+        )
     if isinstance(channel, ChannelRefusal):
         raise AuthorizationError(NOT_ALLOWED)
     check_channel(channel, caller, services.database)
     member = ChannelMember(caller.id, {"name": caller.name})
-    return JSONResponse(dict(_door(services).authenticate(join.channel_name, join.socket_id, member)))
+    return JSONResponse(
+        dict(_door(services).authenticate(join.channel_name, join.socket_id, member))
+    )
 
 
 @router.post(
     "/api/realtime/pusher/test",
     response_model=Done,
-    openapi_extra=takes(TestEventInput, hello={"channel": "private-global", "event": "notification", "payload": {}}),
+    openapi_extra=takes(
+        TestEventInput, hello={"channel": "private-global", "event": "notification", "payload": {}}
+    ),
 )
 async def test(body: TheBody, services: TheServices) -> Response:
     """Publish one event, to see that browsers hear it."""
@@ -192,25 +215,45 @@ async def test(body: TheBody, services: TheServices) -> Response:
     return said(message="Test event published")
 
 
-@router.get("/api/automation/runs/{run_id}/events", responses={**STREAM, **refusals(404)}, response_class=Response)
-async def of_run(run_id: IdInPath, request: Request, services: TheServices, last: LastEventId = None) -> Response:
+@router.get(
+    "/api/automation/runs/{run_id}/events",
+    responses={**STREAM, **refusals(404)},
+    response_class=Response,
+)
+async def of_run(
+    run_id: IdInPath, request: Request, services: TheServices, last: LastEventId = None
+) -> Response:
     """Hear a run from its beginning, or from `Last-Event-ID` on, to its end."""
     run = job_id(run_id)
     source = Source(
-        after=lambda session, after, limit: events_after(session, after, correlation_id=run, limit=limit),
+        after=lambda session, after, limit: events_after(
+            session, after, correlation_id=run, limit=limit
+        ),
         admit=request.state.admit,
-        is_over=lambda session: get_run(session, run_id).completed_at is not None and not is_withheld(session, run),
+        is_over=lambda session: (
+            get_run(session, run_id).completed_at is not None and not is_withheld(session, run)
+        ),
     )
-    return await stream(source, services.database, Bookmark.read(last) if last else BEGINNING, _stopping(request))
+    return await stream(
+        source, services.database, Bookmark.read(last) if last else BEGINNING, _stopping(request)
+    )
 
 
-@router.get("/api/fiches/{fiche_id}/events", responses={**STREAM, **refusals(404)}, response_class=Response)
+@router.get(
+    "/api/fiches/{fiche_id}/events", responses={**STREAM, **refusals(404)}, response_class=Response
+)
 async def of_fiche(
-    fiche_id: FicheInPath, request: Request, caller: TheCaller, services: TheServices, last: LastEventId = None
+    fiche_id: FicheInPath,
+    request: Request,
+    caller: TheCaller,
+    services: TheServices,
+    last: LastEventId = None,
 ) -> Response:
     """Hear what happens to a fiche from now, or from `Last-Event-ID`, on."""
     source = Source(
-        after=lambda session, after, limit: events_after(session, after, fiche_id=fiche_id, limit=limit),
+        after=lambda session, after, limit: events_after(
+            session, after, fiche_id=fiche_id, limit=limit
+        ),
         admit=request.state.admit,
         is_over=lambda _session: False,
         shows=lambda event: _may_hear(event, caller),

@@ -39,7 +39,9 @@ class FieldFault(BaseModel):
 
 class Refusal(BaseModel):
     model_config = ConfigDict(
-        json_schema_extra={"example": {"success": False, "error": "Run 12 not found", "code": "NOT_FOUND"}}
+        json_schema_extra={
+            "example": {"success": False, "error": "Run 12 not found", "code": "NOT_FOUND"}
+        }
     )
 
     success: Literal[False] = False
@@ -54,8 +56,12 @@ class Done(BaseModel):
     message: str
 
 
-def answer(data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **beside: object) -> Response:
-    return JSONResponse({"success": True, "data": data, **beside}, status, headers=dict(headers or {}))
+def answer(
+    data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **beside: object
+) -> Response:
+    return JSONResponse(
+        {"success": True, "data": data, **beside}, status, headers=dict(headers or {})
+    )
 
 
 def following(entries: Sequence[JsonModel], limit: int) -> Response:
@@ -64,7 +70,9 @@ def following(entries: Sequence[JsonModel], limit: int) -> Response:
 
 
 def listed(entries: Sequence[JsonModel], limit: int, offset: int) -> Response:
-    return answer([as_document(entry) for entry in entries], count=len(entries), limit=limit, offset=offset)
+    return answer(
+        [as_document(entry) for entry in entries], count=len(entries), limit=limit, offset=offset
+    )
 
 
 def said(status: int = 200, **fields: object) -> Response:

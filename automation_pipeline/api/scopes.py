@@ -12,7 +12,11 @@ from automation_pipeline.api.parameters import ID, NO_ID, MadeForOrg, TheCaller,
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.audits.queries.audits import fiche_of_audit, is_audit_visible
 from automation_pipeline.audits.queries.requests import fiches_of_batch
-from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode, parse_selection
+from automation_pipeline.automation.models.selections import (
+    FicheSelection,
+    SelectionMode,
+    parse_selection,
+)
 from automation_pipeline.automation.queries.run_details import is_run_visible, is_schedule_visible
 from automation_pipeline.automation.rules.schedules import selection_scope_error
 from automation_pipeline.core.access import Action, Caller, Permission, Reach
@@ -82,12 +86,16 @@ _LOOKS: Mapping[Entity, Callable[[Session, Reach, str], bool]] = {
 _LINKS = {"automation_schedule_id": Entity.SCHEDULE, "automation_run_id": Entity.RUN}
 
 
-def check_links(links: Mapping[str, object], caller: Caller, database: Database, complaint: str) -> None:
-    """InvalidInputError for a schedule or a run that is not the caller's to see, in the words for one that does not
-    exist. `links` may hold other fields too."""
+def check_links(
+    links: Mapping[str, object], caller: Caller, database: Database, complaint: str
+) -> None:
+    """InvalidInputError for a schedule or a run that is not the caller's to see, in the words for
+    one that does not exist. `links` may hold other fields too."""
     named = [(name, links[name]) for name in _LINKS if links.get(name) is not None]
     faults = [
-        (name, "does not exist") for name, row_id in named if not _is_seen(_LINKS[name], row_id, caller, database)
+        (name, "does not exist")
+        for name, row_id in named
+        if not _is_seen(_LINKS[name], row_id, caller, database)
     ]
     if faults:
         raise InvalidInputError(complaint, tuple(faults))
@@ -106,12 +114,15 @@ def _is_seen(entity: Entity, row_id: object, caller: Caller, database: Database)
 
 def signed(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
     """A new schedule is its caller's. A machine may name somebody else."""
-    return {**body, "createdBy": body.get("createdBy", caller.id) if caller.is_machine else caller.id}
+    return {
+        **body,
+        "createdBy": body.get("createdBy", caller.id) if caller.is_machine else caller.id,
+    }
 
 
 def check_selection(given: object, reach: Reach, database: Database) -> None:
-    """AuthorizationError for more than is within reach; NotFoundError for a fiche that is not. What is no selection is
-    left to those who parse it."""
+    """AuthorizationError for more than is within reach; NotFoundError for a fiche that is not. What
+    is no selection is left to those who parse it."""
     if reach.is_whole or not isinstance(given, Mapping):
         return
     try:
@@ -148,7 +159,9 @@ def _audit_in_reach(session: Session, caller: Caller, named: str) -> bool:
     if reach is None:
         return False
     tracked = _TRACKED.search(named)
-    fiche_id = tracked[1] if tracked else fiche_of_audit(session, int(named)) if _is_id(named) else None
+    fiche_id = (
+        tracked[1] if tracked else fiche_of_audit(session, int(named)) if _is_id(named) else None
+    )
     return fiche_id is not None and bool(visible_fiches(session, reach, [fiche_id]))
 
 
@@ -206,7 +219,8 @@ _CHANNEL_CHECKS: Mapping[ChannelKind, Callable[[Session, Caller, str], bool]] = 
 
 
 def within_of(caller: Caller, reach: Reach) -> OrgScope:
-    """Who belongs to an organisation has that one; who belongs to none has all of them, or nothing to do here."""
+    """Who belongs to an organisation has that one; who belongs to none has all of them, or nothing
+    to do here."""
     if caller.org_id is not None:
         return OrgScope(caller.org_id)
     if not reach.is_whole:
@@ -215,7 +229,8 @@ def within_of(caller: Caller, reach: Reach) -> OrgScope:
 
 
 def check_may_have_done(caller: Caller, type_: object) -> None:
-    """AuthorizationError unless the caller could do by hand what such a job does. What is no type is for others."""
+    """AuthorizationError unless the caller could do by hand what such a job does. What is no type
+    is for others."""
     permission = _permission_for(type_)
     if permission is None:
         return
@@ -232,7 +247,8 @@ def _permission_for(named: object) -> Permission | None:
 
 
 def check_may_run(caller: Caller, schedule_id: str, within: OrgScope, database: Database) -> None:
-    """NotFoundError for a schedule that is not there, AuthorizationError for one of a type that is not the caller's."""
+    """NotFoundError for a schedule that is not there, AuthorizationError for one of a type that is
+    not the caller's."""
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id, within)
     check_may_have_done(caller, schedule.job_type)
@@ -250,11 +266,16 @@ async def _within(request: Request) -> OrgScope:
     return cast("OrgScope", request.state.within)
 
 
-TheWithin = Annotated[OrgScope, Depends(_within)]  # of routes whose rule is BY_ORGANISATION: the guard has looked
+TheWithin = Annotated[
+    OrgScope, Depends(_within)
+]  # of routes whose rule is BY_ORGANISATION: the guard has looked
 
 
-def _org(caller: TheCaller, within: TheWithin, services: TheServices, org: MadeForOrg = None) -> str:
-    """NotFoundError, the same one, for an organisation that is another's and for one that is nobody's."""
+def _org(
+    caller: TheCaller, within: TheWithin, services: TheServices, org: MadeForOrg = None
+) -> str:
+    """NotFoundError, the same one, for an organisation that is another's and for one that is
+    nobody's."""
     if org is None and caller.org_id is not None:
         return caller.org_id
     if org is None:

@@ -43,12 +43,17 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
-        reason = str(error.strerror).partition(" (while")[0] if isinstance(error, OSError) else "no such port"
+        reason = (
+            str(error.strerror).partition(" (while")[0]
+            if isinstance(error, OSError)
+            else "no such port"
+        )
         raise PermanentError(f"The API cannot listen on {host}:{port}: {reason}.") from None
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Uvicorn's own reads a request's headers without a limit, before anything knows who sends them."""
+    """Uvicorn's own reads a request's headers without a limit, before anything knows who sends
+    them."""
 
     _head_bytes = 0
 
@@ -76,7 +81,9 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         for listener in sockets or []:
             host, port = listener.getsockname()[:2]
-            sys.stdout.write(f"api listening on http://{f'[{host}]' if ':' in host else host}:{port}\n")
+            sys.stdout.write(
+                f"api listening on http://{f'[{host}]' if ':' in host else host}:{port}\n"
+            )
             sys.stdout.flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -86,11 +93,15 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """As uvicorn's, without raising the signal again afterwards: stopping on request is a success."""
+        """As uvicorn's, without raising the signal again afterwards: stopping on request is a
+        success."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {wanted: signal.signal(wanted, self.handle_exit) for wanted in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            wanted: signal.signal(wanted, self.handle_exit)
+            for wanted in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:

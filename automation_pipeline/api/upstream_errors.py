@@ -19,7 +19,8 @@ Result = TypeVar("Result")
 
 
 def done_in_time(work: Coroutine[object, object, Result], services: Services) -> Result:
-    """TimeoutError, a 504 to the caller, when it takes longer than any answer may; it is broken off then."""
+    """TimeoutError, a 504 to the caller, when it takes longer than any answer may; it is broken off
+    then."""
     return asyncio.run(_in_time(services.counted(work), services.settings.api_timeout_seconds))
 
 

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 
 from automation_pipeline.audits.events import audit_note
 from automation_pipeline.audits.models.requests import INVALID_CHANGE, AuditChange
-from automation_pipeline.audits.queries.audits import get_audit, is_deleted, set_deleted, triggered_by, update_audit_row
+from automation_pipeline.audits.queries.audits import (
+    get_audit,
+    is_deleted,
+    set_deleted,
+    triggered_by,
+    update_audit_row,
+)
 from automation_pipeline.audits.queries.documents import audit_document
 from automation_pipeline.audits.queries.requests import check_automation_links
 from automation_pipeline.core.json_model import parse
@@ -15,14 +21,19 @@ from automation_pipeline.storage.workflow_logs import write_notes
 LINKS = ("automation_schedule_id", "automation_run_id")
 
 
-def update_audit(audit_id: int, given: Mapping[str, object], *, database: Database) -> dict[str, object]:
-    """The audit's document then. `given` is what `AuditChange` reads: null clears, what is not named stays."""
+def update_audit(
+    audit_id: int, given: Mapping[str, object], *, database: Database
+) -> dict[str, object]:
+    """The audit's document then. `given` is what `AuditChange` reads: null clears, what is not
+    named stays."""
     values = parse(AuditChange, given, INVALID_CHANGE).model_dump(exclude_unset=True)
     with database.transaction() as session:
         audit = get_audit(session, audit_id).summary
         given_links = {name: values[name] for name in LINKS if name in values}
         if given_links:
-            check_automation_links(session, {**_stored_links(session, audit_id), **given_links}, INVALID_CHANGE)
+            check_automation_links(
+                session, {**_stored_links(session, audit_id), **given_links}, INVALID_CHANGE
+            )
         if "deleted" in values:
             _set_deleted(session, audit_id, deleted=values.pop("deleted"))
         if values:
@@ -38,8 +49,8 @@ def _stored_links(session: Session, audit_id: int) -> dict[str, int | None]:
 
 
 def _set_deleted(session: Session, audit_id: int, *, deleted: bool) -> None:
-    """Before all else: the fiche's row is held before the audit's, as by all others who need both. When it was deleted
-    is not forgotten by saying it twice."""
+    """Before all else: the fiche's row is held before the audit's, as by all others who need both.
+    When it was deleted is not forgotten by saying it twice."""
     if deleted != is_deleted(session, audit_id):
         set_deleted(session, audit_id, database_time(session) if deleted else None)
 
@@ -48,11 +59,17 @@ def delete_audit(audit_id: int, *, database: Database) -> None:
     """`restore_audit` undoes it."""
     with database.transaction() as session:
         set_deleted(session, audit_id, database_time(session))
-        write_notes(session, audit_note(get_audit(session, audit_id).summary, "DELETE: the audit is deleted"))
+        write_notes(
+            session,
+            audit_note(get_audit(session, audit_id).summary, "DELETE: the audit is deleted"),
+        )
 
 
 def restore_audit(audit_id: int, *, database: Database) -> None:
     """Nothing for an audit that is not deleted."""
     with database.transaction() as session:
         set_deleted(session, audit_id, None)
-        write_notes(session, audit_note(get_audit(session, audit_id).summary, "RESTORE: the audit is not deleted"))
+        write_notes(
+            session,
+            audit_note(get_audit(session, audit_id).summary, "RESTORE: the audit is not deleted"),
+        )

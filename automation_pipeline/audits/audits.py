@@ -19,7 +19,12 @@ from automation_pipeline.audits.models.audits import (
 )
 from automation_pipeline.audits.models.chat import Usage
 from automation_pipeline.audits.models.configs import AuditStep
-from automation_pipeline.audits.models.findings import MissingStep, StepResult, StoredStep, UnjudgedStep
+from automation_pipeline.audits.models.findings import (
+    MissingStep,
+    StepResult,
+    StoredStep,
+    UnjudgedStep,
+)
 from automation_pipeline.audits.models.timelines import Timeline
 from automation_pipeline.audits.ports import Judge, audit_key
 from automation_pipeline.audits.queries.audits import (
@@ -53,12 +58,22 @@ from automation_pipeline.audits.queries.transcripts import (
 )
 from automation_pipeline.audits.rules import results as failures
 from automation_pipeline.audits.rules.prompts import StepPrompt, choose_transcript_mode
-from automation_pipeline.audits.rules.results import incomplete_columns, running_document, steps_missing, tokens_of
+from automation_pipeline.audits.rules.results import (
+    incomplete_columns,
+    running_document,
+    steps_missing,
+    tokens_of,
+)
 from automation_pipeline.audits.step_analysis import analyse_step
 from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Claims
-from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError, sentence_of
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InfrastructureError,
+    TransientError,
+    sentence_of,
+)
 from automation_pipeline.fiches.details import fetch_fiche
 from automation_pipeline.fiches.models.fiches import FicheNotFound
 from automation_pipeline.fiches.ports import FicheSource
@@ -73,15 +88,18 @@ from automation_pipeline.storage.workflow_logs import write_notes
 async def begin_analysis(
     found: AuditRecord, snapshot: TranscriptSnapshot, *, database: Database, judge: Judge
 ) -> AuditRecord:
-    """The audit as its analysis begins. Calls that do not fit into a prompt are read with tools, also when that was not
-    asked for. Steps that are judged already stay judged, unless something else is heard by now."""
+    """The audit as its analysis begins. Calls that do not fit into a prompt are read with tools,
+    also when that was not asked for. Steps that are judged already stay judged, unless something
+    else is heard by now."""
     mode = _transcript_mode(found, snapshot.timeline, judge)
     return await database.write(
         partial(_record_analysis, replace(found, transcript_mode=mode), snapshot, judge.model.name)
     )
 
 
-def _record_analysis(found: AuditRecord, snapshot: TranscriptSnapshot, model: str, session: Session) -> AuditRecord:
+def _record_analysis(
+    found: AuditRecord, snapshot: TranscriptSnapshot, model: str, session: Session
+) -> AuditRecord:
     timeline, now = snapshot.timeline, database_time(session)
     found = _with_judged_steps(found, snapshot.fingerprint, session)
     audit = found.summary
@@ -111,7 +129,8 @@ def _record_analysis(found: AuditRecord, snapshot: TranscriptSnapshot, model: st
 
 
 def _with_judged_steps(found: AuditRecord, fingerprint: str, session: Session) -> AuditRecord:
-    """The steps of an earlier attempt at the same calls count; those that were judged on other calls do not."""
+    """The steps of an earlier attempt at the same calls count; those that were judged on other
+    calls do not."""
     audit, adopted = found.summary, 0
     if audit.done + audit.failed and found.timeline_fingerprint != fingerprint:
         delete_steps(session, audit.audit_id)
@@ -123,7 +142,9 @@ def _with_judged_steps(found: AuditRecord, fingerprint: str, session: Session) -
 
 
 def _transcript_mode(found: AuditRecord, timeline: Timeline, judge: Judge) -> TranscriptMode:
-    tasks = (StepPrompt(config=found.config, step=step, timeline=timeline) for step in found.config.steps)
+    tasks = (
+        StepPrompt(config=found.config, step=step, timeline=timeline) for step in found.config.steps
+    )
     return choose_transcript_mode(found.transcript_mode, tasks, judge.options)
 
 
@@ -136,13 +157,15 @@ def end_batch_item(session: Session, tracking_id: str, error: str | None) -> Non
     payload = [batch_progress(batch.batch_id, batch.total, batch.succeeded, batch.failed, now)]
     if batch.completed_at is not None:
         span = (batch.started_at, batch.completed_at)
-        payload.append(batch_completed(batch.batch_id, batch.total, batch.succeeded, batch.failed, span))
+        payload.append(
+            batch_completed(batch.batch_id, batch.total, batch.succeeded, batch.failed, span)
+        )
     enqueue(session, payload)
 
 
 def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> None:
-    """In the caller's transaction. An audit that has ended stays as it ended; one that never began is only counted in
-    its batch."""
+    """In the caller's transaction. An audit that has ended stays as it ended; one that never began
+    is only counted in its batch."""
     found = find_audit(session, tracking_id)
     if found is None:
         end_batch_item(session, tracking_id, error)
@@ -151,7 +174,12 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
     if not lock_running_audit(session, audit.audit_id, None, now):
         return
     lasted = round(1000 * (now - found.started_at).total_seconds())
-    values = {"status": AuditStatus.FAILED, "error_message": error, "completed_at": now, "duration_ms": lasted}
+    values = {
+        "status": AuditStatus.FAILED,
+        "error_message": error,
+        "completed_at": now,
+        "duration_ms": lasted,
+    }
     update_audit_row(session, audit.audit_id, values)
     enqueue(session, [events.failed(audit, error, stage, now)])
     write_notes(session, audit_note(audit, f"END: failed at {stage}: {error}", level="error"))
@@ -159,17 +187,29 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
 
 
 async def judge_steps(
-    found: AuditRecord, snapshot: TranscriptSnapshot, token: int, *, database: Database, judge: Judge
+    found: AuditRecord,
+    snapshot: TranscriptSnapshot,
+    token: int,
+    *,
+    database: Database,
+    judge: Judge,
 ) -> None:
-    """Under the fence `token`. TransientError when the audit has passed on or ended meanwhile: nothing is written."""
+    """Under the fence `token`. TransientError when the audit has passed on or ended meanwhile:
+    nothing is written."""
     audit = found.summary
 
     async def analyse(step: AuditStep) -> StepResult | UnjudgedStep:
         await database.write(partial(tell, step))
         timeline, mode = snapshot.timeline, found.transcript_mode
-        task = StepPrompt(config=found.config, step=step, timeline=timeline, mode=mode, product=snapshot.product)
+        task = StepPrompt(
+            config=found.config, step=step, timeline=timeline, mode=mode, product=snapshot.product
+        )
         result = await analyse_step(task, judge=judge)
-        return replace(result, usage=result.usage + spent[step.position]) if step.position in spent else result
+        return (
+            replace(result, usage=result.usage + spent[step.position])
+            if step.position in spent
+            else result
+        )
 
     def tell(step: AuditStep, session: Session) -> None:
         enqueue(session, [events.step_started(audit, step, database_time(session))])
@@ -185,10 +225,14 @@ async def judge_steps(
         database.write_soon(partial(save, results, then))
         so_far = then
 
-    def save(results: Sequence[StepResult | UnjudgedStep], then: AuditSummary, session: Session) -> None:
+    def save(
+        results: Sequence[StepResult | UnjudgedStep], then: AuditSummary, session: Session
+    ) -> None:
         now = database_time(session)
         if not lock_running_audit(session, audit.audit_id, token, now):
-            raise TransientError(f"Audit {audit.audit_id} has passed on to another worker, or has ended.")
+            raise TransientError(
+                f"Audit {audit.audit_id} has passed on to another worker, or has ended."
+            )
         for result in results:
             save_step(session, audit.audit_id, result, now)
             if isinstance(result, UnjudgedStep):
@@ -202,8 +246,8 @@ async def judge_steps(
 
 
 def _earlier_attempts(audit: AuditSummary, database: Database) -> tuple[set[int], dict[int, Usage]]:
-    """The positions that earlier attempts judged, and what they spent on the others. `audit` is as the analysis begins:
-    nobody else works on it."""
+    """The positions that earlier attempts judged, and what they spent on the others. `audit` is as
+    the analysis begins: nobody else works on it."""
     if audit.done == audit.failed == 0:
         return set(), {}
     with database.reading() as session:
@@ -218,7 +262,8 @@ FRESH_FOR = timedelta(minutes=30)
 async def open_audit(
     request: FicheAuditRequest, *, database: Database, source: FicheSource, clock: Clock
 ) -> AuditRecord:
-    """The wish's audit, already ended if it was carried out before or if the CRM does not know the fiche.
+    """The wish's audit, already ended if it was carried out before or if the CRM does not know the
+    fiche.
 
     NotFoundError: no such configuration.
     """
@@ -226,11 +271,17 @@ async def open_audit(
     begun = await database.write(partial(_begin_if_fresh, request, since, clock.now()))
     if begun is not None:
         return begun
-    outcome = await fetch_fiche(request.fiche_id, since=since, database=database, source=source, clock=clock)
-    return await database.write(partial(_begin_audit, request, known=not isinstance(outcome, FicheNotFound)))
+    outcome = await fetch_fiche(
+        request.fiche_id, since=since, database=database, source=source, clock=clock
+    )
+    return await database.write(
+        partial(_begin_audit, request, known=not isinstance(outcome, FicheNotFound))
+    )
 
 
-def _begin_if_fresh(request: FicheAuditRequest, since: datetime, now: datetime, session: Session) -> AuditRecord | None:
+def _begin_if_fresh(
+    request: FicheAuditRequest, since: datetime, now: datetime, session: Session
+) -> AuditRecord | None:
     """None when the CRM has to be asked first."""
     begun = find_audit(session, request.tracking_id)
     if begun is not None:
@@ -253,15 +304,20 @@ def _begin_audit(request: FicheAuditRequest, session: Session, *, known: bool) -
     write_notes(session, audit_note(found.summary, message))
     if known:
         return found
-    fail_audit(session, request.tracking_id, failures.fiche_not_found(request.fiche_id), "fiche_not_found")
+    fail_audit(
+        session, request.tracking_id, failures.fiche_not_found(request.fiche_id), "fiche_not_found"
+    )
     return get_audit(session, found.summary.audit_id)
 
 
 Steps = Sequence[StoredStep | MissingStep]
 
 
-def settle_audit(audit_id: int, token: int, coverage: TranscriptCoverage, session: Session) -> AuditSummary:
-    """How it stands then. One that has ended, or that another worker has taken, is left as it is."""
+def settle_audit(
+    audit_id: int, token: int, coverage: TranscriptCoverage, session: Session
+) -> AuditSummary:
+    """How it stands then. One that has ended, or that another worker has taken, is left as it
+    is."""
     is_held = lock_running_audit(session, audit_id, token, database_time(session))
     found = get_audit(session, audit_id)
     if not is_held:
@@ -277,12 +333,15 @@ def settle_audit(audit_id: int, token: int, coverage: TranscriptCoverage, sessio
 def end_without_transcripts(
     audit_id: int, token: int, coverage: TranscriptCoverage, reason: str, session: Session
 ) -> AuditSummary:
-    """The same for one that waits for transcripts. Steps that an earlier attempt judged are kept."""
+    """The same for one that waits for transcripts. Steps that an earlier attempt judged are
+    kept."""
     is_held = lock_running_audit(session, audit_id, token, database_time(session))
     found = get_audit(session, audit_id)
     if not is_held:
         return found.summary
-    return _end_incomplete(session, found, coverage, all_steps(session, [audit_id])[audit_id], reason)
+    return _end_incomplete(
+        session, found, coverage, all_steps(session, [audit_id])[audit_id], reason
+    )
 
 
 def _complete(session: Session, found: AuditRecord, steps: Sequence[StoredStep]) -> AuditSummary:
@@ -291,13 +350,14 @@ def _complete(session: Session, found: AuditRecord, steps: Sequence[StoredStep])
     if not found.is_latest:
         promote(session, audit.audit_id)
     enqueue(session, events.completed(audit, compliance, tokens, _duration_ms(found, session), now))
-    message = (
-        f"END: {compliance.niveau}, {compliance.score_percentage} %, {compliance.failed_steps} step(s) not dealt with"
-    )
+    failed = f"{compliance.failed_steps} step(s) not dealt with"
+    message = f"END: {compliance.niveau}, {compliance.score_percentage} %, {failed}"
     write_notes(session, audit_note(audit, message, data={"total_tokens": tokens}))
     end_batch_item(session, audit.tracking_id, None)
     score = float(compliance.score_percentage)
-    return replace(audit, status=AuditStatus.COMPLETED, niveau=compliance.niveau, score_percentage=score)
+    return replace(
+        audit, status=AuditStatus.COMPLETED, niveau=compliance.niveau, score_percentage=score
+    )
 
 
 def _end_incomplete(
@@ -312,7 +372,10 @@ def _end_incomplete(
     }
     update_audit_row(session, audit.audit_id, values)
     enqueue(session, [events.incomplete(audit, coverage, now)])
-    write_notes(session, audit_note(audit, f"END: {reason}", level="error", data={"total_tokens": tokens_of(steps)}))
+    write_notes(
+        session,
+        audit_note(audit, f"END: {reason}", level="error", data={"total_tokens": tokens_of(steps)}),
+    )
     end_batch_item(session, audit.tracking_id, reason)
     return audit
 
@@ -335,18 +398,22 @@ async def audit_fiche(
 ) -> AuditSummary:
     """How the audit ended. `listen` has a fiche's recordings transcribed.
 
-    Repeated after a kill, or when the audit is incomplete, it goes on with what is missing. Two workers on one audit
-    wait for each other.
+    Repeated after a kill, or when the audit is incomplete, it goes on with what is missing. Two
+    workers on one audit wait for each other.
     """
     found = await open_audit(request, database=database, source=source, clock=clock)
     if found.summary.is_final:
         return found.summary
     audit_id = found.summary.audit_id
-    async with judge.claims.hold(audit_key(audit_id), judge.semaphore.owner, judge.options.lease_seconds) as claim:
+    async with judge.claims.hold(
+        audit_key(audit_id), judge.semaphore.owner, judge.options.lease_seconds
+    ) as claim:
         held, snapshot = await database.write(partial(_claim, audit_id, claim.token))
         if held.summary.is_final:
             return held.summary
-        snapshot, missing_because = await _complete_transcripts(held, snapshot, ensure_transcribed, database)
+        snapshot, missing_because = await _complete_transcripts(
+            held, snapshot, ensure_transcribed, database
+        )
         return await _judge(held, snapshot, claim.token, missing_because, database, judge)
 
 
@@ -359,9 +426,13 @@ def _claim(audit_id: int, token: int, session: Session) -> tuple[AuditRecord, Tr
 
 
 async def _complete_transcripts(
-    found: AuditRecord, snapshot: TranscriptSnapshot, ensure_transcribed: EnsureTranscribed, database: Database
+    found: AuditRecord,
+    snapshot: TranscriptSnapshot,
+    ensure_transcribed: EnsureTranscribed,
+    database: Database,
 ) -> tuple[TranscriptSnapshot, str | None]:
-    """What there is to judge, and why it is not all, if something failed. GroundError says nothing of the calls."""
+    """What there is to judge, and why it is not all, if something failed. GroundError says nothing
+    of the calls."""
     fiche_id, missing_because = found.summary.fiche_id, None
     if snapshot.coverage.is_whole:
         return snapshot, None
@@ -373,8 +444,11 @@ async def _complete_transcripts(
         missing_because = sentence_of(error)
     with database.reading() as session:
         snapshot = get_transcript_snapshot(session, fiche_id)
-        return snapshot, missing_because if missing_because or snapshot.coverage.is_whole else last_transcription_error(
-            session, fiche_id
+        return (
+            snapshot,
+            missing_because
+            if missing_because or snapshot.coverage.is_whole
+            else last_transcription_error(session, fiche_id),
         )
 
 
@@ -386,14 +460,19 @@ async def _judge(
     database: Database,
     judge: Judge,
 ) -> AuditSummary:
-    """Without a transcript of every recording nothing is judged: a verdict on some of the calls would not hold."""
+    """Without a transcript of every recording nothing is judged: a verdict on some of the calls
+    would not hold."""
     audit, coverage = found.summary, snapshot.coverage
     if not coverage.is_whole:
         reason = failures.transcripts_missing(audit.fiche_id, coverage, missing_because)
-        return await database.write(partial(end_without_transcripts, audit.audit_id, token, coverage, reason))
+        return await database.write(
+            partial(end_without_transcripts, audit.audit_id, token, coverage, reason)
+        )
     if not snapshot.timeline.recordings:
         with database.transaction() as session:
-            reason = failures.nothing_to_judge(audit.fiche_id, coverage.recordings, len(coverage.transcribed))
+            reason = failures.nothing_to_judge(
+                audit.fiche_id, coverage.recordings, len(coverage.transcribed)
+            )
             fail_audit(session, audit.tracking_id, reason, "missing_transcription")
             return get_audit(session, audit.audit_id).summary
     found = await begin_analysis(found, snapshot, database=database, judge=judge)
@@ -405,12 +484,15 @@ SWEEP_LIMIT = 500
 
 
 def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claims) -> Sequence[str]:
-    """The tracking ids that were ended. Whoever works on an audit stores a step now and then, and holds its claim."""
+    """The tracking ids that were ended. Whoever works on an audit stores a step now and then, and
+    holds its claim."""
     with database.reading() as session:
         silent = stale_audits(session, silent_for_seconds, limit=SWEEP_LIMIT)
         refused = refusals(session, pending_items(session, limit=SWEEP_LIMIT))
     reason = f"Nobody has worked on this audit for {_duration_text(silent_for_seconds)}"
-    abandoned = [tracking for audit_id, tracking in silent if claims.holder(audit_key(audit_id)) is None]
+    abandoned = [
+        tracking for audit_id, tracking in silent if claims.holder(audit_key(audit_id)) is None
+    ]
     for tracking_id in abandoned:
         with database.transaction() as session:
             fail_audit(session, tracking_id, reason, "sweep")

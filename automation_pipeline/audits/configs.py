@@ -4,7 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from automation_pipeline.audits.models.configs import AuditConfig, config_document, config_faults, parse_config
+from automation_pipeline.audits.models.configs import (
+    AuditConfig,
+    config_document,
+    config_faults,
+    parse_config,
+)
 from automation_pipeline.audits.queries import configs
 from automation_pipeline.audits.queries import configs as config_steps
 from automation_pipeline.audits.queries.configs import ConfigStep, StoredConfig
@@ -37,8 +42,8 @@ class ImportedConfig:
 def import_config(
     given: Mapping[str, object], *, update: bool = False, database: Database, clock: Clock
 ) -> ImportedConfig:
-    """InvalidInputError names every field at fault. ConflictError: another configuration has the name already, and
-    replacing it was not asked for."""
+    """InvalidInputError names every field at fault. ConflictError: another configuration has the
+    name already, and replacing it was not asked for."""
     config, now = parse_config(given), clock.now()
     with database.transaction() as session:
         configs.lock_config_imports(session)
@@ -61,9 +66,11 @@ def _differences(known: AuditConfig, config: AuditConfig) -> str:
     return ", ".join(field for field in before if before[field] != after[field])
 
 
-def update_config(config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock) -> StoredConfig:
-    """What is not named stays, null clears. Other steps than before are new ones, with new ids. Audits under way keep
-    what they began with."""
+def update_config(
+    config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock
+) -> StoredConfig:
+    """What is not named stays, null clears. Other steps than before are new ones, with new ids.
+    Audits under way keep what they began with."""
     with database.transaction() as session:
         stored, now = configs.lock_config(session, config_id), clock.now()
         config = changed_config(stored.config, given)
@@ -76,7 +83,9 @@ def update_config(config_id: int, given: Mapping[str, object], *, database: Data
         return configs.get_config(session, config_id)
 
 
-def set_config_active(config_id: int, *, active: bool, database: Database, clock: Clock) -> StoredConfig:
+def set_config_active(
+    config_id: int, *, active: bool, database: Database, clock: Clock
+) -> StoredConfig:
     """Take a configuration into use, or out of it. Audits that were made by it stay."""
     with database.transaction() as session:
         configs.set_active(session, config_id, active, clock.now())
@@ -95,7 +104,9 @@ def delete_config(config_id: int, *, database: Database) -> None:
         configs.delete_config(session, config_id)
 
 
-def add_step(config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock) -> ConfigStep:
+def add_step(
+    config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock
+) -> ConfigStep:
     """InvalidInputError names every field at fault, and the positions that are free."""
     with database.transaction() as session:
         step = new_step(configs.lock_config(session, config_id).config, given)
@@ -104,9 +115,11 @@ def add_step(config_id: int, given: Mapping[str, object], *, database: Database,
     return ConfigStep(step_id, config_id, step)
 
 
-def update_step(step_id: int, given: Mapping[str, object], *, database: Database, clock: Clock) -> ConfigStep:
-    """What is not named stays, null clears. InvalidInputError names every field at fault; a position that is taken is
-    refused with those that are free."""
+def update_step(
+    step_id: int, given: Mapping[str, object], *, database: Database, clock: Clock
+) -> ConfigStep:
+    """What is not named stays, null clears. InvalidInputError names every field at fault; a
+    position that is taken is refused with those that are free."""
     with database.transaction() as session:
         stored = configs.lock_config(session, config_steps.config_of_step(session, step_id))
         before = stored.step(step_id)
@@ -115,14 +128,19 @@ def update_step(step_id: int, given: Mapping[str, object], *, database: Database
             return before
         config_steps.write_step(session, step_id, step)
         if step.position != before.step.position:
-            places = {one: stored.step(one).step.position for one in stored.step_ids} | {step_id: step.position}
+            places = {one: stored.step(one).step.position for one in stored.step_ids} | {
+                step_id: step.position
+            }
             config_steps.renumber_steps(session, stored.id, sorted(places, key=places.__getitem__))
         configs.touch_config(session, stored.id, clock.now())
         return configs.get_config(session, stored.id).step(step_id)
 
 
-def reorder_steps(config_id: int, step_ids: Sequence[int], *, database: Database, clock: Clock) -> StoredConfig:
-    """InvalidInputError unless every step is named once. Audits under way keep the order that they began with."""
+def reorder_steps(
+    config_id: int, step_ids: Sequence[int], *, database: Database, clock: Clock
+) -> StoredConfig:
+    """InvalidInputError unless every step is named once. Audits under way keep the order that they
+    began with."""
     with database.transaction() as session:
         configs.store_step_order(session, config_id, step_ids, clock.now())
         return configs.get_config(session, config_id)
@@ -135,7 +153,9 @@ def delete_step(step_id: int, *, database: Database, clock: Clock) -> None:
         left = [one for one in stored.step_ids if one != step_id]
         stored.step(step_id)
         if not left:
-            raise ConflictError(f"Step {step_id} is the only one of audit config {stored.id}, which needs one")
+            raise ConflictError(
+                f"Step {step_id} is the only one of audit config {stored.id}, which needs one"
+            )
         config_steps.remove_step(session, step_id)
         config_steps.renumber_steps(session, stored.id, left)
         configs.touch_config(session, stored.id, clock.now())

@@ -22,8 +22,8 @@ TRIGGER = "asset"
 
 @dataclass(frozen=True, kw_only=True)
 class DayAuditRequest:
-    """`width` audits at a time. One `attempt` makes each audit once, however often it is repeated; the next attempt
-    tries again what failed in it."""
+    """`width` audits at a time. One `attempt` makes each audit once, however often it is repeated;
+    the next attempt tries again what failed in it."""
 
     day: date
     attempt: str
@@ -48,8 +48,8 @@ async def audit_day(
     judge: Judge,
     clock: Clock,
 ) -> DayAudits:
-    """How the day stands afterwards, with the causes of this attempt's failures. One audit's error takes nothing from
-    the others; when not one gets to its end, the first error is raised."""
+    """How the day stands afterwards, with the causes of this attempt's failures. One audit's error
+    takes nothing from the others; when not one gets to its end, the first error is raised."""
     ended: list[AuditSummary | _FailedAttempt] = []
 
     async def audit(request: FicheAuditRequest) -> AuditSummary | _FailedAttempt:
@@ -65,7 +65,9 @@ async def audit_day(
         except AutomationError as error:
             return _FailedAttempt(request.fiche_id, error)
 
-    await process_concurrently(_missing_requests(work, database), audit, ended.extend, width=work.width)
+    await process_concurrently(
+        _missing_requests(work, database), audit, ended.extend, width=work.width
+    )
     unfinished = [one for one in ended if isinstance(one, _FailedAttempt)]
     if unfinished and len(unfinished) == len(ended):
         raise unfinished[0].error

@@ -3,7 +3,11 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from automation_pipeline.audits.models.audits import AuditSummary, TranscriptCoverage, coverage_document
+from automation_pipeline.audits.models.audits import (
+    AuditSummary,
+    TranscriptCoverage,
+    coverage_document,
+)
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
 from automation_pipeline.audits.models.findings import StepResult, UnjudgedStep
 from automation_pipeline.audits.rules.reviews import Rerun
@@ -15,14 +19,24 @@ PRODUCER = "audits"
 TENANT = "main"
 
 
-def _audit_event(audit: AuditSummary, name: str, at: datetime, payload: Mapping[str, object], key: str = "") -> Event:
+def _audit_event(
+    audit: AuditSummary, name: str, at: datetime, payload: Mapping[str, object], key: str = ""
+) -> Event:
     about = {
         "audit_id": audit.tracking_id,
         "audit_db_id": str(audit.audit_id),
         "fiche_id": audit.fiche_id,
         "event_id": f"{audit.tracking_id}:{name}{key}",
     }
-    return Event(TENANT, about["event_id"], f"audit.{name}", PRODUCER, audit.tracking_id, at, {**about, **payload})
+    return Event(
+        TENANT,
+        about["event_id"],
+        f"audit.{name}",
+        PRODUCER,
+        audit.tracking_id,
+        at,
+        {**about, **payload},
+    )
 
 
 def started(audit: AuditSummary, config: AuditConfig, at: datetime) -> Sequence[Event]:
@@ -39,7 +53,9 @@ def started(audit: AuditSummary, config: AuditConfig, at: datetime) -> Sequence[
         "started_at": iso(at),
         "status": "started",
     }
-    return _audit_event(audit, "started", at, begun), _audit_event(audit, "config_loaded", at, loaded)
+    return _audit_event(audit, "started", at, begun), _audit_event(
+        audit, "config_loaded", at, loaded
+    )
 
 
 def transcription_check(audit: AuditSummary, coverage: TranscriptCoverage, at: datetime) -> Event:
@@ -52,7 +68,9 @@ def transcription_check(audit: AuditSummary, coverage: TranscriptCoverage, at: d
     return _audit_event(audit, "transcription_check", at, payload)
 
 
-def analysis_started(audit: AuditSummary, recordings: int, chunks: int, model: str, at: datetime) -> Sequence[Event]:
+def analysis_started(
+    audit: AuditSummary, recordings: int, chunks: int, model: str, at: datetime
+) -> Sequence[Event]:
     generated = {"recordings_count": recordings, "total_chunks": chunks, "status": "generated"}
     analysing = {"total_steps": audit.steps, "model": model, "status": "analyzing"}
     return (
@@ -80,7 +98,9 @@ def step_ended(audit: AuditSummary, result: StepResult | UnjudgedStep, at: datet
     about = {"step_position": step.position, "step_name": step.name}
     if isinstance(result, UnjudgedStep):
         failed = {**about, "error": result.error, "status": "failed"}
-        return _audit_event(audit, "step_failed", at, failed, f":{step.position}:{_milliseconds(at)}")
+        return _audit_event(
+            audit, "step_failed", at, failed, f":{step.position}:{_milliseconds(at)}"
+        )
     finding = result.finding
     completed = {
         **about,
@@ -129,7 +149,9 @@ def completed(
         "status": "completed",
     }
     return (
-        _audit_event(audit, "compliance_calculated", at, {**_verdict(compliance), "status": "calculated"}),
+        _audit_event(
+            audit, "compliance_calculated", at, {**_verdict(compliance), "status": "calculated"}
+        ),
         _audit_event(audit, "completed", at, whole),
     )
 
@@ -166,7 +188,9 @@ def failed(audit: AuditSummary, error: str, stage: str, at: datetime) -> Event:
 Document = Mapping[str, object]
 
 
-def _rerun_event(audit: AuditSummary, rerun: Rerun, name: str, at: datetime, payload: Document) -> Event:
+def _rerun_event(
+    audit: AuditSummary, rerun: Rerun, name: str, at: datetime, payload: Document
+) -> Event:
     place = rerun.place
     about: dict[str, object] = {
         "rerun_id": rerun.rerun_id,
@@ -178,14 +202,20 @@ def _rerun_event(audit: AuditSummary, rerun: Rerun, name: str, at: datetime, pay
     if place.point is not None:
         about |= {"rerun_scope": "control_point", "control_point_index": place.point}
     key = f"{rerun.rerun_id}:{name}"
-    return Event(TENANT, key, f"audit.{name}", PRODUCER, audit.tracking_id, at, {**about, **payload})
+    return Event(
+        TENANT, key, f"audit.{name}", PRODUCER, audit.tracking_id, at, {**about, **payload}
+    )
 
 
 def rerun_started(audit: AuditSummary, rerun: Rerun, at: datetime) -> Event:
-    return _rerun_event(audit, rerun, "step_started", at, {"started_at": iso(at), "status": "rerunning"})
+    return _rerun_event(
+        audit, rerun, "step_started", at, {"started_at": iso(at), "status": "rerunning"}
+    )
 
 
-def rerun_completed(audit: AuditSummary, rerun: Rerun, previous: Document, following: Document, at: datetime) -> Event:
+def rerun_completed(
+    audit: AuditSummary, rerun: Rerun, previous: Document, following: Document, at: datetime
+) -> Event:
     payload = {
         "original": previous,
         "rerun": following,
@@ -201,7 +231,9 @@ def rerun_failed(audit: AuditSummary, rerun: Rerun, error: str, at: datetime) ->
     return _rerun_event(audit, rerun, "step_failed", at, {"error": error, "status": "failed"})
 
 
-def _batch_event(batch_id: str, key: str, name: str, at: datetime, payload: Mapping[str, object]) -> Event:
+def _batch_event(
+    batch_id: str, key: str, name: str, at: datetime, payload: Mapping[str, object]
+) -> Event:
     return Event(TENANT, key, name, PRODUCER, batch_id, at, {"batch_id": batch_id, **payload})
 
 
@@ -214,10 +246,14 @@ def batch_progress(batch_id: str, total: int, succeeded: int, failed: int, at: d
         "failed": failed,
         "progress_percentage": round(100 * ended / total) if total else 100,
     }
-    return _batch_event(batch_id, f"audit-batch-progress-{batch_id}-{ended}", "batch.progress", at, payload)
+    return _batch_event(
+        batch_id, f"audit-batch-progress-{batch_id}-{ended}", "batch.progress", at, payload
+    )
 
 
-def batch_completed(batch_id: str, total: int, succeeded: int, failed: int, span: tuple[datetime, datetime]) -> Event:
+def batch_completed(
+    batch_id: str, total: int, succeeded: int, failed: int, span: tuple[datetime, datetime]
+) -> Event:
     """`span` is from its start to its end."""
     payload = {
         "operation_type": "audit",
@@ -226,11 +262,17 @@ def batch_completed(batch_id: str, total: int, succeeded: int, failed: int, span
         "failed": failed,
         "duration_ms": round(1000 * (span[1] - span[0]).total_seconds()),
     }
-    return _batch_event(batch_id, f"audit-batch-completed-{batch_id}", "batch.completed", span[1], payload)
+    return _batch_event(
+        batch_id, f"audit-batch-completed-{batch_id}", "batch.completed", span[1], payload
+    )
 
 
 def audit_note(
-    audit: AuditSummary, message: str, *, level: str = "info", data: Mapping[str, object] | None = None
+    audit: AuditSummary,
+    message: str,
+    *,
+    level: str = "info",
+    data: Mapping[str, object] | None = None,
 ) -> WorkflowLogEntry:
     return WorkflowLogEntry(
         "audit", "fiche", audit.fiche_id, str(audit.audit_id), message, level=level, data=data or {}

@@ -17,7 +17,8 @@ AUDIT_JOB = "audit_fiche"
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRequestOptions:
-    """How the audits are asked for. A `batch` is followed as one. `schedule_id` and `run_id` are the automation's."""
+    """How the audits are asked for. A `batch` is followed as one. `schedule_id` and `run_id` are
+    the automation's."""
 
     audit_config_id: int
     use_rlm: bool = False
@@ -41,13 +42,16 @@ class FiledAudits:
 def request_audits(
     fiche_ids: Sequence[str], options: AuditRequestOptions, *, database: Database, clock: Clock
 ) -> FiledAudits:
-    """Each fiche once. NotFoundError when there is no such configuration; one that is not active may be asked for.
-    InvalidInputError when there is no such automation."""
+    """Each fiche once. NotFoundError when there is no such configuration; one that is not active
+    may be asked for. InvalidInputError when there is no such automation."""
     now, config_id = clock.now(), options.audit_config_id
     batch_id = str(uuid.uuid4()) if options.batch else None
     audits = [
         RequestedAudit(
-            fiche_id, batch_item_id(batch_id, fiche_id, config_id) if batch_id else single_id(fiche_id, config_id, now)
+            fiche_id,
+            batch_item_id(batch_id, fiche_id, config_id)
+            if batch_id
+            else single_id(fiche_id, config_id, now),
         )
         for fiche_id in dict.fromkeys(fiche_ids)
     ]
@@ -55,7 +59,13 @@ def request_audits(
         get_config(session, config_id)
         check_automation_links(session, options.linkage, INVALID_REQUEST)
         if batch_id:
-            add_batch(session, batch_id, config_id, [(one.fiche_id, one.tracking_id) for one in audits], now)
+            add_batch(
+                session,
+                batch_id,
+                config_id,
+                [(one.fiche_id, one.tracking_id) for one in audits],
+                now,
+            )
         file_requests(session, [_run_request(one, options) for one in audits], now)
     return FiledAudits(audits, batch_id)
 

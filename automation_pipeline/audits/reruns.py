@@ -6,14 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from automation_pipeline.audits.events import audit_note, rerun_completed, rerun_failed, rerun_started
+from automation_pipeline.audits.events import (
+    audit_note,
+    rerun_completed,
+    rerun_failed,
+    rerun_started,
+)
 from automation_pipeline.audits.models.audits import AuditSummary, StepLocation, rerun_id
-from automation_pipeline.audits.models.findings import StepFinding, StepResult, StoredStep, UnjudgedStep
+from automation_pipeline.audits.models.findings import (
+    StepFinding,
+    StepResult,
+    StoredStep,
+    UnjudgedStep,
+)
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.queries.audits import get_audit, get_changeable_audit, lock_audit
 from automation_pipeline.audits.queries.documents import audit_step_document
 from automation_pipeline.audits.queries.history import add_rerun, has_rerun
-from automation_pipeline.audits.queries.steps import get_step, save_finding, save_step, write_summary
+from automation_pipeline.audits.queries.steps import (
+    get_step,
+    save_finding,
+    save_step,
+    write_summary,
+)
 from automation_pipeline.audits.queries.transcripts import get_transcript_snapshot
 from automation_pipeline.audits.rules.prompts import StepPrompt, choose_transcript_mode
 from automation_pipeline.audits.rules.results import nothing_to_judge
@@ -49,8 +64,8 @@ class RequestedRerun:
 def request_rerun(
     place: StepLocation, *, instructions: str | None = None, database: Database, clock: Clock
 ) -> RequestedRerun:
-    """Each is a rerun of its own. NotFoundError when there is nothing at the place, ConflictError unless the audit is
-    completed."""
+    """Each is a rerun of its own. NotFoundError when there is nothing at the place, ConflictError
+    unless the audit is completed."""
     payload, event_id = validate_instructions(instructions), str(uuid.uuid4())
     key = rerun_id(place.audit_id, place.position, place.point, event_id)
     with database.transaction() as session:
@@ -78,18 +93,22 @@ Document = dict[str, object]
 
 @dataclass(frozen=True)
 class RerunStrategy:
-    """`asked` makes the task of the whole step into the rerun's; `save` stores its answer, with the usage of all the
-    step's analyses, and tells what the step has become."""
+    """`asked` makes the task of the whole step into the rerun's; `save` stores its answer, with the
+    usage of all the step's analyses, and tells what the step has become."""
 
     asked: Callable[[StepPrompt, StoredStep], StepPrompt]
     save: Callable[[Session, StoredStep, StepResult, datetime], StepFinding]
 
 
-async def run_rerun(rerun: Rerun, strategy: RerunStrategy, *, database: Database, judge: Judge) -> Document:
-    """The step's document then. A rerun that was carried out before asks the model nothing and changes nothing.
+async def run_rerun(
+    rerun: Rerun, strategy: RerunStrategy, *, database: Database, judge: Judge
+) -> Document:
+    """The step's document then. A rerun that was carried out before asks the model nothing and
+    changes nothing.
 
-    ConflictError unless the audit is completed. PermanentError when the model cannot tell: the result stays as it was,
-    only the tokens are counted. Reruns of one step wait for each other, so that each sees what the one before found.
+    ConflictError unless the audit is completed. PermanentError when the model cannot tell: the
+    result stays as it was, only the tokens are counted. Reruns of one step wait for each other, so
+    that each sees what the one before found.
     """
     rerun = replace(rerun, instructions=validate_instructions(rerun.instructions))
     name = f"rerun-{rerun.place.audit_id}-{rerun.place.position}"
@@ -104,7 +123,9 @@ async def run_rerun(rerun: Rerun, strategy: RerunStrategy, *, database: Database
         return audit_step_document(session, rerun.place)
 
 
-def _begin(rerun: Rerun, strategy: RerunStrategy, database: Database, judge: Judge) -> StepPrompt | None:
+def _begin(
+    rerun: Rerun, strategy: RerunStrategy, database: Database, judge: Judge
+) -> StepPrompt | None:
     """None when there is nothing left to do."""
     place = rerun.place
     with database.transaction() as session:
@@ -115,7 +136,9 @@ def _begin(rerun: Rerun, strategy: RerunStrategy, database: Database, judge: Jud
         snapshot = get_transcript_snapshot(session, audit.fiche_id)
         if not snapshot.timeline.recordings:
             coverage = snapshot.coverage
-            raise PermanentError(nothing_to_judge(audit.fiche_id, coverage.recordings, len(coverage.transcribed)))
+            raise PermanentError(
+                nothing_to_judge(audit.fiche_id, coverage.recordings, len(coverage.transcribed))
+            )
         enqueue(session, [rerun_started(audit, rerun, database_time(session))])
     step = next(step for step in found.config.steps if step.position == place.position)
     whole = StepPrompt(
@@ -129,7 +152,9 @@ def _begin(rerun: Rerun, strategy: RerunStrategy, database: Database, judge: Jud
     return replace(task, mode=choose_transcript_mode(found.transcript_mode, [task], judge.options))
 
 
-def _end(rerun: Rerun, strategy: RerunStrategy, result: StepResult | UnjudgedStep, database: Database) -> None:
+def _end(
+    rerun: Rerun, strategy: RerunStrategy, result: StepResult | UnjudgedStep, database: Database
+) -> None:
     place = rerun.place
     with database.transaction() as session:
         lock_audit(session, place.audit_id)
@@ -137,7 +162,8 @@ def _end(rerun: Rerun, strategy: RerunStrategy, result: StepResult | UnjudgedSte
         now = database_time(session)
         all_usage = stored.usage + result.usage
         if has_rerun(session, rerun.rerun_id):
-            # Somebody was faster after our turn had ended: what this answer cost is all that is left of it.
+            # Somebody was faster after our turn had ended: what this answer cost is all that is
+            # left of it.
             save_finding(session, place.audit_id, place.position, stored.finding, all_usage)
         elif isinstance(result, StepResult):
             after = strategy.save(session, stored, replace(result, usage=all_usage), now)
@@ -151,7 +177,11 @@ def _end(rerun: Rerun, strategy: RerunStrategy, result: StepResult | UnjudgedSte
 
 
 def _record_rerun(
-    session: Session, audit: AuditSummary, rerun: Rerun, findings: tuple[StepFinding, StepFinding], tokens: int
+    session: Session,
+    audit: AuditSummary,
+    rerun: Rerun,
+    findings: tuple[StepFinding, StepFinding],
+    tokens: int,
 ) -> None:
     now, index = database_time(session), rerun.place.point
     before, after = (verdict_summary(finding, index) for finding in findings)
@@ -159,7 +189,10 @@ def _record_rerun(
     add_rerun(session, rerun, (before, after), point, tokens, now)
     enqueue(session, [rerun_completed(audit, rerun, before, after, now)])
     message = " -> ".join(f"{finding.conforme}, {finding.score} points" for finding in findings)
-    write_notes(session, audit_note(audit, f"RERUN of {_target_name(rerun)}: {message}", data={"tokens": tokens}))
+    write_notes(
+        session,
+        audit_note(audit, f"RERUN of {_target_name(rerun)}: {message}", data={"tokens": tokens}),
+    )
 
 
 def _target_name(rerun: Rerun) -> str:
@@ -171,16 +204,22 @@ def _target_name(rerun: Rerun) -> str:
 async def rerun_step(rerun: Rerun, *, database: Database, judge: Judge) -> dict[str, object]:
     """As `judge_again` promises."""
 
-    def save(session: Session, stored: StoredStep, result: StepResult, now: datetime) -> StepFinding:
+    def save(
+        session: Session, stored: StoredStep, result: StepResult, now: datetime
+    ) -> StepFinding:
         after = replace(result.finding, score=clamp_score(result.finding.score, stored.weight))
         kept = replace(result, gated=replace(result.gated, finding=after))
         save_step(session, rerun.place.audit_id, kept, now)
         return after
 
-    return await run_rerun(rerun, RerunStrategy(lambda task, _stored: task, save), database=database, judge=judge)
+    return await run_rerun(
+        rerun, RerunStrategy(lambda task, _stored: task, save), database=database, judge=judge
+    )
 
 
-async def rerun_control_point(rerun: Rerun, *, database: Database, judge: Judge) -> dict[str, object]:
+async def rerun_control_point(
+    rerun: Rerun, *, database: Database, judge: Judge
+) -> dict[str, object]:
     """As `judge_again` promises. Which control point it is, the rerun's place says."""
     place = rerun.place
     index = place.point
@@ -190,7 +229,9 @@ async def rerun_control_point(rerun: Rerun, *, database: Database, judge: Judge)
         step, previous = single_point_step(task.step, stored.finding, index)
         return replace(task, step=step, previous=previous)
 
-    def save(session: Session, stored: StoredStep, result: StepResult, _now: datetime) -> StepFinding:
+    def save(
+        session: Session, stored: StoredStep, result: StepResult, _now: datetime
+    ) -> StepFinding:
         [point] = result.finding.points
         after = replace_control_point(stored.finding, stored.weight, index, point)
         stats = stored.stats + result.gated.stats

@@ -1,4 +1,5 @@
-"""Reviews: a person overrules a step or a control point; step, score and history change in one transaction."""
+"""Reviews: a person overrules a step or a control point; step, score and history change in one
+transaction."""
 
 from collections.abc import Mapping
 
@@ -16,12 +17,22 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.workflow_logs import write_notes
 
 
-def review_step(audit_id: int, position: int, given: Mapping[str, object], *, database: Database) -> dict[str, object]:
-    """The step's document then. ConflictError unless the audit is completed. `given` is what `StepReview` reads."""
-    change, place = parse(StepReview, given, review.INVALID_REVIEW), StepLocation(audit_id, position)
+def review_step(
+    audit_id: int, position: int, given: Mapping[str, object], *, database: Database
+) -> dict[str, object]:
+    """The step's document then. ConflictError unless the audit is completed. `given` is what
+    `StepReview` reads."""
+    change, place = (
+        parse(StepReview, given, review.INVALID_REVIEW),
+        StepLocation(audit_id, position),
+    )
     with database.transaction() as session:
         lock_audit(session, audit_id)
-        found, stored, now = get_changeable_audit(session, audit_id), get_step(session, place), database_time(session)
+        found, stored, now = (
+            get_changeable_audit(session, audit_id),
+            get_step(session, place),
+            database_time(session),
+        )
         after = review.apply_step_review(stored.finding, stored.weight, change)
         save_finding(session, audit_id, position, after, stored.usage)
         add_review(session, place, review_entry(stored.finding, after, change), now)
@@ -37,11 +48,19 @@ def review_step(audit_id: int, position: int, given: Mapping[str, object], *, da
 def review_control_point(
     audit_id: int, position: int, index: int, given: Mapping[str, object], *, database: Database
 ) -> dict[str, object]:
-    """The step's document then. ConflictError unless the audit is completed. `given` is what `PointReview` reads."""
-    change, place = parse(PointReview, given, review.INVALID_REVIEW), StepLocation(audit_id, position, index)
+    """The step's document then. ConflictError unless the audit is completed. `given` is what
+    `PointReview` reads."""
+    change, place = (
+        parse(PointReview, given, review.INVALID_REVIEW),
+        StepLocation(audit_id, position, index),
+    )
     with database.transaction() as session:
         lock_audit(session, audit_id)
-        found, stored, now = get_changeable_audit(session, audit_id), get_step(session, place), database_time(session)
+        found, stored, now = (
+            get_changeable_audit(session, audit_id),
+            get_step(session, place),
+            database_time(session),
+        )
         after = review.apply_control_point_review(stored.finding, stored.weight, index, change)
         save_finding(session, audit_id, position, after, stored.usage)
         add_review(session, place, review_entry(stored.finding, after, change, index), now)

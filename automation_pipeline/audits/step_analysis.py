@@ -18,11 +18,17 @@ from automation_pipeline.audits.rules.prompts import (
 )
 from automation_pipeline.audits.rules.tools import run_tool
 from automation_pipeline.core.coordination import Rate, reserve
-from automation_pipeline.core.errors import AutomationError, InfrastructureError, PermanentError, sentence_of
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InfrastructureError,
+    PermanentError,
+    sentence_of,
+)
 from automation_pipeline.core.retry import Retrying
 
 RATE_LIMIT = "language-model"
-# A call may reach the provider a little after its turn: a hundredth to spare keeps any minute within the cap.
+# A call may reach the provider a little after its turn: a hundredth to spare keeps any minute
+# within the cap.
 RATE_PERIOD_SECONDS = 60.6
 
 
@@ -30,11 +36,15 @@ async def ask_model(question: Question, judge: Judge) -> Reply:
     """PermanentError, and no call at all, for a prompt that is longer than the limit."""
     longest = judge.options.max_prompt_characters
     if question.characters > longest:
-        raise PermanentError(f"The prompt has {question.characters} characters, more than the {longest} allowed.")
+        raise PermanentError(
+            f"The prompt has {question.characters} characters, more than the {longest} allowed."
+        )
 
     async def attempt() -> Reply:
         async with judge.semaphore.acquire():
-            wait = await reserve(judge.limiter, RATE_LIMIT, Rate(judge.options.per_minute, RATE_PERIOD_SECONDS))
+            wait = await reserve(
+                judge.limiter, RATE_LIMIT, Rate(judge.options.per_minute, RATE_PERIOD_SECONDS)
+            )
             await asyncio.sleep(wait or 0.0)
             return await judge.model.ask(question)
 
@@ -42,13 +52,14 @@ async def ask_model(question: Question, judge: Judge) -> Reply:
 
 
 TRUNCATED = "La réponse est coupée avant sa fin : sois plus bref."
-# Kept free in the prompt for sending back a bad answer, and the least that a tool's result is worth.
+# Kept free in the prompt for sending back a bad answer, and the least that a tool's result is
+# worth.
 REPAIR_RESERVE, MIN_TOOL_RESULT = 10_000, 1_000
 
 
 async def analyse_step(task: StepPrompt, *, judge: Judge) -> StepResult | UnjudgedStep:
-    """A model that is away, refuses or gives no usable answer leaves the step unjudged. GroundError: there is no result
-    yet."""
+    """A model that is away, refuses or gives no usable answer leaves the step unjudged.
+    GroundError: there is no result yet."""
     talk = _Conversation(judge, task.timeline)
     try:
         finding = await talk.finding(step_question(task, judge.options.excerpt))
@@ -59,7 +70,14 @@ async def analyse_step(task: StepPrompt, *, judge: Judge) -> StepResult | Unjudg
     reconciled = reconcile(finding, task.step.control_points)
     gated = gate(reconciled.finding, task.step.weight, task.timeline, judge.options.gating)
     missing, unknown = reconciled.missing, reconciled.unknown
-    return StepResult(step=task.step, gated=gated, usage=talk.usage, mode=task.mode, missing=missing, unknown=unknown)
+    return StepResult(
+        step=task.step,
+        gated=gated,
+        usage=talk.usage,
+        mode=task.mode,
+        missing=missing,
+        unknown=unknown,
+    )
 
 
 @dataclass
@@ -94,7 +112,9 @@ class _Conversation:
                 return question, reply
             if room < MIN_TOOL_RESULT:
                 break
-            question = tool_round(question, reply, [(call, self._use(call, room)) for call in reply.tool_calls])
+            question = tool_round(
+                question, reply, [(call, self._use(call, room)) for call in reply.tool_calls]
+            )
         question = without_tools(question)
         return question, await self._ask(question)
 

@@ -26,7 +26,8 @@ _RUNNING = text("status = 'running'")
 
 
 class ConfigSnapshotRow(Table):
-    """What a configuration said, by the fingerprint of what it says: audits that began alike share one."""
+    """What a configuration said, by the fingerprint of what it says: audits that began alike share
+    one."""
 
     __tablename__ = "audit_config_snapshots"
 
@@ -35,16 +36,20 @@ class ConfigSnapshotRow(Table):
 
 
 class AuditRow(Table):
-    """`tracking_id` is what the audit was asked for by: asking again by the same one goes on with the same audit.
+    """`tracking_id` is what the audit was asked for by: asking again by the same one goes on with
+    the same audit.
 
-    `fence` is the token of the lease of whoever works on it; a lower one writes nothing any more. Only a completed
-    audit has scores and is compliant or not. `coverage` says which recordings the audit needs and which of them have a
-    transcript; `timeline_fingerprint` identifies what was said in them.
+    `fence` is the token of the lease of whoever works on it; a lower one writes nothing any more.
+    Only a completed audit has scores and is compliant or not. `coverage` says which recordings the
+    audit needs and which of them have a transcript; `timeline_fingerprint` identifies what was said
+    in them.
     """
 
     __tablename__ = "audits"
     __table_args__ = (
-        CheckConstraint("status IN ('pending', 'running', 'completed', 'incomplete', 'failed')", name="status"),
+        CheckConstraint(
+            "status IN ('pending', 'running', 'completed', 'incomplete', 'failed')", name="status"
+        ),
         CheckConstraint("NOT (is_latest AND deleted_at IS NOT NULL)", name="latest"),
         CheckConstraint("status != 'incomplete' OR score_percentage IS NULL", name="score"),
         Index(
@@ -62,8 +67,12 @@ class AuditRow(Table):
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     tracking_id: Mapped[str] = mapped_column(unique=True)
     fiche_cache_id: Mapped[int] = mapped_column(ForeignKey("fiche_cache.id", ondelete="RESTRICT"))
-    audit_config_id: Mapped[int] = mapped_column(ForeignKey("audit_configs.id", ondelete="RESTRICT"), index=True)
-    config_fingerprint: Mapped[str] = mapped_column(ForeignKey("audit_config_snapshots.fingerprint"))
+    audit_config_id: Mapped[int] = mapped_column(
+        ForeignKey("audit_configs.id", ondelete="RESTRICT"), index=True
+    )
+    config_fingerprint: Mapped[str] = mapped_column(
+        ForeignKey("audit_config_snapshots.fingerprint")
+    )
     automation_schedule_id: Mapped[int | None] = mapped_column(
         ForeignKey("automation_schedules.id", ondelete="SET NULL"), index=True
     )
@@ -109,7 +118,9 @@ class AuditBatchRow(Table):
     __tablename__ = "audit_batches"
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    audit_config_id: Mapped[int] = mapped_column(ForeignKey("audit_configs.id", ondelete="RESTRICT"))
+    audit_config_id: Mapped[int] = mapped_column(
+        ForeignKey("audit_configs.id", ondelete="RESTRICT")
+    )
     total: Mapped[int]
     succeeded: Mapped[int]
     failed: Mapped[int]
@@ -156,7 +167,9 @@ class AuditStepRow(Table):
         UniqueConstraint("audit_config_id", "position"),
         CheckConstraint("position >= 1", name="position"),
         CheckConstraint("weight BETWEEN 1 AND 10", name="weight"),
-        CheckConstraint("severity_level IN ('LOW', 'MEDIUM', 'HIGH', 'CRITICAL')", name="severity_level"),
+        CheckConstraint(
+            "severity_level IN ('LOW', 'MEDIUM', 'HIGH', 'CRITICAL')", name="severity_level"
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -175,7 +188,8 @@ class AuditStepRow(Table):
 
 
 class StepResultRow(Table):
-    """As it holds: after gating, reruns and reviews. A step with an `error` could not be judged and has no verdict."""
+    """As it holds: after gating, reruns and reviews. A step with an `error` could not be judged and
+    has no verdict."""
 
     __tablename__ = "audit_step_results"
     __table_args__ = (
@@ -214,14 +228,19 @@ class ControlPointRow(Table):
     __tablename__ = "audit_step_result_control_points"
     __table_args__ = (
         UniqueConstraint(
-            "audit_id", "step_position", "control_point_index", name="uq_audit_step_result_control_points_place"
+            "audit_id",
+            "step_position",
+            "control_point_index",
+            name="uq_audit_step_result_control_points_place",
         ),
         ForeignKeyConstraint(
             ["audit_id", "step_position"],
             ["audit_step_results.audit_id", "audit_step_results.step_position"],
             ondelete="CASCADE",
         ),
-        CheckConstraint("statut IN ('PRESENT', 'ABSENT', 'PARTIEL', 'NON_APPLICABLE')", name="statut"),
+        CheckConstraint(
+            "statut IN ('PRESENT', 'ABSENT', 'PARTIEL', 'NON_APPLICABLE')", name="statut"
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)

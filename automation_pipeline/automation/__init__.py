@@ -1,1 +1,2 @@
-"""Automations: schedules that pick fiches, and runs that carry them through and leave one outcome a fiche."""
+"""Automations: schedules that pick fiches, and runs that carry them through and leave one outcome a
+fiche."""

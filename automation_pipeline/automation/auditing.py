@@ -8,7 +8,14 @@ from functools import partial
 
 from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, FicheAuditRequest
 from automation_pipeline.automation.events import run_note
-from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Phase, Reason, RunAttempt
+from automation_pipeline.automation.models.runs import (
+    FicheStage,
+    LedgerMove,
+    OutcomeStatus,
+    Phase,
+    Reason,
+    RunAttempt,
+)
 from automation_pipeline.automation.ports import STALL_POLLS, BatchContext
 from automation_pipeline.automation.queries.fiches import is_audit_stored
 from automation_pipeline.automation.queries.ledger import pending_fiches, record_moves
@@ -32,7 +39,11 @@ from automation_pipeline.automation.rules.outcomes import (
     retry_suffix,
 )
 from automation_pipeline.automation.runs import audit_progress, record_progress
-from automation_pipeline.automation.transcribing import TranscriptionCallbacks, TranscriptionFailure, transcribe_targets
+from automation_pipeline.automation.transcribing import (
+    TranscriptionCallbacks,
+    TranscriptionFailure,
+    transcribe_targets,
+)
 from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.storage.database import Session
@@ -51,8 +62,9 @@ async def audit_target(
     shop: BatchContext,
     until: float | None = None,
 ) -> LedgerMove:
-    """Audits are waited for `until`, by the loop's clock; what has ended by then counts. They run one at a time, but an
-    audit that stalls does not hold up the next. GroundError is no end of an audit."""
+    """Audits are waited for `until`, by the loop's clock; what has ended by then counts. They run
+    one at a time, but an audit that stalls does not hold up the next. GroundError is no end of an
+    audit."""
     causes: dict[int, str] = {}
     audits: dict[int, asyncio.Task[ConfigAuditResult]] = {}
     try:
@@ -64,15 +76,20 @@ async def audit_target(
                 await asyncio.wait({audits[config_id]}, timeout=shop.knobs.stall_seconds)
     except TimeoutError:
         pass
-    ended = {each: task.result() for each, task in audits.items() if task.done() and not task.cancelled()}
+    ended = {
+        each: task.result() for each, task in audits.items() if task.done() and not task.cancelled()
+    }
     ends = [
-        ended.get(config_id) or ConfigAuditResult(config_id, None, causes.get(config_id), timed_out=True)
+        ended.get(config_id)
+        or ConfigAuditResult(config_id, None, causes.get(config_id), timed_out=True)
         for config_id in config_ids
     ]
     return move_after_audits(fiche_id, ends)
 
 
-def _first_request(ticket: RunAttempt, fiche_id: str, config_id: int, tries: RunPlan) -> FicheAuditRequest:
+def _first_request(
+    ticket: RunAttempt, fiche_id: str, config_id: int, tries: RunPlan
+) -> FicheAuditRequest:
     return FicheAuditRequest(
         tracking_id=audit_key(ticket.run_id, fiche_id, config_id, 0),
         fiche_id=fiche_id,
@@ -101,7 +118,9 @@ async def _audit(
         if standing.status is AuditStatus.COMPLETED:
             return ConfigAuditResult(config_id, completed=True)
         has_failed = standing.status is AuditStatus.FAILED
-        end = ConfigAuditResult(config_id, completed=False if has_failed else None, error=standing.error)
+        end = ConfigAuditResult(
+            config_id, completed=False if has_failed else None, error=standing.error
+        )
         if standing.error:
             causes[config_id] = standing.error
         if has_failed and attempt >= tries.retries:
@@ -111,7 +130,8 @@ async def _audit(
 
 
 async def _run_audit(wish: FicheAuditRequest, shop: BatchContext) -> AuditSummary:
-    """While the audit stalls and nothing of it is stored, it is asked for again under the same key."""
+    """While the audit stalls and nothing of it is stored, it is asked for again under the same
+    key."""
     while True:
         call = asyncio.ensure_future(shop.audit(wish))
         try:
@@ -143,12 +163,20 @@ async def work_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext) -> C
         enter_phase(session, ticket, first)
         spent = seconds_since(session, ticket.run_id, Phase.TRANSCRIBING, Phase.AUDITING)
         if tries.schedule.run_audits and not tries.configs and targets:
-            write_log(session, ticket.run_id, shop.clock.now(), "error", f"{NO_CONFIG}; nothing can be audited")
+            write_log(
+                session,
+                ticket.run_id,
+                shop.clock.now(),
+                "error",
+                f"{NO_CONFIG}; nothing can be audited",
+            )
     return await _WorkBatch(ticket, targets, tries, shop).run(spent)
 
 
 class _WorkBatch:
-    def __init__(self, ticket: RunAttempt, targets: Sequence[str], tries: RunPlan, shop: BatchContext) -> None:
+    def __init__(
+        self, ticket: RunAttempt, targets: Sequence[str], tries: RunPlan, shop: BatchContext
+    ) -> None:
         self._ticket, self._targets, self._configs, self._tries, self._shop = (
             ticket,
             targets,
@@ -165,11 +193,17 @@ class _WorkBatch:
         self._told_at = 0.0
 
     async def run(self, spent_seconds: float) -> Counter[str]:
-        """`spent_seconds`: what earlier batches and attempts have used of the run's time for this work."""
+        """`spent_seconds`: what earlier batches and attempts have used of the run's time for this
+        work."""
         knobs, now = self._shop.knobs, asyncio.get_running_loop().time()
-        self._work_ends_at = now + max(knobs.transcription_seconds + knobs.audit_seconds - spent_seconds, 0.0)
+        self._work_ends_at = now + max(
+            knobs.transcription_seconds + knobs.audit_seconds - spent_seconds, 0.0
+        )
         async with together() as background:
-            watchers = [background.create_task(watch) for watch in (self._watch_fence(), self._watch_audits())]
+            watchers = [
+                background.create_task(watch)
+                for watch in (self._watch_fence(), self._watch_audits())
+            ]
             await self._work()
             for watcher in watchers:
                 watcher.cancel()
@@ -183,12 +217,21 @@ class _WorkBatch:
         await asyncio.to_thread(self._end_audits)
 
     async def _feed(self) -> None:
-        """Every fiche that can go on is made ready, then each worker gets the sign that no other comes."""
+        """Every fiche that can go on is made ready, then each worker gets the sign that no other
+        comes."""
         if self._tries.schedule.run_transcription:
-            until = min(asyncio.get_running_loop().time() + self._shop.knobs.transcription_seconds, self._work_ends_at)
+            until = min(
+                asyncio.get_running_loop().time() + self._shop.knobs.transcription_seconds,
+                self._work_ends_at,
+            )
             exits = TranscriptionCallbacks(self._whole, self._lost)
             await transcribe_targets(
-                self._ticket, self._targets, tries=self._tries, shop=self._shop, until=until, exits=exits
+                self._ticket,
+                self._targets,
+                tries=self._tries,
+                shop=self._shop,
+                until=until,
+                exits=exits,
             )
         else:
             self._whole(self._targets)
@@ -200,7 +243,10 @@ class _WorkBatch:
             self._ready.put_nowait(fiche_id)
 
     async def _lost(self, lost: Mapping[str, TranscriptionFailure]) -> None:
-        moves = [move_after_transcription(each, why.cause, timed_out=why.timed_out) for each, why in lost.items()]
+        moves = [
+            move_after_transcription(each, why.cause, timed_out=why.timed_out)
+            for each, why in lost.items()
+        ]
         await self._record(moves)
 
     async def _finish_ready(self) -> None:
@@ -220,7 +266,8 @@ class _WorkBatch:
         return move
 
     async def _deadline(self) -> float:
-        """When audits are no longer waited for. The run enters the phase before its first audit begins."""
+        """When audits are no longer waited for. The run enters the phase before its first audit
+        begins."""
         async with self._one_begins:
             if self._audits_end_at is None:
                 await asyncio.to_thread(self._begin_audits)
@@ -232,7 +279,11 @@ class _WorkBatch:
         configs, fiches = len(self._configs), len(self._targets)
         words = f"Running {configs} configs × {fiches} fiches = {configs * fiches} total audits"
         run_id, now = self._ticket.run_id, self._shop.clock.now()
-        keys = [audit_key(run_id, fiche_id, config, 0) for fiche_id in self._targets[:5] for config in self._configs]
+        keys = [
+            audit_key(run_id, fiche_id, config, 0)
+            for fiche_id in self._targets[:5]
+            for config in self._configs
+        ]
         with self._shop.database.transaction() as session:
             enter_phase(session, self._ticket, Phase.AUDITING)
             write_log(session, run_id, now, "info", words)
@@ -266,10 +317,13 @@ class _WorkBatch:
             if self._has_timed_out:
                 words = f"Audit timeout/stall - finished {audit_progress(session, self._ticket)}"
                 write_log(session, self._ticket.run_id, self._shop.clock.now(), "warning", words)
-            write_notes(session, run_note(get_run(session, self._ticket.run_id), "DONE: audit-gate"))
+            write_notes(
+                session, run_note(get_run(session, self._ticket.run_id), "DONE: audit-gate")
+            )
 
     async def _watch_audits(self) -> None:
-        """A line per poll while audits are waited for, and a warning whenever three polls in a row see no progress."""
+        """A line per poll while audits are waited for, and a warning whenever three polls in a row
+        see no progress."""
         last, unchanged = "", 0
         while True:
             await asyncio.sleep(self._shop.knobs.audit_poll_seconds)

@@ -1,4 +1,5 @@
-"""Schedules, runs and run reports as JSON documents, the same for the HTTP API and the command line."""
+"""Schedules, runs and run reports as JSON documents, the same for the HTTP API and the command
+line."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,7 +18,8 @@ from automation_pipeline.core.json_model import Instant, as_document
 
 
 class ScheduleShown(Schedule):
-    """A schedule, and when it is run next. The key of the CRM is never shown, only that there is one."""
+    """A schedule, and when it is run next. The key of the CRM is never shown, only that there is
+    one."""
 
     external_api_key: Literal["**********"] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]  as it is written
     next_due_at: Instant | None
@@ -38,9 +40,11 @@ def next_due_or_never(schedule: Schedule, now: datetime) -> datetime | None:
 
 
 def without_fiche_ids(detail: Mapping[str, object]) -> Mapping[str, object]:
-    """A run as those of limited reach may see it: which fiches it was told to take, and what its log says of single
-    ones, may reach further than they do."""
-    logs = [without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])]
+    """A run as those of limited reach may see it: which fiches it was told to take, and what its
+    log says of single ones, may reach further than they do."""
+    logs = [
+        without_details(line) for line in cast("Sequence[Mapping[str, object]]", detail["logs"])
+    ]
     snapshot = cast("Mapping[str, object]", detail["configSnapshot"])
     unnamed = {name: _unnamed(said) for name, said in snapshot.items()}
     return {**detail, "configSnapshot": unnamed, "resultSummary": {}, "logs": logs}
@@ -62,20 +66,34 @@ _HIDDEN_DETAIL = "stack"
 
 
 def report_document(report: RunReport) -> dict[str, Any]:
-    document: dict[str, Any] = _reports().dump_python(report, mode="json", by_alias=True, exclude={"causes"})
+    document: dict[str, Any] = _reports().dump_python(
+        report, mode="json", by_alias=True, exclude={"causes"}
+    )
     details = document["run"]["errorDetails"]
-    told = None if details is None else {name: value for name, value in details.items() if name != _HIDDEN_DETAIL}
-    causes = [{"status": status, "reason": why, "fiches": count} for (status, why), count in report.causes.items()]
+    told = (
+        None
+        if details is None
+        else {name: value for name, value in details.items() if name != _HIDDEN_DETAIL}
+    )
+    causes = [
+        {"status": status, "reason": why, "fiches": count}
+        for (status, why), count in report.causes.items()
+    ]
     return {**document, "run": {**document["run"], "errorDetails": told}, "causes": causes}
 
 
 def parse_report(document: Mapping[str, Any]) -> RunReport:
     """OutsideError: this is no report."""
     try:
-        causes = {(OutcomeStatus(one["status"]), one["reason"]): one["fiches"] for one in document["causes"]}
+        causes = {
+            (OutcomeStatus(one["status"]), one["reason"]): one["fiches"]
+            for one in document["causes"]
+        }
         return _reports().validate_python({**document, "causes": causes})
     except (ValidationError, KeyError, TypeError, ValueError):
-        raise UpstreamError("The report of the run cannot be read: the API is of another version") from None
+        raise UpstreamError(
+            "The report of the run cannot be read: the API is of another version"
+        ) from None
 
 
 @cache

@@ -22,7 +22,8 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """How far a run has come. `days` is (processed, of how many), where fiches are worked on day by day."""
+    """How far a run has come. `days` is (processed, of how many), where fiches are worked on day by
+    day."""
 
     phase: Phase
     tally: LedgerTally
@@ -73,7 +74,9 @@ def progress(run: Run, made: ProgressUpdate, at: datetime) -> Event:
         "status": RunStatus.RUNNING,
     }
     numbers = (tally.successful, tally.failed, tally.ignored, made.audits, *(made.days or ()))
-    return _realtime_event(run, "progress", f"progress-{made.phase}-{'-'.join(map(str, numbers))}", at, payload)
+    return _realtime_event(
+        run, "progress", f"progress-{made.phase}-{'-'.join(map(str, numbers))}", at, payload
+    )
 
 
 def completed(run: Run, at: datetime, reason: EmptyReason | None = None) -> tuple[Event, Event]:
@@ -95,18 +98,25 @@ def completed(run: Run, at: datetime, reason: EmptyReason | None = None) -> tupl
         run, "completed", "completed", at, {**totals, **({"reason": reason} if reason else details)}
     )
     key = f"automation-completed-{run.id}{_SUFFIXES[reason] if reason else ''}"
-    return shown, _event(run, key, "automation/completed", at, {**_about(run), **totals, **duration})
+    return shown, _event(
+        run, key, "automation/completed", at, {**_about(run), **totals, **duration}
+    )
 
 
 def broken_off(run: Run, error: str, at: datetime) -> tuple[Event, Event]:
-    """For a run that failed as a whole or was cancelled: the events carry its status as their name."""
+    """For a run that failed as a whole or was cancelled: the events carry its status as their
+    name."""
     name = run.status.value
-    shown = _realtime_event(run, name, name, at, {"status": name, "error": error, "duration_ms": run.duration_ms or 0})
+    shown = _realtime_event(
+        run, name, name, at, {"status": name, "error": error, "duration_ms": run.duration_ms or 0}
+    )
     inside = {**_about(run), "error": error}
     return shown, _event(run, f"automation-{name}-{run.id}", f"automation/{name}", at, inside)
 
 
-def _realtime_event(run: Run, name: str, key: str, at: datetime, payload: Mapping[str, object]) -> Event:
+def _realtime_event(
+    run: Run, name: str, key: str, at: datetime, payload: Mapping[str, object]
+) -> Event:
     channel = job_id(run.id)
     about = {"job_id": channel, **_about(run)}
     return _event(run, f"{channel}-{key}", f"automation.run.{name}", at, {**about, **payload})

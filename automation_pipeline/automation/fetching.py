@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from automation_pipeline.automation.events import run_note
-from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Phase, Reason, RunAttempt
+from automation_pipeline.automation.models.runs import (
+    FicheStage,
+    LedgerMove,
+    OutcomeStatus,
+    Phase,
+    Reason,
+    RunAttempt,
+)
 from automation_pipeline.automation.models.selections import FicheSelection
 from automation_pipeline.automation.queries.fiches import groupes_of, why_without_details
 from automation_pipeline.automation.queries.ledger import (
@@ -31,12 +38,22 @@ from automation_pipeline.automation.queries.runs import (
     seconds_since,
     write_log,
 )
-from automation_pipeline.automation.rules.outcomes import failed_move, ignored_move, move_after_fetch, retry_suffix
+from automation_pipeline.automation.rules.outcomes import (
+    failed_move,
+    ignored_move,
+    move_after_fetch,
+    retry_suffix,
+)
 from automation_pipeline.automation.rules.selection import ignore_reason
 from automation_pipeline.automation.runs import record_progress
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.fiches.details import fetch_fiches
-from automation_pipeline.fiches.models.fiches import DetailsFetched, DetailsKnown, FetchFailed, FetchOutcome
+from automation_pipeline.fiches.models.fiches import (
+    DetailsFetched,
+    DetailsKnown,
+    FetchFailed,
+    FetchOutcome,
+)
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.workflow_logs import write_notes
@@ -47,8 +64,9 @@ MAX_KEYS = 5
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """How long a run may fetch details, over all batches and attempts; how many recordings are too many where the
-    schedule does not say (0: none are); how often the run's log has a line about progress."""
+    """How long a run may fetch details, over all batches and attempts; how many recordings are too
+    many where the schedule does not say (0: none are); how often the run's log has a line about
+    progress."""
 
     budget_seconds: float
     most_recordings: int
@@ -56,9 +74,16 @@ class FetchOptions:
 
 
 async def fetch_batch(
-    ticket: RunAttempt, batch: int, *, database: Database, source: FicheSource, clock: Clock, knobs: FetchOptions
+    ticket: RunAttempt,
+    batch: int,
+    *,
+    database: Database,
+    source: FicheSource,
+    clock: Clock,
+    knobs: FetchOptions,
 ) -> Counter[str]:
-    """How many fiches ended how, or go on (`fetched`). What was fetched in this run before is not asked for again."""
+    """How many fiches ended how, or go on (`fetched`). What was fetched in this run before is not
+    asked for again."""
     return await _FetchBatch(ticket, batch, database, source, clock, knobs).run()
 
 
@@ -114,14 +139,22 @@ class _FetchBatch:
             on_retry=on_retry,
         )
 
-    def _settle(self, session: Session, outcomes: Sequence[FetchOutcome], selection: FicheSelection) -> None:
+    def _settle(
+        self, session: Session, outcomes: Sequence[FetchOutcome], selection: FicheSelection
+    ) -> None:
         fence_attempt(session, self._ticket)
         self._log_retries(session)
         if not outcomes:
             return
-        known = groupes_of(session, [each.fiche_id for each in outcomes if isinstance(each, DetailsKnown)])
-        why = why_without_details(session, [each.fiche_id for each in outcomes if isinstance(each, FetchFailed)])
-        moves = [self._move(outcome, selection, known.get(outcome.fiche_id), why) for outcome in outcomes]
+        known = groupes_of(
+            session, [each.fiche_id for each in outcomes if isinstance(each, DetailsKnown)]
+        )
+        why = why_without_details(
+            session, [each.fiche_id for each in outcomes if isinstance(each, FetchFailed)]
+        )
+        moves = [
+            self._move(outcome, selection, known.get(outcome.fiche_id), why) for outcome in outcomes
+        ]
         now = self._clock.now()
         record_moves(session, self._ticket.run_id, moves, now)
         if self._told_at is None or now - self._told_at >= PROGRESS_INTERVAL:
@@ -131,10 +164,16 @@ class _FetchBatch:
             )
             self._logged_at = now if is_line_due else self._logged_at
             record_progress(session, self._ticket, now, in_log=is_line_due)
-        self._ended.update("fetched" if move.status is OutcomeStatus.PENDING else move.status for move in moves)
+        self._ended.update(
+            "fetched" if move.status is OutcomeStatus.PENDING else move.status for move in moves
+        )
 
     def _move(
-        self, outcome: FetchOutcome, selection: FicheSelection, groupe: str | None, why: Mapping[str, str]
+        self,
+        outcome: FetchOutcome,
+        selection: FicheSelection,
+        groupe: str | None,
+        why: Mapping[str, str],
     ) -> LedgerMove:
         if isinstance(outcome, FetchFailed):
             words = f"{why[outcome.fiche_id]}: {outcome.error}"
@@ -149,20 +188,35 @@ class _FetchBatch:
         return move if unwanted is None else ignored_move(move.fiche_id, *unwanted, recordings)
 
     def _give_up(self) -> None:
-        """The time is over: what has not come by now is not waited for. What went wrong before is kept as the cause."""
+        """The time is over: what has not come by now is not waited for. What went wrong before is
+        kept as the cause."""
         with self._database.transaction() as session:
             fence_attempt(session, self._ticket)
             left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
             why = why_without_details(session, left)
-            words = {each: f"{why[each]}: {self._causes[each]}" if each in self._causes else why[each] for each in left}
-            moves = [failed_move(fiche_id, Reason.FETCH_INCOMPLETE, words[fiche_id]) for fiche_id in left]
+            words = {
+                each: f"{why[each]}: {self._causes[each]}" if each in self._causes else why[each]
+                for each in left
+            }
+            moves = [
+                failed_move(fiche_id, Reason.FETCH_INCOMPLETE, words[fiche_id]) for fiche_id in left
+            ]
             record_moves(session, self._ticket.run_id, moves, self._clock.now())
             self._ended.update(move.status for move in moves)
 
     def _log_fan_out(self, session: Session, left: Sequence[str]) -> None:
-        details = {"count": len(left), "retry": 0, "keys": self._keys((fiche_id, 0) for fiche_id in left[:MAX_KEYS])}
+        details = {
+            "count": len(left),
+            "retry": 0,
+            "keys": self._keys((fiche_id, 0) for fiche_id in left[:MAX_KEYS]),
+        }
         write_log(
-            session, self._ticket.run_id, self._clock.now(), "info", "Dispatched fiche/fetch fan-out events", details
+            session,
+            self._ticket.run_id,
+            self._clock.now(),
+            "info",
+            "Dispatched fiche/fetch fan-out events",
+            details,
         )
         run = get_run(session, self._ticket.run_id)
         waiting = run_note(run, "WAITING: fiche-details gate (polling DB for full details)")
@@ -174,15 +228,24 @@ class _FetchBatch:
         if retried:
             words = "Fiche details stalled; retrying incomplete fetches"
             retry = max(number for _, number in retried)
-            details = {"count": len(retried), "retry": retry, "keys": self._keys(retried[:MAX_KEYS])}
+            details = {
+                "count": len(retried),
+                "retry": retry,
+                "keys": self._keys(retried[:MAX_KEYS]),
+            }
             write_log(session, self._ticket.run_id, self._clock.now(), "warning", words, details)
 
     def _keys(self, attempts: Iterable[tuple[str, int]]) -> list[str]:
         run_id = self._ticket.run_id
-        return [f"automation-{run_id}-fetch-{fiche_id}{retry_suffix(retry)}" for fiche_id, retry in attempts]
+        return [
+            f"automation-{run_id}-fetch-{fiche_id}{retry_suffix(retry)}"
+            for fiche_id, retry in attempts
+        ]
 
 
-STOPPED_AFTER_FETCH = "continueOnError=false and details are missing: transcription and audits are skipped"
+STOPPED_AFTER_FETCH = (
+    "continueOnError=false and details are missing: transcription and audits are skipped"
+)
 
 IGNORED_MESSAGES = {
     Reason.NOT_FOUND: "Ignoring NOT_FOUND fiches (404)",
@@ -194,8 +257,8 @@ IGNORED_MESSAGES = {
 
 
 def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> list[int]:
-    """Numbers of the batches with fiches to transcribe or audit: none after a failure that the schedule does not go on
-    through, and none in a run that has ended."""
+    """Numbers of the batches with fiches to transcribe or audit: none after a failure that the
+    schedule does not go on through, and none in a run that has ended."""
     now = clock.now()
     with database.transaction() as session:
         if has_ended(session, ticket):
@@ -207,9 +270,13 @@ def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> lis
             row.fetched_at = now
             row.stopped_after_fetch = failed > 0 and not schedule.continue_on_error
             counts = vars(tally(session, ticket.run_id, row.selected_fiches))
-            write_log(session, row.id, now, "info", "Fiche detail fetch complete (distributed)", counts)
+            write_log(
+                session, row.id, now, "info", "Fiche detail fetch complete (distributed)", counts
+            )
             for reason, ignored in ignored_by_reason(session, row.id).items():
-                write_log(session, row.id, now, "info", IGNORED_MESSAGES[reason], {"count": ignored})
+                write_log(
+                    session, row.id, now, "info", IGNORED_MESSAGES[reason], {"count": ignored}
+                )
             record_progress(session, ticket, now)
             write_notes(session, run_note(as_run(row), "DONE: fiche-details-gate", data=counts))
             if row.stopped_after_fetch:

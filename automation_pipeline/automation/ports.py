@@ -1,4 +1,5 @@
-"""What this room needs of the outside world: who carries messages about runs, and with what a batch is worked on."""
+"""What this room needs of the outside world: who carries messages about runs, and with what a batch
+is worked on."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,22 +20,24 @@ STALL_POLLS = 3
 
 class MailSender(Protocol):
     async def send(self, to: str, subject: str, text: str, *, delivery: str) -> None:
-        """The mail server has taken the message. `delivery` makes it known again when it is sent twice.
+        """The mail server has taken the message. `delivery` makes it known again when it is sent
+        twice.
 
-        TransientError: not this time. PermanentError: another attempt would end the same way. No text holds the
-        password.
+        TransientError: not this time. PermanentError: another attempt would end the same way. No
+        text holds the password.
         """
         ...
 
     async def check(self) -> None:
-        """Nothing, when the mail server answers and lets us in; else an error that says what is wrong."""
+        """Nothing, when the mail server answers and lets us in; else an error that says what is
+        wrong."""
         ...
 
 
 @dataclass(frozen=True)
 class PublishResult:
-    """The first `out` events are out, and no other. `stopped` says why the next one is not: a TransientError holds up
-    all of them, anything else is about that event alone."""
+    """The first `out` events are out, and no other. `stopped` says why the next one is not: a
+    TransientError holds up all of them, anything else is about that event alone."""
 
     out: int
     stopped: Exception | None = None
@@ -42,7 +45,8 @@ class PublishResult:
 
 class EventPublisher(Protocol):
     async def publish(self, events: Sequence[Event]) -> PublishResult:
-        """Brings them out in this order, up to the first that cannot be. What is given again may come out twice."""
+        """Brings them out in this order, up to the first that cannot be. What is given again may
+        come out twice."""
         ...
 
 
@@ -55,8 +59,11 @@ class ChannelMember:
 
 
 class ChannelClient(Protocol):
-    def authenticate(self, channel: str, socket_id: str, member: ChannelMember) -> Mapping[str, str]:
-        """What the browser shows to join the private or presence channel. Whether it may was decided before.
+    def authenticate(
+        self, channel: str, socket_id: str, member: ChannelMember
+    ) -> Mapping[str, str]:
+        """What the browser shows to join the private or presence channel. Whether it may was
+        decided before.
 
         InvalidInputError: no such name, or no such socket.
         """
@@ -67,7 +74,8 @@ class ChannelClient(Protocol):
         ...
 
     async def check(self) -> None:
-        """Nothing, when the provider answers and knows us; else an error that says what is wrong."""
+        """Nothing, when the provider answers and knows us; else an error that says what is
+        wrong."""
         ...
 
 
@@ -77,7 +85,8 @@ class RealtimeClient(EventPublisher, ChannelClient, Protocol):
 
 @dataclass(frozen=True)
 class DeliveryServices:
-    """Who carries what. Without `mail` e-mails fail; without `publisher` events stay in the table as the record."""
+    """Who carries what. Without `mail` e-mails fail; without `publisher` events stay in the table
+    as the record."""
 
     webhooks: WebhookSender
     mail: MailSender | None
@@ -88,10 +97,11 @@ class DeliveryServices:
 
 @dataclass(frozen=True)
 class WorkOptions:
-    """How long a batch may wait for transcripts and for audits, and how many fiches are audited at once. All batches
-    and attempts of a run together have no more than the sum of both times.
+    """How long a batch may wait for transcripts and for audits, and how many fiches are audited at
+    once. All batches and attempts of a run together have no more than the sum of both times.
 
-    `audit_poll_seconds`: how often the run's log has a line about audits; three without progress are a stall.
+    `audit_poll_seconds`: how often the run's log has a line about audits; three without progress
+    are a stall.
     """
 
     transcription_seconds: float
@@ -109,8 +119,9 @@ class WorkOptions:
 class BatchContext:
     """What a batch is worked on with. The providers behind it are made when they are first needed.
 
-    `begin_transcriptions` answers each request, in order, with the run that works on its fiche or with why none does;
-    `transcribe` works until the runs of these ids are over; its second argument names those that this run began.
+    `begin_transcriptions` answers each request, in order, with the run that works on its fiche or
+    with why none does; `transcribe` works until the runs of these ids are over; its second argument
+    names those that this run began.
     """
 
     database: Database

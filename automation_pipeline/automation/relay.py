@@ -14,11 +14,22 @@ from automation_pipeline.automation.queries.notifications import (
     record_notification_delivery,
     unsent,
 )
-from automation_pipeline.automation.rules.notifications import NOTIFICATION_EVENT, NotificationChannel, webhook_headers
+from automation_pipeline.automation.rules.notifications import (
+    NOTIFICATION_EVENT,
+    NotificationChannel,
+    webhook_headers,
+)
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.events import is_internal
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.webhooks import INTERRUPTED, Delivery, DeliveryStatus, WebhookAnswer, attempt, body_of
+from automation_pipeline.core.webhooks import (
+    INTERRUPTED,
+    Delivery,
+    DeliveryStatus,
+    WebhookAnswer,
+    attempt,
+    body_of,
+)
 from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks
 from automation_pipeline.fiches.queries.fetch_jobs import is_webhook_delivery_due
 from automation_pipeline.storage.clock import database_time
@@ -43,7 +54,8 @@ EVENTS_PER_CALL = 10
 MAX_ATTEMPTS = 5
 PUBLISHER_PAUSE = "publisher"
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
-# After so long a pause, the fourth in a row, an outage may be one event that the publisher breaks on.
+# After so long a pause, the fourth in a row, an outage may be one event that the publisher breaks
+# on.
 PROBE_AFTER_PAUSE_SECONDS = 16.0
 _BACKOFF = Backoff(base_seconds=10, cap_seconds=3600)
 
@@ -69,10 +81,11 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
     beat: Callable[[], None] = lambda: None,
     caused_since: datetime | None = None,
 ) -> int:
-    """How many are out. Without a publisher all are: the table is their record. Each handful begins with a `beat`.
+    """How many are out. Without a publisher all are: the table is their record. Each handful begins
+    with a `beat`.
 
-    When the publisher is away they all wait, in their order, and everybody leaves it alone for a while. Behind an
-    event that cannot be published only those of its aggregate wait.
+    When the publisher is away they all wait, in their order, and everybody leaves it alone for a
+    while. Behind an event that cannot be published only those of its aggregate wait.
     """
     with database.transaction() as session:
         if publisher is not None and is_paused(session, PUBLISHER_PAUSE):
@@ -111,8 +124,8 @@ async def _probe(carried: _Publishing, publisher: EventPublisher, ends_at: float
 
 
 async def _probe_once(carried: _Publishing, publisher: EventPublisher, ends_at: float) -> None:
-    """The first events of a few aggregates, each alone, until one is out: then what failed before it was no outage, and
-    was tried. If none is, it is an outage, and costs nobody an attempt."""
+    """The first events of a few aggregates, each alone, until one is out: then what failed before
+    it was no outage, and was tried. If none is, it is an outage, and costs nobody an attempt."""
     firsts = {claimed.event.correlation_id: claimed for claimed in reversed(carried.waiting)}
     doubted: list[tuple[ClaimedEvent, TransientError]] = []
     for claimed in sorted(firsts.values(), key=lambda claimed: claimed.id)[:EVENTS_PER_CALL]:
@@ -128,7 +141,9 @@ async def _probe_once(carried: _Publishing, publisher: EventPublisher, ends_at: 
         else:
             carried.waiting.remove(claimed)
             carried.out.append(claimed)
-            if not is_internal(claimed.event.name):  # an internal one goes nowhere, and proves nothing
+            if not is_internal(
+                claimed.event.name
+            ):  # an internal one goes nowhere, and proves nothing
                 for failed, error in doubted:
                     _set_aside(carried, failed, error)
                 return
@@ -156,15 +171,21 @@ async def _publish(publisher: EventPublisher, claims: list[ClaimedEvent]) -> Pub
     except AutomationError as error:
         return PublishResult(0, error)
     except Exception as error:  # noqa: BLE001  a bug with one event does not stop the others
-        return PublishResult(0, error) if len(claims) == 1 else await _publish(publisher, claims[:1])
+        return (
+            PublishResult(0, error) if len(claims) == 1 else await _publish(publisher, claims[:1])
+        )
 
 
 def _set_aside(carried: _Publishing, failed: ClaimedEvent, error: Exception) -> None:
     carried.waiting.remove(failed)
     carried.failed.append((failed, f"{type(error).__name__}: {error}"))
     aggregate = failed.event.correlation_id
-    carried.held_up += [claimed for claimed in carried.waiting if claimed.event.correlation_id == aggregate]
-    carried.waiting = [claimed for claimed in carried.waiting if claimed.event.correlation_id != aggregate]
+    carried.held_up += [
+        claimed for claimed in carried.waiting if claimed.event.correlation_id == aggregate
+    ]
+    carried.waiting = [
+        claimed for claimed in carried.waiting if claimed.event.correlation_id != aggregate
+    ]
 
 
 def _record_results(session: Session, worker: str, carried: _Publishing) -> None:
@@ -205,8 +226,8 @@ async def deliver_notifications(
     hold_seconds: float,
     caused_since: datetime | None = None,
 ) -> int:
-    """How many were waiting, of the oldest few. At least once each: who dies between sending and writing it down has
-    sent it for nothing, and the receiver can tell by its key."""
+    """How many were waiting, of the oldest few. At least once each: who dies between sending and
+    writing it down has sent it for nothing, and the receiver can tell by its key."""
     with database.transaction() as session:
         claims = claim_waiting(
             session,
@@ -219,9 +240,13 @@ async def deliver_notifications(
     if not claims:
         return 0
     with database.reading() as session:
-        stored = unsent(session, [number for claimed in claims if (number := _notification_id(claimed)) is not None])
+        stored = unsent(
+            session,
+            [number for claimed in claims if (number := _notification_id(claimed)) is not None],
+        )
     ended = await asyncio.gather(
-        *(_deliver(claimed, stored, post, worker, database) for claimed in claims), return_exceptions=True
+        *(_deliver(claimed, stored, post, worker, database) for claimed in claims),
+        return_exceptions=True,
     )
     for broken in ended:  # after the others are through: the database does not answer
         if broken is not None:
@@ -239,7 +264,9 @@ async def _deliver(
     message = stored.get(_notification_id(claimed) or 0)
     try:
         delivery = None if message is None else await _attempt(message, claimed.attempt, post)
-    except asyncio.CancelledError:  # the relay's time is over: another one need not wait for the end of the hold
+    except (
+        asyncio.CancelledError
+    ):  # the relay's time is over: another one need not wait for the end of the hold
         with database.transaction() as session:
             put_back(session, worker, claimed.id, error=INTERRUPTED, delay_seconds=0)
         raise
@@ -255,7 +282,9 @@ async def _deliver(
 
 async def _attempt(message: StoredNotification, claims: int, post: DeliveryServices) -> Delivery:
     if claims > post.patience.attempts + MAX_BROKEN_DELIVERIES:
-        return Delivery(DeliveryStatus.FAILED, message.attempts, error="Its delivery broke off every time")
+        return Delivery(
+            DeliveryStatus.FAILED, message.attempts, error="Its delivery broke off every time"
+        )
     return await attempt(_send(message, post), message.attempts + 1, post.patience)
 
 
@@ -297,9 +326,10 @@ async def relay_events(
     beat: Callable[[], None] = lambda: None,
     caused_since: datetime | None = None,
 ) -> RelayCounts:
-    """Nothing new is begun when the budget is used up: the last calls may take longer. Events, messages and webhooks of
-    jobs are relayed concurrently, each until nothing waits, so that a slow receiver delays no other kind. `beat` is
-    called now and then. With `caused_since`, only aggregates that have events from that instant on are relayed."""
+    """Nothing new is begun when the budget is used up: the last calls may take longer. Events,
+    messages and webhooks of jobs are relayed concurrently, each until nothing waits, so that a slow
+    receiver delays no other kind. `beat` is called now and then. With `caused_since`, only
+    aggregates that have events from that instant on are relayed."""
     worker = f"relay-{uuid4().hex}"  # not the process: it may run two of us
     ends_at = time.monotonic() + budget_seconds
 

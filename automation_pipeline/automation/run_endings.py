@@ -35,7 +35,13 @@ from automation_pipeline.automation.queries.runs import (
     write_log,
 )
 from automation_pipeline.automation.queries.schedules import count_ended_run, schedule_of_run
-from automation_pipeline.automation.rules.due import DuePolicy, ScheduleLoad, UnendedRun, schedule_load, stale_mark
+from automation_pipeline.automation.rules.due import (
+    DuePolicy,
+    ScheduleLoad,
+    UnendedRun,
+    schedule_load,
+    stale_mark,
+)
 from automation_pipeline.automation.rules.notifications import (
     MAX_FAILURES,
     NOTIFICATION_EVENT,
@@ -61,11 +67,21 @@ def notify_run(
     """Whom they are for. The ended `run` has its counts; saying it twice tells once."""
     if not is_wanted(schedule, run.status):
         return []
-    failures = first_failures(session, run.id, MAX_FAILURES) if breakdown is None and run.failed_fiches else []
+    failures = (
+        first_failures(session, run.id, MAX_FAILURES)
+        if breakdown is None and run.failed_fiches
+        else []
+    )
     messages = notifications_of(run, schedule, failures, breakdown)
     if messages:
         ids = add_notifications(session, run.id, messages, now)
-        enqueue(session, [_notification_event(message, row, now) for message, row in zip(messages, ids, strict=True)])
+        enqueue(
+            session,
+            [
+                _notification_event(message, row, now)
+                for message, row in zip(messages, ids, strict=True)
+            ],
+        )
     return messages
 
 
@@ -86,9 +102,9 @@ INTERRUPTED = "The run broke off before this fiche was done"
 
 @dataclass(frozen=True)
 class RunClosing:
-    """How a run ends that did not finish by itself: its status, the error and reason of its pending fiches, and details
-    for its record. A cancelled run's pending fiches are ignored, a failed run's have failed. Without `counted` the
-    schedule's counters stay as they are."""
+    """How a run ends that did not finish by itself: its status, the error and reason of its pending
+    fiches, and details for its record. A cancelled run's pending fiches are ignored, a failed run's
+    have failed. Without `counted` the schedule's counters stay as they are."""
 
     error: str = INTERRUPTED
     reason: Reason = Reason.INTERRUPTED
@@ -116,8 +132,8 @@ def finalise_run(
 ) -> Run:
     """The ended run; one that has ended before is returned as it is.
 
-    With an attempt: only if it is still the one at work. With a breakdown: pending fiches and the run end as `closing`
-    says.
+    With an attempt: only if it is still the one at work. With a breakdown: pending fiches and the
+    run end as `closing` says.
     """
     now = clock.now()
     with database.transaction() as session:
@@ -125,9 +141,13 @@ def finalise_run(
         if row.completed_at is not None:
             return as_run(row)
         if attempt is not None and row.attempt != attempt:
-            raise StaleAttemptError(f"Attempt {attempt} of run {run_id} is no longer the one at work.")
+            raise StaleAttemptError(
+                f"Attempt {attempt} of run {run_id} is no longer the one at work."
+            )
         if breakdown is not None:
-            end_pending(session, run_id, _pending_outcome(closing), closing.error, closing.reason, now)
+            end_pending(
+                session, run_id, _pending_outcome(closing), closing.error, closing.reason, now
+            )
         standing = tally(session, run_id, row.selected_fiches)
         if breakdown is None and not standing.is_whole:
             raise LedgerError(f"Run {run_id} cannot end: {standing}")
@@ -140,7 +160,12 @@ def finalise_run(
 
 
 def _end_run(
-    session: Session, row: RunRow, standing: LedgerTally, breakdown: str | None, closing: RunClosing, now: datetime
+    session: Session,
+    row: RunRow,
+    standing: LedgerTally,
+    breakdown: str | None,
+    closing: RunClosing,
+    now: datetime,
 ) -> None:
     status = run_status(standing) if breakdown is None else closing.status
     before = RunStatus(row.status)
@@ -162,17 +187,24 @@ def _end_run(
     row.result_summary = {"message": empty.message, "ficheIds": []} if empty else {}
     session.flush()
     note_phase(session, row.id, row.attempt, Phase.FINALIZING)
-    transition = Transition(RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown)
+    transition = Transition(
+        RUN_MACHINE.name, str(row.id), before, status, "finalise_run", now, breakdown
+    )
     record_transitions(session, [transition])
     count_ended_run(session, row.schedule_id, status, counted=closing.counted)
     if row.request_key and breakdown is not None:
         mark_refused(session, row.request_key, breakdown)
 
 
-def _notify_end(session: Session, run: Run, breakdown: str | None, closing: RunClosing, now: datetime) -> None:
+def _notify_end(
+    session: Session, run: Run, breakdown: str | None, closing: RunClosing, now: datetime
+) -> None:
     """Logs, events and messages about the end, in the transaction that ends it: each once."""
     counts = f"{run.successful_fiches} successful, {run.failed_fiches} failed, {run.ignored_fiches} ignored"
-    write_notes(session, run_note(run, f"END: {run.status}: {counts}", level="error" if breakdown else "info"))
+    write_notes(
+        session,
+        run_note(run, f"END: {run.status}: {counts}", level="error" if breakdown else "info"),
+    )
     if breakdown is not None:
         level, words = (
             ("warning", breakdown)
@@ -181,7 +213,9 @@ def _notify_end(session: Session, run: Run, breakdown: str | None, closing: RunC
         )
         write_log(session, run.id, now, level, closing.log or words)
         enqueue(session, events.broken_off(run, breakdown, now))
-        notify_run(session, run, schedule_of_run(session, run.schedule_id), now=now, breakdown=breakdown)
+        notify_run(
+            session, run, schedule_of_run(session, run.schedule_id), now=now, breakdown=breakdown
+        )
         return
     details = {"status": run.status, "duration_ms": run.duration_ms}
     write_log(session, run.id, now, "info", "Automation run completed", details)
@@ -203,11 +237,14 @@ CANCELLED_CLOSING = RunClosing(CANCELLED_WORDS, Reason.CANCELLED, status=RunStat
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Run:
-    """The cancelled run. Fiches that had not ended are ignored. ConflictError: the run has already ended."""
+    """The cancelled run. Fiches that had not ended are ignored. ConflictError: the run has already
+    ended."""
     words = _cancel_message(reason)
     with database.reading() as session:
         _refuse_ended(get_run(session, run_id))
-    run = finalise_run(run_id, database=database, clock=clock, breakdown=words, closing=CANCELLED_CLOSING)
+    run = finalise_run(
+        run_id, database=database, clock=clock, breakdown=words, closing=CANCELLED_CLOSING
+    )
     if run.error_message != words:  # it ended by itself just before
         _refuse_ended(run)
     return run
@@ -216,7 +253,9 @@ def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | N
 def _cancel_message(reason: str | None) -> str:
     given = " ".join((reason or "").split())
     if len(given) > LONGEST_REASON:
-        raise InvalidInputError("The run stays", (("reason", f"is longer than {LONGEST_REASON} characters"),))
+        raise InvalidInputError(
+            "The run stays", (("reason", f"is longer than {LONGEST_REASON} characters"),)
+        )
     if "\0" in given:
         raise InvalidInputError("The run stays", (("reason", "must not hold the character NUL"),))
     return f"{CANCELLED_WORDS}: {given}" if given else CANCELLED_WORDS
@@ -233,11 +272,16 @@ DAEMON_GONE_SECONDS = 60.0
 
 
 def reconcile_stale_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> list[int]:
-    """The schedules concerned. What cannot be ended now is left for the next time: it keeps nobody else waiting."""
+    """The schedules concerned. What cannot be ended now is left for the next time: it keeps nobody
+    else waiting."""
     now = clock.now()
     with database.reading() as session:
         work = work_of_schedules(session, rules.lost_after_seconds)
-    stale = {id_: one for id_, one in work.items() if schedule_load(one, now, rules.stale_after) is ScheduleLoad.STALE}
+    stale = {
+        id_: one
+        for id_, one in work.items()
+        if schedule_load(one, now, rules.stale_after) is ScheduleLoad.STALE
+    }
     _end_stale((run for one in stale.values() for run in one.runs), rules, now, database, clock)
     marked = [id_ for id_, one in stale.items() if one.marked_running]
     if marked:
@@ -246,7 +290,9 @@ def reconcile_stale_runs(rules: DuePolicy, *, database: Database, clock: Clock) 
     return list(stale)
 
 
-def _end_stale(runs: Iterable[UnendedRun], rules: DuePolicy, now: datetime, database: Database, clock: Clock) -> None:
+def _end_stale(
+    runs: Iterable[UnendedRun], rules: DuePolicy, now: datetime, database: Database, clock: Clock
+) -> None:
     for run in runs:
         mark = stale_mark(run.started_at, now, rules.stale_after)
         try:
@@ -258,13 +304,17 @@ def _end_stale(runs: Iterable[UnendedRun], rules: DuePolicy, now: datetime, data
                 breakdown=mark.message,
                 closing=RunClosing(details=mark.details, log=STALE_LOG_MESSAGE, counted=False),
             )
-        except AutomationError:  # it has come back to life with a new attempt, or the database is away
+        except (
+            AutomationError
+        ):  # it has come back to life with a new attempt, or the database is away
             continue
 
 
-def close_lost_runs(schedule_id: int, lost_after_seconds: float, *, database: Database, clock: Clock) -> list[int]:
-    """The runs of the schedule that were closed: their process is lost, and no daemon runs that would request another
-    attempt. Runs that wait for a daemon are left alone."""
+def close_lost_runs(
+    schedule_id: int, lost_after_seconds: float, *, database: Database, clock: Clock
+) -> list[int]:
+    """The runs of the schedule that were closed: their process is lost, and no daemon runs that
+    would request another attempt. Runs that wait for a daemon are left alone."""
     with database.reading() as session:
         since_tick = seconds_since_heartbeat(session, DAEMON)
         if since_tick is not None and since_tick <= DAEMON_GONE_SECONDS:
@@ -272,8 +322,9 @@ def close_lost_runs(schedule_id: int, lost_after_seconds: float, *, database: Da
         unended = [run for run in watched_runs(session) if run.schedule_id == schedule_id]
     lost = [run for run in unended if run.attempt > 0 and run.silent_seconds > lost_after_seconds]
     for run in lost:
-        words = (
-            f"The process that worked on it was lost: no sign of life since {run.last_sign_at:%Y-%m-%d %H:%M:%S} UTC"
+        since = f"{run.last_sign_at:%Y-%m-%d %H:%M:%S} UTC"
+        words = f"The process that worked on it was lost: no sign of life since {since}"
+        finalise_run(
+            run.run_id, database=database, clock=clock, attempt=run.attempt, breakdown=words
         )
-        finalise_run(run.run_id, database=database, clock=clock, attempt=run.attempt, breakdown=words)
     return [run.run_id for run in lost]

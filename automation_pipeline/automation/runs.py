@@ -17,7 +17,11 @@ from automation_pipeline.automation.models.runs import (
 from automation_pipeline.automation.models.selections import FicheSelection, SelectionMode
 from automation_pipeline.automation.queries.fiches import audits_of_run
 from automation_pipeline.automation.queries.ledger import fetched, tally
-from automation_pipeline.automation.queries.run_details import fiches_to_retry, ledger_progress, work_due
+from automation_pipeline.automation.queries.run_details import (
+    fiches_to_retry,
+    ledger_progress,
+    work_due,
+)
 from automation_pipeline.automation.queries.runs import (
     LOGS,
     MOVES,
@@ -35,7 +39,12 @@ from automation_pipeline.automation.queries.runs import (
     selection_of,
     write_log,
 )
-from automation_pipeline.automation.queries.schedules import get_schedule, lock_for_new_run, mark_running, refuse_paused
+from automation_pipeline.automation.queries.schedules import (
+    get_schedule,
+    lock_for_new_run,
+    mark_running,
+    refuse_paused,
+)
 from automation_pipeline.automation.rules.due import LOST_AFTER_SECONDS
 from automation_pipeline.automation.run_endings import close_lost_runs, finalise_run
 from automation_pipeline.automation.tables import RunRow
@@ -44,7 +53,12 @@ from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.retention import PurgePass, purge_expired
-from automation_pipeline.storage.run_requests import NewRunRequest, file_requests, mark_taken, request_again
+from automation_pipeline.storage.run_requests import (
+    NewRunRequest,
+    file_requests,
+    mark_taken,
+    request_again,
+)
 from automation_pipeline.storage.transitions import Transition, record_transitions
 from automation_pipeline.storage.workflow_logs import write_notes
 
@@ -67,12 +81,15 @@ def request_run(  # noqa: PLR0913  what a run may be asked to be
     retry_of: int | None = None,
     lost_after_seconds: float = LOST_AFTER_SECONDS,
 ) -> Run:
-    """`retry_of`: the run that this one takes up again. ConflictError: the schedule is paused, or has a run already."""
+    """`retry_of`: the run that this one takes up again. ConflictError: the schedule is paused, or
+    has a run already."""
     close_lost_runs(schedule_id, lost_after_seconds, database=database, clock=clock)
     now = clock.now()
     with database.transaction() as session:
         schedule = lock_for_new_run(session, schedule_id)
-        row = add_run(session, schedule, trigger, now, override=override, due_at=due_at, retry_of=retry_of)
+        row = add_run(
+            session, schedule, trigger, now, override=override, due_at=due_at, retry_of=retry_of
+        )
         file_run_request(session, row, now)
         return as_run(row)
 
@@ -91,8 +108,9 @@ def file_run_request(session: Session, row: RunRow, now: datetime, launch: int =
 
 @dataclass(frozen=True, kw_only=True)
 class RunLaunch:
-    """What the launch said. Without a run id the run is found by its root, or made. `is_next`: the watchdog requested
-    it in place of a lost launch. `is_repeat`: a person re-executes a Dagster run from its first step."""
+    """What the launch said. Without a run id the run is found by its root, or made. `is_next`: the
+    watchdog requested it in place of a lost launch. `is_repeat`: a person re-executes a Dagster run
+    from its first step."""
 
     schedule_id: int
     dagster_run_id: str
@@ -107,12 +125,14 @@ class RunLaunch:
 
 
 def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAttempt:
-    """The ticket of the new attempt. The next attempt at a run that has ended after all gets the last one: nothing is
-    left."""
+    """The ticket of the new attempt. The next attempt at a run that has ended after all gets the
+    last one: nothing is left."""
     if opening.run_id is None:
         from automation_pipeline.automation.run_endings import close_lost_runs  # noqa: PLC0415  by hand only
 
-        close_lost_runs(opening.schedule_id, opening.lost_after_seconds, database=database, clock=clock)
+        close_lost_runs(
+            opening.schedule_id, opening.lost_after_seconds, database=database, clock=clock
+        )
     now = clock.now()
     with database.transaction() as session:
         row = _existing_run(session, opening, now)
@@ -124,7 +144,9 @@ def open_run(opening: RunLaunch, *, database: Database, clock: Clock) -> RunAtte
             refuse_paused(get_schedule(session, row.schedule_id))
         ticket = _begin_attempt(session, row, opening, now)
         record_heartbeat(session, ticket, opening.worker)
-        mark_running(session, row.schedule_id, now if row.trigger == Trigger.RETRY else row.due_at or now)
+        mark_running(
+            session, row.schedule_id, now if row.trigger == Trigger.RETRY else row.due_at or now
+        )
         if row.request_key:
             mark_taken(session, row.request_key, opening.dagster_run_id)
     return ticket
@@ -136,7 +158,9 @@ def _existing_run(session: Session, opening: RunLaunch, now: datetime) -> RunRow
         return None if row is None or row.completed_at is not None else row
     row = lock_run(session, opening.run_id)
     if row.schedule_id != opening.schedule_id:
-        raise ConflictError(f"Run {row.id} belongs to schedule {row.schedule_id}, not {opening.schedule_id}.")
+        raise ConflictError(
+            f"Run {row.id} belongs to schedule {row.schedule_id}, not {opening.schedule_id}."
+        )
     if row.completed_at is not None and opening.is_repeat:
         return _repeat(session, row, now)
     if row.completed_at is not None and not opening.is_next:
@@ -148,13 +172,21 @@ def _repeat(session: Session, row: RunRow, now: datetime) -> RunRow:
     """A new run with the selection and the due time of one that has ended."""
     schedule, due_at = lock_for_new_run(session, row.schedule_id), row.due_at or row.started_at
     return add_run(
-        session, schedule, Trigger.RETRY, now, due_at=due_at, override=requested_selection(row), retry_of=row.id
+        session,
+        schedule,
+        Trigger.RETRY,
+        now,
+        due_at=due_at,
+        override=requested_selection(row),
+        retry_of=row.id,
     )
 
 
 def _add_launched_run(session: Session, opening: RunLaunch, now: datetime) -> RunRow:
     schedule = lock_for_new_run(session, opening.schedule_id)
-    return add_run(session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override)
+    return add_run(
+        session, schedule, Trigger.LAUNCHPAD, now, due_at=opening.due_at, override=opening.override
+    )
 
 
 def _begin_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datetime) -> RunAttempt:
@@ -163,7 +195,16 @@ def _begin_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datet
         row.status = RunStatus.RUNNING
         record_transitions(
             session,
-            [Transition(RUN_MACHINE.name, str(row.id), RunStatus.PENDING, RunStatus.RUNNING, opening.worker, now)],
+            [
+                Transition(
+                    RUN_MACHINE.name,
+                    str(row.id),
+                    RunStatus.PENDING,
+                    RunStatus.RUNNING,
+                    opening.worker,
+                    now,
+                )
+            ],
         )
     row.attempt += 1
     row.began_at = row.began_at or now
@@ -174,13 +215,26 @@ def _begin_attempt(session: Session, row: RunRow, opening: RunLaunch, now: datet
     row.phase = Phase.SELECTION
     row.dagster_run_id = opening.dagster_run_id
     row.dagster_root_run_id = opening.dagster_root_run_id
-    message = "Automation run started" if row.attempt == 1 else f"Attempt {row.attempt} takes the run over"
-    write_log(session, row.id, now, "info", message, {"worker": opening.worker, "dagsterRunId": row.dagster_run_id})
+    message = (
+        "Automation run started"
+        if row.attempt == 1
+        else f"Attempt {row.attempt} takes the run over"
+    )
+    write_log(
+        session,
+        row.id,
+        now,
+        "info",
+        message,
+        {"worker": opening.worker, "dagsterRunId": row.dagster_run_id},
+    )
     session.flush()
     note_phase(session, row.id, row.attempt, Phase.SELECTION)
     run = as_run(row)
     enqueue(session, [events.started(run, now)])
-    write_notes(session, run_note(run, f"START: attempt {row.attempt}", data={"worker": opening.worker}))
+    write_notes(
+        session, run_note(run, f"START: attempt {row.attempt}", data={"worker": opening.worker})
+    )
     return RunAttempt(row.id, row.attempt)
 
 
@@ -189,7 +243,9 @@ def send_heartbeat(ticket: RunAttempt, worker: str, *, database: Database) -> No
         record_heartbeat(session, ticket, worker)
 
 
-def record_progress(session: Session, ticket: RunAttempt, now: datetime, *, in_log: bool = True) -> None:
+def record_progress(
+    session: Session, ticket: RunAttempt, now: datetime, *, in_log: bool = True
+) -> None:
     run = get_run(session, ticket.run_id)
     standing = tally(session, ticket.run_id, run.selected_fiches)
     audits = audits_of_run(session, ticket.run_id)
@@ -208,18 +264,24 @@ def record_progress(session: Session, ticket: RunAttempt, now: datetime, *, in_l
 
 
 def audit_progress(session: Session, ticket: RunAttempt) -> str:
-    """Audits that have ended, out of those that are due: one per configuration and fiche that can be audited."""
+    """Audits that have ended, out of those that are due: one per configuration and fiche that can
+    be audited."""
     audits = audits_of_run(session, ticket.run_id)
-    due = work_due(session, ticket.run_id).fiches_to_audit * len(run_plan(session, ticket.run_id).configs)
+    due = work_due(session, ticket.run_id).fiches_to_audit * len(
+        run_plan(session, ticket.run_id).configs
+    )
     return f"{audits.ended}/{due} (completed={audits.completed}, failed={audits.failed})"
 
 
 def retry_run(run_id: int, *, database: Database, clock: Clock) -> Run:
-    """The new run, which waits for Dagster. ConflictError: the earlier one is at work, or nothing of it failed."""
+    """The new run, which waits for Dagster. ConflictError: the earlier one is at work, or nothing
+    of it failed."""
     with database.reading() as session:
         run = get_run(session, run_id)
         if run.completed_at is None:
-            raise ConflictError(f"Run {run_id} is still {run.status}: wait for its end, or cancel it first")
+            raise ConflictError(
+                f"Run {run_id} is still {run.status}: wait for its end, or cancel it first"
+            )
         row, fiche_ids = session.get_one(RunRow, run_id), fiches_to_retry(session, run_id)
         if fiche_ids:
             override = _selection_of_failed(fiche_ids, selection_of(session, row))
@@ -233,7 +295,8 @@ def retry_run(run_id: int, *, database: Database, clock: Clock) -> Run:
         clock=clock,
         override=override,
         trigger=Trigger.RETRY,
-        due_at=run.due_at or (None if fiche_ids else run.started_at),  # relative days count back from there
+        due_at=run.due_at
+        or (None if fiche_ids else run.started_at),  # relative days count back from there
         retry_of=run_id,
     )
 
@@ -252,7 +315,8 @@ def _selection_of_failed(fiche_ids: list[str], wanted: FicheSelection) -> FicheS
 
 @dataclass(frozen=True)
 class LostLaunch:
-    """A launch of a run that is over without having ended the run. `began`: its process had begun to work."""
+    """A launch of a run that is over without having ended the run. `began`: its process had begun
+    to work."""
 
     run: WatchedRun
     reason: str
@@ -274,16 +338,24 @@ def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) 
         if not is_given_up:
             details = {"dagsterRunId": row.dagster_run_id, "reason": lost.reason}
             write_log(
-                session, row.id, now, "warning", f"{_attempt_name(row)} was lost: another attempt is requested", details
+                session,
+                row.id,
+                now,
+                "warning",
+                f"{_attempt_name(row)} was lost: another attempt is requested",
+                details,
             )
             return f"Requested another attempt at run {row.id}"
     words = f"{MAX_FRUITLESS_ATTEMPTS} attempts in a row were lost without progress. The last one: {lost.reason}"
-    finalise_run(lost.run.run_id, database=database, clock=clock, attempt=lost.run.attempt, breakdown=words)
+    finalise_run(
+        lost.run.run_id, database=database, clock=clock, attempt=lost.run.attempt, breakdown=words
+    )
     return f"Closed run {lost.run.run_id}"
 
 
 def _request_launch(session: Session, row: RunRow, launch: int | None, now: datetime) -> bool:
-    """A run that was not launched for a request, as by `dagster job execute`, gets one for its second launch."""
+    """A run that was not launched for a request, as by `dagster job execute`, gets one for its
+    second launch."""
     if row.request_key is not None:
         return launch is not None and request_again(session, row.request_key, launch)
     file_run_request(session, row, now, launch=2)
@@ -298,11 +370,20 @@ def _count_fruitless(session: Session, row: RunRow) -> None:
 
 
 def _attempt_name(row: RunRow) -> str:
-    return f"Attempt {row.attempt}" if row.status == RunStatus.RUNNING else "The run, before its first attempt,"
+    return (
+        f"Attempt {row.attempt}"
+        if row.status == RunStatus.RUNNING
+        else "The run, before its first attempt,"
+    )
 
 
 def remove_old_logs(
-    look: PurgePass, *, keep_log_days: int, keep_notification_days: int, keep_move_days: int, database: Database
+    look: PurgePass,
+    *,
+    keep_log_days: int,
+    keep_notification_days: int,
+    keep_move_days: int,
+    database: Database,
 ) -> dict[str, int]:
     kept = (LOGS, keep_log_days), (NOTIFICATIONS, keep_notification_days), (MOVES, keep_move_days)
     return purge_expired(kept, look, database=database)

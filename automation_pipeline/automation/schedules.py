@@ -5,8 +5,18 @@ from datetime import date, datetime, timedelta
 
 from automation_pipeline.audits.queries.configs import known_ids
 from automation_pipeline.automation.models.runs import RunStatus, Trigger
-from automation_pipeline.automation.models.schedules import INVALID_SCHEDULE, Schedule, ScheduleType, parse_schedule
-from automation_pipeline.automation.models.selections import DatePreset, FicheSelection, SelectionMode, format_day
+from automation_pipeline.automation.models.schedules import (
+    INVALID_SCHEDULE,
+    Schedule,
+    ScheduleType,
+    parse_schedule,
+)
+from automation_pipeline.automation.models.selections import (
+    DatePreset,
+    FicheSelection,
+    SelectionMode,
+    format_day,
+)
 from automation_pipeline.automation.queries.due import (
     DueCandidate,
     DueStart,
@@ -63,14 +73,20 @@ def check_audit_configs(session: Session, ids: Iterable[int], complaint: str) ->
     missing = sorted(asked - known_ids(session, asked)) if asked else []
     if missing:
         named = ", ".join(map(str, missing))
-        raise InvalidInputError(complaint, (("specificAuditConfigs", f"there is no audit configuration {named}"),))
+        raise InvalidInputError(
+            complaint, (("specificAuditConfigs", f"there is no audit configuration {named}"),)
+        )
 
 
 def create_schedule(
-    given: Mapping[str, object], *, database: Database, clock: Clock, webhook_origins: Collection[str] = ()
+    given: Mapping[str, object],
+    *,
+    database: Database,
+    clock: Clock,
+    webhook_origins: Collection[str] = (),
 ) -> Schedule:
-    """It has decided upon no due time yet: one just gone by fires at once while the scheduler's window holds it.
-    Without `webhook_origins` a webhook may be at any public address."""
+    """It has decided upon no due time yet: one just gone by fires at once while the scheduler's
+    window holds it. Without `webhook_origins` a webhook may be at any public address."""
     schedule = parse_schedule(given)
     check_webhook_url(schedule.webhook_url, webhook_origins)
     with database.transaction() as session:
@@ -87,7 +103,8 @@ def update_schedule(
     webhook_origins: Collection[str] = (),
     is_expected: Callable[[datetime], bool] | None = None,
 ) -> Schedule:
-    """What the patch does not name stays, null clears. Of two patches at once the second sees what the first did.
+    """What the patch does not name stays, null clears. Of two patches at once the second sees what
+    the first did.
 
     OutdatedError when the schedule was last changed at an instant that is not the expected one.
     """
@@ -108,16 +125,21 @@ def update_schedule(
         return get_schedule(session, schedule_id)
 
 
-def pause_schedule(schedule_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Schedule:
+def pause_schedule(
+    schedule_id: int, *, database: Database, clock: Clock, reason: str | None = None
+) -> Schedule:
     """One that is paused already keeps its reason."""
     with database.transaction() as session:
         if lock_schedule(session, schedule_id).is_active:
-            change_schedule(session, schedule_id, {"is_active": False, "paused_reason": reason}, clock.now())
+            change_schedule(
+                session, schedule_id, {"is_active": False, "paused_reason": reason}, clock.now()
+            )
         return get_schedule(session, schedule_id)
 
 
 def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Schedule:
-    """What fell due during the pause is not caught up with. One that is active already stays as it is."""
+    """What fell due during the pause is not caught up with. One that is active already stays as it
+    is."""
     with database.transaction() as session:
         if not lock_schedule(session, schedule_id).is_active:
             now = clock.now()
@@ -126,15 +148,20 @@ def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Sc
 
 
 def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime:
-    """The occurrence that is left out now, after those left out before. ConflictError if none would come."""
+    """The occurrence that is left out now, after those left out before. ConflictError if none would
+    come."""
     now = clock.now()
     with database.transaction() as session:
         schedule = lock_schedule(session, schedule_id)
         if schedule.schedule_type is ScheduleType.MANUAL:
-            raise ConflictError(f"Schedule {schedule_id} is MANUAL: it has no next occurrence to skip")
+            raise ConflictError(
+                f"Schedule {schedule_id} is MANUAL: it has no next occurrence to skip"
+            )
         due_at = next_to_skip(schedule, now)
         if due_at is None:
-            raise ConflictError(f"Schedule {schedule_id} is not active: it has no next occurrence to skip")
+            raise ConflictError(
+                f"Schedule {schedule_id} is not active: it has no next occurrence to skip"
+            )
         change_schedule(session, schedule_id, {"skip_due_at": due_at}, now)
     return due_at
 
@@ -173,21 +200,34 @@ class ScheduleBackfill(JsonModel):
 
 
 def backfill_schedule(
-    schedule_id: int, first: date, last: date, *, database: Database, clock: Clock, dry_run: bool = False
+    schedule_id: int,
+    first: date,
+    last: date,
+    *,
+    database: Database,
+    clock: Clock,
+    dry_run: bool = False,
 ) -> ScheduleBackfill:
-    """Every run selects the sales of its day, with the schedule's other filters. A day that has its run keeps it."""
+    """Every run selects the sales of its day, with the schedule's other filters. A day that has its
+    run keeps it."""
     now = clock.now()
     with database.transaction() as session:
         schedule = lock_schedule(session, schedule_id)
         _check_backfill(schedule, first, last, now)
         days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
         known = _known_runs(session, schedule, days)
-        filed = {day: _file_backfill(session, schedule, day, now) for day in days if day not in known and not dry_run}
+        filed = {
+            day: _file_backfill(session, schedule, day, now)
+            for day in days
+            if day not in known and not dry_run
+        }
         runs = {**known, **filed}
         return ScheduleBackfill(
             schedule_id=schedule_id,
             dry_run=dry_run,
-            days=tuple(_backfill_day(schedule, day, runs.get(day), filed=day not in known) for day in days),
+            days=tuple(
+                _backfill_day(schedule, day, runs.get(day), filed=day not in known) for day in days
+            ),
         )
 
 
@@ -198,14 +238,20 @@ def backfill_key(schedule_id: int, day: date) -> str:
 def _check_backfill(schedule: Schedule, first: date, last: date, now: datetime) -> None:
     refuse_paused(schedule)
     if schedule.fiche_selection.mode is SelectionMode.MANUAL:
-        raise ConflictError(f"Schedule {schedule.id} selects fiches by their ids: it has no days to backfill")
+        raise ConflictError(
+            f"Schedule {schedule.id} selects fiches by their ids: it has no days to backfill"
+        )
     today = wall_time(now, zone(schedule.timezone)).date()
     if last < first:
         raise InvalidInputError(INVALID_BACKFILL, (("to", "must not lie before from"),))
     if last > today:
-        raise InvalidInputError(INVALID_BACKFILL, (("to", f"must not lie after today, {today.isoformat()}"),))
+        raise InvalidInputError(
+            INVALID_BACKFILL, (("to", f"must not lie after today, {today.isoformat()}"),)
+        )
     if (last - first).days >= MAX_BACKFILL_DAYS:
-        raise InvalidInputError(INVALID_BACKFILL, (("to", f"must be at most {MAX_BACKFILL_DAYS - 1} days after from"),))
+        raise InvalidInputError(
+            INVALID_BACKFILL, (("to", f"must be at most {MAX_BACKFILL_DAYS - 1} days after from"),)
+        )
 
 
 def _known_runs(session: Session, schedule: Schedule, days: list[date]) -> dict[date, RunRow]:
@@ -214,7 +260,13 @@ def _known_runs(session: Session, schedule: Schedule, days: list[date]) -> dict[
 
 
 def _file_backfill(session: Session, schedule: Schedule, day: date, now: datetime) -> RunRow:
-    row = add_run(session, schedule, Trigger.BACKFILL, now, override=_selection_of_day(schedule.fiche_selection, day))
+    row = add_run(
+        session,
+        schedule,
+        Trigger.BACKFILL,
+        now,
+        override=_selection_of_day(schedule.fiche_selection, day),
+    )
     row.request_key = key = backfill_key(schedule.id, day)
     tags = {
         "automation/schedule_id": str(schedule.id),
@@ -227,21 +279,28 @@ def _file_backfill(session: Session, schedule: Schedule, day: date, now: datetim
 
 
 def _selection_of_day(selection: FicheSelection, day: date) -> FicheSelection:
-    days = {"date_range": DatePreset.CUSTOM, "custom_start_date": format_day(day), "custom_end_date": format_day(day)}
+    days = {
+        "date_range": DatePreset.CUSTOM,
+        "custom_start_date": format_day(day),
+        "custom_end_date": format_day(day),
+    }
     return selection.model_copy(update=days)
 
 
 def _backfill_day(schedule: Schedule, day: date, row: RunRow | None, *, filed: bool) -> BackfillDay:
     status = None if row is None else RunStatus(row.status)
     run_id = None if row is None else row.id
-    return BackfillDay(day=day, key=backfill_key(schedule.id, day), filed=filed, run_id=run_id, status=status)
+    return BackfillDay(
+        day=day, key=backfill_key(schedule.id, day), filed=filed, run_id=run_id, status=status
+    )
 
 
 DecidedSchedules = list[tuple[DueCandidate, DueDecision]]
 
 
 def start_due_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> DueReport:
-    """Safe beside another copy of itself and beside runs asked for by hand: one due time, one run, one at a time."""
+    """Safe beside another copy of itself and beside runs asked for by hand: one due time, one run,
+    one at a time."""
     reconciled = reconcile_stale_runs(rules, database=database, clock=clock)
     now = clock.now()
     with database.transaction() as session:
@@ -260,14 +319,21 @@ def start_due_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> Due
         )
 
 
-def _apply_decisions(session: Session, decided: DecidedSchedules, now: datetime) -> list[StartedRun]:
+def _apply_decisions(
+    session: Session, decided: DecidedSchedules, now: datetime
+) -> list[StartedRun]:
     starts = [DueStart(one, due_at) for one, decision in decided for due_at in decision.to_run[:1]]
     started = start_runs(session, starts, now)
     record_not_run(session, _not_run(decided), now)
-    until = {one.schedule.id: decision.decided_until(one.schedule.decided_until) for one, decision in decided}
+    until = {
+        one.schedule.id: decision.decided_until(one.schedule.decided_until)
+        for one, decision in decided
+    }
     settled = {one.schedule.id for one, decision in decided if decision.to_run or decision.not_run}
     record_decided(session, {id_: due_at for id_, due_at in until.items() if id_ in settled})
-    coming = ((one, next_undecided(one.schedule, until[one.schedule.id], now)) for one, _ in decided)
+    coming = (
+        (one, next_undecided(one.schedule, until[one.schedule.id], now)) for one, _ in decided
+    )
     record_next_due(session, [(one, due_at) for one, due_at in coming if due_at != one.next_due_at])
     return [
         StartedRun(start.schedule_id, start.candidate.schedule.name, start.due_at, run_id)

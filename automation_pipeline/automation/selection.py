@@ -8,7 +8,11 @@ from datetime import UTC, date, datetime, timedelta
 from automation_pipeline.automation import events
 from automation_pipeline.automation.models.runs import Reason, RunAttempt
 from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.models.selections import FicheCandidate, FicheChoice, SelectionMode
+from automation_pipeline.automation.models.selections import (
+    FicheCandidate,
+    FicheChoice,
+    SelectionMode,
+)
 from automation_pipeline.automation.queries.fiches import fiches_named, fiches_of_days, groupes_of
 from automation_pipeline.automation.queries.ledger import open_ledger, pending_batches
 from automation_pipeline.automation.queries.runs import (
@@ -55,7 +59,8 @@ MOST_IDS_SHOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptions:
-    """`processes` that share the work; `cooldown`: a day's sales list that is younger is not asked for again."""
+    """`processes` that share the work; `cooldown`: a day's sales list that is younger is not asked
+    for again."""
 
     processes: int
     cooldown: timedelta
@@ -63,14 +68,16 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class SelectedBatches:
-    """Numbers of the batches that have work left, and the sales lists that were taken anew for this."""
+    """Numbers of the batches that have work left, and the sales lists that were taken anew for
+    this."""
 
     batches: Sequence[int]
     revalidated: Sequence[SalesDay] = ()
 
 
 class _SelectionLog:
-    """What is said while the selection is made: written down together with it, it is never said twice."""
+    """What is said while the selection is made: written down together with it, it is never said
+    twice."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -85,7 +92,9 @@ class _SelectionLog:
             case DayFailed():
                 self.say(f"Failed to revalidate {day}: {outcome.error}", "error")
             case SalesDay():
-                self.say(f"Revalidated {day} ({outcome.fiches} fiches)", missingCle=outcome.missing_cle)
+                self.say(
+                    f"Revalidated {day} ({outcome.fiches} fiches)", missingCle=outcome.missing_cle
+                )
 
     def write(self, session: Session, row: RunRow) -> None:
         about = ("automation", "automation_run", str(row.id), events.job_id(row.id))
@@ -94,7 +103,9 @@ class _SelectionLog:
         write_notes(
             session,
             *(
-                WorkflowLogEntry(*about, message, level, "select_fiches", row.dagster_run_id, details)
+                WorkflowLogEntry(
+                    *about, message, level, "select_fiches", row.dagster_run_id, details
+                )
                 for _at, level, message, details in self._lines
             ),
         )
@@ -109,10 +120,12 @@ async def select_fiches(
     semaphore: Semaphore,
     knobs: SelectionOptions,
 ) -> SelectedBatches:
-    """Nothing is left in a run that has ended. A later attempt finds the selection made and adds nothing.
+    """Nothing is left in a run that has ended. A later attempt finds the selection made and adds
+    nothing.
 
-    The sales lists are asked for outside the transaction that writes the selection: broken off, they are asked again.
-    A day that gives none is told of in the run, which goes on with what is mirrored.
+    The sales lists are asked for outside the transaction that writes the selection: broken off,
+    they are asked again. A day that gives none is told of in the run, which goes on with what is
+    mirrored.
     """
     with database.transaction() as session:
         if has_ended(session, ticket):
@@ -125,11 +138,18 @@ async def select_fiches(
     days = _days_to_ask(wish, database, clock.now() - knobs.cooldown)
     _log_days(wish, days, journal)
     outcomes = await revalidate_days(
-        days, database=database, source=source, clock=clock, semaphore=semaphore, on_day=journal.say_of_day
+        days,
+        database=database,
+        source=source,
+        clock=clock,
+        semaphore=semaphore,
+        on_day=journal.say_of_day,
     )
     failures = [outcome for outcome in outcomes if isinstance(outcome, DayFailed)]
     with database.transaction() as session:
-        lock_run(session, ticket.run_id)  # not a share of it: of two that hold one, neither could go on to write
+        lock_run(
+            session, ticket.run_id
+        )  # not a share of it: of two that hold one, neither could go on to write
         row = lock_attempt(session, ticket)
         if row.selected_at is None:
             found = SelectionResult(wish, _run_candidates(session, wish), failures)
@@ -137,20 +157,26 @@ async def select_fiches(
             journal.write(session, row)
             _store_selection(session, row, found, knobs.processes, clock.now())
         return SelectedBatches(
-            pending_batches(session, row.id), [each for each in outcomes if isinstance(each, SalesDay)]
+            pending_batches(session, row.id),
+            [each for each in outcomes if isinstance(each, SalesDay)],
         )
 
 
 def _run_request(session: Session, row: RunRow) -> SelectionRequest:
-    """Days are counted back from when the run was due, or asked for: late starts and later attempts see the same."""
+    """Days are counted back from when the run was due, or asked for: late starts and later attempts
+    see the same."""
     selection = selection_of(session, row)
     if selection.mode is SelectionMode.MANUAL:
         return SelectionRequest(selection)
     schedule = schedule_of_run(session, row.schedule_id)
-    return SelectionRequest(selection, days_of(selection, row.due_at or row.started_at, zone(schedule.timezone)))
+    return SelectionRequest(
+        selection, days_of(selection, row.due_at or row.started_at, zone(schedule.timezone))
+    )
 
 
-def _days_to_ask(wish: SelectionRequest, database: Database, cooling_since: datetime) -> tuple[date, ...]:
+def _days_to_ask(
+    wish: SelectionRequest, database: Database, cooling_since: datetime
+) -> tuple[date, ...]:
     if not wish.days:
         return ()
     with database.reading() as session:
@@ -170,32 +196,51 @@ def _log_days(wish: SelectionRequest, to_ask: Sequence[date], journal: _Selectio
     journal.say(f"Calculated {len(wish.days)} dates to query", dates=shown)
     if to_ask:
         up_to_date = len(wish.days) - len(to_ask)
-        journal.say(f"Revalidating fiche cache for {len(to_ask)} date(s) before automation", up_to_date=up_to_date)
+        journal.say(
+            f"Revalidating fiche cache for {len(to_ask)} date(s) before automation",
+            up_to_date=up_to_date,
+        )
 
 
 def _run_candidates(session: Session, wish: SelectionRequest) -> list[FicheCandidate]:
-    return fiches_named(session, named_ids(wish.selection)) if wish.is_manual else fiches_of_days(session, wish.days)
+    return (
+        fiches_named(session, named_ids(wish.selection))
+        if wish.is_manual
+        else fiches_of_days(session, wish.days)
+    )
 
 
 def _log_result(found: SelectionResult, journal: _SelectionLog) -> None:
-    kept, dropped = found.kept, {str(reason): count for reason, count in found.choice.dropped.items() if count}
+    kept, dropped = (
+        found.kept,
+        {str(reason): count for reason, count in found.choice.dropped.items() if count},
+    )
     if found.wish.days:
         journal.say(f"Loaded {len(found.candidates)} fiches from DB")
         journal.say(f"Final: {len(kept)} fiches to process", dropped=dropped)
     elif found.candidates:
-        journal.say(f"Using {len(kept)} manually selected fiches", ids=kept[:MOST_IDS_SHOWN], dropped=dropped)
+        journal.say(
+            f"Using {len(kept)} manually selected fiches",
+            ids=kept[:MOST_IDS_SHOWN],
+            dropped=dropped,
+        )
     elif found.wish.is_manual:
         journal.say("No fiches in manual selection", "warning")
 
 
-def _store_selection(session: Session, row: RunRow, found: SelectionResult, processes: int, now: datetime) -> None:
+def _store_selection(
+    session: Session, row: RunRow, found: SelectionResult, processes: int, now: datetime
+) -> None:
     open_ledger(session, row.id, found.kept, batch_size(len(found.kept), processes), now)
     freeze_options(session, row)
     row.selected_at = now
     row.selected_fiches = row.total_fiches = len(found.kept)
     row.selection_summary = found.summary()
     if found.failures:
-        row.error_details = {**(row.error_details or {}), "revalidation_failures": found.failed_days()}
+        row.error_details = {
+            **(row.error_details or {}),
+            "revalidation_failures": found.failed_days(),
+        }
     session.flush()
     enqueue(session, [events.selection(as_run(row), found.wish.selection, len(found.kept), now)])
 
@@ -217,8 +262,8 @@ class AutomationLeftOut(JsonModel):
 
 
 class SelectionPreview(JsonModel):
-    """`dropped` fiches would not become part of the run. `ignored` ones would, and would be ignored by what is known of
-    their details. Of a fiche without known details, only the run can tell."""
+    """`dropped` fiches would not become part of the run. `ignored` ones would, and would be ignored
+    by what is known of their details. Of a fiche without known details, only the run can tell."""
 
     schedule_id: Id
     mode: SelectionMode
@@ -246,7 +291,8 @@ async def preview_schedule(
     semaphore: Semaphore,
     most_recordings: int = 0,
 ) -> SelectionPreview:
-    """The sales lists are read from the CRM; what it does not give comes from the mirror, as in a run."""
+    """The sales lists are read from the CRM; what it does not give comes from the mirror, as in a
+    run."""
     now = clock.now()
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id)
@@ -280,7 +326,9 @@ def _preview_request(schedule: Schedule, now: datetime) -> SelectionRequest:
     return SelectionRequest(selection, days_of(selection, now, zone(schedule.timezone)))
 
 
-async def _sales(days: Sequence[date], source: FicheSource, semaphore: Semaphore) -> tuple[list[str], list[DayFailed]]:
+async def _sales(
+    days: Sequence[date], source: FicheSource, semaphore: Semaphore
+) -> tuple[list[str], list[DayFailed]]:
     """Ids that the CRM lists for the days, in order, and the days that it does not give."""
 
     async def ask(day: date) -> list[str] | DayFailed:
@@ -296,12 +344,17 @@ async def _sales(days: Sequence[date], source: FicheSource, semaphore: Semaphore
     return listed, [answer for answer in answers if isinstance(answer, DayFailed)]
 
 
-def _preview_candidates(session: Session, wish: SelectionRequest, sold: Sequence[str]) -> list[FicheCandidate]:
+def _preview_candidates(
+    session: Session, wish: SelectionRequest, sold: Sequence[str]
+) -> list[FicheCandidate]:
     if wish.is_manual:
         return fiches_named(session, named_ids(wish.selection))
     mirrored = fiches_of_days(session, wish.days)
     known = {candidate.fiche_id for candidate in mirrored}
-    return [*mirrored, *fiches_named(session, [each for each in dict.fromkeys(sold) if each not in known])]
+    return [
+        *mirrored,
+        *fiches_named(session, [each for each in dict.fromkeys(sold) if each not in known]),
+    ]
 
 
 def _dropped(choice: FicheChoice) -> tuple[AutomationLeftOut, ...]:
@@ -320,7 +373,11 @@ def _ignored(
     for one in details:
         reason: tuple[Reason, str] | None = (Reason.NOT_FOUND, NOT_FOUND_REASON)
         if isinstance(one, DetailsKnown):
-            reason = ignore_reason(groupes.get(one.fiche_id), one.recordings, found.wish.selection, most_recordings)
+            reason = ignore_reason(
+                groupes.get(one.fiche_id), one.recordings, found.wish.selection, most_recordings
+            )
         if reason is not None:
-            ignored.append(AutomationLeftOut(fiche_id=one.fiche_id, reason=reason[0], why=reason[1]))
+            ignored.append(
+                AutomationLeftOut(fiche_id=one.fiche_id, reason=reason[0], why=reason[1])
+            )
     return tuple(sorted(ignored, key=lambda one: one.fiche_id))

@@ -1,11 +1,20 @@
-"""Tables of automations. The unique (run, fiche) of the ledger is the promise of one outcome a fiche."""
+"""Tables of automations. The unique (run, fiche) of the ledger is the promise of one outcome a
+fiche."""
 
 from datetime import datetime
 
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from automation_pipeline.storage.types import BigId, BigIntList, Json, JsonObject, Table, TextList, UtcDateTime
+from automation_pipeline.storage.types import (
+    BigId,
+    BigIntList,
+    Json,
+    JsonObject,
+    Table,
+    TextList,
+    UtcDateTime,
+)
 
 
 class ScheduleRow(Table):
@@ -56,7 +65,8 @@ class ScheduleRow(Table):
     failures_in_a_row: Mapped[int] = mapped_column(server_default="0")
     paused_reason: Mapped[str | None]
     skip_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # The last occurrence that was decided upon, run or not; `last_run_at` is moved by runs started by hand too.
+    # The last occurrence that was decided upon, run or not; `last_run_at` is moved by runs started
+    # by hand too.
     last_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     last_run_status: Mapped[str | None]
@@ -70,13 +80,15 @@ class ScheduleRow(Table):
 
 
 class DueTimeRow(Table):
-    """The first due time of an active schedule that nobody has decided upon, and the timing that it was found for. Due
-    detection alone writes it: whoever changes a schedule need not know."""
+    """The first due time of an active schedule that nobody has decided upon, and the timing that it
+    was found for. Due detection alone writes it: whoever changes a schedule need not know."""
 
     __tablename__ = "automation_due_times"
 
     schedule_id: Mapped[int] = mapped_column(
-        ForeignKey("automation_schedules.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        ForeignKey("automation_schedules.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
     )
     next_due_at: Mapped[datetime] = mapped_column(UtcDateTime)
     timing: Mapped[str]
@@ -89,9 +101,13 @@ class OccurrenceRow(Table):
     __table_args__ = (UniqueConstraint("schedule_id", "due_at"),)
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    schedule_id: Mapped[int] = mapped_column(ForeignKey("automation_schedules.id", ondelete="CASCADE"))
+    schedule_id: Mapped[int] = mapped_column(
+        ForeignKey("automation_schedules.id", ondelete="CASCADE")
+    )
     due_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("automation_runs.id", ondelete="SET NULL"), index=True)
+    run_id: Mapped[int | None] = mapped_column(
+        ForeignKey("automation_runs.id", ondelete="SET NULL"), index=True
+    )
     not_run_because: Mapped[str | None]
     decided_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
@@ -102,7 +118,8 @@ class RunRow(Table):
     __tablename__ = "automation_runs"
     __table_args__ = (
         CheckConstraint(
-            "status IN ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')", name="status"
+            "status IN ('pending', 'running', 'completed', 'partial', 'failed', 'cancelled')",
+            name="status",
         ),
         # A retried Dagster run finds its row by its root; only one unended row may answer.
         Index(
@@ -115,7 +132,9 @@ class RunRow(Table):
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    schedule_id: Mapped[int] = mapped_column(ForeignKey("automation_schedules.id", ondelete="CASCADE"), index=True)
+    schedule_id: Mapped[int] = mapped_column(
+        ForeignKey("automation_schedules.id", ondelete="CASCADE"), index=True
+    )
     status: Mapped[str] = mapped_column(index=True)
     phase: Mapped[str | None]
     trigger: Mapped[str]
@@ -143,11 +162,13 @@ class RunRow(Table):
     result_summary: Mapped[JsonObject | None] = mapped_column(Json)
     # What was resolved, picked and dropped, by stable keys.
     selection_summary: Mapped[JsonObject | None] = mapped_column(Json)
-    # The later stages were left out: a fetch failed, and the schedule does not go on through errors.
+    # The later stages were left out: a fetch failed, and the schedule does not go on through
+    # errors.
     stopped_after_fetch: Mapped[bool] = mapped_column(server_default=false())
     fetched_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     retry_of_run_id: Mapped[int | None] = mapped_column(BigInteger)
-    # What the ledger held when the attempt began, and how many attempts in a row were lost without adding to it.
+    # What the ledger held when the attempt began, and how many attempts in a row were lost without
+    # adding to it.
     progress_mark: Mapped[int] = mapped_column(server_default="0")
     fruitless_attempts: Mapped[int] = mapped_column(server_default="0")
 
@@ -187,7 +208,8 @@ class FicheResultRow(Table):
     error: Mapped[str | None]
     ignore_reason: Mapped[str | None]
     recordings_count: Mapped[int | None]
-    # A pending fiche is `selected`, or `fetched`: its details are here and it has passed the filters.
+    # A pending fiche is `selected`, or `fetched`: its details are here and it has passed the
+    # filters.
     stage: Mapped[str] = mapped_column(server_default="selected")
     # Why it was ignored or has failed, as a key that does not change with the words.
     reason: Mapped[str | None]

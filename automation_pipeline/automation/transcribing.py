@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.ports import BatchContext
-from automation_pipeline.automation.queries.fiches import runs_over, untranscribed, why_untranscribed
+from automation_pipeline.automation.queries.fiches import (
+    runs_over,
+    untranscribed,
+    why_untranscribed,
+)
 from automation_pipeline.automation.queries.ledger import mark_transcribed
 from automation_pipeline.automation.queries.run_details import work_due
 from automation_pipeline.automation.queries.runs import RunPlan, fence_attempt, get_run, write_log
@@ -43,7 +47,8 @@ class TranscriptionCallbacks:
 
 @dataclass(frozen=True)
 class _Try:
-    """One attempt at a fiche: the run that it follows, or why there is none. `is_over`: that run had ended already."""
+    """One attempt at a fiche: the run that it follows, or why there is none. `is_over`: that run
+    had ended already."""
 
     number: int
     key: str
@@ -65,15 +70,21 @@ async def transcribe_targets(
     until: float,
     exits: TranscriptionCallbacks,
 ) -> None:
-    """Every fiche leaves by one of the exits as soon as its own attempts are over, and at `until` by the loop's clock
-    at the latest. What is in flight elsewhere is joined. GroundError is no cause: the step tries again."""
+    """Every fiche leaves by one of the exits as soon as its own attempts are over, and at `until`
+    by the loop's clock at the latest. What is in flight elsewhere is joined. GroundError is no
+    cause: the step tries again."""
     if fiche_ids:
         await _TranscriptionGate(ticket, list(fiche_ids), tries, shop, exits).run(until)
 
 
 class _TranscriptionGate:
     def __init__(
-        self, ticket: RunAttempt, left: list[str], tries: RunPlan, shop: BatchContext, exits: TranscriptionCallbacks
+        self,
+        ticket: RunAttempt,
+        left: list[str],
+        tries: RunPlan,
+        shop: BatchContext,
+        exits: TranscriptionCallbacks,
     ) -> None:
         self._ticket, self._run_id, self._left = ticket, ticket.run_id, left
         self._tries, self._shop, self._exits = tries, shop, exits
@@ -89,7 +100,11 @@ class _TranscriptionGate:
         except TimeoutError:
             await self._look()
             if self._left:
-                await self._write(lambda session: self._log_counts(session, "warning", "timeout/stall - completed "))
+                await self._write(
+                    lambda session: self._log_counts(
+                        session, "warning", "timeout/stall - completed "
+                    )
+                )
                 await self._lose(self._left, timed_out=True)
         except InfrastructureError:
             await self._look()
@@ -109,20 +124,32 @@ class _TranscriptionGate:
                 over = await asyncio.to_thread(self._over) if is_look_due else {}
                 looked_at = loop.time() if is_look_due else looked_at
                 came = await self._look()
-                moved = await self._go_on({each: cause for each, cause in over.items() if each in self._left})
+                moved = await self._go_on(
+                    {each: cause for each, cause in over.items() if each in self._left}
+                )
                 work = None if work.done() else work
                 at_once = came or moved
-                pause = FIRST_PAUSE_SECONDS if at_once else min(1.5 * pause, self._shop.knobs.longest_pause_seconds)
+                pause = (
+                    FIRST_PAUSE_SECONDS
+                    if at_once
+                    else min(1.5 * pause, self._shop.knobs.longest_pause_seconds)
+                )
             if work is not None:
                 work.cancel()
 
     async def _work(self) -> None:
         """For the runs that are followed. What cannot work at all is the cause of all of them."""
-        followed = {each: one for each in self._left if (one := self._following[each]).run_id and not one.is_over}
+        followed = {
+            each: one
+            for each in self._left
+            if (one := self._following[each]).run_id and not one.is_over
+        }
         try:
             if followed:
                 run_ids = [one.run_id for one in followed.values() if one.run_id]
-                await self._shop.transcribe(run_ids, [one.key for one in followed.values() if not one.has_joined])
+                await self._shop.transcribe(
+                    run_ids, [one.key for one in followed.values() if not one.has_joined]
+                )
         except InfrastructureError:
             raise
         except AutomationError as error:
@@ -146,7 +173,9 @@ class _TranscriptionGate:
         for fiche_id in over:
             one = self._following[fiche_id]
             if one.has_joined and self._tries.renew_before is not None:
-                again[fiche_id] = one.number  # the run of others may not have made the transcripts anew
+                again[fiche_id] = (
+                    one.number
+                )  # the run of others may not have made the transcripts anew
             elif one.number < self._tries.retries:
                 again[fiche_id] = one.number + 1
             else:
@@ -175,7 +204,9 @@ class _TranscriptionGate:
                 self._following[wish.fiche_id] = _Try(number, wish.run_id, cause=str(one))
             else:
                 is_over = one.status is not TranscriptionStatus.RUNNING
-                self._following[wish.fiche_id] = _Try(number, wish.run_id, one.run_id, one.error, is_over)
+                self._following[wish.fiche_id] = _Try(
+                    number, wish.run_id, one.run_id, one.error, is_over
+                )
 
     def _wish(self, fiche_id: str, attempt: int) -> TranscriptionRunRequest:
         return TranscriptionRunRequest(
@@ -192,17 +223,24 @@ class _TranscriptionGate:
         whole = [fiche_id for fiche_id in self._left if not lacking.get(fiche_id, 1)]
         if whole:
             await self._write(lambda session: self._mark(session, whole))
-            self._leave(whole)  # only now: a look that the time cuts short is taken again, and must find them
+            self._leave(
+                whole
+            )  # only now: a look that the time cuts short is taken again, and must find them
             self._exits.ready(whole)
         return bool(whole)
 
     async def _lose(
-        self, fiche_ids: Sequence[str], *, causes: Mapping[str, str | None] | None = None, timed_out: bool = False
+        self,
+        fiche_ids: Sequence[str],
+        *,
+        causes: Mapping[str, str | None] | None = None,
+        timed_out: bool = False,
     ) -> None:
         with_recordings = await asyncio.to_thread(self._why, fiche_ids)
         known = causes or {each: one.cause for each, one in self._following.items()}
         lost = {
-            each: TranscriptionFailure(with_recordings.get(each) or known.get(each), timed_out) for each in fiche_ids
+            each: TranscriptionFailure(with_recordings.get(each) or known.get(each), timed_out)
+            for each in fiche_ids
         }
         await self._exits.lost(lost)
         self._leave(fiche_ids)
@@ -240,7 +278,9 @@ class _TranscriptionGate:
         message = f"Transcription {words}{due.transcribed}/{due.fiches}"
         write_log(session, self._run_id, self._shop.clock.now(), level, message)
 
-    def _log_dispatch(self, session: Session, wishes: Sequence[TranscriptionRunRequest], attempt: int) -> None:
+    def _log_dispatch(
+        self, session: Session, wishes: Sequence[TranscriptionRunRequest], attempt: int
+    ) -> None:
         retries = self._tries.retries
         words = (
             f"Retrying transcriptions ({attempt}/{retries})"
@@ -252,8 +292,12 @@ class _TranscriptionGate:
         write_log(session, self._run_id, self._shop.clock.now(), level, words, details)
         if not attempt:
             run = get_run(session, self._run_id)
-            waiting = run_note(run, "WAITING: transcription gate (polling DB for has_transcription)")
-            write_notes(session, run_note(run, f"FAN-OUT: fiche/transcribe x{len(wishes)}"), waiting)
+            waiting = run_note(
+                run, "WAITING: transcription gate (polling DB for has_transcription)"
+            )
+            write_notes(
+                session, run_note(run, f"FAN-OUT: fiche/transcribe x{len(wishes)}"), waiting
+            )
 
     def _note_done(self, session: Session) -> None:
         write_notes(session, run_note(get_run(session, self._run_id), "DONE: transcription-gate"))

@@ -1,4 +1,5 @@
-"""The operators' command line: `automation`. One module a noun; they call the same stages as every other edge."""
+"""The operators' command line: `automation`. One module a noun; they call the same stages as every
+other edge."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""Entry of the console script `automation`: exit 0 done, 1 failed, 2 wrong usage; a complaint is one sentence."""
+"""Entry of the console script `automation`: exit 0 done, 1 failed, 2 wrong usage; a complaint is
+one sentence."""
 
 import errno
 import json
@@ -122,11 +123,14 @@ ShowVersion = Annotated[
 
 
 @app.callback()
-def _everywhere(*, api_url: ApiUrl = None, token: ApiToken = None, show_version: ShowVersion = False) -> None:
-    """Automations over sales records: configure schedules, run them, see what became of every fiche.
+def _everywhere(
+    *, api_url: ApiUrl = None, token: ApiToken = None, show_version: ShowVersion = False
+) -> None:
+    """Automations over sales records: configure schedules, run them, see what became of every
+    fiche.
 
-    Commands print tables for people, or with --json one document for programs. Exit 0: done; 1: failed; 2: wrong
-    usage. `automation COMMAND --help` tells more.
+    Commands print tables for people, or with --json one document for programs. Exit 0: done; 1:
+    failed; 2: wrong usage. `automation COMMAND --help` tells more.
     """
     del show_version  # its callback has shown it
     choose(api_url, token)
@@ -166,7 +170,10 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     assert isinstance(command, TyperGroup)  # noqa: S101  an app of several commands is a group
     try:
-        return command.main(args=list(arguments), prog_name="automation", standalone_mode=False) or DONE
+        return (
+            command.main(args=list(arguments), prog_name="automation", standalone_mode=False)
+            or DONE
+        )
     except TyperException as error:
         return _complain(error.format_message(), error.exit_code, as_json=as_json)
     except AutomationError as error:
@@ -182,7 +189,9 @@ def _complain_of(error: AutomationError, *, as_json: bool) -> int:
     if isinstance(error, NotStartedError):
         code, details = error.code, dict(error.details)
     if isinstance(error, InvalidInputError) and error.fields:
-        details = {"fields": [{"field": field, "message": message} for field, message in error.fields]}
+        details = {
+            "fields": [{"field": field, "message": message} for field, message in error.fields]
+        }
     exit_code = WRONG_USAGE if isinstance(error, InvalidInputError) else FAILED
     return _complain(sentence_of(error), exit_code, as_json=as_json, code=code, details=details)
 

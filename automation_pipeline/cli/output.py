@@ -18,7 +18,9 @@ from rich.text import Text
 from automation_pipeline.cli.client.ports import Span
 from automation_pipeline.core.errors import InvalidInputError
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")
+]
 
 screen = Console(soft_wrap=True)
 
@@ -62,7 +64,8 @@ def _cell(value: object) -> Text:
 
 
 def consent(question: str, deed: str) -> bool:
-    """What a person at the terminal answers. InvalidInputError where there is none: `deed` is what --yes allows."""
+    """What a person at the terminal answers. InvalidInputError where there is none: `deed` is what
+    --yes allows."""
     if not sys.stdin.isatty():
         raise InvalidInputError(f"Nobody is here to be asked: say --yes to {deed}.")
     return typer.confirm(question, err=True)
@@ -77,7 +80,9 @@ def read_json_object(path: Path) -> Mapping[str, object]:
     standard_input = str(path) == "-"
     name = "Standard input" if standard_input else str(path)
     try:
-        text = (sys.stdin.buffer.read() if standard_input else path.read_bytes()).decode("utf-8-sig")
+        text = (sys.stdin.buffer.read() if standard_input else path.read_bytes()).decode(
+            "utf-8-sig"
+        )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidInputError(f"{name} cannot be read: {reason}.") from None
@@ -142,14 +147,18 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """On a terminal a long word, such as the ids of a variant, may be broken; elsewhere nobody could rejoin it."""
+        """On a terminal a long word, such as the ids of a variant, may be broken; elsewhere nobody
+        could rejoin it."""
         if not self.is_text:
             return max(cell_len(piece) for line in self._lines for piece in line.split(_APART))
         longest = max((cell_len(word) for line in self._lines for word in line.split()), default=1)
-        return min(longest, max(_LONGEST_WORD, cell_len(self.name))) if screen.is_terminal else longest
+        return (
+            min(longest, max(_LONGEST_WORD, cell_len(self.name))) if screen.is_terminal else longest
+        )
 
     def fitting(self, width: int) -> Sequence[Text]:
-        """What stands two blanks apart, as the two parts of a change do, may stand one below the other."""
+        """What stands two blanks apart, as the two parts of a change do, may stand one below the
+        other."""
         if self.is_text or width >= self.width:
             return self.cells
         return [_stacked(cell) for cell in self.cells]
@@ -159,10 +168,15 @@ class _Column:
         return [self.name, *(line for cell in self.cells for line in cell.plain.splitlines())]
 
 
-def print_fitted_table(names: Sequence[str], rows: Iterable[Sequence[object]], *, texts: Collection[str] = ()) -> None:
-    """`texts` are the columns that may be broken between words. A column that is empty in all rows is left out."""
+def print_fitted_table(
+    names: Sequence[str], rows: Iterable[Sequence[object]], *, texts: Collection[str] = ()
+) -> None:
+    """`texts` are the columns that may be broken between words. A column that is empty in all rows
+    is left out."""
     lines = [[_cell(value) for value in row] for row in rows]
-    columns = [_Column(name, [line[at] for line in lines], name in texts) for at, name in enumerate(names)]
+    columns = [
+        _Column(name, [line[at] for line in lines], name in texts) for at, name in enumerate(names)
+    ]
     shown = [column for column in columns if not lines or any(column.cells)]
     room = screen.width if screen.is_terminal else max(screen.width, NARROWEST_FILE)
     widths = _widths(shown, room - _GAP * (len(shown) - 1))
@@ -185,7 +199,9 @@ def _widths(columns: Sequence[_Column], room: int) -> list[int]:
 
 def _print_table(columns: Sequence[_Column], widths: Sequence[int]) -> None:
     whole = sum(widths) + _GAP * (len(widths) - 1)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", width=whole)
+    table = Table(
+        box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", width=whole
+    )
     for column, width in zip(columns, widths, strict=True):
         table.add_column(column.name, width=width, overflow="fold")
     cells = [column.fitting(width) for column, width in zip(columns, widths, strict=True)]

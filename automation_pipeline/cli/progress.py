@@ -9,7 +9,15 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from automation_pipeline import cli
 from automation_pipeline.audits.models.audits import AuditSummary as AuditStanding
@@ -21,26 +29,36 @@ from automation_pipeline.cli.client.base import only_here
 from automation_pipeline.cli.client.ports import Client, NeverStarted, Worker
 from automation_pipeline.cli.output import screen
 from automation_pipeline.core.launching import NotStartedError
-from automation_pipeline.transcription.models import RequestedTranscription, TranscriptionStatus, TranscriptionSummary
+from automation_pipeline.transcription.models import (
+    RequestedTranscription,
+    TranscriptionStatus,
+    TranscriptionSummary,
+)
 
 PROBE_AFTER_SECONDS = 2.0
-# From the start of the command, which a busy machine makes slow: the reason is due within 15 seconds.
+# From the start of the command, which a busy machine makes slow: the reason is due within 15
+# seconds.
 PATIENCE_SECONDS = 12.0
 # From the request, however slow the start was: time for a daemon to show itself.
 LEAST_PATIENCE_SECONDS = 5.0
 
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait at most this long; implies --wait."),
+    typer.Option(
+        "--timeout", min=0, metavar="SECONDS", help="Wait at most this long; implies --wait."
+    ),
 ]
 Here = Annotated[
     bool,
-    typer.Option("--here", help="Do the work in this terminal, without Dagster's daemon; implies --wait."),
+    typer.Option(
+        "--here", help="Do the work in this terminal, without Dagster's daemon; implies --wait."
+    ),
 ]
 
 
 def follows(command: str, *, wait: bool, timeout: float | None, here: bool) -> bool:
-    """Whether the command follows what it asks for. InvalidInputError: the work cannot be done here."""
+    """Whether the command follows what it asks for. InvalidInputError: the work cannot be done
+    here."""
     if here:
         only_here(f"{command} --here")
     return wait or here or timeout is not None
@@ -58,7 +76,13 @@ class LaunchWait:
         worker: Worker | None = None,
         why: Callable[[], NotStartedError | None] | None = None,
     ) -> None:
-        self._desk, self._keys, self._timeout, self._worker, self._why = desk, keys, timeout, worker, why
+        self._desk, self._keys, self._timeout, self._worker, self._why = (
+            desk,
+            keys,
+            timeout,
+            worker,
+            why,
+        )
         self._since: datetime = desk.clock.now()
         left = PATIENCE_SECONDS - (time.monotonic() - cli.STARTED_AT)
         self._patience_seconds = min(PATIENCE_SECONDS, max(left, LEAST_PATIENCE_SECONDS))
@@ -84,7 +108,9 @@ class LaunchWait:
         if missing is None:
             return
         message = f"Nothing has begun within {round(waited)} s. {str(missing).rstrip('.')}."
-        raise NotStartedError(missing.code, message, {"requests": list(self._keys), **missing.details})
+        raise NotStartedError(
+            missing.code, message, {"requests": list(self._keys), **missing.details}
+        )
 
 
 @contextmanager
@@ -107,11 +133,18 @@ POLL_SECONDS = 0.5
 
 
 def watch_run(
-    run_id: int, desk: Client, *, pause: threading.Event, quiet: bool, waits: LaunchWait | None = None
+    run_id: int,
+    desk: Client,
+    *,
+    pause: threading.Event,
+    quiet: bool,
+    waits: LaunchWait | None = None,
 ) -> Run:
     """The ended run, with a bar for each phase."""
     waits = waits or LaunchWait(desk, [manual_run_key(run_id)])
-    goes_on = f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
+    goes_on = (
+        f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
+    )
     run, advance = desk.runs.advance(run_id)
     with _watching(goes_on, quiet=quiet) as progress:
         bars = [progress.add_task("waiting for Dagster", total=None)]
@@ -128,7 +161,8 @@ def watch_run(
 
 
 def phase_bars(run: Run, advance: Advance) -> list[tuple[str, int, int | None]]:
-    """What each phase is called, how many fiches it has done, and of how many; None while nobody knows."""
+    """What each phase is called, how many fiches it has done, and of how many; None while nobody
+    knows."""
     if run.phase is None:
         return []
     is_selected = run.phase is not Phase.SELECTION or run.completed_at is not None
@@ -143,13 +177,22 @@ def phase_bars(run: Run, advance: Advance) -> list[tuple[str, int, int | None]]:
 
 
 def follow_transcriptions(
-    requested: Sequence[RequestedTranscription], desk: Client, *, pause: threading.Event, quiet: bool, waits: LaunchWait
+    requested: Sequence[RequestedTranscription],
+    desk: Client,
+    *,
+    pause: threading.Event,
+    quiet: bool,
+    waits: LaunchWait,
 ) -> Mapping[str, TranscriptionSummary | NeverStarted]:
-    """How the runs of the fiches ended, every one of them, by fiche: their own, or those that they joined."""
+    """How the runs of the fiches ended, every one of them, by fiche: their own, or those that they
+    joined."""
     goes_on = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
     asked_at = desk.clock.now()
     with _watching(goes_on, quiet=quiet) as progress:
-        bars = {one.fiche_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
+        bars = {
+            one.fiche_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None)
+            for one in requested
+        }
         while True:
             now = desk.transcriptions.followed(requested, asked_at)
             for fiche_id, one in now.items():
@@ -160,7 +203,9 @@ def follow_transcriptions(
             pause.wait(POLL_SECONDS)
 
 
-def follow_rerun(rerun_id: str, audit_id: int, desk: Client, *, pause: threading.Event, quiet: bool) -> str | None:
+def follow_rerun(
+    rerun_id: str, audit_id: int, desk: Client, *, pause: threading.Event, quiet: bool
+) -> str | None:
     """None when what was found is stored, else why the rerun failed."""
     waits = LaunchWait(desk, [rerun_id])
     goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
@@ -180,12 +225,20 @@ def follow_rerun(rerun_id: str, audit_id: int, desk: Client, *, pause: threading
 
 
 def follow_audits(
-    requested: Sequence[Asked], desk: Client, *, pause: threading.Event, quiet: bool, waits: LaunchWait
+    requested: Sequence[Asked],
+    desk: Client,
+    *,
+    pause: threading.Event,
+    quiet: bool,
+    waits: LaunchWait,
 ) -> Mapping[str, AuditStanding | NeverStarted]:
     """How the audits ended, every one of them, by tracking id."""
     goes_on = "The audit goes on without us: `automation audits list` tells how it stands."
     with _watching(goes_on, quiet=quiet) as progress:
-        bars = {one.tracking_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None) for one in requested}
+        bars = {
+            one.tracking_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None)
+            for one in requested
+        }
         while True:
             now = desk.audits.followed(requested)
             for tracking_id, audit in now.items():

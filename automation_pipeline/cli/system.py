@@ -1,4 +1,5 @@
-"""Commands about this installation: database, doctor, worker, outbox, housekeeping, API and simulator."""
+"""Commands about this installation: database, doctor, worker, outbox, housekeeping, API and
+simulator."""
 
 import asyncio
 import os
@@ -44,17 +45,22 @@ def upgrade(*, as_json: AsJson = False) -> None:
         print_json({"before": before, "revision": after})
     elif created:
         screen.print(
-            f"Created {Path(str(database.url.database)).absolute()} at {after}.", highlight=False, markup=False
+            f"Created {Path(str(database.url.database)).absolute()} at {after}.",
+            highlight=False,
+            markup=False,
         )
     else:
         screen.print(
-            f"The database is at {after}." if before == after else f"Upgraded from {before or 'empty'} to {after}."
+            f"The database is at {after}."
+            if before == after
+            else f"Upgraded from {before or 'empty'} to {after}."
         )
 
 
 @db_app.command()
 def current(*, as_json: AsJson = False) -> None:
-    """Show the revision that the database is at. `automation doctor` tells whether it is the newest."""
+    """Show the revision that the database is at. `automation doctor` tells whether it is the
+    newest."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
     only_here("db current")
@@ -86,8 +92,9 @@ def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> 
 
 @db_app.command()
 def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
-    """Make the SQLite database what a copy holds. Stop the API and Dagster before; see docs/operations.md for
-    DAGSTER_HOME. A copy of an earlier version is upgraded by `automation db upgrade` afterwards.
+    """Make the SQLite database what a copy holds. Stop the API and Dagster before; see
+    docs/operations.md for DAGSTER_HOME. A copy of an earlier version is upgraded by `automation db
+    upgrade` afterwards.
     """
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
@@ -106,7 +113,8 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
 
 @db_app.command()
 def advance_ids(*, as_json: AsJson = False) -> None:
-    """After `pg_restore`: jump over the ids that were given after the dump was made. `restore` does it by itself."""
+    """After `pg_restore`: jump over the ids that were given after the dump was made. `restore` does
+    it by itself."""
     only_here("db advance-ids")
     sequences = backups.advance_ids(bootstrap.services().database)
     if as_json:
@@ -118,7 +126,9 @@ def advance_ids(*, as_json: AsJson = False) -> None:
 @contextmanager
 def _progress(word: str) -> Generator[backups.Progress]:
     """Drawn for a person at the terminal, on standard error."""
-    with Bar(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
+    with Bar(
+        console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal
+    ) as bar:
         task = bar.add_task(word)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -127,16 +137,20 @@ COLOURS = {State.OK: "green", State.NOT_SET: "dim", State.FAILED: "red"}
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Check the database, Redis, the CRM, speech-to-text, the language model, the shop, the company registries, the
-    mail server, Pusher, Dagster's definitions and daemon, and who may use the HTTP API. Exit 1 if something fails
-    that is required: what is configured is. With --api it is the other machine that looks, and tells.
+    """Check the database, Redis, the CRM, speech-to-text, the language model, the shop, the company
+    registries, the mail server, Pusher, Dagster's definitions and daemon, and who may use the HTTP
+    API. Exit 1 if something fails that is required: what is configured is. With --api it is the
+    other machine that looks, and tells.
     """
     findings = client().examine()
     if as_json:
         print_json({"checks": [vars(finding) for finding in findings]})
     else:
         for finding in findings:
-            screen.print(Text(f"{finding.state:<8}", COLOURS[finding.state]) + f" {finding.name:<9} {finding.detail}")
+            screen.print(
+                Text(f"{finding.state:<8}", COLOURS[finding.state])
+                + f" {finding.name:<9} {finding.detail}"
+            )
     if any(finding.is_trouble for finding in findings):
         raise typer.Exit(1)
 
@@ -150,12 +164,18 @@ def worker(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=64, help="Steps at the same time.", show_default="AUTOMATION_CELERY_CONCURRENCY, else 2"
+            min=1,
+            max=64,
+            help="Steps at the same time.",
+            show_default="AUTOMATION_CELERY_CONCURRENCY, else 2",
         ),
     ] = None,
-    name: Annotated[str, typer.Option(help="Its name among the workers; %h is the host.")] = "steps@%h",
+    name: Annotated[
+        str, typer.Option(help="Its name among the workers; %h is the host.")
+    ] = "steps@%h",
 ) -> None:
-    """Take steps of runs from Celery, with AUTOMATION_EXECUTOR=celery; the environment is that of Dagster's processes.
+    """Take steps of runs from Celery, with AUTOMATION_EXECUTOR=celery; the environment is that of
+    Dagster's processes.
 
     SIGTERM lets the steps at work end first. Several on one host need names of their own.
     """
@@ -166,13 +186,27 @@ def worker(
             f"AUTOMATION_EXECUTOR is {settings.automation_executor}: a worker has work if it is celery."
         )
     if not (settings.automation_celery_broker_url or settings.redis_url):
-        raise PermanentError("AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: one of them is the broker.")
+        raise PermanentError(
+            "AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: one of them is the broker."
+        )
     width = concurrency or settings.automation_celery_concurrency
-    words = ["-A", APP, "worker", "--hostname", name, "--concurrency", str(width), "--loglevel", "WARNING"]
+    words = [
+        "-A",
+        APP,
+        "worker",
+        "--hostname",
+        name,
+        "--concurrency",
+        str(width),
+        "--loglevel",
+        "WARNING",
+    ]
     os.execv(sys.executable, [sys.executable, "-m", "celery", *words])  # noqa: S606  no shell is wanted
 
 
-outbox_app = typer.Typer(no_args_is_help=True, help="Deliver the events and messages that wait.", rich_markup_mode=None)
+outbox_app = typer.Typer(
+    no_args_is_help=True, help="Deliver the events and messages that wait.", rich_markup_mode=None
+)
 
 EVERY_SECONDS, ONCE_SECONDS = 5.0, 300.0
 
@@ -190,7 +224,8 @@ def relay(
 ) -> None:
     """Deliver webhooks, e-mails and realtime events by hand.
 
-    Dagster's sensor relay_outbox does it by itself while a daemon runs, and both may run at the same time. Without
+    Dagster's sensor relay_outbox does it by itself while a daemon runs, and both may run at the
+    same time. Without
     --once the command looks every five seconds until you interrupt it.
     """
     only_here("outbox relay")
@@ -201,7 +236,9 @@ def relay(
 
 
 async def _relay_once(services: bootstrap.Services, *, as_json: bool) -> None:
-    relayed = await relay_events(services.post_office, database=services.database, budget_seconds=ONCE_SECONDS)
+    relayed = await relay_events(
+        services.post_office, database=services.database, budget_seconds=ONCE_SECONDS
+    )
     if as_json:
         print_json({"events": relayed.events, "messages": relayed.messages})
     else:
@@ -223,16 +260,23 @@ def _show(relayed: RelayCounts) -> None:
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")]
 InDagster = Annotated[
     bool,
-    typer.Option("--in-dagster", help="Ask Dagster's daemon to do it, with Dagster's own events and runs, and return."),
+    typer.Option(
+        "--in-dagster",
+        help="Ask Dagster's daemon to do it, with Dagster's own events and runs, and return.",
+    ),
 ]
 
 
-def housekeeping(*, dry_run: DryRun = False, in_dagster: InDagster = False, as_json: AsJson = False) -> None:
-    """Take away what is older than it is kept: logs, events that have left, requests, deliveries, alerts.
+def housekeeping(
+    *, dry_run: DryRun = False, in_dagster: InDagster = False, as_json: AsJson = False
+) -> None:
+    """Take away what is older than it is kept: logs, events that have left, requests, deliveries,
+    alerts.
 
-    The variables ending in _KEEP_DAYS say for how long. Results stay: runs, outcomes, transcripts, audits, prices,
-    companies. It may be done at any time, and broken off at any time. Dagster's own events and runs are Dagster's to
-    take away: its schedule nightly_housekeeping does both, and so does --in-dagster.
+    The variables ending in _KEEP_DAYS say for how long. Results stay: runs, outcomes, transcripts,
+    audits, prices, companies. It may be done at any time, and broken off at any time. Dagster's own
+    events and runs are Dagster's to take away: its schedule nightly_housekeeping does both, and so
+    does --in-dagster.
     """
     only_here("housekeeping")
     services = bootstrap.services()
@@ -241,7 +285,9 @@ def housekeeping(*, dry_run: DryRun = False, in_dagster: InDagster = False, as_j
             raise InvalidInputError("--dry-run counts here: leave out --in-dagster.")
         _say_filed(ask_for_round(services), as_json=as_json)
     else:
-        _show_removed(services.run(go_round(services, is_dry=dry_run)), dry_run=dry_run, as_json=as_json)
+        _show_removed(
+            services.run(go_round(services, is_dry=dry_run)), dry_run=dry_run, as_json=as_json
+        )
 
 
 def _say_filed(key: str, *, as_json: bool) -> None:
@@ -255,23 +301,33 @@ def _show_removed(gone: Mapping[str, int], *, dry_run: bool, as_json: bool) -> N
     if as_json:
         print_json({"dry_run": dry_run, "rows": dict(gone), "total": sum(gone.values())})
         return
-    print_table(("rows", "of"), [(f"{rows:,}", name) for name, rows in sorted(gone.items()) if rows])
+    print_table(
+        ("rows", "of"), [(f"{rows:,}", name) for name, rows in sorted(gone.items()) if rows]
+    )
     screen.print(f"{sum(gone.values()):,} rows {'would go' if dry_run else 'went'}.")
 
 
 def api(
     *,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on.", show_default="API_HOST, else 127.0.0.1")
+        str | None,
+        typer.Option(help="The address to listen on.", show_default="API_HOST, else 127.0.0.1"),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.", show_default="API_PORT, else 3002"),
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="The port; 0 takes a free one.",
+            show_default="API_PORT, else 3002",
+        ),
     ] = None,
 ) -> None:
-    """Serve the HTTP API on the database of this machine. Ctrl-C ends it, after the answers under way.
+    """Serve the HTTP API on the database of this machine. Ctrl-C ends it, after the answers under
+    way.
 
-    Programs show a token, which `automation tokens create` makes; /docs describes every call of the API.
+    Programs show a token, which `automation tokens create` makes; /docs describes every call of the
+    API.
     """
     only_here("api")
     services = bootstrap.services()
@@ -279,7 +335,9 @@ def api(
     from automation_pipeline.api.server import serve  # noqa: PLC0415  a web server, only here
 
     settings = services.settings
-    serve(services, host=host or settings.api_host, port=settings.api_port if port is None else port)
+    serve(
+        services, host=host or settings.api_host, port=settings.api_port if port is None else port
+    )
 
 
 def _check_revision() -> None:
@@ -293,24 +351,44 @@ def _check_revision() -> None:
 def simulator(
     *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4010,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = 4010,
     seed: Annotated[int, typer.Option(help="Another seed is another world.")] = 7,
-    fiches_per_day: Annotated[int, typer.Option(min=0, max=50_000, help="Sales on a full working day.")] = 24,
-    exact: Annotated[bool, typer.Option("--exact", help="Every day has exactly that many.")] = False,
-    latency: Annotated[float, typer.Option(min=0, max=600, help="Seconds before every answer.")] = 0.0,
+    fiches_per_day: Annotated[
+        int, typer.Option(min=0, max=50_000, help="Sales on a full working day.")
+    ] = 24,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Every day has exactly that many.")
+    ] = False,
+    latency: Annotated[
+        float, typer.Option(min=0, max=600, help="Seconds before every answer.")
+    ] = 0.0,
     speech_key: Annotated[str, typer.Option(help="The key of speech-to-text.")] = "sim-speech-key",
-    speech_per_minute: Annotated[int, typer.Option(min=0, help="Calls of speech-to-text a minute; 0 is no cap.")] = 0,
+    speech_per_minute: Annotated[
+        int, typer.Option(min=0, help="Calls of speech-to-text a minute; 0 is no cap.")
+    ] = 0,
     llm_key: Annotated[str, typer.Option(help="The key of the language model.")] = "sim-llm-key",
-    llm_per_minute: Annotated[int, typer.Option(min=0, help="Calls of the language model a minute; 0 is no cap.")] = 0,
-    pusher_app_id: Annotated[str, typer.Option(help="The application of realtime events.")] = "4010",
+    llm_per_minute: Annotated[
+        int, typer.Option(min=0, help="Calls of the language model a minute; 0 is no cap.")
+    ] = 0,
+    pusher_app_id: Annotated[
+        str, typer.Option(help="The application of realtime events.")
+    ] = "4010",
     pusher_key: Annotated[str, typer.Option(help="Its key.")] = "sim-pusher-key",
     pusher_secret: Annotated[str, typer.Option(help="Its secret.")] = "sim-pusher-secret",  # noqa: S107  a simulator has no secrets
-    shop_token: Annotated[str, typer.Option(help="The access token of the shop.")] = "sim-shop-token",  # noqa: S107  a simulator has no secrets
+    shop_token: Annotated[
+        str, typer.Option(help="The access token of the shop.")
+    ] = "sim-shop-token",  # noqa: S107  a simulator has no secrets
     shop_products: Annotated[int, typer.Option(min=0, help="Products that the shop sells.")] = 40,
     shop_variants: Annotated[int, typer.Option(min=1, help="Variants of each of them.")] = 3,
-    inpi_username: Annotated[str, typer.Option(help="The account at INPI's register.")] = "sim-inpi@exemple.test",
+    inpi_username: Annotated[
+        str, typer.Option(help="The account at INPI's register.")
+    ] = "sim-inpi@exemple.test",
     inpi_password: Annotated[str, typer.Option(help="Its password.")] = "sim-inpi-password",  # noqa: S107  a simulator has no secrets
-    entreprise_token: Annotated[str, typer.Option(help="The token of API Entreprise.")] = "sim-entreprise-token",  # noqa: S107  a simulator has no secrets
+    entreprise_token: Annotated[
+        str, typer.Option(help="The token of API Entreprise.")
+    ] = "sim-entreprise-token",  # noqa: S107  a simulator has no secrets
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
     """Play the CRM and the other providers: deterministic, with faults and a ledger of calls."""

@@ -1,6 +1,8 @@
-"""Recordings fetched from wherever the CRM says they are, into a temporary file: memory stays flat whatever their size.
+"""Recordings fetched from wherever the CRM says they are, into a temporary file: memory stays flat
+whatever their size.
 
-Reads and writes are slices of 64 KiB of a file that the system keeps in memory: too short to leave the event loop for.
+Reads and writes are slices of 64 KiB of a file that the system keeps in memory: too short to leave
+the event loop for.
 """
 
 import asyncio
@@ -35,14 +37,19 @@ ORIGINS_SETTING = "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS"
 
 
 HEAD_BYTES = 512
-# MP3 with a tag, WAV, Ogg, FLAC, WebM, AIFF, AMR, Sun audio, AAC, WMA and CAF. `is_audio` also knows MP4, and frames of
-# MP3 and AAC.
+# MP3 with a tag, WAV, Ogg, FLAC, WebM, AIFF, AMR, Sun audio, AAC, WMA and CAF. `is_audio` also
+# knows MP4, and frames of MP3 and AAC.
 _MAGIC = (
     b"ID3", b"RIFF", b"RF64", b"OggS", b"fLaC", b"\x1a\x45\xdf\xa3", b"FORM", b"#!AMR", b".snd", b"ADIF",
     b"\x30\x26\xb2\x75", b"caff",
 )  # fmt: skip
 _MARKUP = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<[!?a-zA-Z]|[\[{]\s*[\"{\]}])")
-_ANY_BYTES = {"application/octet-stream", "binary/octet-stream", "application/ogg", "application/x-download"}
+_ANY_BYTES = {
+    "application/octet-stream",
+    "binary/octet-stream",
+    "application/ogg",
+    "application/x-download",
+}
 
 
 class AudioUnavailableError(TransientError):
@@ -55,7 +62,8 @@ class AudioRefusedError(PermanentError):
 
 @dataclass(frozen=True, kw_only=True)
 class AudioLimits:
-    """`total_seconds` is for the whole download, redirects included: a host that trickles is given up too."""
+    """`total_seconds` is for the whole download, redirects included: a host that trickles is given
+    up too."""
 
     max_megabytes: int = 500
     connect_seconds: float = 10.0
@@ -87,15 +95,19 @@ class AudioHosts:
             Observation("audio", meter or Meter()),
             headers={"Accept": "audio/*, */*;q=0.5"},
             timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds, pool=None),
-            transport=GuardedTransport(guard or audio_guard(), connections=connections, inner=transport),
+            transport=GuardedTransport(
+                guard or audio_guard(), connections=connections, inner=transport
+            ),
             # A proxy of the environment would look names up behind our back.
             trust_env=False,
         )
 
     @asynccontextmanager
     async def recording(self, url: str) -> AsyncGenerator[FileIO]:
-        """The whole audio in a file without a name: the system forgets it with the block, or with the process."""
-        # Without a buffer: one that cannot be emptied on a full disk would fail again when the file is closed.
+        """The whole audio in a file without a name: the system forgets it with the block, or with
+        the process."""
+        # Without a buffer: one that cannot be emptied on a full disk would fail again when the file
+        # is closed.
         with TemporaryFile(buffering=0) as file:
             await self._download(url, file)
             yield file
@@ -112,27 +124,39 @@ class AudioHosts:
             hint = "" if ORIGINS_SETTING in str(error) else f" (see {ORIGINS_SETTING})"
             raise AudioRefusedError(f"Audio download failed: {error}{hint}.") from None
         except NameNotFoundError:
-            raise AudioUnavailableError("Audio download failed: its host could not be found.") from None
+            raise AudioUnavailableError(
+                "Audio download failed: its host could not be found."
+            ) from None
         except (httpx.InvalidURL, UnicodeError):
             raise AudioRefusedError("Audio download failed: its address cannot be read.") from None
         except TimeoutError:
             wait = f"{self._limits.total_seconds:g}"
-            raise AudioUnavailableError(f"Audio download failed: it was not complete after {wait} s.") from None
+            raise AudioUnavailableError(
+                f"Audio download failed: it was not complete after {wait} s."
+            ) from None
         except httpx.TimeoutException:
-            raise AudioUnavailableError("Audio download failed: its host did not answer in time.") from None
+            raise AudioUnavailableError(
+                "Audio download failed: its host did not answer in time."
+            ) from None
         except httpx.HTTPError as error:
             kind = type(error).__name__
-            raise AudioUnavailableError(f"Audio download failed: its host could not be reached ({kind}).") from None
+            raise AudioUnavailableError(
+                f"Audio download failed: its host could not be reached ({kind})."
+            ) from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise AudioUnavailableError(f"Audio download failed: it could not be kept ({reason}).") from None
+            raise AudioUnavailableError(
+                f"Audio download failed: it could not be kept ({reason})."
+            ) from None
 
     async def _follow(self, url: httpx.URL, file: FileIO) -> None:
         # By hand: httpx would read the body of a redirect whole, and follow it to any scheme.
         request = self._http.build_request("GET", url)
         for _ in range(MOST_REDIRECTS + 1):
             if request.url.scheme not in {"http", "https"}:
-                raise AudioRefusedError("Audio download failed: only http and https addresses are taken.")
+                raise AudioRefusedError(
+                    "Audio download failed: only http and https addresses are taken."
+                )
             answer = await self._http.send(request, stream=True)
             try:
                 if answer.next_request is None:
@@ -176,9 +200,14 @@ class AudioHosts:
 
 
 def is_audio(head: bytes, content_type: str) -> bool:
-    """What the first bytes say goes before the content type, which hosts of recordings often do not know. Bytes that
-    say nothing are taken unless they are text, or the host says that they are something else."""
-    if head.startswith(_MAGIC) or head[4:8] == b"ftyp" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
+    """What the first bytes say goes before the content type, which hosts of recordings often do not
+    know. Bytes that say nothing are taken unless they are text, or the host says that they are
+    something else."""
+    if (
+        head.startswith(_MAGIC)
+        or head[4:8] == b"ftyp"
+        or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
+    ):
         return True
     if _MARKUP.match(head):
         return False

@@ -1,4 +1,5 @@
-"""Our own HTTP API on another machine: its refusals become the errors that the stages there have raised."""
+"""Our own HTTP API on another machine: its refusals become the errors that the stages there have
+raised."""
 
 import json
 import uuid
@@ -41,12 +42,18 @@ class ApiAccessError(PermanentError):
 class AutomationApi:
     """`get` and `post` are safe to repeat; what is posted has a key by which it is done once."""
 
-    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, *, transport: httpx.BaseTransport | None = None
+    ) -> None:
         self._origin = origin_of(url)
         try:
-            headers = httpx.Headers({"Authorization": f"Bearer {token}", "Accept": "application/json"})
+            headers = httpx.Headers(
+                {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+            )
         except UnicodeEncodeError:
-            raise InvalidInputError("The token for the API holds characters that no token has.") from None
+            raise InvalidInputError(
+                "The token for the API holds characters that no token has."
+            ) from None
         headers["Accept-Encoding"] = "identity"
         self._http = httpx.Client(
             base_url=url.rstrip("/"),
@@ -59,7 +66,12 @@ class AutomationApi:
         return self._ask("GET", path, query=query, repeatable=True)
 
     def post(
-        self, path: str, body: Document | None = None, *, query: Query | None = None, repeatable: bool = True
+        self,
+        path: str,
+        body: Document | None = None,
+        *,
+        query: Query | None = None,
+        repeatable: bool = True,
     ) -> Document:
         return self._ask("POST", path, query=query, body=body, repeatable=repeatable)
 
@@ -87,16 +99,22 @@ class AutomationApi:
         headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" and repeatable else {}
         if correlation_id():
             headers["X-Request-Id"] = str(correlation_id())
-        request = self._http.build_request(method, path, params=_params(query), json=body, headers=headers)
+        request = self._http.build_request(
+            method, path, params=_params(query), json=body, headers=headers
+        )
         try:
             status, answered = self._sent(request, repeatable=repeatable)
         except BodyRefusedError as error:
-            raise UpstreamError(f"The answer of the API at {self._origin} cannot be read: {error}.") from None
+            raise UpstreamError(
+                f"The answer of the API at {self._origin} cannot be read: {error}."
+            ) from None
         except httpx.TimeoutException:
             raise TransientError(f"The API at {self._origin} did not answer in time.") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             kind = type(error).__name__
-            raise TransientError(f"The API at {self._origin} could not be reached ({kind}).") from None
+            raise TransientError(
+                f"The API at {self._origin} could not be reached ({kind})."
+            ) from None
         return self._understood(status, answered)
 
     def _sent(self, request: httpx.Request, *, repeatable: bool) -> tuple[int, bytes]:
@@ -121,7 +139,9 @@ class AutomationApi:
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise UpstreamError(f"What answers at {self._origin} is not our API: {status}, and no JSON.")
+            raise UpstreamError(
+                f"What answers at {self._origin} is not our API: {status}, and no JSON."
+            )
         told = cast("Document", document)
         if 200 <= status < 300 or "checks" in told:  # /health/ready answers 503 with what it found
             return told
@@ -136,7 +156,12 @@ class AutomationApi:
             return ApiAccessError(f"The API at {self._origin} refuses our token: {plain}.")
         if status in {400, 413, 422}:
             return InvalidInputError(sentence, _fields(told))
-        known = {404: NotFoundError, 409: ConflictError, 412: OutdatedError, 502: UpstreamError}.get(status)
+        known = {
+            404: NotFoundError,
+            409: ConflictError,
+            412: OutdatedError,
+            502: UpstreamError,
+        }.get(status)
         if known is not None:
             return known(sentence)
         if told.get("code") == "CONFIGURATION_ERROR":
@@ -161,4 +186,6 @@ def _param(value: object) -> str | list[str]:
 
 def _fields(told: Document) -> tuple[tuple[str, str], ...]:
     details = cast("Sequence[Mapping[str, str]]", told.get("details") or ())
-    return tuple((one.get("field", ""), one.get("message") or one.get("reason", "")) for one in details)
+    return tuple(
+        (one.get("field", ""), one.get("message") or one.get("reason", "")) for one in details
+    )

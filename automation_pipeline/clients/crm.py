@@ -11,12 +11,24 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, HttpAnswer, HttpClient, Observation
+from automation_pipeline.clients.http import (
+    MEGABYTE,
+    BodyRefusedError,
+    HttpAnswer,
+    HttpClient,
+    Observation,
+)
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff, Retrying, retry_after_seconds
 from automation_pipeline.fiches.models.days import crm_instant
-from automation_pipeline.fiches.models.fiches import CrmFiche, Recording, SalesList, SalesListEntry, recording_name
+from automation_pipeline.fiches.models.fiches import (
+    CrmFiche,
+    Recording,
+    SalesList,
+    SalesListEntry,
+    recording_name,
+)
 from automation_pipeline.fiches.models.sections import (
     Alerte,
     AutreContrat,
@@ -37,7 +49,8 @@ from automation_pipeline.fiches.models.sections import (
     TextMap,
 )
 
-# PostgreSQL keeps the character NUL neither in texts nor in JSON. An even run of backslashes before is text.
+# PostgreSQL keeps the character NUL neither in texts nor in JSON. An even run of backslashes before
+# is text.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
@@ -212,7 +225,9 @@ class SalesPayload(CrmPayload):
         return SalesList(day, listed=len(self.fiches), fiches=tuple(once.values()))
 
 
-RETRYING = Retrying(attempts=3, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15, jitter=0.2))
+RETRYING = Retrying(
+    attempts=3, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15, jitter=0.2)
+)
 CONNECT_SECONDS = 10.0
 # A whole answer may take so many times as long as one silence in it.
 TOTAL_FACTOR = 5
@@ -272,7 +287,8 @@ def authorization(token: str | None) -> dict[str, str]:
 
 
 def path_of(fiche_id: str) -> str:
-    """The id as one segment of a path, whatever it holds; dots are quoted too, for `..` would climb."""
+    """The id as one segment of a path, whatever it holds; dots are quoted too, for `..` would
+    climb."""
     return f"/fiches/by-id/{quote(fiche_id, safe='').replace('.', '%2E')}"
 
 
@@ -323,7 +339,9 @@ class CrmClient:
         if not payload.success or payload.information is None:
             raise _declined(subject, payload.message)
         if payload.information.fiche_id != fiche_id:
-            raise CrmAnswerError(f"The CRM answered with fiche {payload.information.fiche_id} for {subject}.")
+            raise CrmAnswerError(
+                f"The CRM answered with fiche {payload.information.fiche_id} for {subject}."
+            )
         return payload.to_details(payload.information)
 
     async def _sales_list_once(self, day: date) -> SalesList:
@@ -349,7 +367,9 @@ class CrmClient:
     async def _get(self, path: str, params: dict[str, str], subject: str) -> bytes:
         try:
             async with asyncio.timeout(self._total_seconds):
-                answer = await self._http.call(self._http.build_request("GET", path, params=params), MOST_BYTES)
+                answer = await self._http.call(
+                    self._http.build_request("GET", path, params=params), MOST_BYTES
+                )
         except httpx.InvalidURL:
             raise CrmAnswerError(
                 f"The CRM cannot be asked for {subject}: its id does not fit into an address."
@@ -357,10 +377,14 @@ class CrmClient:
         except (TimeoutError, httpx.TimeoutException):
             raise CrmUnavailableError(f"The CRM did not answer in time for {subject}.") from None
         except BodyRefusedError as error:
-            raise CrmAnswerError(f"The CRM's answer for {subject} cannot be read: {error}.") from None
+            raise CrmAnswerError(
+                f"The CRM's answer for {subject} cannot be read: {error}."
+            ) from None
         except httpx.HTTPError as error:
             # Only the kind: the error itself carries the URL and the headers.
-            raise CrmUnavailableError(f"The CRM could not be reached for {subject} ({type(error).__name__}).") from None
+            raise CrmUnavailableError(
+                f"The CRM could not be reached for {subject} ({type(error).__name__})."
+            ) from None
         if answer.is_success:
             return answer.body
         raise self._refusal(answer, subject)
@@ -373,7 +397,9 @@ class CrmClient:
             return CrmAccessError(f"The CRM refused our token for {subject} (status {status}).")
         if status in {408, 429} or status >= 500:
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-            return CrmUnavailableError(f"The CRM answered {status} for {subject}.", retry_after_seconds=wait)
+            return CrmUnavailableError(
+                f"The CRM answered {status} for {subject}.", retry_after_seconds=wait
+            )
         return CrmAnswerError(f"The CRM answered {status} for {subject}.")
 
 
@@ -394,7 +420,9 @@ def _refused(document: bytes, subject: str) -> Exception | None:
 
 
 def _declined(subject: str, message: str | None) -> Exception:
-    return CrmDeclinedError(f"The CRM declined to give {subject}: {message or 'it says no reason.'}")
+    return CrmDeclinedError(
+        f"The CRM declined to give {subject}: {message or 'it says no reason.'}"
+    )
 
 
 def _not_understood(subject: str, error: ValidationError) -> Exception:
@@ -402,7 +430,9 @@ def _not_understood(subject: str, error: ValidationError) -> Exception:
     if first["type"] == "json_invalid":
         # The parser's own words for an answer that stops before its end.
         cut = "EOF while parsing" in first["msg"]
-        kind, what = (CrmTruncatedError, "is cut short") if cut else (CrmMalformedError, "is not JSON")
+        kind, what = (
+            (CrmTruncatedError, "is cut short") if cut else (CrmMalformedError, "is not JSON")
+        )
         return kind(f"The CRM's answer for {subject} {what}.")
     where = ".".join(str(part) for part in first["loc"]) or "its top level"
     return CrmMistypedError(f"The CRM's answer for {subject} has an unexpected value at {where}.")

@@ -1,4 +1,5 @@
-"""Dagster in processes of its own, so that a command line need not load it: a look at its state, and work done here."""
+"""Dagster in processes of its own, so that a command line need not load it: a look at its state,
+and work done here."""
 
 import json
 import subprocess
@@ -32,7 +33,11 @@ class ProbeProcess:
     def _read(self) -> None:
         command = [sys.executable, "-W", "ignore", "-m", f"{_ORCHESTRATION}.launch_probe"]
         with subprocess.Popen(  # noqa: S603  our own interpreter
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         ) as process:
             for line in process.stdout or ():
                 if line.startswith("{"):
@@ -40,7 +45,8 @@ class ProbeProcess:
 
 
 class LocalWorker:
-    """Executes the jobs of filed requests in a child process. Its log is kept apart and shown only as a reason."""
+    """Executes the jobs of filed requests in a child process. Its log is kept apart and shown only
+    as a reason."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._log: IO[str] = tempfile.TemporaryFile("w+", prefix="automation-here-")  # noqa: SIM115  closed with it
@@ -51,7 +57,8 @@ class LocalWorker:
         self._seen_to_end = False
 
     def look(self) -> None:
-        """PermanentError once it has ended and what it ended with has had the time to be seen in the database."""
+        """PermanentError once it has ended and what it ended with has had the time to be seen in
+        the database."""
         if self._process.poll() is None:
             return
         if self._seen_to_end:

@@ -1,4 +1,5 @@
-"""ElevenLabs' speech-to-text over HTTP: `transcription.ports.SpeechToText`. `audio` fetches the recordings."""
+"""ElevenLabs' speech-to-text over HTTP: `transcription.ports.SpeechToText`. `audio` fetches the
+recordings."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -18,7 +19,13 @@ from pydantic_core import from_json
 from automation_pipeline.clients import http as keys
 from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLimits, audio_guard
 from automation_pipeline.clients.crm import without_nul
-from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, HttpAnswer, HttpClient, Observation
+from automation_pipeline.clients.http import (
+    MEGABYTE,
+    BodyRefusedError,
+    HttpAnswer,
+    HttpClient,
+    Observation,
+)
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
@@ -48,22 +55,29 @@ LenientNumber: TypeAlias = Annotated[float | None, BeforeValidator(_number_or_no
 
 
 def _words(said: Iterable[object]) -> Iterator[Word]:
-    """Without spacings, which say nothing, and those that lack their text, their times or their type. By hand: of words
-    there are tens of thousands."""
+    """Without spacings, which say nothing, and those that lack their text, their times or their
+    type. By hand: of words there are tens of thousands."""
     for each in said:
         if not isinstance(each, dict):
             continue
         told = cast("dict[str, object]", each)
         if (kind := told.get("type")) == SPACING:
             continue
-        text, start, end, speaker = told.get("text"), told.get("start"), told.get("end"), told.get("speaker_id")
+        text, start, end, speaker = (
+            told.get("text"),
+            told.get("start"),
+            told.get("end"),
+            told.get("speaker_id"),
+        )
         if not (isinstance(text, str) and text and isinstance(kind, str) and kind):
             continue
         if not (type(start) is float and type(end) is float and isfinite(start) and isfinite(end)):
             start, end = _number_or_none(start), _number_or_none(end)
             if start is None or end is None:
                 continue
-        yield Word(text, start, end, kind, (speaker.strip() or None) if isinstance(speaker, str) else None)
+        yield Word(
+            text, start, end, kind, (speaker.strip() or None) if isinstance(speaker, str) else None
+        )
 
 
 class TranscriptPayload(BaseModel):
@@ -79,7 +93,8 @@ class TranscriptPayload(BaseModel):
 
     @classmethod
     def of_json(cls, body: bytes) -> Self:
-        """ValueError: it is no JSON; as ValidationError: it is another. Twice as fast as to validate what is parsed."""
+        """ValueError: it is no JSON; as ValidationError: it is another. Twice as fast as to
+        validate what is parsed."""
         return cls.model_validate(from_json(body))
 
     def to_transcript(self, transcription_id: str) -> Transcript:
@@ -94,7 +109,8 @@ class TranscriptPayload(BaseModel):
 
 @dataclass(frozen=True)
 class ProviderRefusal:
-    """What the provider says instead of a transcript: its status, and as much of a code and a message as it gives."""
+    """What the provider says instead of a transcript: its status, and as much of a code and a
+    message as it gives."""
 
     status: int
     code: str | None = None
@@ -131,7 +147,8 @@ def refusal_of(status: int, body: bytes, secret: str) -> ProviderRefusal:
 
 
 def _found(value: JsonValue, names: Iterable[str]) -> str | None:
-    """The first text under one of the names, the outer before the inner; of a list only its first element counts."""
+    """The first text under one of the names, the outer before the inner; of a list only its first
+    element counts."""
     if isinstance(value, list):
         value = value[0] if value else None
     if not isinstance(value, dict):
@@ -153,13 +170,15 @@ _READ = Decoder(_Answer).decode
 
 
 def plain_transcript(body: bytes) -> Transcript | None:
-    """None for one that is odd in any way, down to the last of its words: it is for `TranscriptPayload`, which bears
-    much and takes three times as long."""
+    """None for one that is odd in any way, down to the last of its words: it is for
+    `TranscriptPayload`, which bears much and takes three times as long."""
     try:
         answer = _READ(body)
     except (DecodeError, UnicodeDecodeError):
         return None
-    words = [word for word in answer.words or () if word.kind != SPACING and word.text and word.kind]
+    words = [
+        word for word in answer.words or () if word.kind != SPACING and word.text and word.kind
+    ]
     transcription_id = answer.transcription_id.strip()
     if not transcription_id or not _are_bare(words):
         return None
@@ -174,20 +193,32 @@ def plain_transcript(body: bytes) -> Transcript | None:
 
 def _are_bare(words: Sequence[Word]) -> bool:
     """Whether the speakers' names are as they are kept: none is empty, or has blanks around it."""
-    return all(name is None or (name and name == name.strip()) for name in {word.speaker for word in words})
+    return all(
+        name is None or (name and name == name.strip()) for name in {word.speaker for word in words}
+    )
 
 
 # A call of ten hours has a transcript of 20 MB.
 MOST_BYTES = 50 * MEGABYTE
 BASE_URL = "https://api.elevenlabs.io"
-FORM = {"model_id": "scribe_v1", "language_code": "fra", "timestamps_granularity": "word", "diarize": "true"}
+FORM = {
+    "model_id": "scribe_v1",
+    "language_code": "fra",
+    "timestamps_granularity": "word",
+    "diarize": "true",
+}
 
 
 class SpeechUnavailableError(TransientError):
-    """ElevenLabs gave no usable answer this time; `refusal` is what it said, if it said anything."""
+    """ElevenLabs gave no usable answer this time; `refusal` is what it said, if it said
+    anything."""
 
     def __init__(
-        self, message: str, *, refusal: ProviderRefusal | None = None, retry_after_seconds: float | None = None
+        self,
+        message: str,
+        *,
+        refusal: ProviderRefusal | None = None,
+        retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(message, retry_after_seconds=retry_after_seconds)
         self.refusal = refusal
@@ -211,7 +242,8 @@ class SpeechAnswerError(PermanentError):
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechLimits:
-    """The provider says nothing while it listens, so `read_seconds` covers its work on the longest audio."""
+    """The provider says nothing while it listens, so `read_seconds` covers its work on the longest
+    audio."""
 
     connect_seconds: float = 10.0
     write_seconds: float = 60.0
@@ -261,20 +293,26 @@ class ElevenLabsSpeechToText:
             Observation("speech-to-text", meter, tells_id=True),
             headers={"xi-api-key": self._key},
             timeout=httpx.Timeout(
-                connect=limits.connect_seconds, read=limits.read_seconds, write=limits.write_seconds, pool=None
+                connect=limits.connect_seconds,
+                read=limits.read_seconds,
+                write=limits.write_seconds,
+                pool=None,
             ),
             transport=transport,
             connections=at_once,
         )
 
-    async def transcribe(self, audio_url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:
+    async def transcribe(
+        self, audio_url: str, *, turn: Callable[[], Awaitable[None]]
+    ) -> Transcript:
         async with self._audio.recording(audio_url) as audio:
             await turn()
             body = await self._heard(audio)
         return _understood(without_nul(body))
 
     async def check(self) -> None:
-        # A form without a recording costs nothing: the key is looked at first, the form is refused after.
+        # A form without a recording costs nothing: the key is looked at first, the form is refused
+        # after.
         try:
             await self._answer(self._http.build_request("POST", self._form_url, data=FORM))
         except SpeechAccessError:
@@ -289,14 +327,18 @@ class ElevenLabsSpeechToText:
     async def _heard(self, audio: FileIO) -> bytes:
         # httpx streams the form: 64 KiB of the file at a time.
         form = {"file": ("audio.mp3", audio, "audio/mpeg")}
-        return await self._answer(self._http.build_request("POST", self._form_url, data=FORM, files=form))
+        return await self._answer(
+            self._http.build_request("POST", self._form_url, data=FORM, files=form)
+        )
 
     async def _answer(self, request: httpx.Request) -> bytes:
         try:
             async with asyncio.timeout(self._total_seconds):
                 answer = await self._http.call(request, MOST_BYTES)
         except (TimeoutError, httpx.TimeoutException):
-            raise SpeechUnavailableError("ElevenLabs speech-to-text failed: it did not answer in time.") from None
+            raise SpeechUnavailableError(
+                "ElevenLabs speech-to-text failed: it did not answer in time."
+            ) from None
         except BodyRefusedError as error:
             raise SpeechAnswerError(f"ElevenLabs response invalid ({error})") from None
         except httpx.HTTPError as error:
@@ -329,7 +371,9 @@ def _understood(body: bytes) -> Transcript:
         payload = TranscriptPayload.of_json(body)
     except ValueError as error:
         where = (
-            error.errors(include_url=False, include_input=False)[0]["loc"] if isinstance(error, ValidationError) else ()
+            error.errors(include_url=False, include_input=False)[0]["loc"]
+            if isinstance(error, ValidationError)
+            else ()
         )
         wrong = f"unexpected value at {where[0]}" if where else "expected JSON object"
         raise SpeechAnswerError(f"ElevenLabs response invalid ({wrong})") from None

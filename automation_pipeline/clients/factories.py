@@ -10,7 +10,12 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from automation_pipeline.automation.ports import EventPublisher, MailSender, PublishResult, RealtimeClient
+from automation_pipeline.automation.ports import (
+    EventPublisher,
+    MailSender,
+    PublishResult,
+    RealtimeClient,
+)
 from automation_pipeline.core.coordination import Rate, RateLimiter
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.events import Event
@@ -88,9 +93,13 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
     """PermanentError names the setting that is missing."""
     address, token = settings.shop_api_base_url, settings.shop_api_token
     if address is None:
-        raise PermanentError("SHOP_API_BASE_URL is not set: it is the address of the shop whose prices are changed.")
+        raise PermanentError(
+            "SHOP_API_BASE_URL is not set: it is the address of the shop whose prices are changed."
+        )
     if token is None or not token.get_secret_value():
-        raise PermanentError("SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API.")
+        raise PermanentError(
+            "SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API."
+        )
     from automation_pipeline.clients.shop import ShopifyShop  # noqa: PLC0415  httpx only where it is used
     from automation_pipeline.pricing.ports import Storefront  # noqa: PLC0415  the same
 
@@ -116,7 +125,9 @@ def https_caller_factory(settings: Settings, meter: Meter) -> "Callable[[], Http
     def opened() -> "HttpsCaller":
         from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard  # noqa: PLC0415  only where it is used
 
-        return HttpsCallClient(HttpsGuard(exceptions=settings.org_jobs_https_allowed_origins), meter=meter)
+        return HttpsCallClient(
+            HttpsGuard(exceptions=settings.org_jobs_https_allowed_origins), meter=meter
+        )
 
     return opened
 
@@ -157,13 +168,17 @@ def audit_options(settings: Settings) -> "audit_models.AuditOptions":
         per_minute=settings.llm_rate_limit_per_minute,
         attempts=settings.llm_max_attempts,
         backoff=Backoff(
-            base_seconds=settings.llm_backoff_base_seconds, cap_seconds=settings.llm_backoff_max_seconds, jitter=JITTER
+            base_seconds=settings.llm_backoff_base_seconds,
+            cap_seconds=settings.llm_backoff_max_seconds,
+            jitter=JITTER,
         ),
         steps_at_once=settings.audit_step_concurrency,
         max_prompt_characters=settings.llm_max_prompt_characters,
         lease_seconds=settings.audit_lease_seconds,
         rounds=settings.audit_tool_rounds,
-        gating=audit_models.GatingOptions(settings.audit_evidence_gating, settings.audit_evidence_min_quote_chars),
+        gating=audit_models.GatingOptions(
+            settings.audit_evidence_gating, settings.audit_evidence_min_quote_chars
+        ),
         excerpt=audit_models.ExcerptOptions(
             settings.audit_step_timeline_excerpt, settings.audit_step_timeline_max_chunks
         ),
@@ -183,13 +198,21 @@ VARIABLES: Mapping[SourceApi, tuple[str, ...]] = MappingProxyType(
     {
         SourceApi.SEARCH: ("recherche_entreprises_base_url",),
         SourceApi.INPI: ("inpi_rne_base_url", "inpi_rne_username", "inpi_rne_password"),
-        SourceApi.RCS: ("api_entreprise_base_url", "api_entreprise_token", "api_entreprise_recipient"),
+        SourceApi.RCS: (
+            "api_entreprise_base_url",
+            "api_entreprise_token",
+            "api_entreprise_recipient",
+        ),
     }
 )
 
 
 def open_registries(
-    settings: Settings, now: Callable[[], datetime], meter: Meter, limiter: RateLimiter, login: SharedLogin
+    settings: Settings,
+    now: Callable[[], datetime],
+    meter: Meter,
+    limiter: RateLimiter,
+    login: SharedLogin,
 ) -> Registries:
     """PermanentError names a variable that is missing beside others of its registry."""
     opened = {api: open_source(api, settings, now, meter, limiter, login) for api in SourceApi}
@@ -205,19 +228,24 @@ def open_source(
     limiter: RateLimiter,
     login: SharedLogin | None = None,
 ) -> RegistrySource | None:
-    """None where it is not configured. PermanentError: it is, but not wholly. Without a shared login it logs in."""
+    """None where it is not configured. PermanentError: it is, but not wholly. Without a shared
+    login it logs in."""
     given = _given(api, settings)
     if given is None:
         return None
     if api is SourceApi.SEARCH:
         rate, a_day = Rate(settings.recherche_entreprises_per_second, 1.0), None
-        return RegistrySource(api, _search(*given, settings=settings, now=now, meter=meter), rate, a_day)
+        return RegistrySource(
+            api, _search(*given, settings=settings, now=now, meter=meter), rate, a_day
+        )
     if api is SourceApi.INPI:
         rate, a_day = Rate(settings.inpi_rne_per_minute, 60.0), settings.inpi_rne_calls_per_day
         inpi = _inpi(*given, settings=settings, now=now, meter=meter, limiter=limiter, login=login)
         return RegistrySource(api, inpi, rate, a_day)
     rate = Rate(settings.api_entreprise_per_second, 1.0)
-    return RegistrySource(api, _api_entreprise(*given, settings=settings, now=now, meter=meter), rate)
+    return RegistrySource(
+        api, _api_entreprise(*given, settings=settings, now=now, meter=meter), rate
+    )
 
 
 def registry_options(settings: Settings) -> EnrichmentOptions:
@@ -247,10 +275,14 @@ def _bare(value: str | SecretStr | None) -> str:
     return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
 
 
-def _search(address: str, *, settings: Settings, now: Callable[[], datetime], meter: Meter) -> Registry:
+def _search(
+    address: str, *, settings: Settings, now: Callable[[], datetime], meter: Meter
+) -> Registry:
     from automation_pipeline.clients.registries.company_search import CompanySearch  # noqa: PLC0415  httpx only where it is used
 
-    return CompanySearch(address, now=now, timeout_seconds=settings.enrichment_timeout_seconds, meter=meter)
+    return CompanySearch(
+        address, now=now, timeout_seconds=settings.enrichment_timeout_seconds, meter=meter
+    )
 
 
 def _inpi(  # noqa: PLR0913  three variables of one source
@@ -271,11 +303,25 @@ def _inpi(  # noqa: PLR0913  three variables of one source
 
     seconds = settings.enrichment_timeout_seconds
     account = Account(username, password)
-    return InpiRegister(address, account, now=now, limiter=limiter, shared=login, timeout_seconds=seconds, meter=meter)
+    return InpiRegister(
+        address,
+        account,
+        now=now,
+        limiter=limiter,
+        shared=login,
+        timeout_seconds=seconds,
+        meter=meter,
+    )
 
 
 def _api_entreprise(
-    address: str, token: str, recipient: str, *, settings: Settings, now: Callable[[], datetime], meter: Meter
+    address: str,
+    token: str,
+    recipient: str,
+    *,
+    settings: Settings,
+    now: Callable[[], datetime],
+    meter: Meter,
 ) -> Registry:
     from automation_pipeline.clients.registries.api_entreprise import (  # noqa: PLC0415  only where it is used
         Bearer,
@@ -285,7 +331,9 @@ def _api_entreprise(
 
     purpose = Purpose(recipient, settings.api_entreprise_context, settings.api_entreprise_object)
     seconds = settings.enrichment_timeout_seconds
-    return CommerceRegister(address, Bearer(token), purpose, now=now, timeout_seconds=seconds, meter=meter)
+    return CommerceRegister(
+        address, Bearer(token), purpose, now=now, timeout_seconds=seconds, meter=meter
+    )
 
 
 def open_mail(settings: Settings) -> MailSender | None:
@@ -307,14 +355,22 @@ def open_mail(settings: Settings) -> MailSender | None:
     return SmtpMail(server)
 
 
-def open_realtime(settings: Settings, now: Callable[[], datetime], meter: Meter) -> RealtimeClient | None:
-    """None where none of Pusher's four settings is there. PermanentError names those that are missing of them."""
+def open_realtime(
+    settings: Settings, now: Callable[[], datetime], meter: Meter
+) -> RealtimeClient | None:
+    """None where none of Pusher's four settings is there. PermanentError names those that are
+    missing of them."""
     secret = settings.pusher_secret
     app_id, key, cluster = settings.pusher_app_id, settings.pusher_key, settings.pusher_cluster
     if not (app_id or key or secret or cluster):
         return None
     if not (app_id and key and secret and cluster):
-        four = {"PUSHER_APP_ID": app_id, "PUSHER_KEY": key, "PUSHER_SECRET": secret, "PUSHER_CLUSTER": cluster}
+        four = {
+            "PUSHER_APP_ID": app_id,
+            "PUSHER_KEY": key,
+            "PUSHER_SECRET": secret,
+            "PUSHER_CLUSTER": cluster,
+        }
         missing = ", ".join(name for name, value in four.items() if not value)
         raise PermanentError(f"Realtime events need all four settings of Pusher: {missing} not set")
     from automation_pipeline.clients.pusher import PusherApp, PusherChannels  # noqa: PLC0415  only where it is used
@@ -339,7 +395,8 @@ def open_realtime(settings: Settings, now: Callable[[], datetime], meter: Meter)
 
 
 def open_publisher(open_it: Callable[[], RealtimeClient | None]) -> EventPublisher | None:
-    """With half of the settings events wait until they are whole; messages about runs are none of their business."""
+    """With half of the settings events wait until they are whole; messages about runs are none of
+    their business."""
     try:
         return open_it()
     except PermanentError as error:

@@ -1,4 +1,5 @@
-"""HTTP calls to other systems: client, transports, address guard, bounded reader, observation (ADR 0020)."""
+"""HTTP calls to other systems: client, transports, address guard, bounded reader, observation (ADR
+0020)."""
 
 import asyncio
 import logging
@@ -24,7 +25,8 @@ from automation_pipeline.core.metrics import Meter
 
 
 def bare_key(key: str | None) -> str:
-    """The key without what copying leaves around it: blanks and one pair of quotes. Empty when there is none."""
+    """The key without what copying leaves around it: blanks and one pair of quotes. Empty when
+    there is none."""
     text = (key or "").strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1].strip()
@@ -32,12 +34,15 @@ def bare_key(key: str | None) -> str:
 
 
 def usable_key(key: str | None, provider: str, setting: str) -> str:
-    """The bare key; PermanentError, which names provider and setting but not the key: there is none to send."""
+    """The bare key; PermanentError, which names provider and setting but not the key: there is none
+    to send."""
     text = bare_key(key)
     if not text:
         raise PermanentError(f"{provider} API key not configured (set {setting})")
     if not (text.isascii() and text.isprintable()):
-        raise PermanentError(f"{provider} API key holds characters that cannot be sent (set {setting})")
+        raise PermanentError(
+            f"{provider} API key holds characters that cannot be sent (set {setting})"
+        )
     return text
 
 
@@ -69,7 +74,8 @@ class EncodedBodyError(BodyRefusedError):
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """A whole answer. The body of a refusal is empty when it was not read: its status says enough."""
+    """A whole answer. The body of a refusal is empty when it was not read: its status says
+    enough."""
 
     status: int
     headers: httpx.Headers
@@ -109,9 +115,11 @@ async def read_body(response: httpx.Response, most_bytes: int) -> bytes:
     return b"".join([piece async for piece in body_pieces(response, most_bytes)])
 
 
-async def read_beginning(response: httpx.Response, most_bytes: int, deadline: float) -> tuple[bytes, bool]:
-    """At most so much of the body, and whether that is all. What breaks off, or is not there by the deadline of the
-    event loop, counts as read: the caller has its status already."""
+async def read_beginning(
+    response: httpx.Response, most_bytes: int, deadline: float
+) -> tuple[bytes, bool]:
+    """At most so much of the body, and whether that is all. What breaks off, or is not there by the
+    deadline of the event loop, counts as read: the caller has its status already."""
     body = bytearray()
     with suppress(TimeoutError, httpx.HTTPError):
         async with asyncio.timeout_at(deadline):
@@ -143,7 +151,8 @@ def _too_large(most_bytes: int) -> BodyTooLargeError:
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """The certificates that httpx trusts, loaded at the first https call of a process: that takes 20 ms."""
+    """The certificates that httpx trusts, loaded at the first https call of a process: that takes
+    20 ms."""
     return httpx.create_ssl_context()
 
 
@@ -172,9 +181,10 @@ class Slot:
 
 
 class SlotTransport(httpx.AsyncBaseTransport):
-    """At most `slots` calls at once, each over a stock transport with one connection. A pool that all calls share asks
-    every connection's socket at every call. A connection serves one place: httpcore alone would use one again for
-    another name at the same address. After an error or a cancelled call the connection is closed."""
+    """At most `slots` calls at once, each over a stock transport with one connection. A pool that
+    all calls share asks every connection's socket at every call. A connection serves one place:
+    httpcore alone would use one again for another name at the same address. After an error or a
+    cancelled call the connection is closed."""
 
     def __init__(self, slots: int, *, verify: Callable[[], ssl.SSLContext] = certificates) -> None:
         self._slots, self._verify = slots, verify
@@ -224,19 +234,25 @@ class SlotTransport(httpx.AsyncBaseTransport):
             raise httpx.PoolTimeout("Every connection stayed busy", request=request) from None
 
     async def _take(self, place: Origin) -> Slot:
-        """The idle slot of the place that was used last, or a new one. Slots that no call needs grow old and are
-        closed."""
-        found = next((at for at in range(len(self._idle) - 1, -1, -1) if self._idle[at].place == place), None)
+        """The idle slot of the place that was used last, or a new one. Slots that no call needs
+        grow old and are closed."""
+        found = next(
+            (at for at in range(len(self._idle) - 1, -1, -1) if self._idle[at].place == place), None
+        )
         slot = self._made(place) if found is None else self._idle.pop(found)
         self._busy.add(slot)
         too_old = time.monotonic() - KEEP_ALIVE_SECONDS
-        while self._idle and (self._idle[0].idle_since < too_old or len(self._idle) + len(self._busy) > self._slots):
+        while self._idle and (
+            self._idle[0].idle_since < too_old or len(self._idle) + len(self._busy) > self._slots
+        ):
             await self._idle.pop(0).transport.aclose()
         return slot
 
     def _made(self, place: Origin) -> Slot:
         verify = self._verify() if place.scheme == "https" else _no_certificates()
-        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS)
+        limits = httpx.Limits(
+            max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS
+        )
         return Slot(place, httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits))
 
 
@@ -264,7 +280,8 @@ class _SlotBody(httpx.AsyncByteStream):
 
 
 def _has_leftover(transport: httpx.AsyncHTTPTransport) -> bool:
-    """Bytes that came behind a whole answer. httpcore would take them for the answer to the next call."""
+    """Bytes that came behind a whole answer. httpcore would take them for the answer to the next
+    call."""
     kept = transport._pool.connections  # pyright: ignore[reportPrivateUsage]  nothing public tells
     return any(one._connection._h11_state.trailing_data[0] for one in kept)  # pyright: ignore  the same
 
@@ -272,7 +289,9 @@ def _has_leftover(transport: httpx.AsyncHTTPTransport) -> bool:
 def _place(request: httpx.Request) -> Origin:
     url = request.url
     if url.scheme not in DEFAULT_PORTS or not url.host:
-        raise httpx.UnsupportedProtocol("Only addresses of http and https have a connection", request=request)
+        raise httpx.UnsupportedProtocol(
+            "Only addresses of http and https have a connection", request=request
+        )
     host = url.raw_host.decode("ascii")
     name = str(request.extensions.get("sni_hostname") or host)
     return Origin(url.scheme, host, url.port or DEFAULT_PORTS[url.scheme], name)
@@ -296,8 +315,8 @@ async def addresses_of(host: str, port: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Guard:
-    """What may be called. With origins listed: those, wherever they are, and nothing else. `name` is what errors call
-    the address, `setting` the list."""
+    """What may be called. With origins listed: those, wherever they are, and nothing else. `name`
+    is what errors call the address, `setting` the list."""
 
     allowed_origins: Collection[str] = ()
     name: str = "webhookUrl"
@@ -305,7 +324,8 @@ class Guard:
     resolve: Resolve = addresses_of
 
     async def places(self, url: httpx.URL) -> Sequence[str]:
-        """Where to connect to, best first. AddressRefusedError if any place is one that we do not call."""
+        """Where to connect to, best first. AddressRefusedError if any place is one that we do not
+        call."""
         try:
             check_url(str(url), self.allowed_origins, name=self.name, setting=self.setting)
         except InvalidInputError as error:
@@ -325,8 +345,9 @@ class Guard:
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Checks every request, and so every redirect that a client follows. It connects to the address that it has
-    checked: the name is not looked up again, so it cannot lead elsewhere the second time."""
+    """Checks every request, and so every redirect that a client follows. It connects to the address
+    that it has checked: the name is not looked up again, so it cannot lead elsewhere the second
+    time."""
 
     def __init__(
         self,
@@ -353,8 +374,12 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 def _pinned(request: httpx.Request, place: str) -> httpx.Request:
-    """The same request to that place. The Host header and the name in the certificate stay those of the address."""
-    extensions = {**request.extensions, "sni_hostname": request.url.raw_host.decode("ascii").removesuffix(".")}
+    """The same request to that place. The Host header and the name in the certificate stay those of
+    the address."""
+    extensions = {
+        **request.extensions,
+        "sni_hostname": request.url.raw_host.decode("ascii").removesuffix("."),
+    }
     return httpx.Request(
         request.method,
         request.url if place == request.url.host else request.url.copy_with(host=place),
@@ -369,8 +394,9 @@ def _pinned(request: httpx.Request, place: str) -> httpx.Request:
 
 @dataclass(frozen=True)
 class Observation:
-    """Whose calls are counted, and where. `tells_id`: the provider is ours to tell which request its call belongs to;
-    a host whose address others chose is told nothing, and its path, which may be a secret, is not logged."""
+    """Whose calls are counted, and where. `tells_id`: the provider is ours to tell which request
+    its call belongs to; a host whose address others chose is told nothing, and its path, which may
+    be a secret, is not logged."""
 
     provider: str
     meter: Meter
@@ -384,8 +410,9 @@ class ClientOptions(TypedDict, total=False):
 
 
 class HttpClient(httpx.AsyncClient):
-    """Counts each call by its answer, and logs it at the level of debugging. It follows no redirects, keeps no cookies,
-    and asks for bodies that are not compressed. `connections`: at once, unless `transport` says."""
+    """Counts each call by its answer, and logs it at the level of debugging. It follows no
+    redirects, keeps no cookies, and asks for bodies that are not compressed. `connections`: at
+    once, unless `transport` says."""
 
     def __init__(
         self,
@@ -409,7 +436,8 @@ class HttpClient(httpx.AsyncClient):
         self._observation = observation
 
     async def call(self, request: httpx.Request, most_bytes: int) -> HttpAnswer:
-        """One call with its whole answer. BodyRefusedError: it has arrived, but its answer cannot be read."""
+        """One call with its whole answer. BodyRefusedError: it has arrived, but its answer cannot
+        be read."""
         response = await self.send(request, stream=True)
         try:
             body = await read_body(response, most_bytes)
@@ -421,7 +449,9 @@ class HttpClient(httpx.AsyncClient):
             await response.aclose()
         return HttpAnswer(response.status_code, response.headers, body)
 
-    async def send(self, request: httpx.Request, *, stream: bool = False, **more: object) -> httpx.Response:
+    async def send(
+        self, request: httpx.Request, *, stream: bool = False, **more: object
+    ) -> httpx.Response:
         given = correlation_id()
         if given is not None and self._observation.tells_id:
             request.headers.setdefault(REQUEST_ID, given)
@@ -459,7 +489,8 @@ class HttpClient(httpx.AsyncClient):
 
 
 class PerLoop(Generic[Value]):
-    """One value per event loop: connections and locks belong to the loop in which they were first used."""
+    """One value per event loop: connections and locks belong to the loop in which they were first
+    used."""
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make

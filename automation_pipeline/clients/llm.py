@@ -44,7 +44,10 @@ MOST_TOKENS = 1_000_000_000
 
 def question_json(question: Question, model: str, temperature: float | None) -> bytes:
     """Half a character, which no UTF-8 can hold, is sent as a question mark."""
-    document: dict[str, object] = {"model": model, "messages": [_message(message) for message in question.messages]}
+    document: dict[str, object] = {
+        "model": model,
+        "messages": [_message(message) for message in question.messages],
+    }
     if temperature is not None:
         document["temperature"] = temperature
     if question.tools:
@@ -56,7 +59,9 @@ def question_json(question: Question, model: str, temperature: float | None) -> 
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", errors="replace"
+        )
 
 
 def _message(message: Message) -> dict[str, object]:
@@ -66,14 +71,23 @@ def _message(message: Message) -> dict[str, object]:
     if message.tool_calls:
         document["content"] = message.content or None
         document["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in message.tool_calls
         ]
     return document
 
 
 def _tool(tool: Tool) -> dict[str, object]:
-    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters), "strict": True}
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": True,
+    }
     return {"type": "function", "function": function}
 
 
@@ -143,12 +157,15 @@ class CompletionPayload(_Payload):
         """Of several choices the first: more were not asked for."""
         choice = self.choices[0]
         message, ended = choice.message, choice.finish_reason
-        refusal = (message.refusal or "").strip() or (FILTERED if ended == "content_filter" else None)
+        refusal = (message.refusal or "").strip() or (
+            FILTERED if ended == "content_filter" else None
+        )
         return Reply(
             content=message.content or "",
             usage=Usage(self.usage.prompt_tokens, self.usage.completion_tokens),
             tool_calls=tuple(
-                ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
+                ToolCall(call.id, call.function.name, call.function.arguments)
+                for call in message.tool_calls or ()
             ),
             refusal=refusal,
             is_cut=ended == "length",
@@ -180,7 +197,9 @@ _WORD = {
     "required": ["word"],
     "additionalProperties": False,
 }
-PROBE_QUESTION = Question((Message(Role.USER, 'Answer with {"word": "oui"}.'),), AnswerSchema("one_word", _WORD))
+PROBE_QUESTION = Question(
+    (Message(Role.USER, 'Answer with {"word": "oui"}.'),), AnswerSchema("one_word", _WORD)
+)
 
 Payload = TypeVar("Payload", bound=BaseModel)
 
@@ -210,7 +229,8 @@ class PromptTooLongError(ModelRefusedError):
 
 
 def chat_root(base_url: str) -> httpx.URL:
-    """The address below which the routes are: `/v1` where it names no path. PermanentError: it is no web address."""
+    """The address below which the routes are: `/v1` where it names no path. PermanentError: it is
+    no web address."""
     try:
         url = httpx.URL(base_url.strip())
     except httpx.InvalidURL:
@@ -222,8 +242,11 @@ def chat_root(base_url: str) -> httpx.URL:
 
 
 def key_for(root: httpx.URL, key: str | None) -> str | None:
-    """None where there is no key and the server may do without: only OpenAI's own surely does not."""
-    return usable_key(key, "LLM", "LLM_API_KEY") if bare_key(key) or root.host == OPENAI_HOST else None
+    """None where there is no key and the server may do without: only OpenAI's own surely does
+    not."""
+    return (
+        usable_key(key, "LLM", "LLM_API_KEY") if bare_key(key) or root.host == OPENAI_HOST else None
+    )
 
 
 class ChatCompletions:
@@ -251,8 +274,11 @@ class ChatCompletions:
         self._chat = self._route("/chat/completions")
         self._http = HttpClient(
             Observation("language-model", meter or Meter(), tells_id=True),
-            headers={"Accept": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
-            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS), pool=None),
+            headers={"Accept": "application/json"}
+            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            timeout=httpx.Timeout(
+                timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS), pool=None
+            ),
             transport=transport,
             connections=connections,
         )
@@ -267,7 +293,8 @@ class ChatCompletions:
         return _understood(CompletionPayload, body, "a completion").to_reply()
 
     async def check(self) -> None:
-        """The list of models costs nothing. Where it does not name ours, a completion of one word decides."""
+        """The list of models costs nothing. Where it does not name ours, a completion of one word
+        decides."""
         if not await self._is_known():
             await self.ask(PROBE_QUESTION)
 
@@ -276,7 +303,9 @@ class ChatCompletions:
 
     async def _is_known(self) -> bool:
         try:
-            listed = _understood(ModelsPayload, await self._said("GET", self._route("/models")), "a list of models")
+            listed = _understood(
+                ModelsPayload, await self._said("GET", self._route("/models")), "a list of models"
+            )
             if self._model in listed.names:
                 return True
             its_own = self._route(f"/models/{quote(self._model, safe='')}")
@@ -300,9 +329,13 @@ class ChatCompletions:
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise ModelUnavailableError(f"{FAILED}: the provider did not answer in time.") from None
         except httpx.HTTPError as error:
-            raise ModelUnavailableError(f"{FAILED}: the provider could not be reached{_how(error)}") from None
+            raise ModelUnavailableError(
+                f"{FAILED}: the provider could not be reached{_how(error)}"
+            ) from None
         except UnicodeError:
-            raise PermanentError(f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)") from None
+            raise PermanentError(
+                f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)"
+            ) from None
 
     async def _called(self, method: str, url: httpx.URL, content: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if content else {}
@@ -320,7 +353,9 @@ class ChatCompletions:
         refusal = refusal_of(answer.status, answer.body, self._key or "\0")
         status, said = refusal.status, _sentence(refusal)
         if status == 429 and refusal.code == "insufficient_quota":
-            return ModelRefusedError(f"{said} (check the account behind LLM_API_KEY)", refusal=refusal)
+            return ModelRefusedError(
+                f"{said} (check the account behind LLM_API_KEY)", refusal=refusal
+            )
         if status in {408, 409, 429} or status >= 500:
             return ModelUnavailableError(said, retry_after_seconds=self._wait(answer.headers))
         if status in {401, 403}:
@@ -331,7 +366,9 @@ class ChatCompletions:
 
     def _advice(self, refusal: ProviderRefusal) -> str:
         """Servers of models at home answer 404 for an unknown model without a code, but name it."""
-        if refusal.code == "model_not_found" or (refusal.status == 404 and self._model in (refusal.message or "")):
+        if refusal.code == "model_not_found" or (
+            refusal.status == 404 and self._model in (refusal.message or "")
+        ):
             return " (check LLM_MODEL)"
         return " (check LLM_BASE_URL)" if refusal.status == 404 or refusal.status < 400 else ""
 
@@ -351,7 +388,8 @@ def _how(error: httpx.HTTPError) -> str:
 
 
 def _below(root: httpx.URL, path: str) -> bytes:
-    """The route's path and the address's own query, such as a version. Raw: a model's name may hold a quoted slash."""
+    """The route's path and the address's own query, such as a version. Raw: a model's name may hold
+    a quoted slash."""
     base, mark, query = root.raw_path.partition(b"?")
     return base + path.encode() + mark + query
 
@@ -366,13 +404,17 @@ def _sentence(refusal: ProviderRefusal) -> str:
 def _is_too_long(refusal: ProviderRefusal) -> bool:
     """By code, or by the words that servers without codes have taken over from OpenAI."""
     said = (refusal.message or "").lower()
-    return refusal.status in {400, 413} and (refusal.code in _TOO_LONG_CODES or "maximum context length" in said)
+    return refusal.status in {400, 413} and (
+        refusal.code in _TOO_LONG_CODES or "maximum context length" in said
+    )
 
 
 def _understood(kind: type[Payload], body: bytes, what: str) -> Payload:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"])
+        where = ".".join(
+            str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"]
+        )
         message = f"{FAILED}: the provider answered something that is not {what} ({where or 'expected JSON object'})."
         raise ModelAnswerError(message) from None

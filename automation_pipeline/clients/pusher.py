@@ -1,4 +1,5 @@
-"""Realtime events over Pusher Channels: in order, a few per call, with a clear verdict on what is refused."""
+"""Realtime events over Pusher Channels: in order, a few per call, with a clear verdict on what is
+refused."""
 
 import asyncio
 import json
@@ -17,7 +18,12 @@ from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  it has non
 from pusher.requests import RequestsBackend  # pyright: ignore[reportMissingTypeStubs]  the same
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
-from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InvalidInputError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.core.events import Event, channels_of
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
@@ -35,7 +41,11 @@ _NOTHING: Mapping[str, object] = {"truncated": True}
 
 def message_of(payload: object, most_bytes: int) -> str:
     """JSON of at most so many bytes. ValueError or TypeError: there is no JSON for it."""
-    whole = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else {"value": payload}
+    whole = (
+        cast("Mapping[str, object]", payload)
+        if isinstance(payload, Mapping)
+        else {"value": payload}
+    )
     for fitting in (_json(whole), _json(_shrunk(whole))):
         if len(fitting.encode()) <= most_bytes:
             return fitting
@@ -46,14 +56,18 @@ def _shrunk(payload: Mapping[str, object]) -> Mapping[str, object]:
     kept = {key: payload[key] for key in KEPT if key in payload}
     lists = {key: payload.get(key) for key in COUNTED}
     counts = {
-        f"{key}Count": len(cast("list[object]", dates)) for key, dates in lists.items() if isinstance(dates, list)
+        f"{key}Count": len(cast("list[object]", dates))
+        for key, dates in lists.items()
+        if isinstance(dates, list)
     }
     return {**kept, **counts, **_NOTHING}
 
 
 def _json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode(errors="replace").decode()  # half a character, as a cut text may end in, is no UTF-8
+    return text.encode(
+        errors="replace"
+    ).decode()  # half a character, as a cut text may end in, is no UTF-8
 
 
 MOST_ENTRIES = 10
@@ -125,8 +139,8 @@ MOST_BYTES = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class PusherApp:
-    """The account. `host` and `port` replace those of the cluster; `seconds` is for each wait on the network, and each
-    call is counted in `meter`."""
+    """The account. `host` and `port` replace those of the cluster; `seconds` is for each wait on
+    the network, and each call is counted in `meter`."""
 
     app_id: str
     key: str
@@ -147,16 +161,23 @@ class PusherAnswer:
 
 
 class PusherLibrary(Protocol):
-    """Of `pusher.Pusher`, with our session behind it: calls return an Answer; a network failure is an OSError."""
+    """Of `pusher.Pusher`, with our session behind it: calls return an Answer; a network failure is
+    an OSError."""
 
-    def trigger_batch(self, batch: Sequence[Mapping[str, str]], already_encoded: bool) -> PusherAnswer: ...
+    def trigger_batch(
+        self, batch: Sequence[Mapping[str, str]], already_encoded: bool
+    ) -> PusherAnswer: ...
     def channels_info(self) -> PusherAnswer: ...
-    def authenticate(self, channel: str, socket_id: str, custom_data: object) -> Mapping[str, str]: ...
+    def authenticate(
+        self, channel: str, socket_id: str, custom_data: object
+    ) -> Mapping[str, str]: ...
 
 
 def open_library(app: PusherApp) -> PusherLibrary:
     """ValueError: the application's id is not a number."""
-    open_as = cast("Callable[..., PusherLibrary]", Pusher)  # it declares the default of `timeout` as its type
+    open_as = cast(
+        "Callable[..., PusherLibrary]", Pusher
+    )  # it declares the default of `timeout` as its type
     return open_as(
         app.app_id,
         app.key,
@@ -187,16 +208,24 @@ class _Response(Protocol):
 
 
 class _Session(RequestsBackend):
-    """The library's own would make an exception of any status but 200, with the status in its text."""
+    """The library's own would make an exception of any status but 200, with the status in its
+    text."""
 
     def send_request(self, request: _Request) -> PusherAnswer:
         seconds = cast("float", self.client.timeout)
         send = cast("Callable[..., AbstractContextManager[_Response]]", self.session.request)
         options = cast("dict[str, object]", self.options)
         with send(
-            request.method, request.url, headers=request.headers, data=request.body, timeout=seconds, **options
+            request.method,
+            request.url,
+            headers=request.headers,
+            data=request.body,
+            timeout=seconds,
+            **options,
         ) as response:
-            return PusherAnswer(response.status_code, _beginning(response), response.headers.get("Retry-After"))
+            return PusherAnswer(
+                response.status_code, _beginning(response), response.headers.get("Retry-After")
+            )
 
 
 def _beginning(response: _Response) -> str:
@@ -217,7 +246,8 @@ class PusherUnavailableError(TransientError):
 
 
 class PusherAccessError(TransientError):
-    """Pusher does not accept our account: whoever set it up must act. Events wait for that; none is lost."""
+    """Pusher does not accept our account: whoever set it up must act. Events wait for that; none is
+    lost."""
 
 
 class EventRefusedError(PermanentError):
@@ -243,7 +273,9 @@ def publish_error(answer: PusherAnswer, now: Callable[[], datetime]) -> Automati
         return PusherAccessError(_SET_UP[answer.status])
     if 400 <= answer.status < 500 and answer.status not in _PASSING:
         said = " ".join("".join(filter(str.isprintable, answer.text)).split())[:MOST_CHARACTERS]
-        return EventRefusedError(f"Pusher refused the event ({answer.status}){': ' if said else ''}{said}")
+        return EventRefusedError(
+            f"Pusher refused the event ({answer.status}){': ' if said else ''}{said}"
+        )
     wait = retry_after_seconds(answer.retry_after, now())
     return PusherUnavailableError(f"Pusher answered {answer.status}", retry_after_seconds=wait)
 
@@ -303,12 +335,24 @@ class PusherChannels:
         if error is not None:
             raise error
 
-    def authenticate(self, channel: str, socket_id: str, member: ChannelMember) -> Mapping[str, str]:
-        if not _SOCKET_ID.fullmatch(socket_id):  # what is signed is socket:channel, so neither may hold a colon
-            raise InvalidInputError("No such socket", (("socket_id", "it must be two numbers joined by a dot"),))
+    def authenticate(
+        self, channel: str, socket_id: str, member: ChannelMember
+    ) -> Mapping[str, str]:
+        if not _SOCKET_ID.fullmatch(
+            socket_id
+        ):  # what is signed is socket:channel, so neither may hold a colon
+            raise InvalidInputError(
+                "No such socket", (("socket_id", "it must be two numbers joined by a dot"),)
+            )
         if not _CHANNEL.fullmatch(channel):
-            raise InvalidInputError("No such channel", (("channel_name", "it holds what no channel's name can hold"),))
-        seen = {"user_id": member.id, "user_info": dict(member.info)} if channel.startswith(_PRESENCE) else None
+            raise InvalidInputError(
+                "No such channel", (("channel_name", "it holds what no channel's name can hold"),)
+            )
+        seen = (
+            {"user_id": member.id, "user_info": dict(member.info)}
+            if channel.startswith(_PRESENCE)
+            else None
+        )
         return self._library.authenticate(channel, socket_id, seen)
 
     async def check(self) -> None:
@@ -317,7 +361,8 @@ class PusherChannels:
             raise error
 
     async def _hand_over(self, batch: Sequence[Entries]) -> PublishResult:
-        """A batch is taken or refused as a whole. If it is refused, its events are tried one after the other."""
+        """A batch is taken or refused as a whole. If it is refused, its events are tried one after
+        the other."""
         error = await self._send([entry for entries in batch for entry in entries])
         if error is None:
             return PublishResult(len(batch))
@@ -332,7 +377,12 @@ class PusherChannels:
         if self._dry_run:
             for entry in entries:
                 size = len(entry.data.encode())
-                log.info("PUSHER_DRY_RUN: %s to %s (%d bytes) stays here", entry.name, entry.channel, size)
+                log.info(
+                    "PUSHER_DRY_RUN: %s to %s (%d bytes) stays here",
+                    entry.name,
+                    entry.channel,
+                    size,
+                )
         if not entries or self._dry_run:
             return None
         # Encoded by us: the library takes the size of a Python string for that of its message.
@@ -354,4 +404,6 @@ class PusherChannels:
             return PusherUnavailableError(f"Pusher could not be reached ({status})")
         finally:
             self._meter.count("provider_calls_total", provider="pusher", status=status)
-            self._meter.count("provider_call_seconds_total", time.perf_counter() - began, provider="pusher")
+            self._meter.count(
+                "provider_call_seconds_total", time.perf_counter() - began, provider="pusher"
+            )

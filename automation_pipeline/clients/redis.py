@@ -18,11 +18,17 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 
 # A wrong password is a ConnectionError to redis-py, yet it does not pass by itself.
-_REFUSALS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+_REFUSALS = (
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.NoPermissionError,
+)
 _SILENCE = (exceptions.ConnectionError, exceptions.TimeoutError)
-# What Redis says while it starts, fails over, is full or busy. What it says of a command inside a script comes after
-# the script's own place, so the code is not always the first word.
-_PASSING = re.compile(r"\b(LOADING|READONLY|MASTERDOWN|OOM|MISCONF|BUSY|NOSCRIPT|CLUSTERDOWN|TRYAGAIN)\b.*")
+# What Redis says while it starts, fails over, is full or busy. What it says of a command inside a
+# script comes after the script's own place, so the code is not always the first word.
+_PASSING = re.compile(
+    r"\b(LOADING|READONLY|MASTERDOWN|OOM|MISCONF|BUSY|NOSCRIPT|CLUSTERDOWN|TRYAGAIN)\b.*"
+)
 _PASSING_KINDS = (
     exceptions.BusyLoadingError,
     exceptions.ReadOnlyError,
@@ -35,9 +41,11 @@ _NO_SUCH_DATABASE = ("DB index is out of range", "invalid DB index")
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that never repeats a command by itself: one whose answer was lost may have been obeyed.
+    """A client that never repeats a command by itself: one whose answer was lost may have been
+    obeyed.
 
-    A connection that died while it was idle is noticed and replaced before a command is sent, so this costs little.
+    A connection that died while it was idle is noticed and replaced before a command is sent, so
+    this costs little.
     """
     try:
         return redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  its **kwargs are bare
@@ -114,7 +122,9 @@ class RedisPermits:
         self._extend = RedisScript(client, _EXTEND)
         self._release = RedisScript(client, _RELEASE)
 
-    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "RedisPermit | None":
+    async def acquire(
+        self, name: str, limit: int, owner: str, ttl_seconds: float
+    ) -> "RedisPermit | None":
         key, holder = f"automation:semaphore:{name}", f"{owner}/{uuid.uuid4().hex}"
         is_given = await asyncio.to_thread(self._acquire, key, holder, limit, ttl_seconds)
         return RedisPermit(self._extend, self._release, key, holder) if is_given == 1 else None
@@ -135,8 +145,9 @@ class RedisPermit:
         await asyncio.shield(asyncio.to_thread(self.release_script, self.key, self.holder))
 
 
-# The value is GCRA's theoretical arrival time: the second up to which starts are already reserved, with all its
-# digits (Lua would print 14). The key ends when it is reached: an idle key and no key are the same.
+# The value is GCRA's theoretical arrival time: the second up to which starts are already reserved,
+# with all its digits (Lua would print 14). The key ends when it is reached: an idle key and no key
+# are the same.
 _RESERVE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -156,7 +167,9 @@ class RedisRateLimiter:
     def __init__(self, client: redis.Redis) -> None:
         self._reserve = RedisScript(client, _RESERVE)
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         interval = rate.interval_seconds
         credit = (rate.burst - 1) * interval
         most = "" if max_wait_seconds is None else max_wait_seconds

@@ -46,8 +46,19 @@ from automation_pipeline.org_jobs.models.service_payloads import (
 )
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState as JobRunState
-from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsCaller, HttpsRequest, JobContext, JobRunner
-from automation_pipeline.pricing.models.runs import ENDED_RUN_STATES, PricingRunState, RuleRun, RuleTrigger
+from automation_pipeline.org_jobs.ports import (
+    HttpsAnswer,
+    HttpsCaller,
+    HttpsRequest,
+    JobContext,
+    JobRunner,
+)
+from automation_pipeline.pricing.models.runs import (
+    ENDED_RUN_STATES,
+    PricingRunState,
+    RuleRun,
+    RuleTrigger,
+)
 from automation_pipeline.pricing.queries.runs import runs_by_id as runs_runs_by_id
 from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME
 from automation_pipeline.pricing.runs import cancel_run as runs_cancel_run
@@ -58,14 +69,17 @@ AUTOMATION_RUN_ID = "automationRunId"
 
 
 class AutomationRunJob:
-    """A run that ended completed or partial is a success: what became of each fiche is its own story. One that an
-    operator cancelled is cancelled. A schedule that has a run already is a conflict, and tried again."""
+    """A run that ended completed or partial is a success: what became of each fiche is its own
+    story. One that an operator cancelled is cancelled. A schedule that has a run already is a
+    conflict, and tried again."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
 
     def start(self, asked: JobContext) -> Mapping[str, object]:
-        schedule_id = parse(AutomationRunPayload, asked.payload, "The stored payload is refused").schedule_id
+        schedule_id = parse(
+            AutomationRunPayload, asked.payload, "The stored payload is refused"
+        ).schedule_id
         run = request_run(schedule_id, database=self._database, clock=self._clock)
         return {AUTOMATION_RUN_ID: str(run.id)}
 
@@ -73,14 +87,22 @@ class AutomationRunJob:
         run_ids = {number: _automation_run_id(following) for number, following in followed.items()}
         with self._database.reading() as session:
             runs = runs_by_id(session, set(run_ids.values()))
-        ends = {number: _end_of_automation_run(run_id, runs.get(run_id)) for number, run_id in run_ids.items()}
+        ends = {
+            number: _end_of_automation_run(run_id, runs.get(run_id))
+            for number, run_id in run_ids.items()
+        }
         return {number: end for number, end in ends.items() if end is not None}
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
+    def cancel(
+        self, following: Mapping[str, object], actor: str, reason: str | None = None
+    ) -> bool:
         words = f"{reason} ({actor})" if reason else f"by {actor}"
         with suppress(ConflictError, NotFoundError):  # it has ended, or is gone
             cancel_run(
-                _automation_run_id(following), database=self._database, clock=self._clock, reason=words[:LONGEST_REASON]
+                _automation_run_id(following),
+                database=self._database,
+                clock=self._clock,
+                reason=words[:LONGEST_REASON],
             )
         return False
 
@@ -95,12 +117,16 @@ def _end_of_automation_run(run_id: int, run: Run | None) -> AttemptEnd | None:
         return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=NOT_FOUND, error=error)
     if run.completed_at is None:
         return None
-    error = run.error_message or f"All {run.failed_fiches} fiches of automation run {run_id} failed."
+    error = (
+        run.error_message or f"All {run.failed_fiches} fiches of automation run {run_id} failed."
+    )
     if run.status is RunStatus.CANCELLED:
         return attempt_cancelled(error)
     if run.status is not RunStatus.FAILED:
         return attempt_succeeded(_counters(run))
-    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=FAILED, error=error, result=_counters(run))
+    return AttemptEnd(
+        status=OrgJobsRunState.FAILED, error_code=FAILED, error=error, result=_counters(run)
+    )
 
 
 def _counters(run: Run) -> dict[str, object]:
@@ -118,9 +144,10 @@ RULE_RUN_ID = "ruleRunId"
 
 
 class PricingRuleJob:
-    """APPLIED and PARTIAL runs are a success: targets that failed are among the dead letters, and the result counts
-    them. A run that stays a preview, because somebody must approve it or something stands in its way, is waited for
-    while it may still be queued; then it is a conflict, as a rule that rests or has a run already is."""
+    """APPLIED and PARTIAL runs are a success: targets that failed are among the dead letters, and
+    the result counts them. A run that stays a preview, because somebody must approve it or
+    something stands in its way, is waited for while it may still be queued; then it is a conflict,
+    as a rule that rests or has a run already is."""
 
     def __init__(self, database: Database, clock: Clock, shop: Callable[[], str]) -> None:
         self._database, self._clock, self._shop = database, clock, shop
@@ -144,15 +171,22 @@ class PricingRuleJob:
         with self._database.reading() as session:
             runs = runs_runs_by_id(session, set(run_ids.values()))
         now = self._clock.now()
-        ends = {number: _end_of_rule_run(run_id, runs.get(run_id), now) for number, run_id in run_ids.items()}
+        ends = {
+            number: _end_of_rule_run(run_id, runs.get(run_id), now)
+            for number, run_id in run_ids.items()
+        }
         return {number: end for number, end in ends.items() if end is not None}
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
-        """A preview that waits for its approval cannot be cancelled, and need not be: whoever approves it must ask for
-        it to be applied as well, and it grows old by itself."""
+    def cancel(
+        self, following: Mapping[str, object], actor: str, reason: str | None = None
+    ) -> bool:
+        """A preview that waits for its approval cannot be cancelled, and need not be: whoever
+        approves it must ask for it to be applied as well, and it grows old by itself."""
         _ = reason
         try:
-            runs_cancel_run(_rule_run_id(following), database=self._database, clock=self._clock, actor=actor)
+            runs_cancel_run(
+                _rule_run_id(following), database=self._database, clock=self._clock, actor=actor
+            )
         except ConflictError:
             return self._is_mere_preview(_rule_run_id(following))
         except NotFoundError:
@@ -177,22 +211,34 @@ def _end_of_rule_run(run_id: int, run: RuleRun | None, now: datetime) -> Attempt
     if run.status not in ENDED_RUN_STATES:
         return None
     if run.cancel_requested_at is not None and run.status is not PricingRunState.APPLIED:
-        return AttemptEnd(status=JobRunState.CANCELLED, error=f"Rule run {run_id} was cancelled.", result=_result(run))
+        return AttemptEnd(
+            status=JobRunState.CANCELLED,
+            error=f"Rule run {run_id} was cancelled.",
+            result=_result(run),
+        )
     if run.status is PricingRunState.FAILED:
-        return _failed_rule_run(FAILED, run.error_message or f"Rule run {run_id} failed.", _result(run))
+        return _failed_rule_run(
+            FAILED, run.error_message or f"Rule run {run_id} failed.", _result(run)
+        )
     return attempt_succeeded(_result(run))
 
 
 def _end_of_preview(run: RuleRun, now: datetime) -> AttemptEnd | None:
     if run.cancel_requested_at is not None:
         return attempt_cancelled(f"Rule run {run.id} was cancelled.")
-    if run.wish is not None or run.previewed_at is None or now - run.previewed_at <= PREVIEW_LIFETIME:
+    if (
+        run.wish is not None
+        or run.previewed_at is None
+        or now - run.previewed_at <= PREVIEW_LIFETIME
+    ):
         return None
     why = run.error_message or "nobody queued it."
     return _failed_rule_run(CONFLICT, f"Rule run {run.id} stayed a preview: {why}", _result(run))
 
 
-def _failed_rule_run(code: str, error: str, result: Mapping[str, object] | None = None) -> AttemptEnd:
+def _failed_rule_run(
+    code: str, error: str, result: Mapping[str, object] | None = None
+) -> AttemptEnd:
     return AttemptEnd(status=JobRunState.FAILED, error_code=code, error=error, result=result)
 
 
@@ -217,9 +263,12 @@ _GOOD = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
 
 
 class CompanyEnrichmentJob:
-    """SUCCESS and PARTIAL are a success. A job of a register's is nobody's to stop: others may wait for it too."""
+    """SUCCESS and PARTIAL are a success. A job of a register's is nobody's to stop: others may wait
+    for it too."""
 
-    def __init__(self, database: Database, clock: Clock, registries: Callable[[], Registries]) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, registries: Callable[[], Registries]
+    ) -> None:
         self._database, self._clock, self._registries = database, clock, registries
 
     def start(self, asked: JobContext) -> Mapping[str, object]:
@@ -237,20 +286,36 @@ class CompanyEnrichmentJob:
         )
         given = {"siren" if len(wanted.company) == SIREN_DIGITS else "siret": wanted.company}
         made = request_enrichment(
-            given, asking, knobs=registries.knobs, database=self._database, clock=self._clock, force=wanted.force
+            given,
+            asking,
+            knobs=registries.knobs,
+            database=self._database,
+            clock=self._clock,
+            force=wanted.force,
         )
         return {REQUEST_ID: str(made.request_id)}
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        request_ids = {number: int(str(following[REQUEST_ID])) for number, following in followed.items()}
+        request_ids = {
+            number: int(str(following[REQUEST_ID])) for number, following in followed.items()
+        }
         with self._database.reading() as session:
-            known = {one.request_id: one for one in standings_of(session, sorted(set(request_ids.values())))}
+            known = {
+                one.request_id: one
+                for one in standings_of(session, sorted(set(request_ids.values())))
+            }
         ends = {
-            number: _end_of_enrichment(request_id, known.get(request_id)) for number, request_id in request_ids.items()
+            number: _end_of_enrichment(request_id, known.get(request_id))
+            for number, request_id in request_ids.items()
         }
         return {number: end for number, end in ends.items() if end is not None}
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:  # noqa: ARG002  the port's
+    def cancel(
+        self,
+        following: Mapping[str, object],  # noqa: ARG002  the same
+        actor: str,  # noqa: ARG002  the port asks for it
+        reason: str | None = None,  # noqa: ARG002  the same
+    ) -> bool:
         """Nothing of this job is left to stop."""
         return True
 
@@ -274,20 +339,26 @@ _PASSING = frozenset({408, 425, 429})
 
 
 class HttpsCallJob:
-    """The key of the run goes along as Idempotency-Key, the same in all its attempts: a receiver that has done it, and
-    whose answer got lost, can tell that it is asked for the same again. What the receiver refuses, or sends elsewhere,
-    is not tried again; what it fails at is."""
+    """The key of the run goes along as Idempotency-Key, the same in all its attempts: a receiver
+    that has done it, and whose answer got lost, can tell that it is asked for the same again. What
+    the receiver refuses, or sends elsewhere, is not tried again; what it fails at is."""
 
-    def __init__(self, open_caller: Callable[[], HttpsCaller], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, open_caller: Callable[[], HttpsCaller], environment: Mapping[str, str]
+    ) -> None:
         self._open_caller, self._environment = open_caller, environment
 
     async def work(self, asked: JobContext) -> AttemptEnd:
         payload = parse(HttpsCallPayload, asked.payload, "The stored payload is refused")
         request = _request(payload, asked, self._environment)
-        return _end_of_call(payload, origin_of(request.url), await self._open_caller().call(request))
+        return _end_of_call(
+            payload, origin_of(request.url), await self._open_caller().call(request)
+        )
 
 
-def _request(payload: HttpsCallPayload, asked: JobContext, environment: Mapping[str, str]) -> HttpsRequest:
+def _request(
+    payload: HttpsCallPayload, asked: JobContext, environment: Mapping[str, str]
+) -> HttpsRequest:
     secrets = secrets_of(asked.payload, asked.org_id, environment)
     _refuse_unsendable(secrets, asked.org_id)
     filled = cast("dict[str, object]", with_secrets(asked.payload, secrets))
@@ -310,7 +381,9 @@ def _request(payload: HttpsCallPayload, asked: JobContext, environment: Mapping[
 def _refuse_unsendable(secrets: Mapping[str, str], org_id: str) -> None:
     for name, secret in secrets.items():
         if not (secret.isascii() and secret.isprintable()):
-            raise InvalidInputError(f"{variable_of(org_id, name)} holds characters that cannot be sent.")
+            raise InvalidInputError(
+                f"{variable_of(org_id, name)} holds characters that cannot be sent."
+            )
 
 
 def _end_of_call(payload: HttpsCallPayload, origin: str, answer: HttpsAnswer) -> AttemptEnd:
@@ -334,8 +407,9 @@ def service_job_runners(
     registries: Callable[[], Registries],
     open_caller: Callable[[], HttpsCaller],
 ) -> Mapping[str, JobRunner]:
-    """One for each type that this system does itself. What is given as a function is asked for when a job needs it.
-    Secrets are looked up in the environment of this process, when a job names them."""
+    """One for each type that this system does itself. What is given as a function is asked for when
+    a job needs it. Secrets are looked up in the environment of this process, when a job names them.
+    """
     return {
         AUTOMATION_RUN: AutomationRunJob(database, clock),
         PRICING_RULE_APPLY: PricingRuleJob(database, clock, shop),

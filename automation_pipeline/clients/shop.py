@@ -1,4 +1,5 @@
-"""Shopify's Admin API over HTTP: `pricing.ports.Shop`. Every call is one POST of GraphQL and ends as a value."""
+"""Shopify's Admin API over HTTP: `pricing.ports.Shop`. Every call is one POST of GraphQL and ends
+as a value."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +9,14 @@ from typing import TypeVar
 import httpx
 from pydantic import JsonValue, ValidationError
 
-from automation_pipeline.clients.http import MEGABYTE, REQUEST_ID, BodyRefusedError, HttpClient, Observation, usable_key
+from automation_pipeline.clients.http import (
+    MEGABYTE,
+    REQUEST_ID,
+    BodyRefusedError,
+    HttpClient,
+    Observation,
+    usable_key,
+)
 from automation_pipeline.clients.shop_payloads import (
     LONGEST_ID,
     LONGEST_MESSAGE,
@@ -100,7 +108,9 @@ def graphql_address(base_url: str, version: str) -> httpx.URL:
     is_port = url.port is None or 0 < url.port < 65_536
     if url.scheme not in {"http", "https"} or not url.host or not is_port:
         raise PermanentError("The shop's address is not one of the web (set SHOP_API_BASE_URL)")
-    return url.copy_with(path=f"{url.path.rstrip('/')}/admin/api/{version}/graphql.json", query=None, fragment=None)
+    return url.copy_with(
+        path=f"{url.path.rstrip('/')}/admin/api/{version}/graphql.json", query=None, fragment=None
+    )
 
 
 class ShopifyShop:
@@ -120,7 +130,8 @@ class ShopifyShop:
     ) -> None:
         self._url = graphql_address(base_url, version)
         self._token = usable_key(token, "Shop", "SHOP_API_TOKEN")
-        # The parts of the address may be secrets too: longest first, so that none is left in pieces.
+        # The parts of the address may be secrets too: longest first, so that none is left in
+        # pieces.
         root = self._url.path.partition("/admin/api/")[0]
         known = (self._token, str(self._url), self._url.path, self._url.raw_path.decode(), root)
         self._secrets = [secret for secret in known if secret]
@@ -129,8 +140,11 @@ class ShopifyShop:
         self._http = HttpClient(
             Observation("shop", meter or Meter(), tells_id=True),
             headers={"Accept": "application/json", "X-Shopify-Access-Token": self._token},
-            # Whoever cannot be connected to is known to have been told nothing: that must end before the whole does.
-            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds / 2, CONNECT_SECONDS), pool=None),
+            # Whoever cannot be connected to is known to have been told nothing: that must end
+            # before the whole does.
+            timeout=httpx.Timeout(
+                timeout_seconds, connect=min(timeout_seconds / 2, CONNECT_SECONDS), pool=None
+            ),
             transport=transport,
             connections=connections,
         )
@@ -149,7 +163,9 @@ class ShopifyShop:
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
         asked: dict[str, object] = {"ids": [variant_gid(variant_id) for variant_id in variant_ids]}
-        return await self._call(PRICES, asked, lambda data: PricesPayload.model_validate(data).to_prices(variant_ids))
+        return await self._call(
+            PRICES, asked, lambda data: PricesPayload.model_validate(data).to_prices(variant_ids)
+        )
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
         def read(data: JsonValue) -> Written:
@@ -188,20 +204,28 @@ class ShopifyShop:
         envelope = envelope_of(heard.body)
         bucket = envelope.bucket if envelope else None
         if not 200 <= heard.status < 300:
-            return CallResult(None, refused_status(heard, envelope, self._shown), bucket, heard.request_id)
+            return CallResult(
+                None, refused_status(heard, envelope, self._shown), bucket, heard.request_id
+            )
         if envelope is None:
-            return CallResult(None, _not_understood("it is no GraphQL", writes=writes), None, heard.request_id)
+            return CallResult(
+                None, _not_understood("it is no GraphQL", writes=writes), None, heard.request_id
+            )
         failure = refused_question(heard, envelope, self._shown, writes=writes)
         if failure is not None and (needs_costs or not hides_only_costs(envelope)):
             return CallResult(None, failure, bucket, heard.request_id)
         try:
             return CallResult(read(envelope.data), None, bucket, heard.request_id)
         except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"])
+            where = ".".join(
+                str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"]
+            )
             problem = f"unexpected value at {where or 'data'}"
         except InvalidInputError:
             problem = "an amount or a page's end cannot be read"
-        return CallResult(None, failure or _not_understood(problem, writes=writes), bucket, heard.request_id)
+        return CallResult(
+            None, failure or _not_understood(problem, writes=writes), bucket, heard.request_id
+        )
 
     async def _heard(self, question: Mapping[str, object]) -> ShopAnswer | CallFailure:
         """No error is kept: httpx's own carry the headers, and the token with them."""
@@ -210,20 +234,27 @@ class ShopifyShop:
                 return await self._answer(question)
         except _NOTHING_WAS_SENT as error:
             how = f"({type(error).__name__}; check SHOP_API_BASE_URL)"
-            return classify_failure(FailureSignal(code="ECONNREFUSED"), f"The shop could not be reached {how}.")
+            return classify_failure(
+                FailureSignal(code="ECONNREFUSED"), f"The shop could not be reached {how}."
+            )
         except UnicodeError:
             unknown = FailureSignal(code="ENOTFOUND", retryable=False)
-            return classify_failure(unknown, "The shop's address cannot be looked up (check SHOP_API_BASE_URL).")
+            return classify_failure(
+                unknown, "The shop's address cannot be looked up (check SHOP_API_BASE_URL)."
+            )
         except (TimeoutError, httpx.TimeoutException):
             return classify_failure(FailureSignal(lost=True), "The shop did not answer in time.")
         except httpx.HTTPError as error:
             return classify_failure(
-                FailureSignal(lost=True), f"The connection to the shop broke ({type(error).__name__})."
+                FailureSignal(lost=True),
+                f"The connection to the shop broke ({type(error).__name__}).",
             )
 
     async def _answer(self, question: Mapping[str, object]) -> ShopAnswer:
         try:
-            answer = await self._http.call(self._http.build_request("POST", self._url, json=question), MOST_BYTES)
+            answer = await self._http.call(
+                self._http.build_request("POST", self._url, json=question), MOST_BYTES
+            )
         except BodyRefusedError:  # the shop has the question: what it answers is not understood
             return ShopAnswer(status=200, body=None, retry_after_seconds=None, request_id=None)
         told = answer.headers.get(REQUEST_ID, "")
@@ -235,7 +266,8 @@ class ShopifyShop:
         )
 
     def _shown(self, text: str) -> str:
-        """On one line, without what must not be shown: cleaned first, for a secret may be told in pieces."""
+        """On one line, without what must not be shown: cleaned first, for a secret may be told in
+        pieces."""
         line = "".join(sign for sign in " ".join(text.split()) if sign.isprintable())
         for secret in self._secrets:
             line = line.replace(secret, "***")

@@ -126,7 +126,11 @@ class _PriceTag(ShopWire):
 
     def to_price(self, currency: str) -> Price | None:
         amount = _amount(self.price, currency)
-        return None if amount is None else Price(amount, currency, _amount(self.compare_at_price, currency))
+        return (
+            None
+            if amount is None
+            else Price(amount, currency, _amount(self.compare_at_price, currency))
+        )
 
 
 class PricedPayload(_PriceTag):
@@ -181,7 +185,9 @@ class CataloguePayload(ShopWire):
     product_variants: VariantsPayload
 
     def to_page(self, asked_after: str | None) -> CataloguePage:
-        variants = tuple(node.to_variant(self.shop.currency_code) for node in self.product_variants.nodes)
+        variants = tuple(
+            node.to_variant(self.shop.currency_code) for node in self.product_variants.nodes
+        )
         info = self.product_variants.page_info
         if info.has_next_page and info.end_cursor in {None, "", asked_after}:
             raise InvalidInputError("The page does not say where the next one begins.")
@@ -194,7 +200,11 @@ class PricesPayload(ShopWire):
 
     def to_prices(self, variant_ids: Sequence[str]) -> Mapping[str, Price]:
         asked, currency = set(variant_ids), self.shop.currency_code
-        told = {node.id: node.to_price(currency) for node in self.nodes if node and node.id in asked and node.id}
+        told = {
+            node.id: node.to_price(currency)
+            for node in self.nodes
+            if node and node.id in asked and node.id
+        }
         return {variant_id: price for variant_id, price in told.items() if price is not None}
 
 
@@ -258,8 +268,16 @@ class CostPayload(ShopWire):
         told = self.throttle_status
         if told is None or told.maximum_available is None or told.currently_available is None:
             return None
-        maximum, available, rate = told.maximum_available, told.currently_available, told.restore_rate or 0.0
-        is_one = 0 < maximum <= MOST_POINTS and abs(available) <= MOST_POINTS and SLOWEST_RATE <= rate <= MOST_POINTS
+        maximum, available, rate = (
+            told.maximum_available,
+            told.currently_available,
+            told.restore_rate or 0.0,
+        )
+        is_one = (
+            0 < maximum <= MOST_POINTS
+            and abs(available) <= MOST_POINTS
+            and SLOWEST_RATE <= rate <= MOST_POINTS
+        )
         return BucketStatus(min(available, maximum), maximum, rate) if is_one else None
 
 
@@ -322,7 +340,9 @@ def refused_status(heard: ShopAnswer, envelope: Envelope | None, shown: ShownTex
     return classify_failure(FailureSignal(status=heard.status), message, heard.retry_after_seconds)
 
 
-def refused_question(heard: ShopAnswer, envelope: Envelope, shown: ShownText, *, writes: bool) -> CallFailure | None:
+def refused_question(
+    heard: ShopAnswer, envelope: Envelope, shown: ShownText, *, writes: bool
+) -> CallFailure | None:
     """None where the answer complains of nothing."""
     if not envelope.errors:
         return None
@@ -333,7 +353,9 @@ def refused_question(heard: ShopAnswer, envelope: Envelope, shown: ShownText, *,
         wait = envelope.wait_seconds or heard.retry_after_seconds
         return classify_failure(signal, "The shop is busy: it holds us back for a while.", wait)
     said = _said(envelope.errors, shown)
-    return classify_failure(signal, f"The shop answered with an error: {said or 'it says no more'}.")
+    return classify_failure(
+        signal, f"The shop answered with an error: {said or 'it says no more'}."
+    )
 
 
 def hides_only_costs(envelope: Envelope) -> bool:
@@ -344,7 +366,8 @@ def hides_only_costs(envelope: Envelope) -> bool:
 
 
 def _may_have_written(envelope: Envelope, code: str | None) -> bool:
-    """A question that is refused before anything is done has no data at all, or null for what was asked."""
+    """A question that is refused before anything is done has no data at all, or null for what was
+    asked."""
     data = envelope.data
     if isinstance(data, dict) and any(value is not None for value in data.values()):
         return True
@@ -371,7 +394,10 @@ def _texts(errors: JsonValue) -> list[str]:
     if isinstance(errors, str):
         return [errors]
     if isinstance(errors, dict):
-        return [": ".join(filter(None, (field, ", ".join(_plain(said))))) for field, said in errors.items()]
+        return [
+            ": ".join(filter(None, (field, ", ".join(_plain(said)))))
+            for field, said in errors.items()
+        ]
     if isinstance(errors, list):
         messages = [error.message for error in _listed(errors) if error.message]
         return messages or _plain(errors)
@@ -383,23 +409,41 @@ def _plain(said: JsonValue) -> list[str]:
 
 
 _PLACE = re.compile(r"[0-9]{1,4}")
-_SILENT = classify_failure(FailureSignal(lost=True), "The shop does not say what became of this price.")
-_DIFFERENT = classify_failure(FailureSignal(lost=True), "The shop tells another price than the one that was written.")
+_SILENT = classify_failure(
+    FailureSignal(lost=True), "The shop does not say what became of this price."
+)
+_DIFFERENT = classify_failure(
+    FailureSignal(lost=True), "The shop tells another price than the one that was written."
+)
 
 
 def write_input(write: PriceWrite) -> dict[str, object]:
     """A compare-at price that is not sent stays as it is; one that is null is cleared."""
-    amount, currency, compare_at = write.price.unit_amount, write.price.currency, write.price.compare_at
-    sent: dict[str, object] = {"id": variant_gid(write.variant_id), "price": format_amount(amount, currency)}
+    amount, currency, compare_at = (
+        write.price.unit_amount,
+        write.price.currency,
+        write.price.compare_at,
+    )
+    sent: dict[str, object] = {
+        "id": variant_gid(write.variant_id),
+        "price": format_amount(amount, currency),
+    }
     if write.writes_compare_at:
         sent["compareAtPrice"] = None if compare_at is None else format_amount(compare_at, currency)
     return sent
 
 
 def _place(field: JsonValue) -> int | None:
-    """Of `["variants", "3", "price"]` the 3: the complaint is about the fourth variant that was sent."""
-    path = [str(step) for step in field if isinstance(step, str | int)] if isinstance(field, list) else []
-    places = (place for name, place in pairwise(path) if name == "variants" and _PLACE.fullmatch(place))
+    """Of `["variants", "3", "price"]` the 3: the complaint is about the fourth variant that was
+    sent."""
+    path = (
+        [str(step) for step in field if isinstance(step, str | int)]
+        if isinstance(field, list)
+        else []
+    )
+    places = (
+        place for name, place in pairwise(path) if name == "variants" and _PLACE.fullmatch(place)
+    )
     return next((int(place) for place in places), None)
 
 
@@ -409,22 +453,34 @@ class UserErrorPayload(ShopWire):
     code: LenientText = None
 
     def to_failure(self, shown: Callable[[str], str]) -> CallFailure:
-        said = ", ".join(shown(text) for text in (self.message, self.code) if text) or "it says no reason"
-        return classify_failure(FailureSignal(user_error=True, code=self.code), f"The shop refuses the price: {said}.")
+        said = (
+            ", ".join(shown(text) for text in (self.message, self.code) if text)
+            or "it says no reason"
+        )
+        return classify_failure(
+            FailureSignal(user_error=True, code=self.code), f"The shop refuses the price: {said}."
+        )
 
 
 class UpdatePayload(ShopWire):
     product_variants: list[PricedPayload] | None = None
     user_errors: list[UserErrorPayload] | None = None
 
-    def to_written(self, writes: Sequence[PriceWrite], shown: Callable[[str], str]) -> dict[str, Price | CallFailure]:
-        """A complaint about a variant outweighs that it is listed; one about none is about all that are not listed
-        with the price that was asked for."""
+    def to_written(
+        self, writes: Sequence[PriceWrite], shown: Callable[[str], str]
+    ) -> dict[str, Price | CallFailure]:
+        """A complaint about a variant outweighs that it is listed; one about none is about all that
+        are not listed with the price that was asked for."""
         told = self._told({write.variant_id: write.price.currency for write in writes})
         errors = self.user_errors or []
-        general = next((error for error in errors if error.field is None or error.field >= len(writes)), None)
+        general = next(
+            (error for error in errors if error.field is None or error.field >= len(writes)), None
+        )
         about_all = general.to_failure(shown) if general else None
-        written = {write.variant_id: _outcome(write, told.get(write.variant_id), about_all) for write in writes}
+        written = {
+            write.variant_id: _outcome(write, told.get(write.variant_id), about_all)
+            for write in writes
+        }
         for error in reversed(errors):
             if error.field is not None and error.field < len(writes):
                 written[writes[error.field].variant_id] = error.to_failure(shown)
@@ -436,7 +492,9 @@ class UpdatePayload(ShopWire):
         return {variant_id: price for variant_id, price in told.items() if price is not None}
 
 
-def _outcome(write: PriceWrite, told: Price | None, about_all: CallFailure | None) -> Price | CallFailure:
+def _outcome(
+    write: PriceWrite, told: Price | None, about_all: CallFailure | None
+) -> Price | CallFailure:
     """A variant is also listed with the price that it had before."""
     if told and write.price.stands_as(told, with_compare_at=write.writes_compare_at):
         return told

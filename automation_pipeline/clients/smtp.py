@@ -1,4 +1,5 @@
-"""E-mail over SMTP: `automation.ports.MailSender`. Each message has its own connection, in a thread."""
+"""E-mail over SMTP: `automation.ports.MailSender`. Each message has its own connection, in a
+thread."""
 
 import asyncio
 import smtplib
@@ -32,7 +33,8 @@ class MailRefusedError(PermanentError):
 
 @dataclass(frozen=True, kw_only=True)
 class MailServer:
-    """Where it is and who we are to it. `seconds` is for each wait, and three times that for a whole message."""
+    """Where it is and who we are to it. `seconds` is for each wait, and three times that for a
+    whole message."""
 
     host: str
     port: int
@@ -64,7 +66,8 @@ class SmtpMail:
         await self._converse(_nothing_more)
 
     async def _converse(self, what: Callable[[Connection], None]) -> None:
-        """A server that trickles is left to itself: its thread ends with its socket, and nobody waits for it."""
+        """A server that trickles is left to itself: its thread ends with its socket, and nobody
+        waits for it."""
         opened: list[Connection] = []
         ended: Future[None] = Future()
         Thread(target=self._in_thread, args=(what, opened, ended), daemon=True).start()
@@ -76,7 +79,9 @@ class SmtpMail:
         finally:
             _hang_up(opened)
 
-    def _in_thread(self, what: Callable[[Connection], None], opened: list[Connection], ended: Future[None]) -> None:
+    def _in_thread(
+        self, what: Callable[[Connection], None], opened: list[Connection], ended: Future[None]
+    ) -> None:
         if not ended.set_running_or_notify_cancel():
             return
         try:
@@ -91,13 +96,17 @@ class SmtpMail:
             opened.append(smtp)
             self._introduce(smtp)
             what(smtp)
-            with suppress(smtplib.SMTPException, OSError):  # the message is taken, however the farewell goes
+            with suppress(
+                smtplib.SMTPException, OSError
+            ):  # the message is taken, however the farewell goes
                 smtp.quit()
 
     def _connect(self) -> Connection:
         server = self._server
         if server.secure or server.port == TLS_FROM_THE_START_PORT:
-            return smtplib.SMTP_SSL(server.host, server.port, timeout=server.seconds, context=self._trust)
+            return smtplib.SMTP_SSL(
+                server.host, server.port, timeout=server.seconds, context=self._trust
+            )
         return smtplib.SMTP(server.host, server.port, timeout=server.seconds)
 
     def _introduce(self, smtp: Connection) -> None:
@@ -109,7 +118,9 @@ class SmtpMail:
         if server.user is None or server.password is None:
             return
         if not (isinstance(smtp.sock, ssl.SSLSocket) or server.is_here):
-            raise MailRefusedError("The mail server offers no encryption, so the password was not sent")
+            raise MailRefusedError(
+                "The mail server offers no encryption, so the password was not sent"
+            )
         smtp.login(server.user, server.password)
 
 
@@ -121,11 +132,15 @@ def _message(sender: str, to: str, subject: str, text: str, delivery: str) -> Em
         message["To"] = Address(addr_spec=to)
         message["Subject"] = " ".join(subject.split())
         message["Date"] = formatdate(localtime=False)
-        message["Message-ID"] = f"<{delivery}@{sender.rpartition('@')[2].strip('> ') or 'localhost'}>"
+        message["Message-ID"] = (
+            f"<{delivery}@{sender.rpartition('@')[2].strip('> ') or 'localhost'}>"
+        )
         message["X-Automation-Delivery"] = delivery
         message.set_content(text)
     except (ValueError, IndexError, MessageError):
-        raise MailRefusedError("The e-mail's addresses cannot be written into its headers") from None
+        raise MailRefusedError(
+            "The e-mail's addresses cannot be written into its headers"
+        ) from None
     return message
 
 
@@ -150,18 +165,24 @@ def _in_plain_words() -> Generator[None]:
     try:
         yield
     except smtplib.SMTPAuthenticationError as error:
-        raise _refusal(error.smtp_code, "refused our user or password (check SMTP_USER and SMTP_PASS)") from None
+        raise _refusal(
+            error.smtp_code, "refused our user or password (check SMTP_USER and SMTP_PASS)"
+        ) from None
     except smtplib.SMTPRecipientsRefused as error:
         code = max((code for code, _ in error.recipients.values()), default=550)
         raise _refusal(code, f"refused the receiver with {code}") from None
     except smtplib.SMTPResponseException as error:
         raise _refusal(error.smtp_code, f"answered {error.smtp_code}") from None
     except smtplib.SMTPNotSupportedError:
-        raise MailRefusedError("The mail server lacks what the message or the login needs") from None
+        raise MailRefusedError(
+            "The mail server lacks what the message or the login needs"
+        ) from None
     except ssl.SSLCertVerificationError:
         raise MailRefusedError("The mail server's certificate is not one that we trust") from None
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        raise MailNotTakenError(f"The mail server could not be reached ({type(error).__name__})") from None
+        raise MailNotTakenError(
+            f"The mail server could not be reached ({type(error).__name__})"
+        ) from None
 
 
 def _refusal(code: int, words: str) -> TransientError | PermanentError:

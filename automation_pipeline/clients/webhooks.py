@@ -79,12 +79,16 @@ class WebhookClient:
         return HttpClient(
             Observation("webhook", self._meter),
             headers={"User-Agent": "automation-pipeline", "Accept": "*/*"},
-            timeout=httpx.Timeout(self._timeout_seconds, connect=min(self._timeout_seconds, CONNECT_SECONDS)),
+            timeout=httpx.Timeout(
+                self._timeout_seconds, connect=min(self._timeout_seconds, CONNECT_SECONDS)
+            ),
             transport=GuardedTransport(self._guard, verify=self._verify),
             trust_env=False,
         )
 
-    async def _follow(self, http: HttpClient, request: httpx.Request, deadline: float) -> WebhookAnswer:
+    async def _follow(
+        self, http: HttpClient, request: httpx.Request, deadline: float
+    ) -> WebhookAnswer:
         for redirects in range(MOST_REDIRECTS + 1):
             async with asyncio.timeout_at(deadline):
                 answer = await http.send(request, stream=True)
@@ -104,9 +108,12 @@ class WebhookClient:
 
 
 async def _beginning(answer: httpx.Response, deadline: float) -> str:
-    """What a database can keep of it: text without NUL. Whoever has answered its status has the message, and would take
-    it twice: a body that breaks off, or does not end in time, takes nothing of that back."""
-    said, _ = await read_beginning(answer, 4 * MOST_CHARACTERS, deadline)  # the longest character has four bytes
+    """What a database can keep of it: text without NUL. Whoever has answered its status has the
+    message, and would take it twice: a body that breaks off, or does not end in time, takes nothing
+    of that back."""
+    said, _ = await read_beginning(
+        answer, 4 * MOST_CHARACTERS, deadline
+    )  # the longest character has four bytes
     return said.decode("utf-8", errors="replace").replace("\0", "")[:MOST_CHARACTERS]
 
 
@@ -139,7 +146,9 @@ class HttpsGuard(Guard):
 class HttpsCallClient:
     """A connection a call: it may be used from any event loop."""
 
-    def __init__(self, guard: HttpsGuard, *, verify: ssl.SSLContext | None = None, meter: Meter | None = None) -> None:
+    def __init__(
+        self, guard: HttpsGuard, *, verify: ssl.SSLContext | None = None, meter: Meter | None = None
+    ) -> None:
         self._guard = guard
         self._verify = (lambda: verify) if verify else certificates
         self._meter = meter or Meter()
@@ -156,10 +165,14 @@ class HttpsCallClient:
             raise InvalidInputError(str(error)) from None
         except (TimeoutError, httpx.TimeoutException):
             wait = f"{request.timeout_seconds:g}"
-            raise HttpsReceiverSilentError(f"{origin_of(request.url)} did not answer within {wait} s.") from None
+            raise HttpsReceiverSilentError(
+                f"{origin_of(request.url)} did not answer within {wait} s."
+            ) from None
         except httpx.HTTPError as error:
             kind = type(error).__name__
-            raise HttpsReceiverSilentError(f"{origin_of(request.url)} could not be reached ({kind}).") from None
+            raise HttpsReceiverSilentError(
+                f"{origin_of(request.url)} could not be reached ({kind})."
+            ) from None
 
     def _http(self, seconds: float) -> HttpClient:
         # A proxy of the environment would look names up behind our back.
@@ -180,7 +193,9 @@ class HttpsCallClient:
             try:
                 onward = answer.next_request
                 if onward is None or redirects == MOST_REDIRECTS or not _stays(request, onward):
-                    return HttpsAnswer(answer.status_code, await _https_beginning(answer, secrets, deadline))
+                    return HttpsAnswer(
+                        answer.status_code, await _https_beginning(answer, secrets, deadline)
+                    )
                 request = onward
             finally:
                 await answer.aclose()
@@ -188,19 +203,28 @@ class HttpsCallClient:
 
 
 def _built(http: HttpClient, request: HttpsRequest) -> httpx.Request:
-    return http.build_request(request.method, request.url, content=request.body, headers=request.headers)
+    return http.build_request(
+        request.method, request.url, content=request.body, headers=request.headers
+    )
 
 
 def _stays(request: httpx.Request, onward: httpx.Request) -> bool:
     """The same method at the same origin: nobody else is told the secrets in its headers."""
-    return onward.method == request.method and origin_of(str(onward.url)) == origin_of(str(request.url))
+    return onward.method == request.method and origin_of(str(onward.url)) == origin_of(
+        str(request.url)
+    )
 
 
-async def _https_beginning(answer: httpx.Response, secrets: Collection[str], deadline: float) -> str:
-    """What a database can keep of it: text without NUL. Whoever has answered its status has done what was asked, and
-    would do it again: a body that breaks off, or does not end in time, takes nothing of that back."""
+async def _https_beginning(
+    answer: httpx.Response, secrets: Collection[str], deadline: float
+) -> str:
+    """What a database can keep of it: text without NUL. Whoever has answered its status has done
+    what was asked, and would do it again: a body that breaks off, or does not end in time, takes
+    nothing of that back."""
     hidden = _shapes(secrets)
-    most = 4 * (MOST_CHARACTERS + max(map(len, hidden), default=0))  # the longest character has four bytes
+    most = 4 * (
+        MOST_CHARACTERS + max(map(len, hidden), default=0)
+    )  # the longest character has four bytes
     said, is_whole = await read_beginning(answer, most, deadline)
     text = said.decode("utf-8", errors="replace").replace("\0", "")
     for one in hidden:
@@ -218,8 +242,15 @@ def _without_half(text: str, hidden: Sequence[str]) -> str:
 
 
 def _shapes(secrets: Iterable[str]) -> list[str]:
-    """How an answer may repeat them, the longest first: as they are, in JSON, in an address, without `Bearer`."""
+    """How an answer may repeat them, the longest first: as they are, in JSON, in an address,
+    without `Bearer`."""
     whole = {secret for secret in secrets if secret}
-    parts = whole | {part for secret in whole for part in secret.split() if len(part) >= _SHORTEST_PART}
-    shapes = {shape for part in parts for shape in (part, json.dumps(part)[1:-1], quote(part), quote(part, safe=""))}
+    parts = whole | {
+        part for secret in whole for part in secret.split() if len(part) >= _SHORTEST_PART
+    }
+    shapes = {
+        shape
+        for part in parts
+        for shape in (part, json.dumps(part)[1:-1], quote(part), quote(part, safe=""))
+    }
     return sorted(shapes, key=len, reverse=True)

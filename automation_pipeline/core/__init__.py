@@ -1,1 +1,2 @@
-"""The ground: errors, clock, retry arithmetic, cron and windows, settings, state machine. Knows no room above."""
+"""The ground: errors, clock, retry arithmetic, cron and windows, settings, state machine. Knows no
+room above."""

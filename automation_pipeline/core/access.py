@@ -1,4 +1,5 @@
-"""Who may do what, and to which fiches: permissions, scopes, callers. Tokens are made and checked by others."""
+"""Who may do what, and to which fiches: permissions, scopes, callers. Tokens are made and checked
+by others."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -54,8 +55,8 @@ class Grant:
 
 @dataclass(frozen=True)
 class Reach:
-    """Which fiches somebody may see or act on. GROUP: those of `groupes`. SELF: those that the CRM attributes to
-    `crm_user_id`. `caller` is who they are in our own rows."""
+    """Which fiches somebody may see or act on. GROUP: those of `groupes`. SELF: those that the CRM
+    attributes to `crm_user_id`. `caller` is who they are in our own rows."""
 
     scope: Scope
     groupes: frozenset[str] = frozenset()
@@ -72,8 +73,8 @@ EVERYTHING = Reach(Scope.ALL)
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`, `token:3`. One with an
-    `org_id` belongs to that organisation, and sees nothing of the others."""
+    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`,
+    `token:3`. One with an `org_id` belongs to that organisation, and sees nothing of the others."""
 
     id: str
     grants: Mapping[Permission, Grant]
@@ -102,7 +103,9 @@ def united(grants: Iterable[tuple[Permission, Grant]]) -> Mapping[Permission, Gr
     together: dict[Permission, Grant] = {}
     for permission, grant in grants:
         known = together.get(permission, Grant())
-        together[permission] = Grant(_wider(known.read, grant.read), _wider(known.write, grant.write))
+        together[permission] = Grant(
+            _wider(known.read, grant.read), _wider(known.write, grant.write)
+        )
     return together
 
 

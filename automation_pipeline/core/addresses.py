@@ -1,6 +1,8 @@
-"""Which web addresses we call because somebody typed them in: public ones, or those that an operator has listed.
+"""Which web addresses we call because somebody typed them in: public ones, or those that an
+operator has listed.
 
-A name is judged here by its looks only; where it leads is for `clients.http` to see, when it is called.
+A name is judged here by its looks only; where it leads is for `clients.http` to see, when it is
+called.
 """
 
 import re
@@ -16,9 +18,21 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# Top labels that are only ever names inside a network: reserved for it, or used so by routers and clouds.
+# Top labels that are only ever names inside a network: reserved for it, or used so by routers and
+# clouds.
 _INNER = frozenset(
-    {"localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan", "arpa"}
+    {
+        "localhost",
+        "local",
+        "localdomain",
+        "internal",
+        "intranet",
+        "private",
+        "corp",
+        "home",
+        "lan",
+        "arpa",
+    }
 )
 _NOT_PUBLIC_4 = [
     ip_network(text)
@@ -30,17 +44,23 @@ _NOT_PUBLIC_4 = [
     )
 ]  # fmt: skip
 _PUBLIC_6 = ip_network("2000::/3")
-_NOT_PUBLIC_6 = [ip_network(text) for text in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20")]
+_NOT_PUBLIC_6 = [
+    ip_network(text) for text in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20")
+]
 _NAT64 = ip_network("64:ff9b::/96")
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f\\]")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 
 
 def check_url(
-    url: str, allowed_origins: Collection[str], *, name: str = "webhookUrl", setting: str = "WEBHOOK_ALLOWED_ORIGINS"
+    url: str,
+    allowed_origins: Collection[str],
+    *,
+    name: str = "webhookUrl",
+    setting: str = "WEBHOOK_ALLOWED_ORIGINS",
 ) -> None:
-    """Nothing, when we may call the address; else InvalidInputError, which calls it by its `name`, and the list of
-    origins by its `setting`.
+    """Nothing, when we may call the address; else InvalidInputError, which calls it by its `name`,
+    and the list of origins by its `setting`.
 
     With a list of origins, those are allowed wherever they are, and nothing else is.
     """
@@ -61,7 +81,8 @@ def check_url(
 
 
 def check_https_url(url: str, exceptions: Collection[str], *, name: str, setting: str) -> None:
-    """Like `check_url`, but the listed origins are exceptions: every other address must be public and use https."""
+    """Like `check_url`, but the listed origins are exceptions: every other address must be public
+    and use https."""
     if is_listed(url, exceptions):
         return
     complaint = f"Invalid {name} format"
@@ -73,7 +94,9 @@ def check_https_url(url: str, exceptions: Collection[str], *, name: str, setting
     else:
         fault = _inner_fault(_host(parts, complaint), complaint)
     if fault is not None:
-        raise InvalidInputError(f"{name} {fault} unless {setting} lists its origin. Got {origin_of(url)}")
+        raise InvalidInputError(
+            f"{name} {fault} unless {setting} lists its origin. Got {origin_of(url)}"
+        )
 
 
 def is_listed(url: str, origins: Collection[str]) -> bool:
@@ -87,7 +110,8 @@ def origin_of(url: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Anybody on the internet can reach it. An IPv6 address that stands for an IPv4 one is judged as that."""
+    """Anybody on the internet can reach it. An IPv6 address that stands for an IPv4 one is judged
+    as that."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_4)
     inner = _inner_addresses(address)
@@ -126,12 +150,20 @@ def _origin(parts: SplitResult, complaint: str) -> str:
     except ValueError:
         raise InvalidInputError(complaint) from None
     shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}" + (f":{port}" if port not in {None, DEFAULT_PORTS.get(parts.scheme)} else "")
+    return f"{parts.scheme}://{shown}" + (
+        f":{port}" if port not in {None, DEFAULT_PORTS.get(parts.scheme)} else ""
+    )
 
 
 def _host(parts: SplitResult, complaint: str) -> str:
-    """As a resolver would read it: full-width letters and dots are plain ones, a dot at the end says nothing."""
-    host = unicodedata.normalize("NFKC", parts.hostname or "").lower().replace("。", ".").removesuffix(".")
+    """As a resolver would read it: full-width letters and dots are plain ones, a dot at the end
+    says nothing."""
+    host = (
+        unicodedata.normalize("NFKC", parts.hostname or "")
+        .lower()
+        .replace("。", ".")
+        .removesuffix(".")
+    )
     labels = host.split(".")
     if not all(labels) or re.search(r"[%/?#@<>\"'|^`{}\s]", host):
         raise InvalidInputError(complaint)

@@ -4,7 +4,16 @@ import asyncio
 import ctypes
 import gc
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar, cast
 
@@ -20,8 +29,9 @@ async def together() -> AsyncGenerator[asyncio.TaskGroup]:
 
 
 def end_tasks(loop: asyncio.AbstractEventLoop, whole: Coroutine[object, object, object]) -> None:
-    """Of a loop that does not run: cancelled, and waited for. First the task of `whole`, which cancels those that it
-    has begun: who is cancelled again while it tidies up stops at that, and httpx' connection stays taken for ever."""
+    """Of a loop that does not run: cancelled, and waited for. First the task of `whole`, which
+    cancels those that it has begun: who is cancelled again while it tidies up stops at that, and
+    httpx' connection stays taken for ever."""
     _end([task for task in asyncio.all_tasks(loop) if task.get_coro() is whole], loop)
     _end(asyncio.all_tasks(loop), loop)
 
@@ -53,9 +63,11 @@ async def process_concurrently(
     width: int,
     flush_every_seconds: float = FLUSH_EVERY_SECONDS,
 ) -> None:
-    """Do `work` on every item, `width` at a time; `write` runs in a thread, each moment, on what has gathered since.
+    """Do `work` on every item, `width` at a time; `write` runs in a thread, each moment, on what
+    has gathered since.
 
-    The first error of either ends everything; what was finished before an error of `work` is still written.
+    The first error of either ends everything; what was finished before an error of `work` is still
+    written.
     """
     queue = iter(items)
     gathered: list[Result] = []
@@ -85,15 +97,17 @@ async def process_concurrently(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-# A transcript is thousands of objects: by Python's own measure it would be looked through several times.
+# A transcript is thousands of objects: by Python's own measure it would be looked through several
+# times.
 OBJECTS_A_COLLECTION = 20_000
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
 
 @contextmanager
 def gc_paused() -> Generator[None]:
-    """The search for cyclic garbage rests while modules load: they make much that stays and next to nothing that goes.
-    What is there at the end is not looked through again later either. Where the search is off already, it stays."""
+    """The search for cyclic garbage rests while modules load: they make much that stays and next to
+    nothing that goes. What is there at the end is not looked through again later either. Where the
+    search is off already, it stays."""
     if not gc.isenabled():
         yield
         return
@@ -106,8 +120,9 @@ def gc_paused() -> Generator[None]:
 
 
 def tune_memory() -> None:
-    """A process that works has loaded what it needs: all of that stays, and need not be looked at again. Its threads
-    share one heap: with one each, glibc keeps what any of them ever held, and memory grows as long as the work goes on.
+    """A process that works has loaded what it needs: all of that stays, and need not be looked at
+    again. Its threads share one heap: with one each, glibc keeps what any of them ever held, and
+    memory grows as long as the work goes on.
     """
     gc.freeze()
     gc.set_threshold(OBJECTS_A_COLLECTION)

@@ -1,4 +1,5 @@
-"""Claims, semaphores and rate limits: what processes agree on, with failover from Redis to the database."""
+"""Claims, semaphores and rate limits: what processes agree on, with failover from Redis to the
+database."""
 
 import asyncio
 import time
@@ -15,7 +16,8 @@ from automation_pipeline.core.metrics import Meter
 
 @dataclass(frozen=True)
 class Claim:
-    """The right of `owner` to work on `key`. A later holder has a higher token, so that a stale writer is known."""
+    """The right of `owner` to work on `key`. A later holder has a higher token, so that a stale
+    writer is known."""
 
     key: str
     owner: str
@@ -33,7 +35,8 @@ class ClaimHolder:
 
 class Claims(Protocol):
     def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
-        """None while the key is held, also by this owner. The claim ends by itself after the TTL."""
+        """None while the key is held, also by this owner. The claim ends by itself after the
+        TTL."""
         ...
 
     def extend(self, claim: Claim, ttl_seconds: float) -> bool:
@@ -57,13 +60,15 @@ class Permit(Protocol):
 
 class Permits(Protocol):
     async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> Permit | None:
-        """None while `limit` permits of this name are held. Costs one statement, however high the limit is."""
+        """None while `limit` permits of this name are held. Costs one statement, however high the
+        limit is."""
         ...
 
 
 @dataclass(frozen=True)
 class Rate:
-    """At most `limit` starts in any `period_seconds`, evenly spaced; `burst` of them may go at once after a pause."""
+    """At most `limit` starts in any `period_seconds`, evenly spaced; `burst` of them may go at once
+    after a pause."""
 
     limit: int
     period_seconds: float
@@ -75,13 +80,17 @@ class Rate:
 
     @property
     def interval_seconds(self) -> float:
-        # A burst is paid for by wider spacing: burst + (period / interval) starts still fit the limit.
+        # A burst is paid for by wider spacing: burst + (period / interval) starts still fit the
+        # limit.
         return self.period_seconds / (self.limit - self.burst + 1)
 
 
 class RateLimiter(Protocol):
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
-        """Seconds to wait before one start, now reserved. None, and nothing reserved, if that is too long."""
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
+        """Seconds to wait before one start, now reserved. None, and nothing reserved, if that is
+        too long."""
         ...
 
 
@@ -116,7 +125,8 @@ class _HeldPermit:
 
 @dataclass
 class _Queue:
-    """The tasks of one event loop: no more of them ask for permits than there are, and they hand permits over."""
+    """The tasks of one event loop: no more of them ask for permits than there are, and they hand
+    permits over."""
 
     gate: asyncio.Semaphore
     waiting: int = 0
@@ -132,12 +142,16 @@ class Semaphore:
     ttl_seconds: float = 30.0
     poll_seconds: float = 0.1
     _queues: dict[asyncio.AbstractEventLoop, _Queue] = field(
-        default_factory=dict[asyncio.AbstractEventLoop, _Queue], init=False, repr=False, compare=False
+        default_factory=dict[asyncio.AbstractEventLoop, _Queue],
+        init=False,
+        repr=False,
+        compare=False,
     )
 
     @asynccontextmanager
     async def acquire(self) -> AsyncGenerator[None]:
-        """Waits for a permit and keeps it while the body runs. A round of waiting costs one statement."""
+        """Waits for a permit and keeps it while the body runs. A round of waiting costs one
+        statement."""
         queue = self._queue()
         await self._enter(queue)
         try:
@@ -216,8 +230,12 @@ class CountedRateLimiter:
     limiter: RateLimiter
     meter: Meter
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
-        return self._counted(key, self.limiter.reserve(key, rate, max_wait_seconds=max_wait_seconds))
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
+        return self._counted(
+            key, self.limiter.reserve(key, rate, max_wait_seconds=max_wait_seconds)
+        )
 
     async def reserve_soon(self, key: str, rate: Rate) -> float | None:
         return self._counted(key, await reserve(self.limiter, key, rate))
@@ -248,14 +266,16 @@ class Outage:
 
 @dataclass(frozen=True)
 class FailoverRateLimiter:
-    """Processes notice an outage one by one, so for that moment the cap may be met twice; the provider's own refusal
-    is the safety net."""
+    """Processes notice an outage one by one, so for that moment the cap may be met twice; the
+    provider's own refusal is the safety net."""
 
     first: RateLimiter
     second: RateLimiter
     outage: Outage = field(default_factory=Outage)
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         if not self.outage.lasts:
             try:
                 return self.first.reserve(key, rate, max_wait_seconds=max_wait_seconds)
@@ -274,7 +294,8 @@ class FailoverRateLimiter:
 
 @dataclass(frozen=True)
 class FailoverPermits:
-    """A permit belongs to the adapter that gave it. While some are in each, up to twice the limit may be at work."""
+    """A permit belongs to the adapter that gave it. While some are in each, up to twice the limit
+    may be at work."""
 
     first: Permits
     second: Permits
@@ -293,7 +314,8 @@ class FailoverPermits:
 
 @dataclass(frozen=True)
 class _FirstPermit:
-    """Its holder does not wait for the first adapter while that is out: the permit ends by itself."""
+    """Its holder does not wait for the first adapter while that is out: the permit ends by
+    itself."""
 
     permit: Permit
     outage: Outage

@@ -1,9 +1,10 @@
-"""Errors carry their verdict: whether another attempt can help. It is decided where the failure is understood."""
+"""Errors carry their verdict: whether another attempt can help. It is decided where the failure is
+understood."""
 
 
 class AutomationError(Exception):
-    """A failure we understand. Its text is one plain sentence that an operator can act on; `outside`, where there is
-    one, is what strangers are told instead."""
+    """A failure we understand. Its text is one plain sentence that an operator can act on;
+    `outside`, where there is one, is what strangers are told instead."""
 
     outside: str | None = None
 
@@ -17,8 +18,8 @@ class TransientError(AutomationError):
 
 
 class InfrastructureError(TransientError):
-    """What all work stands on, the database or Redis, cannot do it now. That says nothing about the work which it was
-    for: no outcome is made of it, and it is done again later."""
+    """What all work stands on, the database or Redis, cannot do it now. That says nothing about the
+    work which it was for: no outcome is made of it, and it is done again later."""
 
 
 class PermanentError(AutomationError):
@@ -68,6 +69,8 @@ def sentence_of(error: Exception) -> str:
     sentence = str(error)
     if isinstance(error, InvalidInputError) and error.fields:
         problems = ((field, problem.rstrip(".")) for field, problem in error.fields[:MOST_FAULTS])
-        faults = "; ".join(f"{field}: {problem}" if field else problem for field, problem in problems)
+        faults = "; ".join(
+            f"{field}: {problem}" if field else problem for field, problem in problems
+        )
         sentence = with_rest(f"{sentence.rstrip('.')}: {faults}", len(error.fields))
     return " ".join(sentence.split())

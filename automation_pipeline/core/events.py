@@ -66,7 +66,8 @@ class ChannelKind(StrEnum):
 
 @dataclass(frozen=True)
 class RealtimeChannel:
-    """`id` is as the name has it: cut to size, and with `_` for what no name may hold. GLOBAL kinds have none."""
+    """`id` is as the name has it: cut to size, and with `_` for what no name may hold. GLOBAL kinds
+    have none."""
 
     kind: ChannelKind
     id: str = ""
@@ -77,14 +78,15 @@ class RealtimeChannel:
 
 
 class ChannelRefusal(StrEnum):
-    """Why a name is of no channel that a browser may ask for: not a name at all, or none of ours."""
+    """Why a name is of no channel that a browser may ask for: not a name at all, or none of
+    ours."""
 
     MALFORMED = "malformed"
     NOT_ALLOWED = "not allowed"
 
 
-# What prices do, and what organisations' schedules and jobs do, is told to those who may read them, and to no channel
-# that others join.
+# What prices do, and what organisations' schedules and jobs do, is told to those who may read them,
+# and to no channel that others join.
 _FOR_SOME = (
     "automation.circuit.",
     "automation.dlq.",
@@ -98,12 +100,14 @@ _FOR_SOME = (
 
 
 def is_internal(event_name: str) -> bool:
-    """Not for browsers: `automation/completed` and its like, of our own processes, and what only some may read."""
+    """Not for browsers: `automation/completed` and its like, of our own processes, and what only
+    some may read."""
     return "/" in event_name or event_name.startswith(_FOR_SOME)
 
 
 def channels_of(event_name: str, payload: Mapping[str, object]) -> tuple[RealtimeChannel, ...]:
-    """Where an event is shown: at most ten places, none twice; none at all if it is internal. Only texts count."""
+    """Where an event is shown: at most ten places, none twice; none at all if it is internal. Only
+    texts count."""
     if is_internal(event_name):
         return ()
     found = _named_in(payload)
@@ -121,7 +125,9 @@ def _named_in(payload: Mapping[str, object]) -> list[RealtimeChannel]:
         (ChannelKind.JOB, job_field),
         (ChannelKind.JOB, "batch_id"),
     )
-    return [RealtimeChannel(kind, given) for kind, field in fields if (given := _id(payload, field))]
+    return [
+        RealtimeChannel(kind, given) for kind, field in fields if (given := _id(payload, field))
+    ]
 
 
 def _id(payload: Mapping[str, object], field: str) -> str:
@@ -135,14 +141,19 @@ def channel_id(text: str) -> str:
 
 
 def parse_channel(name: str) -> RealtimeChannel | ChannelRefusal:
-    """The channel that a browser wants to join. Public ones need no leave, so their names are refused here."""
+    """The channel that a browser wants to join. Public ones need no leave, so their names are
+    refused here."""
     if len(name) > LONGEST_NAME or not _USABLE_NAME.fullmatch(name) or name.startswith("pusher-"):
         return ChannelRefusal.MALFORMED
     if name == ChannelKind.PRESENCE_GLOBAL:
         return RealtimeChannel(ChannelKind.PRESENCE_GLOBAL)
     if name.startswith(f"{ChannelKind.PRESENCE_ORG}-"):
         return _with_id(ChannelKind.PRESENCE_ORG, name.removeprefix(f"{ChannelKind.PRESENCE_ORG}-"))
-    return _private(name.removeprefix(PRIVATE)) if name.startswith(PRIVATE) else ChannelRefusal.NOT_ALLOWED
+    return (
+        _private(name.removeprefix(PRIVATE))
+        if name.startswith(PRIVATE)
+        else ChannelRefusal.NOT_ALLOWED
+    )
 
 
 def _private(name: str) -> RealtimeChannel | ChannelRefusal:

@@ -8,7 +8,8 @@ from automation_pipeline.core.errors import PermanentError
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Written beside its place, then moved there; PermanentError where the folder does not let us."""
+    """Written beside its place, then moved there; PermanentError where the folder does not let
+    us."""
     try:
         make_private_folder(path.parent)
         beside = _written_beside(path, content)
@@ -38,7 +39,9 @@ def make_private_file(path: Path) -> bool:
 
 
 def _written_beside(path: Path, content: bytes) -> Path:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
         try:
             file.write(content)
             file.flush()

@@ -1,4 +1,5 @@
-"""The base of the values that people write and read as JSON: camelCase outside, snake_case inside, nothing unknown."""
+"""The base of the values that people write and read as JSON: camelCase outside, snake_case inside,
+nothing unknown."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,9 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 class JsonModel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -34,7 +37,8 @@ def as_document(model: JsonModel) -> dict[str, object]:
 
 
 def text_fault(text: str) -> str | None:
-    """Why no database can keep the text. Half of a surrogate pair comes out of a JSON escape, or of a terminal."""
+    """Why no database can keep the text. Half of a surrogate pair comes out of a JSON escape, or of
+    a terminal."""
     if "\0" in text:
         return "must not hold the character NUL"
     return "must not hold half a character" if _HALF.search(text) else None
@@ -57,7 +61,8 @@ def _inside(given: object) -> Iterable[object]:
 
 
 def _texts(given: object) -> Iterator[str]:
-    """Those in lists of lists too, however deep; what an object holds is for its own model to look at."""
+    """Those in lists of lists too, however deep; what an object holds is for its own model to look
+    at."""
     left = [given]
     while left:
         one = left.pop()
@@ -85,12 +90,15 @@ Model = TypeVar("Model", bound=JsonModel)
 
 
 def parse(model: type[Model], given: Mapping[str, object], complaint: str) -> Model:
-    """The value, or InvalidInputError that names every field at fault. A field has one name outside, its alias."""
+    """The value, or InvalidInputError that names every field at fault. A field has one name
+    outside, its alias."""
     unnameable = {name: fault for name in given if (fault := text_fault(name))}
     faults = tuple((answerable(name), fault) for name, fault in unnameable.items())
     try:
         value = model.model_validate(
-            {name: given[name] for name in given if name not in unnameable}, by_alias=True, by_name=False
+            {name: given[name] for name in given if name not in unnameable},
+            by_alias=True,
+            by_name=False,
         )
     except ValidationError as error:
         raise InvalidInputError(complaint, faults + field_errors(error)) from None
@@ -141,12 +149,14 @@ _LENGTHS = ("min_length", "max_length")
 
 
 def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
-    """Where and why. A fault of a whole model has no field unless its validator raises a `field_fault`."""
+    """Where and why. A fault of a whole model has no field unless its validator raises a
+    `field_fault`."""
     return plain_faults(error.errors(include_url=False, include_input=False))
 
 
 def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...]:
-    """A list is not told to be too short where its entries are at fault: pydantic counts only those that are well."""
+    """A list is not told to be too short where its entries are at fault: pydantic counts only those
+    that are well."""
     told = tuple(problems)
     parents = {problem["loc"][:depth] for problem in told for depth in range(len(problem["loc"]))}
     return tuple(

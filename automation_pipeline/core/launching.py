@@ -1,4 +1,5 @@
-"""Why work that was asked for does not begin: a decision over what is known of Dagster and of the requests."""
+"""Why work that was asked for does not begin: a decision over what is known of Dagster and of the
+requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ class LaunchState(StrEnum):
 
 @dataclass(frozen=True)
 class DagsterFacts:
-    """What Dagster's own storage says. `has_instance` is false without DAGSTER_HOME; then only `location_error` is
-    known: why the definitions do not load in this environment."""
+    """What Dagster's own storage says. `has_instance` is false without DAGSTER_HOME; then only
+    `location_error` is known: why the definitions do not load in this environment."""
 
     has_instance: bool = False
     heartbeat_seconds: float | None = None
@@ -40,8 +41,8 @@ class DagsterFacts:
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """`tick_seconds`: since a sensor of this system ticked; None if none ever did. `dagster` is None while nobody has
-    looked. `waited_seconds`: since the work was asked for."""
+    """`tick_seconds`: since a sensor of this system ticked; None if none ever did. `dagster` is
+    None while nobody has looked. `waited_seconds`: since the work was asked for."""
 
     requests: Mapping[str, tuple[LaunchState, str | None]]
     tick_seconds: float | None
@@ -52,7 +53,9 @@ class LaunchFacts:
 class NotStartedError(PermanentError):
     """Work that was asked for does not begin, and `code` says what is missing."""
 
-    def __init__(self, code: str, message: str, details: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, details: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.details = details or {}
@@ -94,10 +97,18 @@ def _of_a_daemon_that_ticks(facts: LaunchFacts) -> NotStartedError | None:
 
 def _of_a_silent_daemon(facts: LaunchFacts) -> NotStartedError | None:
     dagster = facts.dagster or DagsterFacts()
-    if _has_been_offered(facts) and facts.tick_seconds is not None and facts.tick_seconds <= BUSY_SECONDS:
+    if (
+        _has_been_offered(facts)
+        and facts.tick_seconds is not None
+        and facts.tick_seconds <= BUSY_SECONDS
+    ):
         return None
     heartbeat, tick = dagster.heartbeat_seconds, facts.tick_seconds
-    if heartbeat is not None and heartbeat <= HEARTBEAT_SILENCE_SECONDS and (tick is None or tick > heartbeat + 60):
+    if (
+        heartbeat is not None
+        and heartbeat <= HEARTBEAT_SILENCE_SECONDS
+        and (tick is None or tick > heartbeat + 60)
+    ):
         return _of_a_daemon_without_ticks(dagster, facts.waited_seconds)
     broken = f"; its code location {LOCATION} does not load either: {dagster.location_error}"
     return NotStartedError(
@@ -112,7 +123,9 @@ def _has_been_offered(facts: LaunchFacts) -> bool:
     return all(state is not LaunchState.WAITING for state, _ in facts.requests.values())
 
 
-def _of_a_daemon_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
+def _of_a_daemon_without_ticks(
+    dagster: DagsterFacts, waited_seconds: float
+) -> NotStartedError | None:
     if dagster.location_error is not None:
         return NotStartedError(
             "CODE_LOCATION",
@@ -132,7 +145,8 @@ def _of_a_daemon_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> 
 def _stopped(*sensors: str) -> NotStartedError:
     names = ", ".join(sorted(sensors))
     return NotStartedError(
-        "SENSOR_STOPPED", f"A sensor is stopped in Dagster: {names}. Start it on the page Automation"
+        "SENSOR_STOPPED",
+        f"A sensor is stopped in Dagster: {names}. Start it on the page Automation",
     )
 
 

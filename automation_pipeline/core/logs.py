@@ -1,4 +1,5 @@
-"""Lines about what processes do, on standard error: for people or as JSON, in UTC, correlated and masked."""
+"""Lines about what processes do, on standard error: for people or as JSON, in UTC, correlated and
+masked."""
 
 import json
 import logging
@@ -48,7 +49,17 @@ Event = MutableMapping[str, object]
 
 OURS = "automation_pipeline"
 # They tell every call or statement, addresses with their queries included.
-NOISY = ("alembic", "asyncio", "httpcore", "httpx", "multipart", "pusher", "sqlalchemy", "urllib3", "uvicorn.access")
+NOISY = (
+    "alembic",
+    "asyncio",
+    "httpcore",
+    "httpx",
+    "multipart",
+    "pusher",
+    "sqlalchemy",
+    "urllib3",
+    "uvicorn.access",
+)
 MOST_OF_A_TRACE = 20_000
 _FIRST = ("timestamp", "level", "logger", "event")
 _TRACES = ("stack", "exception")
@@ -72,9 +83,11 @@ def log(name: str) -> BoundLogger:
     )
 
 
-def configure_logs(level: Level, form: Format, *, of: Literal["process", "package"] = "process") -> None:
-    """Once a process; again, it replaces what it did before. `of` the package: in a process of somebody else, whose
-    own lines stay as they are."""
+def configure_logs(
+    level: Level, form: Format, *, of: Literal["process", "package"] = "process"
+) -> None:
+    """Once a process; again, it replaces what it did before. `of` the package: in a process of
+    somebody else, whose own lines stay as they are."""
     ours, root = logging.getLogger(OURS), logging.getLogger()
     for logger in (ours, root):
         for handler in [each for each in logger.handlers if isinstance(each, _StandardError)]:
@@ -111,20 +124,30 @@ def _formatter(form: Format) -> ProcessorFormatter:
             structlog.processors.StackInfoRenderer(),
             structlog.processors.format_exc_info,
         ],
-        processors=[ProcessorFormatter.remove_processors_meta, _masked, _json_line if form == "json" else _text_line],
+        processors=[
+            ProcessorFormatter.remove_processors_meta,
+            _masked,
+            _json_line if form == "json" else _text_line,
+        ],
     )
 
 
-def _as_record(_logger: object, _method: str, event: Event) -> tuple[tuple[object], dict[str, object]]:
+def _as_record(
+    _logger: object, _method: str, event: Event
+) -> tuple[tuple[object], dict[str, object]]:
     """The fields travel in one attribute: by name, they might be attributes that the record has."""
     words = event.pop("event", "")
-    known = {name: event.pop(name) for name in ("exc_info", "stack_info", "stacklevel") if name in event}
+    known = {
+        name: event.pop(name) for name in ("exc_info", "stack_info", "stacklevel") if name in event
+    }
     return (words,), {**known, "extra": {"fields": dict(event)}}
 
 
 def _with_fields(_logger: object, _method: str, event: Event) -> Event:
     fields = cast("Mapping[str, object]", getattr(event["_record"], "fields", {}))
-    correlated = None if "correlation_id" in fields else correlation_id()  # a line may be on somebody else's behalf
+    correlated = (
+        None if "correlation_id" in fields else correlation_id()
+    )  # a line may be on somebody else's behalf
     return {**fields, **({"correlation_id": correlated} if correlated else {}), **event}
 
 
@@ -146,8 +169,17 @@ def _json_line(_logger: object, _method: str, event: Event) -> str:
 
 def _text_line(_logger: object, _method: str, event: Event) -> str:
     """No text of others begins a line that looks like another, or is a command of the terminal."""
-    fields = [f"{name}={_shown(value)}" for name, value in event.items() if name not in (*_FIRST, *_TRACES)]
-    words = [str(event["timestamp"]), f"{event['level']:<7}", f"{event['logger']}:", str(event["event"])]
+    fields = [
+        f"{name}={_shown(value)}"
+        for name, value in event.items()
+        if name not in (*_FIRST, *_TRACES)
+    ]
+    words = [
+        str(event["timestamp"]),
+        f"{event['level']:<7}",
+        f"{event['logger']}:",
+        str(event["event"]),
+    ]
     traces = [line for name in _TRACES if name in event for line in str(event[name]).split("\n")]
     return "\n".join(map(visible, [" ".join([*words, *fields]), *traces]))
 

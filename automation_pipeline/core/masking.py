@@ -1,4 +1,5 @@
-"""What may be written down: secrets and personal data are masked, counters are not, and nothing is endless."""
+"""What may be written down: secrets and personal data are masked, counters are not, and nothing is
+endless."""
 
 import re
 from collections.abc import Iterable, Mapping, Set
@@ -27,7 +28,8 @@ _PERSONAL = frozenset(
         "prénoms", "rib", "secu", "surname", "tel", "telephone", "telephones", "téléphone", "téléphones", "username",
     }
 )  # fmt: skip
-# By themselves these are somebody's; with another word they are something's, as the name of an agency.
+# By themselves these are somebody's; with another word they are something's, as the name of an
+# agency.
 _PERSONAL_ALONE = frozenset({"mail", "mails", "mobile", "nom", "portable", "auth"})
 _NAME = frozenset({"nom", "noms", "name", "names"})
 _SOMEBODY = frozenset(
@@ -56,7 +58,10 @@ def is_sensitive(key: str) -> bool:
     if named & _SECRET:
         return is_secret(key)
     return bool(
-        is_secret(key) or named & _PERSONAL or joined in _PERSONAL_ALONE or (named & _NAME and named & _SOMEBODY)
+        is_secret(key)
+        or named & _PERSONAL
+        or joined in _PERSONAL_ALONE
+        or (named & _NAME and named & _SOMEBODY)
     )
 
 
@@ -86,19 +91,22 @@ _HEADER = re.compile(
     r"(?:[^\r\n\"'\\]|\\[^\r\n])+"
 )
 _BEARER = re.compile(r"(?i)((?:\bbearer\s+)+)[^\s\"',;\[\]]+")
-# By their shape: our tokens, web tokens, keys of providers. A token's beginning, which lists show, is no secret.
+# By their shape: our tokens, web tokens, keys of providers. A token's beginning, which lists show,
+# is no secret.
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:apt_[\w-]{12,}|eyJ[\w-]{8,}(?:\.[\w-]+){0,4}|sk[-_][\w-]{12,}|whsec_[\w+/-]{8,}={0,2})"
 )
 _USER = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,30}://)(?!\[masked\]@)[^\s/?#\"'<>]*@")
-# Takes an address without a query as well, or one of many addresses in a row would be looked through from each.
+# Takes an address without a query as well, or one of many addresses in a row would be looked
+# through from each.
 _QUERY = re.compile(
     r"(?i)\b((?:https?|wss?)://[^\s?#\"'<>]*+)(?P<query>\?(?!\[masked\])[^\s#\"'<>]+)?",
 )
 _LABEL = re.compile(
     r"(?<![\w-])((?i:mot de passe|api key(?: provided)?)|[A-Za-z][\w-]{0,100}+)\\?[\"']?\s{0,3}[:=]\s{0,3}\\?"
 )
-# A quote that is escaped is part of the value; in JSON inside of JSON the value's own quotes are escaped once.
+# A quote that is escaped is part of the value; in JSON inside of JSON the value's own quotes are
+# escaped once.
 _LABELLED = re.compile(
     r"(?<!\\)\"(?:[^\"\\\r\n]|\\[^\r\n])+\"?|(?<!\\)'(?:[^'\\\r\n]|\\[^\r\n])+'?"
     r"|\"(?:[^\"\\\r\n]|\\\\(?:\\[\\\"]|[^\"\\\r\n])|\\[^\"\\\r\n])+(?:\\?\")?|'[^'\r\n]+'?"
@@ -117,7 +125,8 @@ _IBAN = re.compile(
 _NIR = re.compile(
     r"(?<![\w+.-])[1-478] ?\d{2} ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d{2}|2[AB]) ?\d{3} ?\d{3} ?\d{2}(?![\w-]|\.\d)"
 )
-# No card begins as a time in milliseconds does (1) or as a day (20); of 14 digits, others are numbers of companies.
+# No card begins as a time in milliseconds does (1) or as a day (20); of 14 digits, others are
+# numbers of companies.
 _CARD = re.compile(
     r"(?<![\w+.-])(?=2[2-7]|[3-6])(?:\d{13}|3\d{13}|\d{15,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}"
     r"|3\d{3}([ -])\d{6}\2\d{4,5})(?![\w-]|\.\d)"
@@ -127,7 +136,8 @@ _BEGINNINGS = ("apt_", "eyJ", "sk-", "sk_", "whsec_")
 
 
 def hide(text: str) -> str:
-    """Most texts hold nothing that a secret could begin with: that is asked first, for it costs next to nothing."""
+    """Most texts hold nothing that a secret could begin with: that is asked first, for it costs
+    next to nothing."""
     lowered = text.lower()
     if "bearer" in lowered:
         text = _BEARER.sub(rf"\1{MASK}", text)
@@ -183,7 +193,8 @@ def _names_a_secret(label: re.Match[str]) -> bool:
 
 
 def _is_iban(text: str) -> bool:
-    """A French one by its shape; of other countries the check must be right, for other words look like them."""
+    """A French one by its shape; of other countries the check must be right, for other words look
+    like them."""
     plain = text.replace(" ", "").replace("-", "").upper()
     number = "".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])
     return plain.startswith("FR") or int(number) % 97 == 1
@@ -206,8 +217,8 @@ CUT_KEYS = "_cut_keys"
 # Of one document, all its values together.
 MOST_VALUES = 2000
 MOST_TEXT = 64_000
-# So much more than is kept is looked through, so that what stands at the end is recognised; what is at the very end
-# of that may be half of something.
+# So much more than is kept is looked through, so that what stands at the end is recognised; what is
+# at the very end of that may be half of something.
 _BEYOND = 500
 _HALF = 64
 _MOST_BITS = 256
@@ -215,7 +226,8 @@ _MOST_COUNTS = 20
 
 
 def masked(value: object) -> object:
-    """As JSON can hold it. Masking what is masked changes nothing, and there is no value that it fails on."""
+    """As JSON can hold it. Masking what is masked changes nothing, and there is no value that it
+    fails on."""
     return _Walk().value(value, 0)
 
 
@@ -225,7 +237,9 @@ def masked_document(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def masked_text(text: str, longest: int = LONGEST) -> str:
-    for _ in range(8):  # cutting may uncover something, as a number that is no longer part of a word
+    for _ in range(
+        8
+    ):  # cutting may uncover something, as a number that is no longer part of a word
         seen = text
         text = hide(seen[: longest + _BEYOND])
         if len(seen) > longest + _BEYOND and not text.rstrip("\"'").endswith(MASK):
@@ -237,7 +251,8 @@ def masked_text(text: str, longest: int = LONGEST) -> str:
 
 
 class _Walk:
-    """Through one value and all that is in it, until so many values or so much text have been seen."""
+    """Through one value and all that is in it, until so many values or so much text have been
+    seen."""
 
     def __init__(self) -> None:
         self._values = MOST_VALUES
@@ -321,11 +336,16 @@ def _text(value: object) -> str:
         return value.isoformat()
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
-    return f"[{type(value).__name__}]" if callable(value) or isinstance(value, bytes | bytearray) else str(value)
+    return (
+        f"[{type(value).__name__}]"
+        if callable(value) or isinstance(value, bytes | bytearray)
+        else str(value)
+    )
 
 
 def _is_hidden(name: str, value: object) -> bool:
-    """What is empty, cut, or only yes or no, is nobody's secret; a number under a counter's name is a count."""
+    """What is empty, cut, or only yes or no, is nobody's secret; a number under a counter's name is
+    a count."""
     if value is None or isinstance(value, bool) or value in ("", CUT) or not is_sensitive(name):
         return False
     return not (is_counter(name) and _counts(value))

@@ -1,11 +1,19 @@
-"""What stands in query strings: lists with commas, days or instants, and what those mean on a zone's wall clock."""
+"""What stands in query strings: lists with commas, days or instants, and what those mean on a
+zone's wall clock."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, TypeVar, cast
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of
@@ -28,7 +36,11 @@ def split(given: object) -> object:
         return [entry.strip() for entry in given.split(",") if entry.strip()]
     if isinstance(given, list | tuple):
         parts = [split(entry) for entry in cast("list[object]", given)]
-        return [entry for part in parts for entry in (cast("list[object]", part) if isinstance(part, list) else [part])]
+        return [
+            entry
+            for part in parts
+            for entry in (cast("list[object]", part) if isinstance(part, list) else [part])
+        ]
     return given
 
 
@@ -46,7 +58,8 @@ def read_moment(given: object) -> datetime | date:
 
 
 def begin_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
-    """The first instant that it means. What no calendar reaches is the first or the last day that one does."""
+    """The first instant that it means. What no calendar reaches is the first or the last day that
+    one does."""
     wall = moment if isinstance(moment, datetime) else datetime.combine(moment, time.min)
     try:
         return (wall if wall.tzinfo else instant_of(wall, zone, FIRST_PASS)).astimezone(UTC)
@@ -69,7 +82,11 @@ def _read(given: object, complaint: str) -> datetime | date:
         return given
     text = str(given).strip().upper()
     try:
-        return date.fromisoformat(text) if _DAY.fullmatch(text) else datetime.fromisoformat(_with_plus(text))
+        return (
+            date.fromisoformat(text)
+            if _DAY.fullmatch(text)
+            else datetime.fromisoformat(_with_plus(text))
+        )
     except ValueError:
         raise ValueError(complaint) from None
 
@@ -100,4 +117,6 @@ BigCount = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 SearchText = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 Day = Annotated[date, PlainValidator(read_day), WithJsonSchema(_DAY_SCHEMA)]
 Moment = Annotated[datetime | date, PlainValidator(read_moment), WithJsonSchema(_MOMENT_SCHEMA)]
-DigitsText = Annotated[str, AfterValidator(_digits), WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,32}$"})]
+DigitsText = Annotated[
+    str, AfterValidator(_digits), WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,32}$"})
+]

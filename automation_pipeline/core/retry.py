@@ -1,4 +1,5 @@
-"""How long to wait before the n-th retry, what a Retry-After header asks for, and the loop that waits."""
+"""How long to wait before the n-th retry, what a Retry-After header asks for, and the loop that
+waits."""
 
 import asyncio
 import math
@@ -20,7 +21,8 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Exponential waits; a multiplier of 1 makes them fixed. `jitter` is a share of the wait, added or taken away."""
+    """Exponential waits; a multiplier of 1 makes them fixed. `jitter` is a share of the wait, added
+    or taken away."""
 
     base_seconds: float
     cap_seconds: float
@@ -31,10 +33,13 @@ class Backoff:
         if not (0 <= self.base_seconds < math.inf and 0 <= self.cap_seconds < math.inf):
             raise ValueError("The base and the cap of a back-off must be finite and not negative.")
         if not (1 <= self.multiplier < math.inf and 0 <= self.jitter <= 1):
-            raise ValueError("A back-off needs a multiplier of at least 1 and a jitter between 0 and 1.")
+            raise ValueError(
+                "A back-off needs a multiplier of at least 1 and a jitter between 0 and 1."
+            )
 
     def delay(self, n: int, random: Random) -> float:
-        """Seconds to wait before the n-th retry, n counted from 1: never negative, never above the cap."""
+        """Seconds to wait before the n-th retry, n counted from 1: never negative, never above the
+        cap."""
         if n < 1:
             raise ValueError("Retries are counted from 1.")
         nominal = self._nominal(n)
@@ -42,8 +47,9 @@ class Backoff:
         return min(max(nominal + random.uniform(-spread, spread), 0.0), self.cap_seconds)
 
     def wait(self, n: int, asked_seconds: float | None, random: Random) -> float:
-        """Seconds before the n-th retry of a call whose answer asked for a wait: never less than it asked for, never
-        less than our own back-off. Callers that were asked for the same wait do not all come back at once."""
+        """Seconds before the n-th retry of a call whose answer asked for a wait: never less than it
+        asked for, never less than our own back-off. Callers that were asked for the same wait do
+        not all come back at once."""
         ours = self.delay(n, random)
         if asked_seconds is None or asked_seconds <= 0:
             return ours
@@ -59,7 +65,8 @@ class Backoff:
 
 
 def retry_after_seconds(header: str | None, now: datetime) -> float | None:
-    """The wait a Retry-After header asks for, at least one second; None when it says nothing we can read."""
+    """The wait a Retry-After header asks for, at least one second; None when it says nothing we can
+    read."""
     text = (header or "").strip()
     wait = float(text) if _SECONDS.fullmatch(text) else _seconds_until(text, now)
     return None if wait is None else max(wait, MINIMUM_WAIT_SECONDS)
@@ -79,8 +86,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Retrying:
-    """At most `attempts` calls. The larger of the provider's Retry-After and the back-off is waited for; a Retry-After
-    that is longer than `longest_wait_seconds` is not: the error goes up at once and carries it."""
+    """At most `attempts` calls. The larger of the provider's Retry-After and the back-off is waited
+    for; a Retry-After that is longer than `longest_wait_seconds` is not: the error goes up at once
+    and carries it."""
 
     attempts: int
     backoff: Backoff
@@ -96,6 +104,8 @@ class Retrying:
                 asked = error.retry_after_seconds
                 if asked is not None and asked > self.longest_wait_seconds:
                     raise
-                wait = min(self.backoff.wait(failures, asked, self.random), self.longest_wait_seconds)
+                wait = min(
+                    self.backoff.wait(failures, asked, self.random), self.longest_wait_seconds
+                )
                 await self.sleep(wait)
         return await attempt()

@@ -1,11 +1,14 @@
-"""Text of others, made harmless for the program that shows it: spreadsheets, Markdown, terminals."""
+"""Text of others, made harmless for the program that shows it: spreadsheets, Markdown,
+terminals."""
 
 import re
 
-# A cell that begins so is a formula, in some spreadsheet or other; the last four are the full-width forms.
+# A cell that begins so is a formula, in some spreadsheet or other; the last four are the full-width
+# forms.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MARKUP = re.compile(r"[\\`*\[\]<>#!|~&]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=\bwww)\.|@(?=\w)")
-# Control characters (C0 without the tab, DEL, C1), line separators, and those that turn the direction of text.
+# Control characters (C0 without the tab, DEL, C1), line separators, and those that turn the
+# direction of text.
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -15,7 +18,8 @@ def csv_cell(value: object) -> object:
 
 
 def markdown_cell(value: object) -> str:
-    """On one line, without any markup, link or HTML of its own. `<` and `&` too are escaped by a backslash."""
+    """On one line, without any markup, link or HTML of its own. `<` and `&` too are escaped by a
+    backslash."""
     return _MARKUP.sub(r"\\\g<0>", visible(" ".join(str(value).split())))
 
 

@@ -5,7 +5,14 @@ from functools import cache
 from os import environ
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from automation_pipeline.core.errors import InvalidInputError
@@ -25,7 +32,8 @@ from automation_pipeline.core.settings_types import (
 
 
 class ConnectionSettings(BaseSettings):
-    # Only the last class of the chain is ever filled: those before it are not worth a validator each.
+    # Only the last class of the chain is ever filled: those before it are not worth a validator
+    # each.
     model_config = SettingsConfigDict(defer_build=True)
 
     automation_home: Home = Field(
@@ -55,22 +63,30 @@ class ConnectionSettings(BaseSettings):
         description="Address of the CRM gateway; `/api` is added when it is not there. `FICHE_API_URL` is read too.",
     )
     fiche_api_auth_token: Token | None = Field(
-        default=None, description="Bearer token for the CRM gateway, with or without the word Bearer."
+        default=None,
+        description="Bearer token for the CRM gateway, with or without the word Bearer.",
     )
     fiche_api_timeout_seconds: float = Field(
         default=60, gt=0, le=600, description="How long an answer of the CRM gateway is waited for."
     )
     fiche_fetch_concurrency: int = Field(
-        default=10, ge=1, le=500, description="Fiches asked of the CRM at the same time by one process."
+        default=10,
+        ge=1,
+        le=500,
+        description="Fiches asked of the CRM at the same time by one process.",
     )
     fiche_sales_search_concurrency: int = Field(
-        default=3, ge=1, le=50, description="Sales lists asked of the CRM at the same time by all processes together."
+        default=3,
+        ge=1,
+        le=50,
+        description="Sales lists asked of the CRM at the same time by all processes together.",
     )
     elevenlabs_api_key: Token | None = Field(
         default=None, description="Key for ElevenLabs' speech-to-text; transcription needs it."
     )
     elevenlabs_base_url: HttpAddress = Field(
-        default="https://api.elevenlabs.io", description="Address of ElevenLabs' API, without `/v1`."
+        default="https://api.elevenlabs.io",
+        description="Address of ElevenLabs' API, without `/v1`.",
     )
     llm_base_url: HttpAddress = Field(
         default="https://api.openai.com/v1",
@@ -88,25 +104,41 @@ class ConnectionSettings(BaseSettings):
         description="The model that judges transcripts. `OPENAI_MODEL_AUDIT` is read too.",
     )
     llm_temperature: Temperature = Field(
-        default=0.0, description="How freely the model answers; `none` leaves it to the server, as some models demand."
+        default=0.0,
+        description="How freely the model answers; `none` leaves it to the server, as some models demand.",
     )
     llm_timeout_seconds: float = Field(
         default=300, gt=0, le=3600, description="How long one answer of the model is waited for."
     )
     llm_max_attempts: int = Field(
-        default=4, ge=1, le=20, description="Calls of the model that may get no answer before the step has failed."
+        default=4,
+        ge=1,
+        le=20,
+        description="Calls of the model that may get no answer before the step has failed.",
     )
     llm_backoff_base_seconds: float = Field(
-        default=1, ge=0, le=3600, description="The wait before the second attempt; it doubles with each one after."
+        default=1,
+        ge=0,
+        le=3600,
+        description="The wait before the second attempt; it doubles with each one after.",
     )
     llm_backoff_max_seconds: float = Field(
-        default=60, ge=0, le=3600, description="The longest wait between two attempts that we choose ourselves."
+        default=60,
+        ge=0,
+        le=3600,
+        description="The longest wait between two attempts that we choose ourselves.",
     )
     llm_rate_limit_per_minute: int = Field(
-        default=500, ge=1, le=1_000_000, description="Calls of the model in any minute by all processes together."
+        default=500,
+        ge=1,
+        le=1_000_000,
+        description="Calls of the model in any minute by all processes together.",
     )
     llm_max_concurrency: int = Field(
-        default=20, ge=1, le=1000, description="Calls of the model at the same time by all processes together."
+        default=20,
+        ge=1,
+        le=1000,
+        description="Calls of the model at the same time by all processes together.",
     )
     llm_max_prompt_characters: int = Field(
         default=400_000,
@@ -124,31 +156,58 @@ class WorkSettings(ConnectionSettings):
         description="The webhook of a job over days hears of its progress after every so many days.",
     )
     transcription_elevenlabs_rate_limit_per_minute: int = Field(
-        default=10, ge=1, le=100_000, description="Calls of ElevenLabs in any minute by all processes together."
+        default=10,
+        ge=1,
+        le=100_000,
+        description="Calls of ElevenLabs in any minute by all processes together.",
     )
     transcription_elevenlabs_max_attempts: int = Field(
-        default=6, ge=1, le=20, description="Calls of ElevenLabs for one recording before it counts as failed."
+        default=6,
+        ge=1,
+        le=20,
+        description="Calls of ElevenLabs for one recording before it counts as failed.",
     )
     transcription_elevenlabs_backoff_base_seconds: float = Field(
-        default=2, ge=0, le=3600, description="The wait before the second attempt; it doubles with each one after."
+        default=2,
+        ge=0,
+        le=3600,
+        description="The wait before the second attempt; it doubles with each one after.",
     )
     transcription_elevenlabs_backoff_max_seconds: float = Field(
-        default=60, ge=0, le=86_400, description="The longest wait between two attempts that we choose ourselves."
+        default=60,
+        ge=0,
+        le=86_400,
+        description="The longest wait between two attempts that we choose ourselves.",
     )
     transcription_recording_worker_concurrency: int = Field(
-        default=10, ge=1, le=500, description="Recordings transcribed at the same time by one process."
+        default=10,
+        ge=1,
+        le=500,
+        description="Recordings transcribed at the same time by one process.",
     )
     transcription_recording_per_fiche_concurrency: int = Field(
-        default=10, ge=1, le=500, description="Recordings of one fiche transcribed at the same time."
+        default=10,
+        ge=1,
+        le=500,
+        description="Recordings of one fiche transcribed at the same time.",
     )
     transcription_max_wait_seconds: float = Field(
-        default=900, ge=30, le=86_400, description="How long a caller that waits for a transcription waits at most."
+        default=900,
+        ge=30,
+        le=86_400,
+        description="How long a caller that waits for a transcription waits at most.",
     )
     transcription_lease_seconds: float = Field(
-        default=60, ge=5, le=3600, description="How long a claim on a fiche or recording outlives its last heartbeat."
+        default=60,
+        ge=5,
+        le=3600,
+        description="How long a claim on a fiche or recording outlives its last heartbeat.",
     )
     transcription_audio_max_megabytes: int = Field(
-        default=500, ge=1, le=3000, description="The biggest recording that is downloaded, in millions of bytes."
+        default=500,
+        ge=1,
+        le=3000,
+        description="The biggest recording that is downloaded, in millions of bytes.",
     )
     transcription_audio_allowed_origins: Origins = Field(
         default=(),
@@ -156,7 +215,10 @@ class WorkSettings(ConnectionSettings):
         "recordings are downloaded from these alone, private addresses included; when not, from every public address.",
     )
     transcription_progress_webhook_frequency: int = Field(
-        default=3, ge=1, le=10_000, description="A progress event after every so many recordings of a fiche."
+        default=3,
+        ge=1,
+        le=10_000,
+        description="A progress event after every so many recordings of a fiche.",
     )
     audit_step_concurrency: int = Field(
         default=3, ge=1, le=100, description="Steps of one audit that are judged at the same time."
@@ -169,26 +231,42 @@ class WorkSettings(ConnectionSettings):
         "model's: twice as many as `LLM_MAX_CONCURRENCY` keep its places taken.",
     )
     audit_evidence_gating: bool = Field(
-        default=True, description="Whether a quotation counts only if it stands in the transcript; `0` turns it off."
+        default=True,
+        description="Whether a quotation counts only if it stands in the transcript; `0` turns it off.",
     )
     audit_evidence_min_quote_chars: int = Field(
-        default=12, ge=1, le=1000, description="The shortest quotation that counts, in letters and digits."
+        default=12,
+        ge=1,
+        le=1000,
+        description="The shortest quotation that counts, in letters and digits.",
     )
     audit_step_timeline_excerpt: bool = Field(
         default=True,
         description="Whether steps that verify the product read an excerpt of the calls; `0` turns it off.",
     )
     audit_step_timeline_max_chunks: int = Field(
-        default=40, ge=10, le=10_000, description="How many chunks such an excerpt is made of, neighbours apart."
+        default=40,
+        ge=10,
+        le=10_000,
+        description="How many chunks such an excerpt is made of, neighbours apart.",
     )
     audit_tool_rounds: int = Field(
-        default=8, ge=2, le=50, description="Calls of the model for one step when it reads the calls with tools."
+        default=8,
+        ge=2,
+        le=50,
+        description="Calls of the model for one step when it reads the calls with tools.",
     )
     audit_lease_seconds: float = Field(
-        default=60, ge=2, le=3600, description="How long the hold on an audit outlives its last heartbeat."
+        default=60,
+        ge=2,
+        le=3600,
+        description="How long the hold on an audit outlives its last heartbeat.",
     )
     audit_max_wait_seconds: float = Field(
-        default=1800, ge=30, le=86_400, description="An audit without a sign of life for this long is ended as failed."
+        default=1800,
+        ge=30,
+        le=86_400,
+        description="An audit without a sign of life for this long is ended as failed.",
     )
 
 
@@ -207,15 +285,21 @@ class MessageSettings(WorkSettings):
     webhook_max_attempts: int = Field(
         default=5, ge=1, le=20, description="Calls of a webhook before its message is given up."
     )
-    smtp_host: str | None = Field(default=None, description="The mail server; without it no e-mail is sent.")
+    smtp_host: str | None = Field(
+        default=None, description="The mail server; without it no e-mail is sent."
+    )
     smtp_port: int = Field(default=587, ge=1, le=65535, description="Its port.")
     smtp_secure: bool = Field(
-        default=False, description="Whether the connection is encrypted from the start, as always on port 465."
+        default=False,
+        description="Whether the connection is encrypted from the start, as always on port 465.",
     )
-    smtp_user: str | None = Field(default=None, description="Who we are to the mail server, if it asks.")
+    smtp_user: str | None = Field(
+        default=None, description="Who we are to the mail server, if it asks."
+    )
     smtp_pass: Token | None = Field(default=None, description="The password to that.")
     smtp_from: str | None = Field(
-        default=None, description="The sender's address; `SMTP_USER` when left out. Without either no e-mail is sent."
+        default=None,
+        description="The sender's address; `SMTP_USER` when left out. Without either no e-mail is sent.",
     )
     smtp_timeout_ms: int = Field(
         default=10_000, ge=1000, le=20_000, description="How long the mail server is waited for."
@@ -223,7 +307,9 @@ class MessageSettings(WorkSettings):
 
 
 class EdgeSettings(MessageSettings):
-    api_host: str = Field(default="127.0.0.1", min_length=1, description="The address that the HTTP API listens on.")
+    api_host: str = Field(
+        default="127.0.0.1", min_length=1, description="The address that the HTTP API listens on."
+    )
     api_port: int = Field(
         default=3002,
         ge=0,
@@ -238,7 +324,8 @@ class EdgeSettings(MessageSettings):
         "`API_AUTH_TOKEN` is read too. `automation tokens create` makes ones that may do less.",
     )
     api_cors_origins: Origins = Field(
-        default=(), description="Origins of web pages that may call the API from a browser, separated by commas."
+        default=(),
+        description="Origins of web pages that may call the API from a browser, separated by commas.",
     )
     api_max_body_megabytes: int = Field(
         default=1,
@@ -247,10 +334,16 @@ class EdgeSettings(MessageSettings):
         description="The largest body that the API reads, in millions of bytes. An import may be twice as large.",
     )
     api_timeout_seconds: float = Field(
-        default=60, gt=0, le=3600, description="How long one answer of the API may take; streams of events are longer."
+        default=60,
+        gt=0,
+        le=3600,
+        description="How long one answer of the API may take; streams of events are longer.",
     )
     api_shutdown_seconds: int = Field(
-        default=15, ge=0, le=600, description="How long answers under way may take when the API is stopped."
+        default=15,
+        ge=0,
+        le=600,
+        description="How long answers under way may take when the API is stopped.",
     )
     automation_api_url: HttpAddress | None = Field(
         default=None,
@@ -258,7 +351,8 @@ class EdgeSettings(MessageSettings):
         "`--api` says another.",
     )
     automation_api_token: Token | None = Field(
-        default=None, description="The token for it, as `automation tokens create` on that machine makes one."
+        default=None,
+        description="The token for it, as `automation tokens create` on that machine makes one.",
     )
     jwt_access_secret: Token | None = Field(
         default=None,
@@ -266,10 +360,15 @@ class EdgeSettings(MessageSettings):
         description="The secret that users' access tokens are signed with (HS256), 32 characters or more; without it "
         "there are no users, only machines.",
     )
-    jwt_issuer: str = Field(default="ai-audit", min_length=1, description="Who must have issued users' tokens.")
-    jwt_audience: str = Field(default="ai-audit", min_length=1, description="Whom users' tokens must be meant for.")
+    jwt_issuer: str = Field(
+        default="ai-audit", min_length=1, description="Who must have issued users' tokens."
+    )
+    jwt_audience: str = Field(
+        default="ai-audit", min_length=1, description="Whom users' tokens must be meant for."
+    )
     pusher_app_id: str | None = Field(
-        default=None, description="The Pusher application; realtime events go out when all four of its values are set."
+        default=None,
+        description="The Pusher application; realtime events go out when all four of its values are set.",
     )
     pusher_key: str | None = Field(
         default=None,
@@ -279,15 +378,22 @@ class EdgeSettings(MessageSettings):
     pusher_secret: Token | None = Field(default=None, description="Its secret.")
     pusher_cluster: str | None = Field(default=None, description="Its cluster, such as `eu`.")
     pusher_base_url: HttpAddress | None = Field(
-        default=None, description="Another server that speaks Pusher's protocol, instead of the cluster's."
+        default=None,
+        description="Another server that speaks Pusher's protocol, instead of the cluster's.",
     )
     pusher_use_private_channels: bool = Field(
-        default=True, description="Whether channels are private; `0` drops the prefix, and anybody may listen."
+        default=True,
+        description="Whether channels are private; `0` drops the prefix, and anybody may listen.",
     )
     pusher_max_payload_bytes: int = Field(
-        default=9000, ge=1000, le=10_000, description="A bigger event is cut down to what identifies it."
+        default=9000,
+        ge=1000,
+        le=10_000,
+        description="A bigger event is cut down to what identifies it.",
     )
-    pusher_dry_run: bool = Field(default=False, description="`1` writes realtime events to the log instead.")
+    pusher_dry_run: bool = Field(
+        default=False, description="`1` writes realtime events to the log instead."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least urgent lines that our own processes log."
     )
@@ -298,10 +404,12 @@ class EdgeSettings(MessageSettings):
 
 class PricingSettings(EdgeSettings):
     shop_api_base_url: HttpAddress | None = Field(
-        default=None, description="Address of the shop, such as `https://example.myshopify.com`; pricing needs it."
+        default=None,
+        description="Address of the shop, such as `https://example.myshopify.com`; pricing needs it.",
     )
     shop_api_token: Token | None = Field(
-        default=None, description="The shop's Admin API access token, with the scopes read_products and write_products."
+        default=None,
+        description="The shop's Admin API access token, with the scopes read_products and write_products.",
     )
     shop_api_version: str = Field(
         default="2026-10",
@@ -312,10 +420,14 @@ class PricingSettings(EdgeSettings):
         default=30, gt=0, le=300, description="How long one answer of the shop is waited for."
     )
     worker_max_concurrency: int = Field(
-        default=5, ge=1, le=50, description="Calls of the shop at the same time by one run of a pricing rule."
+        default=5,
+        ge=1,
+        le=50,
+        description="Calls of the shop at the same time by one run of a pricing rule.",
     )
     worker_enable_reconciliation: bool = Field(
-        default=True, description="Whether applied prices are looked up again: after five minutes, an hour, and daily."
+        default=True,
+        description="Whether applied prices are looked up again: after five minutes, an hour, and daily.",
     )
     pricing_lease_seconds: float = Field(
         default=120,
@@ -324,7 +436,8 @@ class PricingSettings(EdgeSettings):
         description="How long the hold on a pricing run outlives its last heartbeat; longer than a call of the shop.",
     )
     pricing_alert_webhook_url: HttpAddress | None = Field(
-        default=None, description="Where pricing alerts are posted; without it they are only stored and shown."
+        default=None,
+        description="Where pricing alerts are posted; without it they are only stored and shown.",
     )
     pricing_critical_alert_webhook_url: HttpAddress | None = Field(
         default=None,
@@ -347,10 +460,14 @@ class OrgJobSettings(PricingSettings):
         description="How long a worker's hold on a job outlives its last heartbeat.",
     )
     org_jobs_alert_webhook_url: HttpAddress | None = Field(
-        default=None, description="Where alerts of organisations' jobs are posted; without it they are only shown."
+        default=None,
+        description="Where alerts of organisations' jobs are posted; without it they are only shown.",
     )
     org_jobs_keep_days: int = Field(
-        default=90, ge=0, le=3650, description="How long ended jobs, fires and alerts of organisations are kept."
+        default=90,
+        ge=0,
+        le=3650,
+        description="How long ended jobs, fires and alerts of organisations are kept.",
     )
     org_jobs_audit_keep_days: int = Field(
         default=365,
@@ -381,7 +498,9 @@ class EnrichmentSettings(OrgJobSettings):
         default=None,
         description="Address of INPI's register of companies: `https://registre-national-entreprises.inpi.fr`.",
     )
-    inpi_rne_username: str | None = Field(default=None, min_length=1, description="Our account at INPI's register.")
+    inpi_rne_username: str | None = Field(
+        default=None, min_length=1, description="Our account at INPI's register."
+    )
     inpi_rne_password: SecretStr | None = Field(
         default=None, description="Its password; after five wrong ones INPI blocks the account."
     )
@@ -392,12 +511,18 @@ class EnrichmentSettings(OrgJobSettings):
         description="Its calls in any minute by all processes together; INPI bans who makes more than 180.",
     )
     inpi_rne_calls_per_day: int = Field(
-        default=9_500, ge=1, le=1_000_000, description="Its calls a day; INPI lets an account make 10,000."
+        default=9_500,
+        ge=1,
+        le=1_000_000,
+        description="Its calls a day; INPI lets an account make 10,000.",
     )
     api_entreprise_base_url: HttpAddress | None = Field(
-        default=None, description="Address of API Entreprise: `https://entreprise.api.gouv.fr`; for public bodies only."
+        default=None,
+        description="Address of API Entreprise: `https://entreprise.api.gouv.fr`; for public bodies only.",
     )
-    api_entreprise_token: Token | None = Field(default=None, description="Our token for API Entreprise.")
+    api_entreprise_token: Token | None = Field(
+        default=None, description="Our token for API Entreprise."
+    )
     api_entreprise_recipient: str | None = Field(
         default=None, pattern=r"^[0-9]{14}$", description="The SIRET of the public body that asks."
     )
@@ -423,16 +548,28 @@ class EnrichmentSettings(OrgJobSettings):
         default=5, gt=0, le=120, description="How long one answer of a registry is waited for."
     )
     enrichment_freshness_days: int = Field(
-        default=30, ge=1, le=3650, description="What is known of a company is as old as this before it is looked up."
+        default=30,
+        ge=1,
+        le=3650,
+        description="What is known of a company is as old as this before it is looked up.",
     )
     enrichment_lock_seconds: float = Field(
-        default=120, gt=0, le=3600, description="How long the hold on a company outlives its last heartbeat."
+        default=120,
+        gt=0,
+        le=3600,
+        description="How long the hold on a company outlives its last heartbeat.",
     )
     enrichment_heartbeat_seconds: float = Field(
-        default=30, gt=0, le=1200, description="How often the hold is renewed; a third of the one above at most."
+        default=30,
+        gt=0,
+        le=1200,
+        description="How often the hold is renewed; a third of the one above at most.",
     )
     enrichment_cooldown_minutes: float = Field(
-        default=15, ge=0, le=10_080, description="A company is not refreshed by hand again before; 0: at any time."
+        default=15,
+        ge=0,
+        le=10_080,
+        description="A company is not refreshed by hand again before; 0: at any time.",
     )
     enrichment_optional_not_found: Literal["failed", "not_applicable"] = Field(
         default="failed",
@@ -443,7 +580,9 @@ class EnrichmentSettings(OrgJobSettings):
     @model_validator(mode="after")
     def _hold_for_several_heartbeats(self) -> Self:
         if 3 * self.enrichment_heartbeat_seconds > self.enrichment_lock_seconds + 1e-9:
-            raise ValueError("ENRICHMENT_HEARTBEAT_SECONDS must be at most a third of ENRICHMENT_LOCK_SECONDS")
+            raise ValueError(
+                "ENRICHMENT_HEARTBEAT_SECONDS must be at most a third of ENRICHMENT_LOCK_SECONDS"
+            )
         return self
 
 
@@ -466,10 +605,16 @@ class EngineSettings(EnrichmentSettings):
         "One database of it an installation.",
     )
     automation_celery_concurrency: int = Field(
-        default=2, ge=1, le=64, description="Steps at the same time in one Celery worker that is not told otherwise."
+        default=2,
+        ge=1,
+        le=64,
+        description="Steps at the same time in one Celery worker that is not told otherwise.",
     )
     automation_heartbeat_seconds: float = Field(
-        default=5, gt=0, le=600, description="How often a working run sends its heartbeat; see the next one."
+        default=5,
+        gt=0,
+        le=600,
+        description="How often a working run sends its heartbeat; see the next one.",
     )
     automation_lost_after_seconds: float = Field(
         default=25,
@@ -490,7 +635,9 @@ class EngineSettings(EnrichmentSettings):
     @model_validator(mode="after")
     def _lost_after_several_heartbeats(self) -> Self:
         if 3 * self.automation_heartbeat_seconds > self.automation_lost_after_seconds + 1e-9:
-            raise ValueError("AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS")
+            raise ValueError(
+                "AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS"
+            )
         return self
 
 
@@ -508,7 +655,8 @@ KeepDays = Annotated[int, Field(ge=0, le=3650), AfterValidator(_a_week_or_for_ev
 
 class HousekeepingSettings(EngineSettings):
     automation_logs_keep_days: KeepDays = Field(
-        default=90, description="How long the log lines of ended runs are kept, in days; 0, here and below: for ever."
+        default=90,
+        description="How long the log lines of ended runs are kept, in days; 0, here and below: for ever.",
     )
     automation_notifications_keep_days: KeepDays = Field(
         default=90,
@@ -522,31 +670,38 @@ class HousekeepingSettings(EngineSettings):
         description="How long it is kept which state ended runs, ended pricing runs and companies were in before.",
     )
     outbox_keep_days: KeepDays = Field(
-        default=14, description="How long events are kept after they have left; a stream can be resumed for so long."
+        default=14,
+        description="How long events are kept after they have left; a stream can be resumed for so long.",
     )
     outbox_parked_keep_days: KeepDays = Field(
         default=180, description="How long events are kept that were given up after five attempts."
     )
     run_requests_keep_days: KeepDays = Field(
-        default=90, description="How long requests for Dagster runs are kept that were taken or refused."
+        default=90,
+        description="How long requests for Dagster runs are kept that were taken or refused.",
     )
     idempotency_keys_keep_days: KeepDays = Field(
-        default=7, description="How long answers under an `Idempotency-Key` stay stored; they are repeated for 7 days."
+        default=7,
+        description="How long answers under an `Idempotency-Key` stay stored; they are repeated for 7 days.",
     )
     leases_keep_days: KeepDays = Field(
-        default=7, description="How long claims, pauses, rate limits and signs of life are kept that are over."
+        default=7,
+        description="How long claims, pauses, rate limits and signs of life are kept that are over.",
     )
     fetch_jobs_keep_days: KeepDays = Field(
-        default=90, description="How long ended jobs over days are kept, with what their webhooks were told."
+        default=90,
+        description="How long ended jobs over days are kept, with what their webhooks were told.",
     )
     transcription_tasks_keep_days: KeepDays = Field(
-        default=90, description="How long the queue remembers recordings that were transcribed; the transcripts stay."
+        default=90,
+        description="How long the queue remembers recordings that were transcribed; the transcripts stay.",
     )
     pricing_alerts_keep_days: KeepDays = Field(
         default=90, description="How long pricing alerts are kept, and how their webhooks ended."
     )
     enrichment_jobs_keep_days: KeepDays = Field(
-        default=365, description="How long ended enrichments are kept; the newest one of each company always is."
+        default=365,
+        description="How long ended enrichments are kept; the newest one of each company always is.",
     )
     dagster_events_keep_days: KeepDays = Field(
         default=30,
@@ -554,14 +709,17 @@ class HousekeepingSettings(EngineSettings):
         "and checked stays.",
     )
     dagster_runs_keep_days: KeepDays = Field(
-        default=365, description="How long ended Dagster runs are listed; not shorter than their events."
+        default=365,
+        description="How long ended Dagster runs are listed; not shorter than their events.",
     )
 
     @model_validator(mode="after")
     def _runs_as_long_as_their_events(self) -> Self:
         events, runs = self.dagster_events_keep_days, self.dagster_runs_keep_days
         if runs and (not events or runs < events):
-            raise ValueError("DAGSTER_RUNS_KEEP_DAYS must not be less than DAGSTER_EVENTS_KEEP_DAYS")
+            raise ValueError(
+                "DAGSTER_RUNS_KEEP_DAYS must not be less than DAGSTER_EVENTS_KEEP_DAYS"
+            )
         return self
 
 
@@ -576,12 +734,20 @@ class Settings(HousekeepingSettings):
         le=date(2100, 12, 31),
         description="The first day that has a partition, as YYYY-MM-DD.",
     )
-    automation_timezone: TimeZone = Field(default="Europe/Paris", description="The zone whose days are the partitions.")
+    automation_timezone: TimeZone = Field(
+        default="Europe/Paris", description="The zone whose days are the partitions."
+    )
     automation_scheduler_window_minutes: int = Field(
-        default=20, ge=5, le=10_080, description="How far back a due occurrence is looked for that was not run in time."
+        default=20,
+        ge=5,
+        le=10_080,
+        description="How far back a due occurrence is looked for that was not run in time.",
     )
     automation_scheduler_stale_grace_ms: int = Field(
-        default=900_000, ge=60_000, le=86_400_000, description="Added to the three waits below: then a run is stale."
+        default=900_000,
+        ge=60_000,
+        le=86_400_000,
+        description="Added to the three waits below: then a run is stale.",
     )
     automation_max_recordings_per_fiche: int = Field(
         default=0,
@@ -593,10 +759,16 @@ class Settings(HousekeepingSettings):
         default=600_000, ge=60_000, le=86_400_000, description="How long a run may fetch details."
     )
     automation_fiche_details_poll_interval_seconds: float = Field(
-        default=20, ge=5, le=600, description="How often a run's log has a line about the details that are fetched."
+        default=20,
+        ge=5,
+        le=600,
+        description="How often a run's log has a line about the details that are fetched.",
     )
     automation_transcription_max_wait_ms: int = Field(
-        default=900_000, ge=60_000, le=86_400_000, description="How long a run may wait for transcripts."
+        default=900_000,
+        ge=60_000,
+        le=86_400_000,
+        description="How long a run may wait for transcripts.",
     )
     automation_transcription_poll_interval_seconds: float = Field(
         default=30,
@@ -605,7 +777,10 @@ class Settings(HousekeepingSettings):
         description="The longest pause between two looks at the transcripts; the first are short.",
     )
     automation_audit_max_wait_ms: int = Field(
-        default=1_800_000, ge=60_000, le=86_400_000, description="How long a run may wait for audits."
+        default=1_800_000,
+        ge=60_000,
+        le=86_400_000,
+        description="How long a run may wait for audits.",
     )
     automation_audit_poll_interval_seconds: float = Field(
         default=60,
@@ -614,7 +789,10 @@ class Settings(HousekeepingSettings):
         description="How often a run's log has a line about its audits; three without progress are a stall.",
     )
     automation_revalidation_cooldown_ms: int = Field(
-        default=300_000, ge=0, le=86_400_000, description="A day's sales list that is younger is not asked for again."
+        default=300_000,
+        ge=0,
+        le=86_400_000,
+        description="A day's sales list that is younger is not asked for again.",
     )
     automation_reports_dir: Annotated[str, InHome] = Field(
         default="$AUTOMATION_HOME/.automation/reports",
@@ -632,21 +810,33 @@ class Settings(HousekeepingSettings):
 
 @cache
 def load_settings() -> Settings:
-    """Read the environment once a process. InvalidInputError names the first variable that cannot be used."""
+    """Read the environment once a process. InvalidInputError names the first variable that cannot
+    be used."""
     try:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should").rstrip(".")
+        reason = (
+            first["msg"]
+            .removeprefix("Value error, ")
+            .replace("Input should", "it should")
+            .rstrip(".")
+        )
         if not first["loc"]:  # of several variables together; the sentence names them
             raise InvalidInputError(f"{reason}.") from None
         name = _variable(str(first["loc"][0]))
-        raise InvalidInputError(f"{name} cannot be used: {reason[0].lower()}{reason[1:]}.") from None
+        raise InvalidInputError(
+            f"{name} cannot be used: {reason[0].lower()}{reason[1:]}."
+        ) from None
 
 
 def _variable(location: str) -> str:
     """The variable that was set, where one field has several names."""
     aliases = [field.validation_alias for field in Settings.model_fields.values()]
-    groups = [[str(name) for name in alias.choices] for alias in aliases if isinstance(alias, AliasChoices)]
+    groups = [
+        [str(name) for name in alias.choices]
+        for alias in aliases
+        if isinstance(alias, AliasChoices)
+    ]
     names = next((group for group in groups if location.upper() in group), [location.upper()])
     return next((name for name in names if environ.get(name)), names[0])

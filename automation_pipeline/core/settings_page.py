@@ -1,4 +1,5 @@
-"""The page docs/configuration.md, written from the settings: `make docs`; and settings without a meaning here."""
+"""The page docs/configuration.md, written from the settings: `make docs`; and settings without a
+meaning here."""
 
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,9 @@ from automation_pipeline.core.settings_types import Origins, Temperature
 
 _DAYS = "a run asks for its days together, bounded by FICHE_SALES_SEARCH_CONCURRENCY"
 _BATCHES = "batches follow AUTOMATION_MAX_PROCESSES, and FICHE_FETCH_CONCURRENCY bounds the calls"
-_LOG_FILES = "logs are in the database: `automation runs logs RUN`, `GET /api/automation/runs/{id}/logs`"
+_LOG_FILES = (
+    "logs are in the database: `automation runs logs RUN`, `GET /api/automation/runs/{id}/logs`"
+)
 _ONE_QUEUE = "all recordings wait in one queue, bounded by the TRANSCRIPTION_ELEVENLABS_ settings"
 _CLAIMS = "claims are rows with short leases that their holder extends"
 
@@ -70,14 +73,23 @@ These settings of the original system have no meaning here. `automation doctor` 
 
 def configuration_page() -> str:
     used = "".join(_row(name, field) for name, field in Settings.model_fields.items())
-    return HEAD + used + UNUSED_HEAD + "".join(f"| `{name}` | {reason} |\n" for name, reason in UNUSED.items())
+    return (
+        HEAD
+        + used
+        + UNUSED_HEAD
+        + "".join(f"| `{name}` | {reason} |\n" for name, reason in UNUSED.items())
+    )
 
 
 def _row(name: str, field: FieldInfo) -> str:
     alias = field.validation_alias
     variable = alias.choices[0] if isinstance(alias, AliasChoices) else name.upper()
     unset = field.default in (None, (), "", PydanticUndefined)
-    default = "none" if unset else f"`{int(field.default) if isinstance(field.default, bool) else field.default}`"
+    default = (
+        "none"
+        if unset
+        else f"`{int(field.default) if isinstance(field.default, bool) else field.default}`"
+    )
     return f"| `{variable}` | {_values(field)} | {default} | {field.description} |\n"
 
 
@@ -90,8 +102,16 @@ def _values(field: FieldInfo) -> str:
         return "origins, separated by commas"
     given = get_args(field.annotation) or (field.annotation,)
     # An optional checked text comes as Annotated[str, ...] | None.
-    kinds: list[object] = [getattr(kind, "__origin__", kind) for kind in given if kind is not NoneType]
-    words: dict[object, str] = {str: "text", date: "day", bool: "`1` or `0`", int: "whole number", float: "number"}
+    kinds: list[object] = [
+        getattr(kind, "__origin__", kind) for kind in given if kind is not NoneType
+    ]
+    words: dict[object, str] = {
+        str: "text",
+        date: "day",
+        bool: "`1` or `0`",
+        int: "whole number",
+        float: "number",
+    }
     bounds = [
         f"{word} {value}"
         for limit in field.metadata

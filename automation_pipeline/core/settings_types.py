@@ -1,4 +1,5 @@
-"""Types of values that variables hold, each with the sentence for a wrong one. No sentence shows the value."""
+"""Types of values that variables hold, each with the sentence for a wrong one. No sentence shows
+the value."""
 
 import re
 from datetime import date
@@ -36,7 +37,8 @@ def http_address(value: str) -> str:
 
 
 def _home(value: str) -> str:
-    """An absolute path. Unset, it is the nearest folder with a workspace.yaml, else in the user's data directory."""
+    """An absolute path. Unset, it is the nearest folder with a workspace.yaml, else in the user's
+    data directory."""
     if not value:
         return str(_project() or _user_data() / "automation-pipeline")
     try:
@@ -49,10 +51,14 @@ def _home(value: str) -> str:
 
 
 def _project() -> Path | None:
-    """Of the working directory, or None: outside of every project, or in a folder that cannot be read or is gone."""
+    """Of the working directory, or None: outside of every project, or in a folder that cannot be
+    read or is gone."""
     try:
         here = Path.cwd()
-        return next((folder for folder in (here, *here.parents) if (folder / "workspace.yaml").is_file()), None)
+        return next(
+            (folder for folder in (here, *here.parents) if (folder / "workspace.yaml").is_file()),
+            None,
+        )
     except OSError:
         return None
 
@@ -81,7 +87,9 @@ def _database_url(value: str) -> str:
 def _with_a_file(value: str) -> str:
     path = value.removeprefix("sqlite:///").partition("?")[0]
     if not path.strip() or ":memory:" in path or "mode=memory" in value:
-        raise ValueError("it must name a file: in memory, every command would see a database of its own")
+        raise ValueError(
+            "it must name a file: in memory, every command would see a database of its own"
+        )
     if path.startswith("file:"):
         raise ValueError("it must name a file by its path")
     return value
@@ -126,7 +134,11 @@ def _written_day(value: object) -> object:
 
 
 def _origins(value: object) -> object:
-    return tuple(origin.strip() for origin in value.split(",") if origin.strip()) if isinstance(value, str) else value
+    return (
+        tuple(origin.strip() for origin in value.split(",") if origin.strip())
+        if isinstance(value, str)
+        else value
+    )
 
 
 def _origin(value: str) -> str:
@@ -138,7 +150,11 @@ def _origin(value: str) -> str:
 
 def _listed(value: object) -> object:
     """As the variable has it, or as JSON-minded callers pass it."""
-    return [entry.strip() for entry in value.split(",") if entry.strip()] if isinstance(value, str) else value
+    return (
+        [entry.strip() for entry in value.split(",") if entry.strip()]
+        if isinstance(value, str)
+        else value
+    )
 
 
 def _long_enough(value: SecretStr) -> SecretStr:
@@ -161,5 +177,9 @@ RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
 Day = Annotated[date, BeforeValidator(_written_day)]
 Temperature = Annotated[Annotated[float, Field(ge=0, le=2)] | None, BeforeValidator(_none_as_word)]
-Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_origins)]
-Tokens = Annotated[tuple[Annotated[Token, AfterValidator(_long_enough)], ...], NoDecode, BeforeValidator(_listed)]
+Origins = Annotated[
+    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_origins)
+]
+Tokens = Annotated[
+    tuple[Annotated[Token, AfterValidator(_long_enough)], ...], NoDecode, BeforeValidator(_listed)
+]

@@ -31,7 +31,9 @@ class StateMachine(Generic[State]):
     def __post_init__(self) -> None:
         undeclared = frozenset[State]().union(*self.moves.values()) - self.moves.keys()
         if undeclared:
-            raise ValueError(f"The {self.name} machine moves to undeclared states: {', '.join(sorted(undeclared))}.")
+            raise ValueError(
+                f"The {self.name} machine moves to undeclared states: {', '.join(sorted(undeclared))}."
+            )
         object.__setattr__(self, "moves", MappingProxyType(dict(self.moves)))
 
     @property

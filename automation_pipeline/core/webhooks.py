@@ -39,8 +39,8 @@ class WebhookAnswer:
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """How often a message is tried, and how long is waited between. One attempt ends after `attempt_seconds`. Who
-    `insists` tries again also what a receiver has refused."""
+    """How often a message is tried, and how long is waited between. One attempt ends after
+    `attempt_seconds`. Who `insists` tries again also what a receiver has refused."""
 
     attempts: int
     backoff: Backoff = _BACKOFF
@@ -50,7 +50,8 @@ class DeliveryPolicy:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How a message stands after `attempts` of them; a pending one is tried again after its pause."""
+    """How a message stands after `attempts` of them; a pending one is tried again after its
+    pause."""
 
     status: DeliveryStatus
     attempts: int
@@ -60,15 +61,19 @@ class Delivery:
     pause_seconds: float = 0.0
 
 
-async def attempt(sending: Awaitable[WebhookAnswer | None], attempts: int, patience: DeliveryPolicy) -> Delivery:
-    """How a message stands after this attempt, its `attempts`-th. Whatever goes wrong is a value; None is an e-mail
-    taken."""
+async def attempt(
+    sending: Awaitable[WebhookAnswer | None], attempts: int, patience: DeliveryPolicy
+) -> Delivery:
+    """How a message stands after this attempt, its `attempts`-th. Whatever goes wrong is a value;
+    None is an e-mail taken."""
     try:
         async with asyncio.timeout(patience.attempt_seconds):
             answer = await sending
         return delivered(attempts) if answer is None else after_answer(answer, attempts, patience)
     except TimeoutError:
-        silence = TransientError(f"The receiver did not answer within {patience.attempt_seconds:g} s")
+        silence = TransientError(
+            f"The receiver did not answer within {patience.attempt_seconds:g} s"
+        )
         return after_error(silence, attempts, patience)
     except AutomationError as error:
         return after_error(error, attempts, patience)
@@ -110,10 +115,11 @@ def _pause(attempts: int, patience: DeliveryPolicy, asked_seconds: float | None)
 
 class WebhookSender(Protocol):
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
-        """What the receiver said to this POST, whatever its status: one attempt, with 307 and 308 followed.
+        """What the receiver said to this POST, whatever its status: one attempt, with 307 and 308
+        followed.
 
-        TransientError: no answer this time. PermanentError: the address, or one that it leads to, is not called. No
-        text holds any part of the address but its origin.
+        TransientError: no answer this time. PermanentError: the address, or one that it leads to,
+        is not called. No text holds any part of the address but its origin.
         """
         ...
 
@@ -137,7 +143,9 @@ def signature(secret: str, body: bytes, unix_seconds: int) -> str:
     return f"t={unix_seconds},v1={mac_of_moment(secret, body, str(unix_seconds))}"
 
 
-def signed_headers(event: str, delivery: str, body: bytes, secret: str | None, unix_seconds: int) -> dict[str, str]:
+def signed_headers(
+    event: str, delivery: str, body: bytes, secret: str | None, unix_seconds: int
+) -> dict[str, str]:
     """`delivery` names the message, and stays the same however often it is sent."""
     headers = {
         "Content-Type": "application/json",

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import AskedCompany, Client
@@ -50,7 +57,9 @@ def read_wanted(numbers: Sequence[str], file: Path | None, *, strict: bool) -> l
     if file is not None:
         given += list(_numbers_of_file(file))
     if not given:
-        raise InvalidInputError("Which companies? Give SIRENs or SIRETs, or a file of them with --csv.")
+        raise InvalidInputError(
+            "Which companies? Give SIRENs or SIRETs, or a file of them with --csv."
+        )
     unique = {tuple(sorted(one.items())): one for one in given}
     return [_checked(one, strict=strict) for one in unique.values()]
 
@@ -61,7 +70,9 @@ def _checked(numbers: Mapping[str, str], *, strict: bool) -> Wanted:
         found = parse_request(body).identifiers
     except InvalidInputError as error:
         return Wanted(given=given, body=body, fault=sentence_of(error))
-    return Wanted(given=given, body=body, siren=found.siren, siret=found.siret, warnings=found.warnings)
+    return Wanted(
+        given=given, body=body, siren=found.siren, siret=found.siret, warnings=found.warnings
+    )
 
 
 def _number(number: str) -> dict[str, str]:
@@ -94,7 +105,9 @@ def _parsed(file: Path) -> Iterator[list[str]]:
     try:
         yield from rows
     except csv.Error as error:
-        raise InvalidInputError(f"{_file_name(file)} cannot be read: line {rows.line_num}: {error}.") from None
+        raise InvalidInputError(
+            f"{_file_name(file)} cannot be read: line {rows.line_num}: {error}."
+        ) from None
 
 
 def _of_column(rows: Iterable[Sequence[str]], place: int) -> Iterator[dict[str, str]]:
@@ -108,7 +121,9 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 def _file_text(file: Path) -> str:
     try:
-        return (sys.stdin.buffer.read() if _is_standard_input(file) else file.read_bytes()).decode("utf-8-sig")
+        return (sys.stdin.buffer.read() if _is_standard_input(file) else file.read_bytes()).decode(
+            "utf-8-sig"
+        )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidInputError(f"{_file_name(file)} cannot be read: {reason}.") from None
@@ -122,16 +137,20 @@ def _is_standard_input(file: Path) -> bool:
     return str(file) == "-"
 
 
-CONTINUES = "The enrichment goes on without us: the same command without --force tells what is known.\n"
+CONTINUES = (
+    "The enrichment goes on without us: the same command without --force tells what is known.\n"
+)
 CONTINUES_HERE = (
-    "What is left goes on with the next --here, or as soon as Dagster's daemon runs (`dagster dev` starts it).\n"
+    "What is left goes on with the next --here, or as soon as Dagster's daemon runs "
+    "(`dagster dev` starts it).\n"
 )
 _GOOD = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Enriched:
-    """What became of one that was given. `asked` None: it was only checked, or could not be asked for."""
+    """What became of one that was given. `asked` None: it was only checked, or could not be asked
+    for."""
 
     wanted: Wanted
     asked: AskedCompany | None = None
@@ -140,10 +159,16 @@ class Enriched:
 
     @property
     def is_good(self) -> bool:
-        return self.standing is not None and not self.standing.is_running and self.standing.status in _GOOD
+        return (
+            self.standing is not None
+            and not self.standing.is_running
+            and self.standing.status in _GOOD
+        )
 
 
-def request_companies(wanted: Sequence[Wanted], desk: Client, *, force: bool, quiet: bool) -> Sequence[Enriched]:
+def request_companies(
+    wanted: Sequence[Wanted], desk: Client, *, force: bool, quiet: bool
+) -> Sequence[Enriched]:
     """One that is refused is no reason not to ask for the others."""
     with _bar(quiet=quiet or not screen.is_terminal) as progress:
         bar = progress.add_task("asking", total=len(wanted))
@@ -164,8 +189,8 @@ def follow(
     timeout: float | None = None,
     here: bool = False,
 ) -> Sequence[Enriched]:
-    """Until no job of theirs is open. With `here` the jobs are done by this command, also one whose worker was lost, as
-    soon as its lease has ended."""
+    """Until no job of theirs is open. With `here` the jobs are done by this command, also one whose
+    worker was lost, as soon as its lease has ended."""
     goes_on = CONTINUES_HERE if here else CONTINUES
     try:
         with _bar(quiet=quiet) as progress:
@@ -191,11 +216,20 @@ def follow(
 
 def refresh_statuses(asked: Sequence[Enriched], desk: Client) -> Sequence[Enriched]:
     """How they stand now. Those that are over are not looked at again."""
-    open_ids = [one.asked.request_id for one in asked if one.asked and (not one.standing or one.standing.is_running)]
-    found: Mapping[int, RequestStatus] = {one.request_id: one for one in desk.companies.followed(open_ids)}
+    open_ids = [
+        one.asked.request_id
+        for one in asked
+        if one.asked and (not one.standing or one.standing.is_running)
+    ]
+    found: Mapping[int, RequestStatus] = {
+        one.request_id: one for one in desk.companies.followed(open_ids)
+    }
     return [
         Enriched(
-            wanted=one.wanted, asked=one.asked, standing=found.get(_request_id(one), one.standing), fault=one.fault
+            wanted=one.wanted,
+            asked=one.asked,
+            standing=found.get(_request_id(one), one.standing),
+            fault=one.fault,
         )
         for one in asked
     ]
@@ -237,12 +271,21 @@ def _bar(*, quiet: bool) -> Generator[Progress]:
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=screen, disable=quiet, transient=screen.is_terminal) as progress:
+    with Progress(
+        *columns, console=screen, disable=quiet, transient=screen.is_terminal
+    ) as progress:
         yield progress
 
 
 INVALID = "INVALID"
-_CSV_COLUMNS = ("given", "siren", "siret", "status", *(name for name in FIELDS if name != "siret"), "vat_number")
+_CSV_COLUMNS = (
+    "given",
+    "siren",
+    "siret",
+    "status",
+    *(name for name in FIELDS if name != "siret"),
+    "vat_number",
+)
 _LAST_CSV_COLUMNS = ("is_masked", "updated_at", "warnings", "error")
 
 
@@ -252,7 +295,13 @@ def print_companies(enriched: Sequence[Enriched]) -> None:
 
 def print_checked(checked: Sequence[Enriched]) -> None:
     rows = [
-        (one.wanted.given, one.wanted.siren, one.wanted.siret, _joined(one.wanted.warnings), one.fault)
+        (
+            one.wanted.given,
+            one.wanted.siren,
+            one.wanted.siret,
+            _joined(one.wanted.warnings),
+            one.fault,
+        )
         for one in checked
     ]
     print_table(("given", "siren", "siret", "warning", "error"), rows)
@@ -327,10 +376,14 @@ def _table_row(one: Enriched) -> Sequence[object]:
 def _csv_row(one: Enriched) -> list[object]:
     told = document_of(one)
     company = (
-        one.standing.company.model_dump(mode="json", by_alias=False) if one.standing and one.standing.company else {}
+        one.standing.company.model_dump(mode="json", by_alias=False)
+        if one.standing and one.standing.company
+        else {}
     )
     beside = {"warnings": _joined(_warnings(one)), "error": _error(one)}
-    asked = {name: told[name] for name in ("given", "siren", "siret", "status") if told[name] is not None}
+    asked = {
+        name: told[name] for name in ("given", "siren", "siret", "status") if told[name] is not None
+    }
     known = {**company, **asked, **beside}
     return [_plain(known.get(name)) for name in (*_CSV_COLUMNS, *_LAST_CSV_COLUMNS)]
 
@@ -360,21 +413,30 @@ def enrich(
     csv_file: Annotated[
         Path | None,
         typer.Option(
-            "--csv", help="A CSV with a column siren or siret, or with numbers in the first; - for standard input."
+            "--csv",
+            help="A CSV with a column siren or siret, or with numbers in the first; - for standard input.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write a CSV with one row a company.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write a CSV with one row a company.")
+    ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all are SUCCESS or PARTIAL.")
+        bool,
+        typer.Option("--wait", help="Follow to the end; exit 1 unless all are SUCCESS or PARTIAL."),
     ] = False,
     timeout: Timeout = None,
     here: Here = False,
     force: Annotated[bool, typer.Option("--force", help="Ask for what is fresh, too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the numbers; nobody is asked.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse wrong check digits instead of warning.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check the numbers; nobody is asked.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse wrong check digits instead of warning.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for companies: what is known and fresh is shown at once, the rest is asked of the registers.
+    """Ask for companies: what is known and fresh is shown at once, the rest is asked of the
+    registers.
 
     Dagster's daemon does that within seconds; with --here, this command itself.
     """
@@ -389,7 +451,9 @@ def enrich(
     else:
         our = client()
         told = _request_all(wanted, our, force=force, quiet=as_json)
-        followed = partial(follow, pause=threading.Event(), quiet=as_json, timeout=timeout, here=here)
+        followed = partial(
+            follow, pause=threading.Event(), quiet=as_json, timeout=timeout, here=here
+        )
         told = list(followed(told, our) if wait else refresh_statuses(told, our))
     _print_all(told, as_json=as_json, dry_run=dry_run)
     if out is not None:
@@ -407,7 +471,9 @@ def _print_all(told: Sequence[Enriched], *, as_json: bool, dry_run: bool) -> Non
         print_companies(told)
 
 
-def _request_all(wanted: Sequence[Wanted], our: Client, *, force: bool, quiet: bool) -> Sequence[Enriched]:
+def _request_all(
+    wanted: Sequence[Wanted], our: Client, *, force: bool, quiet: bool
+) -> Sequence[Enriched]:
     if sys.stderr.isatty():  # a person has the bar to look at
         logging.getLogger("automation_pipeline").setLevel(logging.WARNING)
     return request_companies(wanted, our, force=force, quiet=quiet)

@@ -41,7 +41,11 @@ def enrichment_requested(  # noqa: PLR0913  what the contract wants told
 
 
 def enrichment_started(job: JobFacts, now: datetime) -> Event:
-    payload: dict[str, object] = {"job_id": str(job.job_id), "company_siren": job.siren, "attempt": job.attempt}
+    payload: dict[str, object] = {
+        "job_id": str(job.job_id),
+        "company_siren": job.siren,
+        "attempt": job.attempt,
+    }
     return _of_job(job, STARTED, f"{job.attempt}", now, payload)
 
 
@@ -60,8 +64,11 @@ def source_fetched(job: JobFacts, outcome: SourceOutcome, now: datetime) -> Even
     return _of_job(job, SOURCE_FETCHED, outcome.source, now, payload)
 
 
-def enrichment_completed(job: JobFacts, request_id: int | None, evaluation: Evaluation, now: datetime) -> Event:
-    """Once for each request that waited, in its tenant's name; of a job that nobody waited for, once."""
+def enrichment_completed(
+    job: JobFacts, request_id: int | None, evaluation: Evaluation, now: datetime
+) -> Event:
+    """Once for each request that waited, in its tenant's name; of a job that nobody waited for,
+    once."""
     payload: dict[str, object] = {
         "job_id": str(job.job_id),
         "company_siren": job.siren,
@@ -76,7 +83,9 @@ def enrichment_completed(job: JobFacts, request_id: int | None, evaluation: Eval
     return _of_job(job, COMPLETED, "-" if request_id is None else str(request_id), now, payload)
 
 
-def _of_job(job: JobFacts, name: str, change: str, now: datetime, payload: dict[str, object]) -> Event:
+def _of_job(
+    job: JobFacts, name: str, change: str, now: datetime, payload: dict[str, object]
+) -> Event:
     key = f"enrichment:{job.job_id}:{name}:{change}"
     return Event(job.tenant_id, key, name, PRODUCER, job.correlation_id, now, payload)
 
@@ -109,7 +118,9 @@ def log_fields(  # noqa: PLR0913  the fields of the contract
     }
 
 
-def job_log_fields(job: JobFacts, event_type: str, outcome: SourceOutcome | None = None) -> dict[str, object]:
+def job_log_fields(
+    job: JobFacts, event_type: str, outcome: SourceOutcome | None = None
+) -> dict[str, object]:
     return log_fields(
         event_type,
         siren=job.siren,

@@ -74,7 +74,9 @@ async def work_enrichment(
 
 
 class _Worker:
-    def __init__(self, job_id: int, registries: Registries, database: Database, clock: Clock, owner: str) -> None:
+    def __init__(
+        self, job_id: int, registries: Registries, database: Database, clock: Clock, owner: str
+    ) -> None:
         self._job_id, self._registries, self._owner = job_id, registries, owner
         self._database, self._clock = database, clock
 
@@ -100,16 +102,24 @@ class _Worker:
             lambda session: start_job(session, self._job_id, claim, knobs.max_attempts, self._now())
         )
         if begun is not None:
-            with correlated(begun.facts.correlation_id):  # whoever is waited for here may only be attached
+            with correlated(
+                begun.facts.correlation_id
+            ):  # whoever is waited for here may only be attached
                 await self._go_on(begun, claim)
 
     async def _go_on(self, begun: StartedJob, claim: Claim) -> None:
         knobs = self._registries.knobs
         if begun.facts.attempt > knobs.max_attempts:
-            evaluation = await self._write(lambda session: abandon_job(session, begun, knobs, self._now()))
+            evaluation = await self._write(
+                lambda session: abandon_job(session, begun, knobs, self._now())
+            )
             await asyncio.to_thread(self._tell, begun, evaluation)
             return
-        _log.info("Enrichment has begun", attempt=begun.facts.attempt, **job_log_fields(begun.facts, events.STARTED))
+        _log.info(
+            "Enrichment has begun",
+            attempt=begun.facts.attempt,
+            **job_log_fields(begun.facts, events.STARTED),
+        )
         await self._beside_heartbeats(begun, claim)
 
     async def _beside_heartbeats(self, begun: StartedJob, claim: Claim) -> None:
@@ -133,7 +143,9 @@ class _Worker:
         while True:
             await asyncio.sleep(knobs.heartbeat_seconds)
             with suppress(TransientError):
-                if not await asyncio.to_thread(self._registries.claims.extend, claim, knobs.lock_seconds):
+                if not await asyncio.to_thread(
+                    self._registries.claims.extend, claim, knobs.lock_seconds
+                ):
                     return
                 await self._write(lambda session: record_heartbeat(session, begun, self._now()))
 
@@ -144,22 +156,32 @@ class _Worker:
             outcome = await self._ask(begun, source, begun.siret)
             until = postponed_until(outcome, begun.put_offs)
             if until is not None:
-                await self._write(partial(postpone_job, begun=begun, outcome=outcome, until=until, now=self._now()))
+                await self._write(
+                    partial(
+                        postpone_job, begun=begun, outcome=outcome, until=until, now=self._now()
+                    )
+                )
                 return
             await self._keep(begun, outcome)
             if outcome.source in REQUIRED_SOURCES and outcome.is_unknown:
                 break
         knobs, looked_up = self._registries.knobs, await self._look_up_others(begun)
-        evaluation = await self._write(lambda session: finish_job(session, begun, knobs, self._now(), looked_up))
+        evaluation = await self._write(
+            lambda session: finish_job(session, begun, knobs, self._now(), looked_up)
+        )
         await asyncio.to_thread(self._tell, begun, evaluation)
 
     async def _look_up_others(self, begun: StartedJob) -> Mapping[str, Sequence[str]]:
-        """Warnings of the establishments that other requests of the company name. A lookup that fails is not a failure
-        of the job, and neither are more establishments than a job looks up: their requests say so."""
+        """Warnings of the establishments that other requests of the company name. A lookup that
+        fails is not a failure of the job, and neither are more establishments than a job looks up:
+        their requests say so."""
         looked_up: dict[str, Sequence[str]] = {}
         source = self._registries.sources.get(SourceApi.SEARCH)
         while source is not None and len(looked_up) < MOST_ESTABLISHMENTS:
-            wanted = await self._write(lambda session: other_establishments(session, begun)) - looked_up.keys()
+            wanted = (
+                await self._write(lambda session: other_establishments(session, begun))
+                - looked_up.keys()
+            )
             if not wanted:
                 break
             siret = min(wanted)
@@ -169,7 +191,9 @@ class _Worker:
                 self._log_outcome(begun, outcome)
         return looked_up
 
-    async def _ask(self, begun: StartedJob, source: RegistrySource, siret: str | None) -> SourceOutcome:
+    async def _ask(
+        self, begun: StartedJob, source: RegistrySource, siret: str | None
+    ) -> SourceOutcome:
         return await call_source(
             source,
             begun.facts.siren,
@@ -187,7 +211,9 @@ class _Worker:
     def _acquire(self) -> Claim | None:
         with self._database.reading() as session:
             siren = siren_of(session, self._job_id)
-        return self._registries.claims.take(claim_key(siren), self._owner, self._registries.knobs.lock_seconds)
+        return self._registries.claims.take(
+            claim_key(siren), self._owner, self._registries.knobs.lock_seconds
+        )
 
     async def _write(self, work: Callable[[Session], Value]) -> Value:
         def written() -> Value:
@@ -201,7 +227,9 @@ class _Worker:
         meter = self._registries.meter
         meter.count(CALLS, source=outcome.source, status=outcome.status, error_code=code)
         observe(meter, LATENCY_MS, outcome.duration_ms)
-        _log.info("A source was asked", **job_log_fields(begun.facts, events.SOURCE_FETCHED, outcome))
+        _log.info(
+            "A source was asked", **job_log_fields(begun.facts, events.SOURCE_FETCHED, outcome)
+        )
 
     def _tell(self, begun: StartedJob, evaluation: Evaluation) -> None:
         self._registries.meter.count(ENDED_JOBS, status=evaluation.status)
@@ -210,7 +238,11 @@ class _Worker:
             took = (view.finished_at - view.started_at).total_seconds() * 1000
             observe(self._registries.meter, DURATION_MS, took)
         fields = job_log_fields(begun.facts, events.COMPLETED)
-        _log.info("Enrichment has ended", status=evaluation.status, **{**fields, "error_message": evaluation.error})
+        _log.info(
+            "Enrichment has ended",
+            status=evaluation.status,
+            **{**fields, "error_message": evaluation.error},
+        )
 
     def _now(self) -> datetime:
         return self._clock.now()
@@ -231,7 +263,9 @@ class SweepReport:
         return f"{self.stale} grew stale; {self.refreshed} are refreshed; {again}."
 
 
-def sweep_enrichments(*, registries: Registries, database: Database, clock: Clock, limit: int = 50) -> SweepReport:
+def sweep_enrichments(
+    *, registries: Registries, database: Database, clock: Clock, limit: int = 50
+) -> SweepReport:
     """Each part bounded by the limit, and what is refreshed by what the sources' days have left."""
     knobs, now = registries.knobs, clock.now()
     with database.transaction() as session:
@@ -242,22 +276,38 @@ def sweep_enrichments(*, registries: Registries, database: Database, clock: Cloc
     with database.transaction() as session:
         stale = mark_stale(session, now, knobs.freshness, limit)
     with database.reading() as session:
-        left = _refresh_limit(registries, source_statuses(session), count_open_jobs(session), now, limit)
+        left = _refresh_limit(
+            registries, source_statuses(session), count_open_jobs(session), now, limit
+        )
     with database.transaction() as session:
         refreshed = refresh_due(session, now, left) if left else 0
     return SweepReport(stale, refreshed, len(again))
 
 
 def _refresh_limit(
-    registries: Registries, known: Mapping[SourceApi, SourceStatus], planned: int, now: datetime, limit: int
+    registries: Registries,
+    known: Mapping[SourceApi, SourceStatus],
+    planned: int,
+    now: datetime,
+    limit: int,
 ) -> int:
-    """None while a source rests without which nothing is a success. `planned` calls are about to be made."""
+    """None while a source rests without which nothing is a success. `planned` calls are about to be
+    made."""
     if any(known[api].is_resting(now) for api in REQUIRED_SOURCES):
         return 0
-    limited = ((api, one.calls_a_day) for api, one in registries.sources.items() if one.calls_a_day is not None)
-    rest = [int(calls * (1 - RESERVED_SHARE)) - known[api].used_on(now.date()) - planned for api, calls in limited]
+    limited = (
+        (api, one.calls_a_day)
+        for api, one in registries.sources.items()
+        if one.calls_a_day is not None
+    )
+    rest = [
+        int(calls * (1 - RESERVED_SHARE)) - known[api].used_on(now.date()) - planned
+        for api, calls in limited
+    ]
     return max(min([limit, *rest]), 0)
 
 
-def remove_old_jobs(look: PurgePass, *, keep_days: int, keep_move_days: int, database: Database) -> dict[str, int]:
+def remove_old_jobs(
+    look: PurgePass, *, keep_days: int, keep_move_days: int, database: Database
+) -> dict[str, int]:
     return purge_expired([(JOBS, keep_days), (MOVES, keep_move_days)], look, database=database)

@@ -1,4 +1,5 @@
-"""Values of enrichment: the contract's words, identifiers, what sources say, requests and how they are shown."""
+"""Values of enrichment: the contract's words, identifiers, what sources say, requests and how they
+are shown."""
 
 import re
 from collections.abc import Container, Mapping
@@ -71,7 +72,8 @@ class CallStatus(StrEnum):
 
 
 class JobState(StrEnum):
-    """PENDING: asked for. RUNNING: begun, maybe by somebody who died. DONE: its outcome is the enrichment's status."""
+    """PENDING: asked for. RUNNING: begun, maybe by somebody who died. DONE: its outcome is the
+    enrichment's status."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -97,8 +99,8 @@ class EnrichmentStatus(StrEnum):
 
 _S = EnrichmentStatus
 
-# A fresh SUCCESS that a user refreshes goes through STALE. A job that its required source makes wait goes back to
-# PENDING, or to STALE where there is a snapshot.
+# A fresh SUCCESS that a user refreshes goes through STALE. A job that its required source makes
+# wait goes back to PENDING, or to STALE where there is a snapshot.
 ENRICHMENT = StateMachine(
     name="enrichment",
     moves={
@@ -128,29 +130,45 @@ class IdentifierError(InvalidInputError):
 
 @dataclass(frozen=True)
 class Identifiers:
-    """`siren` is derived where only a SIRET was given. `warnings`: check digits that are wrong, as sentences."""
+    """`siren` is derived where only a SIRET was given. `warnings`: check digits that are wrong, as
+    sentences."""
 
     siren: str
     siret: str | None = None
     warnings: tuple[str, ...] = ()
 
 
-def parse_identifiers(siren_raw: str | None, siret_raw: str | None, *, strict: bool = False) -> Identifiers:
-    """IdentifierError: nothing is given, a format is wrong, or the two are of different companies."""
+def parse_identifiers(
+    siren_raw: str | None, siret_raw: str | None, *, strict: bool = False
+) -> Identifiers:
+    """IdentifierError: nothing is given, a format is wrong, or the two are of different
+    companies."""
     siren, siret = _digits(siren_raw), _digits(siret_raw)
     if siren is None and siret is None:
-        raise IdentifierError(ErrorCode.MISSING_COMPANY_IDENTIFIER, "siren", "a SIREN or a SIRET is required")
+        raise IdentifierError(
+            ErrorCode.MISSING_COMPANY_IDENTIFIER, "siren", "a SIREN or a SIRET is required"
+        )
     if siren is not None and (not _SIREN.fullmatch(siren) or not int(siren)):
-        raise IdentifierError(ErrorCode.INVALID_SIREN_FORMAT, "siren", "must be nine digits, not all of them zero")
+        raise IdentifierError(
+            ErrorCode.INVALID_SIREN_FORMAT, "siren", "must be nine digits, not all of them zero"
+        )
     if siret is not None and (not _SIRET.fullmatch(siret) or not int(siret[:9])):
-        raise IdentifierError(ErrorCode.INVALID_SIRET_FORMAT, "siret", "must be fourteen digits, after a real SIREN")
+        raise IdentifierError(
+            ErrorCode.INVALID_SIRET_FORMAT, "siret", "must be fourteen digits, after a real SIREN"
+        )
     if siren is not None and siret is not None and not siret.startswith(siren):
         raise IdentifierError(ErrorCode.SIREN_SIRET_MISMATCH, "siret", "must begin with the SIREN")
     found = siren or (siret or "")[:9]
     warnings = tuple(_check_digit_warnings(found, siret))
     if strict and warnings:
-        code = ErrorCode.INVALID_SIREN_FORMAT if not is_siren_sound(found) else ErrorCode.INVALID_SIRET_FORMAT
-        raise IdentifierError(code, "siren" if code is ErrorCode.INVALID_SIREN_FORMAT else "siret", warnings[0])
+        code = (
+            ErrorCode.INVALID_SIREN_FORMAT
+            if not is_siren_sound(found)
+            else ErrorCode.INVALID_SIRET_FORMAT
+        )
+        raise IdentifierError(
+            code, "siren" if code is ErrorCode.INVALID_SIREN_FORMAT else "siret", warnings[0]
+        )
     return Identifiers(found, siret, warnings)
 
 
@@ -189,7 +207,8 @@ def _luhn(digits: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class CompanyFields:
-    """Normalised: NAF with its dot, two letters for the country, codes, no labels. None: not said, or masked."""
+    """Normalised: NAF with its dot, two letters for the country, codes, no labels. None: not said,
+    or masked."""
 
     siret: str | None = None
     legal_name: str | None = None
@@ -215,8 +234,8 @@ FIELDS = tuple(one.name for one in fields(CompanyFields))
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRecord:
-    """`document` is what the source answered, without what changes by itself. `is_masked`: it may not tell all.
-    `warnings` are sentences about the establishment that was asked for."""
+    """`document` is what the source answered, without what changes by itself. `is_masked`: it may
+    not tell all. `warnings` are sentences about the establishment that was asked for."""
 
     siren: str
     said: CompanyFields
@@ -227,8 +246,9 @@ class SourceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceError:
-    """One call that failed. `retry_after_seconds` is what the source asked for. `is_ours`: we did not make the call,
-    which says nothing of the source. `not_before`: the source asks every caller to wait until then."""
+    """One call that failed. `retry_after_seconds` is what the source asked for. `is_ours`: we did
+    not make the call, which says nothing of the source. `not_before`: the source asks every caller
+    to wait until then."""
 
     error_code: ErrorCode
     message: str
@@ -335,7 +355,8 @@ class JobSourceView(JsonModel):
 
 
 class JobView(JsonModel):
-    """`status` is there once it is done. `not_before`: a required source asks to wait until then."""
+    """`status` is there once it is done. `not_before`: a required source asks to wait until
+    then."""
 
     id: Id
     company_siren: str
@@ -358,7 +379,8 @@ class JobView(JsonModel):
 
 
 class CompanyView(JsonModel):
-    """`field_sources` says where each value comes from. `is_masked`: the register may not tell all."""
+    """`field_sources` says where each value comes from. `is_masked`: the register may not tell
+    all."""
 
     siren: str
     siret: str | None
@@ -451,14 +473,17 @@ def check_configured(sources: Container[SourceApi]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentOptions:
-    """`optional_not_found_counts`: a company that an optional registry does not know is a failure of that source."""
+    """`optional_not_found_counts`: a company that an optional registry does not know is a failure
+    of that source."""
 
     freshness: timedelta = timedelta(days=30)
     lock_seconds: float = 120.0
     heartbeat_seconds: float = 30.0
     call_seconds: float = 5.0
     max_retries: int = 2
-    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.25, cap_seconds=0.5, jitter=0.2))
+    backoff: Backoff = field(
+        default_factory=lambda: Backoff(base_seconds=0.25, cap_seconds=0.5, jitter=0.2)
+    )
     longest_retry_after_seconds: float = 5.0
     sync_seconds: float = 1.1
     cooldown: timedelta = timedelta(minutes=15)

@@ -7,12 +7,18 @@ from typing import Protocol
 
 from automation_pipeline.core.coordination import Claims, Rate, RateLimiter
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi, SourceError, SourceRecord
+from automation_pipeline.enrichment.models import (
+    EnrichmentOptions,
+    SourceApi,
+    SourceError,
+    SourceRecord,
+)
 
 
 class Registry(Protocol):
-    """One source. `fetch` makes one call (a login that is needed besides is not counted) and repeats nothing: attempts,
-    waits, pace, breaker and quota are the caller's. Whatever the source does is a value. No text holds a secret."""
+    """One source. `fetch` makes one call (a login that is needed besides is not counted) and
+    repeats nothing: attempts, waits, pace, breaker and quota are the caller's. Whatever the source
+    does is a value. No text holds a secret."""
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError: ...
 
@@ -22,7 +28,8 @@ class Registry(Protocol):
 
 
 class SharedTokens(Protocol):
-    """The token of the last login at a source, for all processes. It stands in no log, error or event."""
+    """The token of the last login at a source, for all processes. It stands in no log, error or
+    event."""
 
     def current(self) -> str | None:
         """None where there is none, or it serves no longer."""
@@ -45,7 +52,8 @@ class SharedLogin:
 
 @dataclass(frozen=True)
 class RegistrySource:
-    """A source that is configured, with the pace that all processes keep together and its calls a day, if limited."""
+    """A source that is configured, with the pace that all processes keep together and its calls a
+    day, if limited."""
 
     api: SourceApi
     registry: Registry

@@ -1,9 +1,19 @@
-"""Tables of enrichment: requests, companies with where each field comes from, jobs, and how the sources stand."""
+"""Tables of enrichment: requests, companies with where each field comes from, jobs, and how the
+sources stand."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, Date, ForeignKey, Index, UniqueConstraint, false, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Date,
+    ForeignKey,
+    Index,
+    UniqueConstraint,
+    false,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
@@ -13,7 +23,8 @@ _OPEN = text("state IN ('PENDING', 'RUNNING')")
 
 
 class CompanyRow(Table):
-    """The last good snapshot: there is none before the first SUCCESS or PARTIAL. `updated_at` moves with those only."""
+    """The last good snapshot: there is none before the first SUCCESS or PARTIAL. `updated_at` moves
+    with those only."""
 
     __tablename__ = "companies"
     __table_args__ = (CheckConstraint("length(siren) = 9", name="siren"), Index(None, "updated_at"))
@@ -95,21 +106,28 @@ class CompanyRequestRow(Table):
 
 
 class EnrichmentJobRow(Table):
-    """One refresh of a SIREN: at most one is open. `lock_token` is that of the lease it was last begun under; whoever
-    has a lower one writes nothing."""
+    """One refresh of a SIREN: at most one is open. `lock_token` is that of the lease it was last
+    begun under; whoever has a lower one writes nothing."""
 
     __tablename__ = "enrichment_jobs"
     __table_args__ = (
         CheckConstraint("state IN ('PENDING', 'RUNNING', 'DONE')", name="state"),
         CheckConstraint("(state = 'DONE') = (finished_at IS NOT NULL)", name="finished"),
-        Index("uq_enrichment_jobs_open", "company_siren", unique=True, postgresql_where=_OPEN, sqlite_where=_OPEN),
+        Index(
+            "uq_enrichment_jobs_open",
+            "company_siren",
+            unique=True,
+            postgresql_where=_OPEN,
+            sqlite_where=_OPEN,
+        ),
         Index("ix_enrichment_jobs_at_work", "id", postgresql_where=_OPEN, sqlite_where=_OPEN),
         Index(None, "company_siren", "id"),
         Index(None, "finished_at"),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    # {siren}:{trigger}:{date}, with :2 and so on for later jobs of the day; the run requests are named after it.
+    # {siren}:{trigger}:{date}, with :2 and so on for later jobs of the day; the run requests are
+    # named after it.
     key: Mapped[str] = mapped_column(unique=True)
     request_key: Mapped[str | None]
     company_siren: Mapped[str]
@@ -125,7 +143,8 @@ class EnrichmentJobRow(Table):
     lock_token: Mapped[int] = mapped_column(BigInteger, default=0)
     lock_owner: Mapped[str | None]
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Set while a required source asks to wait. `put_offs` counts the waits after calls of the job itself.
+    # Set while a required source asks to wait. `put_offs` counts the waits after calls of the job
+    # itself.
     not_before: Mapped[datetime | None] = mapped_column(UtcDateTime)
     put_offs: Mapped[int] = mapped_column(default=0)
     requests: Mapped[int] = mapped_column(default=0)
@@ -210,7 +229,8 @@ class RetrievalRow(Table):
 
 
 class FieldSourceRow(Table):
-    """Which source a field of the snapshot comes from. A field that a user has locked is not overwritten."""
+    """Which source a field of the snapshot comes from. A field that a user has locked is not
+    overwritten."""
 
     __tablename__ = "company_field_sources"
     __table_args__ = (UniqueConstraint("company_siren", "field"),)
@@ -225,8 +245,8 @@ class FieldSourceRow(Table):
 
 
 class SourceStatusRow(Table):
-    """How a source takes our calls, for all processes: a breaker that is open until then, the calls of its day, and
-    the token of the last login."""
+    """How a source takes our calls, for all processes: a breaker that is open until then, the calls
+    of its day, and the token of the last login."""
 
     __tablename__ = "enrichment_sources"
 

@@ -11,7 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.client.base import client, only_here
-from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_facts, print_json, print_table, screen
+from automation_pipeline.cli.output import (
+    AsJson,
+    check_fiche_ids,
+    print_facts,
+    print_json,
+    print_table,
+    screen,
+)
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.fiches.days import revalidate_days
@@ -45,17 +52,21 @@ def print_fiche(document: Part) -> None:
     _print_transcription(_part(document, "transcription").get("run"))
     if recordings:
         print_table(
-            ("call", "day", "time", "seconds", "direction", "audio", "transcript"), [_call(each) for each in recordings]
+            ("call", "day", "time", "seconds", "direction", "audio", "transcript"),
+            [_call(each) for each in recordings],
         )
 
 
 def _print_transcription(told: object) -> None:
-    """The last transcription: how it stands, who holds what and for how long, what failed and why."""
+    """The last transcription: how it stands, who holds what and for how long, what failed and
+    why."""
     if told is None:
         return
     run = cast("Part", told)
     counts = f"{run['processed']} of {run['targetTotal']} recordings, {run['failed']} failed"
-    print_facts({"transcription": f"{run['state']}, {counts}", "run": run["id"], "error": run["error"]})
+    print_facts(
+        {"transcription": f"{run['state']}, {counts}", "run": run["id"], "error": run["error"]}
+    )
     unusual = [task for task in cast("Sequence[Part]", run["tasks"]) if task["state"] != "done"]
     if unusual:
         columns = ("callId", "state", "attempts", "owner", "secondsLeft", "againInSeconds", "error")
@@ -77,7 +88,9 @@ def _state(document: Part) -> str:
 
 
 def _call(recording: Part) -> tuple[object, ...]:
-    audio = "vanished" if recording["vanished_at"] else "yes" if recording["recording_url"] else "no"
+    audio = (
+        "vanished" if recording["vanished_at"] else "yes" if recording["recording_url"] else "no"
+    )
     columns = ("call_id", "recording_date", "recording_time", "duration_seconds", "direction")
     transcript = "yes" if recording["has_transcription"] else "no"
     return (*(recording[column] for column in columns), audio, transcript)
@@ -108,26 +121,42 @@ def sync(
     *,
     day: Annotated[str | None, typer.Option("--date", help="One day, as YYYY-MM-DD.")] = None,
     first: Annotated[str | None, typer.Option("--from", help="The first of several days.")] = None,
-    last: Annotated[str | None, typer.Option("--to", help="The last of several days; today when left out.")] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", help="The last of several days; today when left out.")
+    ] = None,
     details: Annotated[bool, typer.Option("--details", help="Fetch the full details too.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Ask again for lists that are final.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Ask again for lists that are final.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the CRM for the sales lists of some days, and for the details that are missing or too old.
+    """Ask the CRM for the sales lists of some days, and for the details that are missing or too
+    old.
 
-    A list that was taken after its day was over is final and is not asked for again without --force.
+    A list that was taken after its day was over is final and is not asked for again without
+    --force.
     """
     only_here("fiches sync")
     services = bootstrap.services()
     days, source = _period(day, first, last, services), services.crm
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=screen, disable=as_json) as progress:
         lists = _sync_lists(days, source, services, progress, force=force)
         errors = _sync_details(days, source, services, progress) if details else Counter[str]()
     with services.database.reading() as session:
         coverage = {at: coverage_of(session, at) for at in days}
     if as_json:
-        print_json({"days": [_day_document(one, coverage[one.day]) for one in lists], "errors": dict(errors)})
+        print_json(
+            {
+                "days": [_day_document(one, coverage[one.day]) for one in lists],
+                "errors": dict(errors),
+            }
+        )
     else:
         _print_days(lists, coverage, errors)
     if errors or any(isinstance(one, DayFailed) for one in lists):
@@ -151,13 +180,17 @@ def _sync_lists(
     )
 
 
-def _sync_details(days: list[date], source: FicheSource, services: Services, progress: Progress) -> Counter[str]:
+def _sync_details(
+    days: list[date], source: FicheSource, services: Services, progress: Progress
+) -> Counter[str]:
     bar = progress.add_task("details", total=None)
 
     def heard(done: int, of: int) -> None:
         progress.update(bar, completed=done, total=of)
 
-    fetching = fetch_days(days, database=services.database, source=source, clock=services.clock, progress=heard)
+    fetching = fetch_days(
+        days, database=services.database, source=source, clock=services.clock, progress=heard
+    )
     return services.run(fetching)
 
 
@@ -186,12 +219,26 @@ def _day_document(one: SalesDay | DayFailed, coverage: DayCoverage) -> dict[str,
         return {"day": one.day.isoformat(), "error": one.error}
     counts = {"fiches": one.fiches, "new": one.new, "changed": one.changed}
     stand = {"withDetails": coverage.with_details, "notFound": coverage.not_found}
-    return {"day": one.day.isoformat(), **counts, **stand, "withoutDetails": coverage.without_details}
+    return {
+        "day": one.day.isoformat(),
+        **counts,
+        **stand,
+        "withoutDetails": coverage.without_details,
+    }
 
 
-def _print_days(lists: list[SalesDay | DayFailed], coverage: dict[date, DayCoverage], errors: Counter[str]) -> None:
+def _print_days(
+    lists: list[SalesDay | DayFailed], coverage: dict[date, DayCoverage], errors: Counter[str]
+) -> None:
     rows = [
-        (one.day, one.fiches, one.new, one.changed, coverage[one.day].with_details, coverage[one.day].not_found)
+        (
+            one.day,
+            one.fiches,
+            one.new,
+            one.changed,
+            coverage[one.day].with_details,
+            coverage[one.day].not_found,
+        )
         for one in lists
         if isinstance(one, SalesDay)
     ]

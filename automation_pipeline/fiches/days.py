@@ -12,7 +12,12 @@ from automation_pipeline.core.scheduling.zones import wall_time
 from automation_pipeline.fiches.models.days import CRM_ZONE, DayFailed, DayFinding, SalesDay
 from automation_pipeline.fiches.models.fiches import SalesList, SalesListEntry
 from automation_pipeline.fiches.ports import FicheSource
-from automation_pipeline.fiches.queries.days import revalidated_since, sales_day, save_sales_list, volumes_of
+from automation_pipeline.fiches.queries.days import (
+    revalidated_since,
+    sales_day,
+    save_sales_list,
+    volumes_of,
+)
 from automation_pipeline.fiches.queries.fiches import visible_fiches
 from automation_pipeline.fiches.rules import (
     evaluate_day,
@@ -27,7 +32,8 @@ from automation_pipeline.storage.database import Database
 async def revalidate_day(
     day: date, *, database: Database, source: FicheSource, clock: Clock, semaphore: Semaphore
 ) -> SalesDay:
-    """One call, under the semaphore that all processes share. A list that cannot be understood changes nothing."""
+    """One call, under the semaphore that all processes share. A list that cannot be understood
+    changes nothing."""
     async with semaphore.acquire():
         sales = await source.sales_list(day)
     return await asyncio.to_thread(_save, sales, database, clock)
@@ -50,14 +56,17 @@ async def revalidate_days(  # noqa: PLR0913  the collaborators by name, and two 
 ) -> list[SalesDay | DayFailed]:
     """One outcome a day, in the order of the days. `on_day` hears of each as it ends.
 
-    A list that is final is not asked for again unless by `force`: its outcome is what was stored when it was taken.
+    A list that is final is not asked for again unless by `force`: its outcome is what was stored
+    when it was taken.
     """
 
     final = {} if force else await asyncio.to_thread(_final_lists, days, database)
 
     async def ask(day: date) -> SalesDay | DayFailed:
         try:
-            return await revalidate_day(day, database=database, source=source, clock=clock, semaphore=semaphore)
+            return await revalidate_day(
+                day, database=database, source=source, clock=clock, semaphore=semaphore
+            )
         except AutomationError as error:
             return DayFailed(day, str(error))
 
@@ -72,17 +81,24 @@ async def revalidate_days(  # noqa: PLR0913  the collaborators by name, and two 
 def _final_lists(days: Sequence[date], database: Database) -> dict[date, SalesDay]:
     with database.reading() as session:
         known = [sales_day(session, day) for day in days]
-    return {each.day: each for each in known if each is not None and is_final(each.day, each.revalidated_at)}
+    return {
+        each.day: each
+        for each in known
+        if each is not None and is_final(each.day, each.revalidated_at)
+    }
 
 
 async def search_day(
     day: date, reach: Reach, *, database: Database, source: FicheSource, semaphore: Semaphore
 ) -> list[SalesListEntry]:
-    """One call, under the semaphore that all processes share. The list has no groupe: what is in reach is known by the
-    details that are mirrored. TransientError, PermanentError: no list that can be used."""
+    """One call, under the semaphore that all processes share. The list has no groupe: what is in
+    reach is known by the details that are mirrored. TransientError, PermanentError: no list that
+    can be used."""
     async with semaphore.acquire():
         sales = await source.sales_list(day)
-    seen = await asyncio.to_thread(_visible, [fiche.fiche_id for fiche in sales.fiches], reach, database)
+    seen = await asyncio.to_thread(
+        _visible, [fiche.fiche_id for fiche in sales.fiches], reach, database
+    )
     return [fiche for fiche in sales.fiches if fiche.fiche_id in seen]
 
 

@@ -9,7 +9,12 @@ from typing import Self
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import AutomationError, NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
@@ -20,7 +25,12 @@ from automation_pipeline.fiches.models.fiches import (
 )
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.queries.days import fiches_sold_on, sales_day
-from automation_pipeline.fiches.queries.details import DETAILS_LIVE_FOR, coverage_of, known_since, save_outcomes
+from automation_pipeline.fiches.queries.details import (
+    DETAILS_LIVE_FOR,
+    coverage_of,
+    known_since,
+    save_outcomes,
+)
 from automation_pipeline.fiches.queries.fiches import check_visible, fiche_document
 from automation_pipeline.fiches.rules import evaluate_coverage
 from automation_pipeline.storage.database import Database, Session
@@ -84,7 +94,8 @@ async def fetch_fiches(  # noqa: PLR0913  two of them have defaults
 
     A fiche that fails goes to the end of the queue, at most `retries` times, and holds up no other.
 
-    Outcomes are stored while the work goes on, so that a kill loses what was gathered in a moment and no more.
+    Outcomes are stored while the work goes on, so that a kill loses what was gathered in a moment
+    and no more.
     """
 
     queue = _Queue()
@@ -126,7 +137,8 @@ async def fetch_days(
     clock: Clock,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Counter[str]:
-    """Why some fiches could not be fetched, with how many each. `progress` hears of every few fiches that ended."""
+    """Why some fiches could not be fetched, with how many each. `progress` hears of every few
+    fiches that ended."""
     errors: Counter[str] = Counter()
     done = 0
     with database.reading() as session:
@@ -139,21 +151,31 @@ async def fetch_days(
         progress(done, len(fiche_ids))
 
     since = clock.now() - DETAILS_LIVE_FOR
-    await fetch_fiches(fiche_ids, since=since, settle=settle, database=database, source=source, clock=clock)
+    await fetch_fiches(
+        fiche_ids, since=since, settle=settle, database=database, source=source, clock=clock
+    )
     return errors
 
 
 async def read_fiche(
-    fiche_id: str, reach: Reach, *, refresh: bool, database: Database, source: FicheSource, clock: Clock
+    fiche_id: str,
+    reach: Reach,
+    *,
+    refresh: bool,
+    database: Database,
+    source: FicheSource,
+    clock: Clock,
 ) -> dict[str, object]:
-    """When the CRM fails, or no longer knows the fiche, the details that there are. NotFoundError: there are none, or
-    by what the CRM has told just now it is out of reach. TransientError, PermanentError: the CRM gave no answer, and
-    there are none."""
+    """When the CRM fails, or no longer knows the fiche, the details that there are. NotFoundError:
+    there are none, or by what the CRM has told just now it is out of reach. TransientError,
+    PermanentError: the CRM gave no answer, and there are none."""
     now = clock.now()
     since = now if refresh else now - DETAILS_LIVE_FOR
     failure: AutomationError = NotFoundError(f"Fiche {fiche_id} not found")
     try:
-        outcome = await fetch_fiche(fiche_id, since=since, database=database, source=source, clock=clock)
+        outcome = await fetch_fiche(
+            fiche_id, since=since, database=database, source=source, clock=clock
+        )
         known = not isinstance(outcome, FicheNotFound)
     except AutomationError as error:
         failure, known = error, False

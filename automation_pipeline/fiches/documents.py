@@ -1,4 +1,5 @@
-"""Fiches as JSON documents: sales list entries, transcription status, and what is hidden from whom."""
+"""Fiches as JSON documents: sales list entries, transcription status, and what is hidden from
+whom."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

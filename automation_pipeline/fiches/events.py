@@ -77,7 +77,11 @@ def is_webhook_due(job: FetchJob, every: int) -> bool:
 
 
 def webhook_body(job: FetchJob, at: datetime, latest: date | None = None) -> dict[str, object]:
-    standing = {name: told for name, told in job_state_document(job).items() if name not in {"startDate", "endDate"}}
+    standing = {
+        name: told
+        for name, told in job_state_document(job).items()
+        if name not in {"startDate", "endDate"}
+    }
     if latest is not None:
         standing["latestDate"] = latest.isoformat()
     data = {**standing, **_total(job, "currentFichesCount"), "dataUrl": data_url(job)}
@@ -85,7 +89,8 @@ def webhook_body(job: FetchJob, at: datetime, latest: date | None = None) -> dic
 
 
 def webhook_headers(delivery: DueWebhook, body: bytes, at: datetime) -> Mapping[str, str]:
-    """`X-Webhook-Timestamp` is in seconds since 1970; the second signature is of it, a dot, and the body."""
+    """`X-Webhook-Timestamp` is in seconds since 1970; the second signature is of it, a dot, and the
+    body."""
     moment = str(int(at.timestamp()))
     headers = {
         "Content-Type": "application/json",

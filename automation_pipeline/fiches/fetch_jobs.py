@@ -28,7 +28,13 @@ from automation_pipeline.fiches.events import (
     webhook_headers,
 )
 from automation_pipeline.fiches.models.days import DayFailed, Days, SalesDay, requested_days
-from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobWebhook, count_day, fail_job, start_job
+from automation_pipeline.fiches.models.fetch_jobs import (
+    FetchJob,
+    JobWebhook,
+    count_day,
+    fail_job,
+    start_job,
+)
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.queries.days import revalidated_since, volumes_of
 from automation_pipeline.fiches.queries.fetch_jobs import (
@@ -69,8 +75,8 @@ class RangeRequest:
 
 @dataclass(frozen=True)
 class RangeStatus:
-    """The days asked for, none after today; of which there is a list, and of which none that is good; the job that
-    brings what is missing, or everything anew."""
+    """The days asked for, none after today; of which there is a list, and of which none that is
+    good; the job that brings what is missing, or everything anew."""
 
     days: Days
     known: Days
@@ -79,9 +85,15 @@ class RangeStatus:
 
 
 def request_range(
-    wish: RangeRequest, *, database: Database, clock: Clock, zone: ZoneInfo, allowed_origins: Collection[str] = ()
+    wish: RangeRequest,
+    *,
+    database: Database,
+    clock: Clock,
+    zone: ZoneInfo,
+    allowed_origins: Collection[str] = (),
 ) -> RangeStatus:
-    """Whoever asks for the same range again within minutes is told of the same job, unless by `refresh`."""
+    """Whoever asks for the same range again within minutes is told of the same job, unless by
+    `refresh`."""
     if wish.webhook is not None:
         check_url(wish.webhook.url, allowed_origins)
     now = clock.now()
@@ -107,7 +119,9 @@ def _recent_job(session: Session, wish: RangeRequest, days: Days, now: datetime)
     return None if wish.refresh else find_recent_job(session, lately, wish.webhook)
 
 
-def _file_job(session: Session, wish: RangeRequest, days: Days, wanted: Days, now: datetime) -> FetchJob:
+def _file_job(
+    session: Session, wish: RangeRequest, days: Days, wanted: Days, now: datetime
+) -> FetchJob:
     fetched = tuple(day for day in days if day not in set(wanted))
     job = FetchJob(
         id=str(uuid.uuid4()),
@@ -127,8 +141,11 @@ def _file_job(session: Session, wish: RangeRequest, days: Days, wanted: Days, no
     return job
 
 
-def record_job(session: Session, job: FetchJob, now: datetime, *, latest: date | None = None, every: int = 1) -> None:
-    """`every` is after how many days the webhook hears of the progress; of the end it always does."""
+def record_job(
+    session: Session, job: FetchJob, now: datetime, *, latest: date | None = None, every: int = 1
+) -> None:
+    """`every` is after how many days the webhook hears of the progress; of the end it always
+    does."""
     save_job(session, job, now)
     enqueue(session, [job_event(job, event_name(job), now, latest)])
     if job.webhook is not None and is_webhook_due(job, every):
@@ -145,7 +162,8 @@ async def fetch_range(  # noqa: PLR0913  the collaborators by name, and two wish
     refresh: bool = False,
     tell_every: int = 5,
 ) -> FetchJob:
-    """The job as it has ended. Safe to repeat, and beside another worker. NotFoundError: there is no such job."""
+    """The job as it has ended. Safe to repeat, and beside another worker. NotFoundError: there is
+    no such job."""
 
     async def one(day: date) -> None:
         [outcome] = await revalidate_days(
@@ -168,7 +186,9 @@ def _begin(job_id: str, database: Database, clock: Clock) -> FetchJob:
     return job
 
 
-def _record_day(job_id: str, outcome: SalesDay | DayFailed, tell_every: int, database: Database, clock: Clock) -> None:
+def _record_day(
+    job_id: str, outcome: SalesDay | DayFailed, tell_every: int, database: Database, clock: Clock
+) -> None:
     with database.transaction() as session:
         job = get_job(session, job_id, lock=True)
         moved = count_day(job, outcome)
@@ -201,7 +221,9 @@ DELIVERIES_AT_ONCE = 10
 PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=2, cap_seconds=30), insists=True)
 
 
-async def deliver_job_webhooks(sender: WebhookSender, *, database: Database, hold_seconds: float) -> int:
+async def deliver_job_webhooks(
+    sender: WebhookSender, *, database: Database, hold_seconds: float
+) -> int:
     """How many were tried, of the oldest few."""
 
     async def send(due: DueWebhook, now: datetime) -> WebhookAnswer:

@@ -7,7 +7,8 @@ from automation_pipeline.fiches.models.fiches import CrmFiche, SalesList
 
 
 class FicheSource(Protocol):
-    """The CRM. Attempts, waits and time-outs are the adapter's; an error it raises is final for this call."""
+    """The CRM. Attempts, waits and time-outs are the adapter's; an error it raises is final for
+    this call."""
 
     @property
     def at_once(self) -> int:
@@ -15,12 +16,14 @@ class FicheSource(Protocol):
         ...
 
     async def details(self, fiche_id: str) -> CrmFiche:
-        """The whole fiche. NotFoundError: the CRM does not know it. TransientError or PermanentError: no answer."""
+        """The whole fiche. NotFoundError: the CRM does not know it. TransientError or
+        PermanentError: no answer."""
         ...
 
     async def sales_list(self, day: date) -> SalesList:
-        """The day's sales with their recordings; empty only if the CRM says that nothing was sold. Its fiches have
-        each id once, in the CRM's order. TransientError or PermanentError: no list that can be used."""
+        """The day's sales with their recordings; empty only if the CRM says that nothing was sold.
+        Its fiches have each id once, in the CRM's order. TransientError or PermanentError: no list
+        that can be used."""
         ...
 
     async def check(self) -> None:

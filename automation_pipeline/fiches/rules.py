@@ -16,7 +16,12 @@ MIN_COMPARED_DAYS = 2
 SATURDAY = 5
 MAX_NAMED_DAYS = 10
 
-DAY_CHECKS = ("not_empty_on_a_weekday", "no_duplicate_ids", "volume_in_band", "every_fiche_has_a_cle")
+DAY_CHECKS = (
+    "not_empty_on_a_weekday",
+    "no_duplicate_ids",
+    "volume_in_band",
+    "every_fiche_has_a_cle",
+)
 STALE_CHECK = "no_stale_day"
 NEVER_REQUESTED = "The day was never asked for."
 
@@ -26,20 +31,32 @@ def same_weekdays_before(day: date) -> tuple[date, ...]:
 
 
 def evaluate_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[DayFinding, ...]:
-    """One finding a check. `earlier` are the volumes of the last same weekdays, as far as they are known."""
+    """One finding a check. `earlier` are the volumes of the last same weekdays, as far as they are
+    known."""
     if known is None:
         return never_requested(DAY_CHECKS)
     return (
         _not_empty(known),
-        DayFinding("no_duplicate_ids", known.duplicates == 0, f"{known.duplicates} repeated ids.", grave=True),
+        DayFinding(
+            "no_duplicate_ids",
+            known.duplicates == 0,
+            f"{known.duplicates} repeated ids.",
+            grave=True,
+        ),
         _in_band(known, earlier),
-        DayFinding("every_fiche_has_a_cle", known.missing_cle == 0, f"{known.missing_cle} fiches without a cle."),
+        DayFinding(
+            "every_fiche_has_a_cle",
+            known.missing_cle == 0,
+            f"{known.missing_cle} fiches without a cle.",
+        ),
     )
 
 
 def never_requested(checks: Sequence[str]) -> tuple[DayFinding, ...]:
     """Of a day that nobody asked for nothing is known: no check of it passes."""
-    return tuple(DayFinding(check, passed=False, says=NEVER_REQUESTED, grave=True) for check in checks)
+    return tuple(
+        DayFinding(check, passed=False, says=NEVER_REQUESTED, grave=True) for check in checks
+    )
 
 
 def is_final(day: date, revalidated_at: datetime) -> bool:
@@ -48,8 +65,11 @@ def is_final(day: date, revalidated_at: datetime) -> bool:
     return revalidated_at >= day_ends
 
 
-def stale_days(days: Sequence[date], asked: Mapping[date, datetime], now: datetime) -> tuple[date, ...]:
-    """Those of the days that were never asked for, or last while they were running and too long ago."""
+def stale_days(
+    days: Sequence[date], asked: Mapping[date, datetime], now: datetime
+) -> tuple[date, ...]:
+    """Those of the days that were never asked for, or last while they were running and too long
+    ago."""
     return tuple(day for day in days if day not in asked or not _is_fresh(day, asked[day], now))
 
 
@@ -59,7 +79,11 @@ def evaluate_staleness(stale: Sequence[date], days: Sequence[date]) -> DayFindin
         " …" if len(stale) > MAX_NAMED_DAYS else ""
     )
     says = f"{len(stale)} of the last {len(days)} days are stale: {named}"
-    return DayFinding(STALE_CHECK, not stale, says if stale else f"The lists of the last {len(days)} days are fresh.")
+    return DayFinding(
+        STALE_CHECK,
+        not stale,
+        says if stale else f"The lists of the last {len(days)} days are fresh.",
+    )
 
 
 def _is_fresh(day: date, revalidated_at: datetime, now: datetime) -> bool:
@@ -74,7 +98,9 @@ def _not_empty(known: SalesDay) -> DayFinding:
 
 def _in_band(known: SalesDay, earlier: Sequence[int]) -> DayFinding:
     if len(earlier) < MIN_COMPARED_DAYS:
-        return DayFinding("volume_in_band", passed=True, says=f"Too few earlier {known.day:%A}s to compare with.")
+        return DayFinding(
+            "volume_in_band", passed=True, says=f"Too few earlier {known.day:%A}s to compare with."
+        )
     usual = median(earlier)
     low, high = usual * (1 - VOLUME_BAND), usual * (1 + VOLUME_BAND)
     says = f"{known.fiches} fiches; the last {len(earlier)} {known.day:%A}s suggest {low:.0f} to {high:.0f}."
@@ -88,7 +114,8 @@ COVERAGE_CHECKS = ("coverage", "not_found_share")
 
 
 def evaluate_coverage(coverage: DayCoverage, *, asked: bool) -> tuple[DayFinding, ...]:
-    """One finding a check. Without a sales list (`asked`), that no details are missing says nothing."""
+    """One finding a check. Without a sales list (`asked`), that no details are missing says
+    nothing."""
     if not asked:
         return never_requested(COVERAGE_CHECKS)
     says = f"{coverage.with_details} of {coverage.fiches} fiches have their details; {coverage.not_found} not found."

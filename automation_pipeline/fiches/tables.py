@@ -1,4 +1,5 @@
-"""Tables of the CRM mirror: fiches, sections of their details, recordings, sales days, and fetch jobs.
+"""Tables of the CRM mirror: fiches, sections of their details, recordings, sales days, and fetch
+jobs.
 
 Counts of recordings are derived, never stored: stored counts drift.
 """
@@ -13,9 +14,11 @@ from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, Te
 
 
 class FicheCacheRow(Table):
-    """One fiche. `details_fetched_at` is moved by details only, so that no other write passes for a refresh.
+    """One fiche. `details_fetched_at` is moved by details only, so that no other write passes for a
+    refresh.
 
-    `not_found_until` ends the marker of a fiche that the CRM does not know; what was known before stays in place.
+    `not_found_until` ends the marker of a fiche that the CRM does not know; what was known before
+    stays in place.
     """
 
     __tablename__ = "fiche_cache"
@@ -41,12 +44,14 @@ class FicheCacheRow(Table):
 
 
 class CallRecordingRow(Table):
-    """One call of a fiche. An empty URL: no audio (yet). `vanished_at`: the CRM's details no longer name it."""
+    """One call of a fiche. An empty URL: no audio (yet). `vanished_at`: the CRM's details no longer
+    name it."""
 
     __tablename__ = "recordings"
     __table_args__ = (
         UniqueConstraint("fiche_cache_id", "call_id"),
-        # What waits for a transcript is few among millions. Each database finds it by the words that queries say it in.
+        # What waits for a transcript is few among millions. Each database finds it by the words
+        # that queries say it in.
         Index(
             "ix_recordings_untranscribed",
             "fiche_cache_id",
@@ -82,7 +87,11 @@ class FicheKey:
     """At most one row a fiche, unless a table adds to the key."""
 
     fiche_cache_id: Mapped[int] = mapped_column(
-        BigId, ForeignKey("fiche_cache.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, sort_order=-2
+        BigId,
+        ForeignKey("fiche_cache.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        sort_order=-2,
     )
 
 
@@ -432,7 +441,8 @@ class FetchJobRow(Table):
     dates_already_fetched: Mapped[list[str]] = mapped_column(TextList)
     dates_remaining: Mapped[list[str]] = mapped_column(TextList)
     dates_failed: Mapped[list[str]] = mapped_column(TextList)
-    # NULL where whoever asked must not know it: of what is within reach it is counted when it is shown.
+    # NULL where whoever asked must not know it: of what is within reach it is counted when it is
+    # shown.
     total_fiches: Mapped[int | None]
     webhook_url: Mapped[str | None]
     webhook_secret: Mapped[str | None]
@@ -452,7 +462,9 @@ class FetchDeliveryRow(Table):
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    job_id: Mapped[str] = mapped_column(ForeignKey("progressive_fetch_jobs.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str] = mapped_column(
+        ForeignKey("progressive_fetch_jobs.id", ondelete="CASCADE"), index=True
+    )
     event: Mapped[str]
     url: Mapped[str]
     payload: Mapped[JsonObject] = mapped_column(Json)

@@ -1,4 +1,5 @@
-"""The database's revisions. `upgrade` brings a database to the newest; concurrent upgrades do the work once."""
+"""The database's revisions. `upgrade` brings a database to the newest; concurrent upgrades do the
+work once."""
 
 import re
 import sqlite3
@@ -31,7 +32,9 @@ def upgrade(database: Database, revision: str = "head") -> None:
         try:
             command.upgrade(_config(connection), revision)
         except CommandError as error:
-            raise PermanentError(f"The database belongs to another version of this program: {error}.") from None
+            raise PermanentError(
+                f"The database belongs to another version of this program: {error}."
+            ) from None
 
 
 def refuse_unreleased(revision: str | None) -> None:
@@ -70,15 +73,23 @@ def _scripts() -> ScriptDirectory:
 @contextmanager
 def _connection(database: Database) -> Generator[Connection]:
     """One transaction for the whole upgrade, and only one upgrade at a time."""
-    with in_plain_words(), database.engine.connect() as connection, _foreign_keys_off(connection), connection.begin():
+    with (
+        in_plain_words(),
+        database.engine.connect() as connection,
+        _foreign_keys_off(connection),
+        connection.begin(),
+    ):
         if database.dialect == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+            connection.execute(
+                text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK}
+            )
         yield connection
 
 
 @contextmanager
 def _foreign_keys_off(connection: Connection) -> Generator[None]:
-    """On SQLite, rebuilding a table drops the old one, which must not cascade. Works outside transactions only."""
+    """On SQLite, rebuilding a table drops the old one, which must not cascade. Works outside
+    transactions only."""
     driver = connection.connection.driver_connection
     if not isinstance(driver, sqlite3.Connection):
         yield

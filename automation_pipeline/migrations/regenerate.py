@@ -1,7 +1,7 @@
 """Write the initial revision from the tables of the package: `make initial-migration`.
 
-Until the first release there is one revision, and it is generated. After a merge conflict in it, resolve the conflicts
-in the tables modules and run the command.
+Until the first release there is one revision, and it is generated. After a merge conflict in it,
+resolve the conflicts in the tables modules and run the command.
 """
 
 import subprocess
@@ -64,7 +64,11 @@ def _of_table(table: Table) -> list[MigrateOperation]:
 
 
 def _render_item(kind: str, item: object, context: AutogenContext) -> str | Literal[False]:  # noqa: ARG001  Alembic's hook
-    if kind == "server_default" and isinstance(item, DefaultClause) and isinstance(item.arg, False_ | True_):
+    if (
+        kind == "server_default"
+        and isinstance(item, DefaultClause)
+        and isinstance(item.arg, False_ | True_)
+    ):
         return "sa.false()" if isinstance(item.arg, False_) else "sa.true()"
     if kind != "type":
         return False

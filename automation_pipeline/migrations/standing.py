@@ -1,4 +1,5 @@
-"""How far the database is from this version: during a rolling upgrade one step before it or behind it is well."""
+"""How far the database is from this version: during a rolling upgrade one step before it or behind
+it is well."""
 
 from dataclasses import dataclass
 
@@ -31,9 +32,13 @@ class Standing:
         if self.steps == 0:
             return f"at {self.newest}"
         if self.steps == 1:
-            return f"at {self.revision}, one step after {self.newest}: this version still works on it, until all is new"
+            return (
+                f"at {self.revision}, one step after {self.newest}: this version still works on it, "
+                "until all is new"
+            )
         return (
-            f"at {self.revision}, one step before {self.newest}: this version works on it until `automation db upgrade`"
+            f"at {self.revision}, one step before {self.newest}: this version works on it until "
+            "`automation db upgrade`"
         )
 
 

@@ -21,7 +21,9 @@ def tracking_id_of(run: dg.DagsterRun) -> str | None:
     if run.job_name != AUDIT_JOB:
         return None
     config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
-    made_up = f"audit-{config['fiche_id']}-{config['audit_config_id']}-{run.root_run_id or run.run_id}"
+    made_up = (
+        f"audit-{config['fiche_id']}-{config['audit_config_id']}-{run.root_run_id or run.run_id}"
+    )
     return config.get("tracking_id") or made_up
 
 
@@ -38,7 +40,11 @@ def standing_metadata(standing: AuditSummary) -> dict[str, dg.MetadataValue]:
         "audit": metadata.text(standing.audit_id),
         "status": metadata.text(standing.status),
         "niveau": metadata.text(standing.niveau),
-        **({} if standing.score_percentage is None else {"score": metadata.real(standing.score_percentage)}),
+        **(
+            {}
+            if standing.score_percentage is None
+            else {"score": metadata.real(standing.score_percentage)}
+        ),
         "steps": metadata.integer(standing.steps),
         "failed_steps": metadata.integer(standing.failed),
         **({"error": metadata.text(standing.error)} if standing.error else {}),
@@ -70,7 +76,8 @@ def day_metadata(day: DayAudits) -> dict[str, dg.MetadataValue]:
 
 def _day_tables(day: DayAudits) -> dict[str, dg.MetadataValue]:
     points = [
-        (point.step, point.point, point.failing, point.judged, f"{point.share:.0%}") for point in day.failing_points
+        (point.step, point.point, point.failing, point.judged, f"{point.share:.0%}")
+        for point in day.failing_points
     ]
     failures = sorted(day.failures.items(), key=lambda pair: -pair[1])
     tables = {

@@ -27,8 +27,9 @@ def batch_key(batch: int) -> str:
 
 
 class Tickets(dg.IOManager):
-    """Between steps go the ticket of the attempt that this Dagster run has opened, alone or with a batch's number. An
-    attempt that has been overtaken finds its own ticket, never the newer one: the ledger refuses it."""
+    """Between steps go the ticket of the attempt that this Dagster run has opened, alone or with a
+    batch's number. An attempt that has been overtaken finds its own ticket, never the newer one:
+    the ledger refuses it."""
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         """`open_run` has put the ticket into the tags."""
@@ -86,8 +87,11 @@ def _instant(text: str) -> datetime:
     return instant
 
 
-def opening_tags(ticket: RunAttempt, schedule_id: int, present: Mapping[str, str]) -> dict[str, str]:
-    """The ticket, for the steps after; and what a run opened from the launchpad lacks, and a requested one has."""
+def opening_tags(
+    ticket: RunAttempt, schedule_id: int, present: Mapping[str, str]
+) -> dict[str, str]:
+    """The ticket, for the steps after; and what a run opened from the launchpad lacks, and a
+    requested one has."""
     return {
         RUN_ID_TAG: str(ticket.run_id),
         ATTEMPT_TAG: str(ticket.attempt),

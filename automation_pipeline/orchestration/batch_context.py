@@ -13,7 +13,11 @@ from automation_pipeline.automation.ports import BatchContext, WorkOptions
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.orchestration.executor import processes_of
-from automation_pipeline.transcription.fiches import begin_transcriptions, transcribe_fiches, work_on_runs
+from automation_pipeline.transcription.fiches import (
+    begin_transcriptions,
+    transcribe_fiches,
+    work_on_runs,
+)
 from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionSummary
 from automation_pipeline.transcription.runs import TranscriptionRunRequest
 from automation_pipeline.transcription.runs import TranscriptionRunRequest as TranscriptionWish
@@ -82,12 +86,20 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
         audit_poll_seconds=settings.automation_audit_poll_interval_seconds,
     )
 
-    async def begin(wishes: Sequence[TranscriptionWish]) -> Sequence[TranscriptionSummary | AutomationError]:
-        return await begin_transcriptions(wishes, database=services.database, source=crm, clock=services.clock)
+    async def begin(
+        wishes: Sequence[TranscriptionWish],
+    ) -> Sequence[TranscriptionSummary | AutomationError]:
+        return await begin_transcriptions(
+            wishes, database=services.database, source=crm, clock=services.clock
+        )
 
     async def transcribe(run_ids: Sequence[str], own: Sequence[str]) -> object:
         return await work_on_runs(
-            run_ids, own=own, database=services.database, provider=lambda: services.speech, owner=owner
+            run_ids,
+            own=own,
+            database=services.database,
+            provider=lambda: services.speech,
+            owner=owner,
         )
 
     async def audit(wish: AuditWish) -> AuditStanding:

@@ -1,7 +1,8 @@
 """Steps of runs on Celery workers: Dagster's own executor and task on Redis, and their heartbeats.
 
-A message is acknowledged before its step begins, so that none comes twice. A lost step ends the attempt: the
-watchdog requests the next one. Workers: `automation worker`, or `celery -A automation_pipeline.orchestration.celery`.
+A message is acknowledged before its step begins, so that none comes twice. A lost step ends the
+attempt: the watchdog requests the next one. Workers: `automation worker`, or `celery -A
+automation_pipeline.orchestration.celery`.
 """
 
 import os
@@ -59,7 +60,8 @@ def broker_of(settings: Settings) -> str:
 
 
 def celery_settings(settings: Settings) -> dict[str, object]:
-    """In Celery's own names. A worker takes a message only when it can begin the step, and acknowledges it at once."""
+    """In Celery's own names. A worker takes a message only when it can begin the step, and
+    acknowledges it at once."""
     answer = {
         "socket_timeout": ANSWER_SECONDS,
         "socket_connect_timeout": CONNECT_SECONDS,
@@ -97,23 +99,36 @@ def celery_executor(settings: Settings) -> dg.ExecutorDefinition:
 class StepsOnWorkers(CeleryExecutor):
     def __init__(self, settings: Settings, our: Services) -> None:
         broker = broker_of(settings)
-        super().__init__(RetryMode.ENABLED, broker=broker, backend=broker, config_source=celery_settings(settings))
+        super().__init__(
+            RetryMode.ENABLED,
+            broker=broker,
+            backend=broker,
+            config_source=celery_settings(settings),
+        )
         self._our = our
 
     def execute(
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Generator[dg.DagsterEvent]:
-        warnings.filterwarnings("ignore", category=DuplicateTaskNameWarning)  # Dagster makes its task for every step
-        waiting = StepWatch(plan_context.run_id, plan_context.instance, self._our, make_app(self.app_args()))
+        warnings.filterwarnings(
+            "ignore", category=DuplicateTaskNameWarning
+        )  # Dagster makes its task for every step
+        waiting = StepWatch(
+            plan_context.run_id, plan_context.instance, self._our, make_app(self.app_args())
+        )
         seconds = self._our.settings.automation_heartbeat_seconds
         with repeating(waiting.look, seconds, "The steps of the run are not watched"):
-            yield from core_celery_execution_loop(plan_context, execution_plan, step_execution_fn=waiting.send)
+            yield from core_celery_execution_loop(
+                plan_context, execution_plan, step_execution_fn=waiting.send
+            )
 
 
 class StepWatch:
     """What the process of a run knows of its steps. `is_over`: no result is waited for any more."""
 
-    def __init__(self, run_id: str, instance: DagsterInstance, our: Services, app: celery.Celery) -> None:
+    def __init__(
+        self, run_id: str, instance: DagsterInstance, our: Services, app: celery.Celery
+    ) -> None:
         self._run_id, self._instance, self._our, self._app = run_id, instance, our, app
         self._steps: dict[str, SentStep] = {}
         self._missing_since: dict[str, float] = {}
@@ -121,42 +136,62 @@ class StepWatch:
 
     def send(self, app: celery.Celery, context, step, *where: object) -> "SentStep":  # noqa: ANN001  Dagster's own
         away = (OperationalError, OSError, *app.backend.connection_errors)
-        self._steps[step.key] = SentStep(self, step.key, partial(submit_task, app, context, step, *where), away)
+        self._steps[step.key] = SentStep(
+            self, step.key, partial(submit_task, app, context, step, *where), away
+        )
         return self._steps[step.key]
 
     def look(self) -> None:
-        """End the waiting when the run has ended elsewhere, and the run when the broker has lost a message."""
+        """End the waiting when the run has ended elsewhere, and the run when the broker has lost a
+        message."""
         run = self._instance.get_run_by_id(self._run_id)
         if run is None or run.status in ENDED:
             if not self.is_over:
                 send_interrupt()
             self.is_over = True
         elif lost := self._lost_message():
-            self._instance.report_run_failed(run, f"The message of step {lost} is lost: no worker has begun it.")
+            self._instance.report_run_failed(
+                run, f"The message of step {lost} is lost: no worker has begun it."
+            )
 
     def _lost_message(self) -> str | None:
-        """A step that no worker has begun although the queue is empty, for as long as a lost process is waited for."""
+        """A step that no worker has begun although the queue is empty, for as long as a lost
+        process is waited for."""
         with self._our.database.reading() as session:
             begun = {beat.step_key for beat in step_heartbeats(session, self._run_id)}
-        missing = [key for key, step in list(self._steps.items()) if step.is_out and key not in begun]
+        missing = [
+            key for key, step in list(self._steps.items()) if step.is_out and key not in begun
+        ]
         if not missing or not self._is_queue_empty():
             self._missing_since = {}
             return None
         now = time.monotonic()
         self._missing_since = {key: self._missing_since.get(key, now) for key in missing}
         patience = self._our.settings.automation_lost_after_seconds
-        return next((key for key, since in self._missing_since.items() if now - since > patience), None)
+        return next(
+            (key for key, since in self._missing_since.items() if now - since > patience), None
+        )
 
     def _is_queue_empty(self) -> bool:
         with self._app.connection_for_read() as connection:
-            return connection.default_channel.queue_declare(self._app.conf.task_default_queue).message_count == 0
+            return (
+                connection.default_channel.queue_declare(
+                    self._app.conf.task_default_queue
+                ).message_count
+                == 0
+            )
 
 
 class SentStep:
-    """What Dagster's loop asks for a step's result. While the broker is away, sending and looking are tried again."""
+    """What Dagster's loop asks for a step's result. While the broker is away, sending and looking
+    are tried again."""
 
     def __init__(
-        self, waiting: StepWatch, key: str, send: Callable[[], AsyncResult], away: tuple[type[Exception], ...]
+        self,
+        waiting: StepWatch,
+        key: str,
+        send: Callable[[], AsyncResult],
+        away: tuple[type[Exception], ...],
     ) -> None:
         self._waiting, self._key, self._send, self._away = waiting, key, send, away
         self._result: AsyncResult | None = None
@@ -195,11 +230,14 @@ class SentStep:
 
 
 class StepTask(celery.Task):
-    """Dagster's own task does the step; around it, the step's heartbeat, and its end when the run is over."""
+    """Dagster's own task does the step; around it, the step's heartbeat, and its end when the run
+    is over."""
 
     abstract = True
 
-    def __call__(self, execute_step_args_packed: JsonSerializableValue, executable_dict: object) -> list[str]:
+    def __call__(
+        self, execute_step_args_packed: JsonSerializableValue, executable_dict: object
+    ) -> list[str]:
         asked = unpack_value(execute_step_args_packed, as_type=ExecuteStepArgs)
         step_key, our = ",".join(asked.step_keys_to_execute or []), services()
         with DagsterInstance.from_ref(asked.instance_ref) as instance:  # pyright: ignore[reportArgumentType]  it is there
@@ -207,7 +245,9 @@ class StepTask(celery.Task):
                 return []
             beat = _Beat(asked.run_id, step_key, instance, our)
             try:
-                with repeating(beat, our.settings.automation_heartbeat_seconds, f"No heartbeat of {step_key}"):
+                with repeating(
+                    beat, our.settings.automation_heartbeat_seconds, f"No heartbeat of {step_key}"
+                ):
                     return self.run(execute_step_args_packed, executable_dict)
             except DagsterExecutionInterruptedError:
                 _log.info("Step %s of run %s was stopped.", step_key, asked.run_id)
@@ -217,8 +257,15 @@ class StepTask(celery.Task):
 
 
 class _Beat:
-    def __init__(self, run_id: str, step_key: str, instance: DagsterInstance, our: Services) -> None:
-        self._who, self._run_id, self._instance, self._our = (run_id, step_key, worker_name()), run_id, instance, our
+    def __init__(
+        self, run_id: str, step_key: str, instance: DagsterInstance, our: Services
+    ) -> None:
+        self._who, self._run_id, self._instance, self._our = (
+            (run_id, step_key, worker_name()),
+            run_id,
+            instance,
+            our,
+        )
         self._is_stopped = False
 
     def __call__(self) -> None:

@@ -1,4 +1,5 @@
-"""Whether a code server has loaded the definitions: `python -m automation_pipeline.orchestration.code_server 4000`.
+"""Whether a code server has loaded the definitions: `python -m
+automation_pipeline.orchestration.code_server 4000`.
 
 Dagster's own `grpc-health-check` is content with a server that could not load them."""
 

@@ -12,26 +12,29 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import ID_DIGITS, LARGEST_ID
 from automation_pipeline.core.settings import load_settings
 
-# What Dagster makes of a Python type in a run config also accepts `{env: NAME}`, and what it makes of these does not.
+# What Dagster makes of a Python type in a run config also accepts `{env: NAME}`, and what it makes
+# of these does not.
 PLAIN: dict[object, object] = {kind: dg.Field(kind).config_type for kind in (str, int, bool)}
 
 
 class StrictConfig(dg.Config):  # noqa: TID251  the one place
-    """Refuses a misspelt field, and `{env: NAME}` as a value: whoever may launch a run could read the secrets of the
-    worker with it."""
+    """Refuses a misspelt field, and `{env: NAME}` as a value: whoever may launch a run could read
+    the secrets of the worker with it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        """Dagster derives the schema of a run config from these annotations; pydantic does not look at them again."""
+        """Dagster derives the schema of a run config from these annotations; pydantic does not look
+        at them again."""
         super().__pydantic_init_subclass__(**kwargs)
         for field in cls.model_fields.values():
             field.annotation = cast("type", plain(field.annotation))
 
 
 def plain(annotation: object) -> object:
-    """The annotation as Dagster is to read it: no part of it takes its value from an environment variable."""
+    """The annotation as Dagster is to read it: no part of it takes its value from an environment
+    variable."""
     origin = get_origin(annotation)
     if origin is None or origin is Literal:
         return PLAIN.get(annotation, annotation)
@@ -40,7 +43,8 @@ def plain(annotation: object) -> object:
 
 
 def every(seconds: int) -> int:
-    """A sensor's interval, unless `AUTOMATION_SENSOR_MAX_INTERVAL_SECONDS` asks for a shorter one."""
+    """A sensor's interval, unless `AUTOMATION_SENSOR_MAX_INTERVAL_SECONDS` asks for a shorter
+    one."""
     return min(seconds, load_settings().automation_sensor_max_interval_seconds)
 
 
@@ -49,7 +53,9 @@ _DIGITS = re.compile(ID_DIGITS)
 
 def check_ids(**given: int | None) -> None:
     """InvalidInputError naming every field that can be no id; None is one that is not given."""
-    faults = tuple((name, f"must be from 1 to {LARGEST_ID}") for name, one in given.items() if not _may_be(one))
+    faults = tuple(
+        (name, f"must be from 1 to {LARGEST_ID}") for name, one in given.items() if not _may_be(one)
+    )
     if faults:
         raise InvalidInputError("Invalid config", faults)
 
@@ -80,21 +86,32 @@ class SelectionConfig(StrictConfig):
         default=None, description="The first day of `custom`, as a quoted DD/MM/YYYY or YYYY-MM-DD."
     )
     custom_end_date: str | None = Field(
-        default=None, description="The last day of `custom`, as the first; without it, the first day alone."
+        default=None,
+        description="The last day of `custom`, as the first; without it, the first day alone.",
     )
-    groupes: list[str] = Field(default=[], description="Only fiches of these groupes; empty takes all.")
-    only_with_recordings: bool = Field(default=False, description="Leave out fiches without a recording.")
+    groupes: list[str] = Field(
+        default=[], description="Only fiches of these groupes; empty takes all."
+    )
+    only_with_recordings: bool = Field(
+        default=False, description="Leave out fiches without a recording."
+    )
     only_unaudited: bool = Field(default=False, description="Leave out fiches that have an audit.")
-    use_rlm: bool = Field(default=False, description="The model reads the calls with tools instead of in the prompt.")
-    max_fiches: int | None = Field(default=None, description="At most so many fiches; without it, all.")
+    use_rlm: bool = Field(
+        default=False, description="The model reads the calls with tools instead of in the prompt."
+    )
+    max_fiches: int | None = Field(
+        default=None, description="At most so many fiches; without it, all."
+    )
     max_recordings_per_fiche: int | None = Field(
         default=None,
         description="Leave out fiches with more recordings; without it, AUTOMATION_MAX_RECORDINGS_PER_FICHE.",
     )
     fiche_ids: list[str] = Field(
-        default=[], description='The fiches of `manual`, each quoted; one text may hold several: "1900417, 1900418".'
+        default=[],
+        description='The fiches of `manual`, each quoted; one text may hold several: "1900417, 1900418".',
     )
 
     def said(self) -> dict[str, object]:
-        """What was given, as the JSON of a schedule has it: Dagster fills in the defaults of what was not."""
+        """What was given, as the JSON of a schedule has it: Dagster fills in the defaults of what
+        was not."""
         return self.model_dump(by_alias=True, exclude_defaults=True)

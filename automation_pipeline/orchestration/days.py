@@ -16,7 +16,9 @@ SETTINGS = load_settings()
 
 # Today is a partition too: its list can be asked for while the day is running.
 DAYS = dg.DailyPartitionsDefinition(
-    start_date=SETTINGS.automation_first_day.isoformat(), timezone=SETTINGS.automation_timezone, end_offset=1
+    start_date=SETTINGS.automation_first_day.isoformat(),
+    timezone=SETTINGS.automation_timezone,
+    end_offset=1,
 )
 
 
@@ -27,7 +29,9 @@ def day_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) ->
 def span_of(day: date) -> tuple[datetime, datetime]:
     """From its beginning to that of the next, in the partitions' zone."""
     local = zone(SETTINGS.automation_timezone)
-    first, last = (datetime.combine(day + timedelta(days=later), datetime.min.time()) for later in (0, 1))
+    first, last = (
+        datetime.combine(day + timedelta(days=later), datetime.min.time()) for later in (0, 1)
+    )
     return instant_of(first, local, FIRST_PASS), instant_of(last, local, FIRST_PASS)
 
 
@@ -53,7 +57,9 @@ def sales_day_metadata(day: SalesDay) -> dict[str, dg.MetadataValue]:
     }
 
 
-def coverage_metadata(coverage: DayCoverage, errors: Mapping[str, int]) -> dict[str, dg.MetadataValue]:
+def coverage_metadata(
+    coverage: DayCoverage, errors: Mapping[str, int]
+) -> dict[str, dg.MetadataValue]:
     return {
         "fiches": metadata.integer(coverage.fiches),
         "with_details": metadata.integer(coverage.with_details),
@@ -66,7 +72,9 @@ def coverage_metadata(coverage: DayCoverage, errors: Mapping[str, int]) -> dict[
 
 def counts_table(of: str, counts: Mapping[str, int]) -> str:
     """The most frequent first."""
-    rows = "\n".join(f"| {name} | {count} |" for name, count in sorted(counts.items(), key=lambda pair: -pair[1]))
+    rows = "\n".join(
+        f"| {name} | {count} |" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
+    )
     return f"| {of} | how many |\n|---|---|\n{rows}"
 
 
@@ -118,5 +126,6 @@ def check_specs(asset: dg.AssetsDefinition, names: tuple[str, ...]) -> list[dg.A
         # That a check knows its day is a preview of Dagster's (ADR 0005).
         warnings.simplefilter("ignore", PreviewWarning)
         return [
-            dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS, description=described[name]) for name in names
+            dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS, description=described[name])
+            for name in names
         ]

@@ -1,5 +1,5 @@
-"""What a Dagster run leaves behind that ended badly: the request that it was launched for, its audit, its job over
-days."""
+"""What a Dagster run leaves behind that ended badly: the request that it was launched for, its
+audit, its job over days."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -27,8 +27,9 @@ AT_MOST = 500
 
 
 def end_work_of(run: DagsterRun, reason: str, services: Services) -> bool:
-    """The automation run is left to `finalise_run` and the watchdog; a run of a pricing rule and an organisation's job
-    to who asks for another worker. False when the run was not launched for a request."""
+    """The automation run is left to `finalise_run` and the watchdog; a run of a pricing rule and an
+    organisation's job to who asks for another worker. False when the run was not launched for a
+    request."""
     fail_transcription_of(run, reason, services)
     requested = refuse_request(run, reason, services)
     fail_audit_of(run, reason, services)
@@ -37,10 +38,13 @@ def end_work_of(run: DagsterRun, reason: str, services: Services) -> bool:
 
 
 def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
-    """The tracking ids of what batches waited for in vain, however its Dagster run ended: one query here and one of
-    Dagster's. A retry has the tag of the request too, and is the newest run with it."""
+    """The tracking ids of what batches waited for in vain, however its Dagster run ended: one query
+    here and one of Dagster's. A retry has the tag of the request too, and is the newest run with
+    it."""
     with services.database.reading() as session:
-        waiting = items_never_started(session, services.settings.audit_max_wait_seconds, limit=AT_MOST)
+        waiting = items_never_started(
+            session, services.settings.audit_max_wait_seconds, limit=AT_MOST
+        )
     lost = _lost(waiting, instance, services)
     for tracking_id in lost:
         with services.database.transaction() as session:
@@ -50,15 +54,21 @@ def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
 
 
 def end_lost_ranges(instance: DagsterInstance, services: Services) -> list[str]:
-    """The ids of the jobs over days that nobody works on any more, however their Dagster run ended."""
+    """The ids of the jobs over days that nobody works on any more, however their Dagster run
+    ended."""
     with services.database.reading() as session:
         silent = silent_jobs(session, services.clock.now() - SILENT_FOR, limit=AT_MOST)
     lost = _lost(silent, instance, services)
-    return [job for job in lost if fail_range(job, UNFINISHED, database=services.database, clock=services.clock)]
+    return [
+        job
+        for job in lost
+        if fail_range(job, UNFINISHED, database=services.database, clock=services.clock)
+    ]
 
 
 def _lost(keys: Sequence[str], instance: DagsterInstance, services: Services) -> list[str]:
-    """Those of the requests whose newest Dagster run is over, and for which no other one was requested."""
+    """Those of the requests whose newest Dagster run is over, and for which no other one was
+    requested."""
     if not keys:
         return []
     newest: dict[str, DagsterRunStatus] = {}
@@ -67,4 +77,8 @@ def _lost(keys: Sequence[str], instance: DagsterInstance, services: Services) ->
     with services.database.reading() as session:
         filed = filed_requests(session, keys)
     again = {one.key for one in filed if one.launch > 1 and one.state == "waiting"}
-    return [key for key in keys if key not in again and newest.get(key, DagsterRunStatus.FAILURE) in ENDED]
+    return [
+        key
+        for key in keys
+        if key not in again and newest.get(key, DagsterRunStatus.FAILURE) in ENDED
+    ]

@@ -33,7 +33,14 @@ Page = dict[str, dg.MetadataValue]
 
 def job_page(job: JobView) -> Page:
     rows = [
-        (one.source_api, one.status, one.http_status, one.error_code, one.attempts, f"{one.duration_ms} ms")
+        (
+            one.source_api,
+            one.status,
+            one.http_status,
+            one.error_code,
+            one.attempts,
+            f"{one.duration_ms} ms",
+        )
         for one in job.sources
     ]
     sources = table(("source", "status", "http", "error", "attempts", "took"), rows)
@@ -66,12 +73,17 @@ def companies_page(coverage: CompanyCoverage, sources: Sequence[SourceView]) -> 
     return {
         "companies": metadata.integer(coverage.companies),
         "masked": metadata.integer(coverage.masked),
-        **{f"status_{status.lower()}": metadata.integer(count) for status, count in coverage.statuses.items()},
+        **{
+            f"status_{status.lower()}": metadata.integer(count)
+            for status, count in coverage.statuses.items()
+        },
         "coverage": metadata.markdown(
             _counts("status", {str(status): count for status, count in coverage.statuses.items()})
         ),
         "ages": metadata.markdown(_counts("age", coverage.ages)),
-        "sources": metadata.markdown(table(("source", "rests until", "why", "failures", "calls today"), rows)),
+        "sources": metadata.markdown(
+            table(("source", "rests until", "why", "failures", "calls today"), rows)
+        ),
     }
 
 
@@ -103,7 +115,9 @@ class EnrichmentLaunch:
     def __post_init__(self) -> None:
         check_ids(job_id=self.job_id)
         if (self.job_id is None) == (self.siren is None):
-            raise InvalidInputError("Give job_id, for a job that is there, or siren, to ask for one: one of them.")
+            raise InvalidInputError(
+                "Give job_id, for a job that is there, or siren, to ask for one: one of them."
+            )
         if self.force and self.siren is None:
             raise InvalidInputError("force is for a company that is asked for: give siren with it.")
 
@@ -112,8 +126,11 @@ def has_registries(services: Services) -> bool:
     return is_configured(services.registries.sources)
 
 
-def job_to_work(launch: EnrichmentLaunch, context: dg.OpExecutionContext, our: Services) -> int | None:
-    """None: what is known of the company is fresh. A retry of the step finds what was asked for before."""
+def job_to_work(
+    launch: EnrichmentLaunch, context: dg.OpExecutionContext, our: Services
+) -> int | None:
+    """None: what is known of the company is fresh. A retry of the step finds what was asked for
+    before."""
     check_configured(our.registries.sources)
     if launch.job_id is not None:
         return launch.job_id
@@ -124,13 +141,19 @@ def job_to_work(launch: EnrichmentLaunch, context: dg.OpExecutionContext, our: S
         idempotency_key=f"dagster:{context.run_id}",
     )
     knobs, given = our.registries.knobs, {"siren": launch.siren}
-    made = request_enrichment(given, asking, knobs=knobs, database=our.database, clock=our.clock, force=launch.force)
+    made = request_enrichment(
+        given, asking, knobs=knobs, database=our.database, clock=our.clock, force=launch.force
+    )
     if made.asked is Asked.ENQUEUED and made.job_id is not None:
         with our.database.transaction() as session:  # the worker that it asks for is here already
             mark_taken(session, first_request_key(session, made.job_id), context.run_id)
     return made.job_id
 
 
-def worked(job_id: int, context: dg.OpExecutionContext, our: Services) -> Coroutine[object, object, JobView]:
+def worked(
+    job_id: int, context: dg.OpExecutionContext, our: Services
+) -> Coroutine[object, object, JobView]:
     owner = f"{worker_name()}/{context.run_id}"
-    return work_enrichment(job_id, registries=our.registries, database=our.database, clock=our.clock, owner=owner)
+    return work_enrichment(
+        job_id, registries=our.registries, database=our.database, clock=our.clock, owner=owner
+    )

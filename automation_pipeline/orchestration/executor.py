@@ -1,5 +1,5 @@
-"""Which engine runs the steps is configuration; the jobs are the same on each. The process that executes a run
-supervises it, whatever the engine."""
+"""Which engine runs the steps is configuration; the jobs are the same on each. The process that
+executes a run supervises it, whatever the engine."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,7 +19,8 @@ from automation_pipeline.core.settings import Settings
 if TYPE_CHECKING:
     from automation_pipeline.bootstrap import Services
 
-# `dagster job execute` waits at most this long for webhooks, e-mails and realtime events before it ends.
+# `dagster job execute` waits at most this long for webhooks, e-mails and realtime events before it
+# ends.
 DELIVERY_SECONDS = 10.0
 
 _log = log(__name__)
@@ -52,8 +53,9 @@ def executor_of(settings: Settings) -> dg.ExecutorDefinition:
 
 
 class SupervisedExecutor(dg.Executor):
-    """Runs the steps with another executor, and sends the heartbeat of the run meanwhile. A run that no daemon launched
-    delivers its notifications before it ends: there may be no daemon that relays them."""
+    """Runs the steps with another executor, and sends the heartbeat of the run meanwhile. A run
+    that no daemon launched delivers its notifications before it ends: there may be no daemon that
+    relays them."""
 
     def __init__(self, engine: dg.Executor) -> None:
         self._engine = engine
@@ -84,21 +86,29 @@ class SupervisedExecutor(dg.Executor):
             deliver_notifications(services(), since)
 
 
-def deliver_notifications(services: "Services", since: datetime, seconds: float = DELIVERY_SECONDS) -> None:
-    """Relay what this process has put into the outbox from that instant on. Best effort: what is not out in time waits
-    for the relay, and no failure changes the run's result."""
+def deliver_notifications(
+    services: "Services", since: datetime, seconds: float = DELIVERY_SECONDS
+) -> None:
+    """Relay what this process has put into the outbox from that instant on. Best effort: what is
+    not out in time waits for the relay, and no failure changes the run's result."""
     from automation_pipeline.automation.relay import relay_events  # noqa: PLC0415  where it is used
 
     async def relay() -> None:
         async with asyncio.timeout(seconds):
             await relay_events(
-                services.post_office, database=services.database, budget_seconds=seconds, caused_since=since
+                services.post_office,
+                database=services.database,
+                budget_seconds=seconds,
+                caused_since=since,
             )
 
     try:
         services.run(relay())
     except TimeoutError:
-        _log.warning("Notifications were not all delivered within %.0f s: the relay delivers the others.", seconds)
+        _log.warning(
+            "Notifications were not all delivered within %.0f s: the relay delivers the others.",
+            seconds,
+        )
     except Exception as error:  # noqa: BLE001  the work is done, whatever becomes of its notifications
         _log.warning("Notifications wait for the relay: %s", error)
 
@@ -132,7 +142,8 @@ def _multiprocess(settings: Settings) -> dg.ExecutorDefinition:
     return dg.multiprocess_executor.configured(
         {
             "max_concurrent": settings.automation_max_processes,
-            # Steps start from a process that has everything imported: half the price of a fresh one.
+            # Steps start from a process that has everything imported: half the price of a fresh
+            # one.
             "start_method": {"forkserver": {"preload_modules": PRELOADED}},
         }
     )

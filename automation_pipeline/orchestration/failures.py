@@ -1,18 +1,25 @@
-"""Turns an error's verdict into Dagster's: transient asks for another try of the step, permanent ends the run."""
+"""Turns an error's verdict into Dagster's: transient asks for another try of the step, permanent
+ends the run."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import dagster as dg
 
-from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError, sentence_of
+from automation_pipeline.core.errors import (
+    AutomationError,
+    PermanentError,
+    TransientError,
+    sentence_of,
+)
 from automation_pipeline.core.settings import load_settings
 
 STEP_RETRIES = 3
 STEP_RETRY_SECONDS = 5.0
 
-# Of assets, whose process may die: the runs of jobs are requested again instead. Steps inside the run's own process
-# must have none: a retry policy also catches the interrupt by which a run is terminated, and goes on.
+# Of assets, whose process may die: the runs of jobs are requested again instead. Steps inside the
+# run's own process must have none: a retry policy also catches the interrupt by which a run is
+# terminated, and goes on.
 CRASH_RETRIES = (
     dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
     if load_settings().automation_executor in {"multiprocess", "k8s"}
@@ -33,7 +40,8 @@ def verdicts() -> Generator[None]:
 
 @contextmanager
 def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> Generator[None]:
-    """A worker that was killed is waited for until its hold ends; beside one that is well there is nothing to do."""
+    """A worker that was killed is waited for until its hold ends; beside one that is well there is
+    nothing to do."""
     try:
         yield
     except busy as error:
@@ -43,7 +51,8 @@ def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> 
 
 
 def words_of(error: BaseException | None) -> str:
-    """What a step's exception says, for a person. A request for a retry says nothing itself: its cause does."""
+    """What a step's exception says, for a person. A request for a retry says nothing itself: its
+    cause does."""
     if isinstance(error, dg.Failure) and error.description:
         return error.description
     if isinstance(error, dg.RetryRequested) and error.__cause__ is not None:

@@ -21,11 +21,14 @@ _log = log(__name__)
 
 @contextmanager
 def repeating(act: Callable[[], None], seconds: float, complaint: str) -> Generator[None]:
-    """At once, then every so many seconds. What fails is logged and tried again: it must never end the work."""
+    """At once, then every so many seconds. What fails is logged and tried again: it must never end
+    the work."""
     ended = threading.Event()
     context = copy_context()
     thread = threading.Thread(
-        target=lambda: context.run(_repeat, act, seconds, complaint, ended), daemon=True, name="beside"
+        target=lambda: context.run(_repeat, act, seconds, complaint, ended),
+        daemon=True,
+        name="beside",
     )
     thread.start()
     try:
@@ -35,7 +38,9 @@ def repeating(act: Callable[[], None], seconds: float, complaint: str) -> Genera
         thread.join()
 
 
-def _repeat(act: Callable[[], None], seconds: float, complaint: str, ended: threading.Event) -> None:
+def _repeat(
+    act: Callable[[], None], seconds: float, complaint: str, ended: threading.Event
+) -> None:
     said = ""
     while not ended.is_set():
         try:
@@ -56,13 +61,18 @@ def worker_name() -> str:
 @contextmanager
 def beating(ticket: RunAttempt, services: Services) -> Generator[None]:
     beat = partial(send_heartbeat, ticket, worker_name(), database=services.database)
-    with repeating(beat, services.settings.automation_heartbeat_seconds, f"No heartbeat for run {ticket.run_id}"):
+    with repeating(
+        beat,
+        services.settings.automation_heartbeat_seconds,
+        f"No heartbeat for run {ticket.run_id}",
+    ):
         yield
 
 
 @contextmanager
 def beating_run(dagster_run_id: str, services: Services) -> Generator[None]:
-    """The heartbeat of a Dagster run of any job. Its row goes with its end: one that stays was lost."""
+    """The heartbeat of a Dagster run of any job. Its row goes with its end: one that stays was
+    lost."""
     worker = worker_name()
 
     def act(write: Callable[[Session, str, str, str], None]) -> None:
@@ -70,7 +80,11 @@ def beating_run(dagster_run_id: str, services: Services) -> Generator[None]:
             write(session, dagster_run_id, RUN_WORKER, worker)
 
     seconds = services.settings.automation_heartbeat_seconds
-    with repeating(partial(act, record_step_heartbeat), seconds, f"No heartbeat for Dagster run {dagster_run_id}"):
+    with repeating(
+        partial(act, record_step_heartbeat),
+        seconds,
+        f"No heartbeat for Dagster run {dagster_run_id}",
+    ):
         yield
     with suppress(AutomationError):  # the watchdog removes it later
         act(end_step)

@@ -1,5 +1,5 @@
-"""`python -m automation_pipeline.orchestration.here KEY...`: executes the jobs of filed requests without a daemon, one
-after the other, as `dagster job execute` does."""
+"""`python -m automation_pipeline.orchestration.here KEY...`: executes the jobs of filed requests
+without a daemon, one after the other, as `dagster job execute` does."""
 
 import os
 import sys

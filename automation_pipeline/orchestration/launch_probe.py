@@ -1,5 +1,6 @@
-"""`python -m automation_pipeline.orchestration.launch_probe`: prints what Dagster knows about itself, a JSON object per
-line, the quick facts first. The command line asks for it when work does not begin."""
+"""`python -m automation_pipeline.orchestration.launch_probe`: prints what Dagster knows about
+itself, a JSON object per line, the quick facts first. The command line asks for it when work does
+not begin."""
 
 import json
 import sys
@@ -29,7 +30,9 @@ def _of_instance() -> dict[str, object]:
     with instance:
         heartbeat = instance.get_daemon_heartbeats().get(SENSOR_DAEMON)
         sensors = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
-        stopped = [state.instigator_name for state in sensors if state.status is InstigatorStatus.STOPPED]
+        stopped = [
+            state.instigator_name for state in sensors if state.status is InstigatorStatus.STOPPED
+        ]
     silence = None if heartbeat is None else max(0.0, time.time() - heartbeat.timestamp)
     return {"has_instance": True, "heartbeat_seconds": silence, "stopped_sensors": stopped}
 

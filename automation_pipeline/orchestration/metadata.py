@@ -11,7 +11,9 @@ from automation_pipeline.core.safe_text import markdown_cell
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Nothing, when there are no rows. Whatever a cell holds is text of that cell."""
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
+    return (
+        "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
+    )
 
 
 def _cell(value: object) -> str:

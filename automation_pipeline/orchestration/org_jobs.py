@@ -57,7 +57,15 @@ def day_page(day: Day) -> Page:
         "jobs_by_state": _counts("state", day.by_state),
         "jobs_by_type": table(("type", "state", "jobs"), sorted(_types(day))),
         "organisations": table(
-            ("organisation", "dispatched", "skipped", "failed", "jobs done", "jobs failed", "jobs cancelled"),
+            (
+                "organisation",
+                "dispatched",
+                "skipped",
+                "failed",
+                "jobs done",
+                "jobs failed",
+                "jobs cancelled",
+            ),
             (_cells(day, org_id) for org_id in day.organisations),
         ),
     }
@@ -78,9 +86,13 @@ def _types(day: Day) -> Iterator[tuple[str, str, int]]:
 
 def _cells(day: Day, org_id: str) -> tuple[object, ...]:
     fires = [
-        sum(one.count for one in day.fires if (one.org_id, one.outcome) == (org_id, state)) for state in FireOutcome
+        sum(one.count for one in day.fires if (one.org_id, one.outcome) == (org_id, state))
+        for state in FireOutcome
     ]
-    jobs = [sum(one.count for one in day.jobs if (one.org_id, one.status) == (org_id, state)) for state in _ENDS]
+    jobs = [
+        sum(one.count for one in day.jobs if (one.org_id, one.status) == (org_id, state))
+        for state in _ENDS
+    ]
     return org_id, *fires, *jobs
 
 
@@ -121,9 +133,13 @@ def keep_moving(our: Services) -> str:
     """What fails in one of the three is told after the others are through."""
     ground = {"database": our.database, "clock": our.clock}
     steps: tuple[Callable[[], str], ...] = (
-        lambda: str(reap_jobs(**ground, meter=our.meter, lease_seconds=our.settings.org_jobs_lease_seconds)),
+        lambda: str(
+            reap_jobs(**ground, meter=our.meter, lease_seconds=our.settings.org_jobs_lease_seconds)
+        ),
         lambda: f"{follow_jobs(doers=our.job_doers, **ground, meter=our.meter)} ended elsewhere.",
-        lambda: f"{len(release_jobs(**ground, limit=our.settings.org_jobs_max_running))} workers asked for.",
+        lambda: (
+            f"{len(release_jobs(**ground, limit=our.settings.org_jobs_max_running))} workers asked for."
+        ),
     )
     said: list[str] = []
     broken: list[Exception] = []
@@ -154,7 +170,9 @@ def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJo
         )
     )
     with our.database.reading() as session:
-        return get_job(session, get_run(session, run_id, ALL_ORGANISATIONS).job_id, ALL_ORGANISATIONS)
+        return get_job(
+            session, get_run(session, run_id, ALL_ORGANISATIONS).job_id, ALL_ORGANISATIONS
+        )
 
 
 def job_run_id_of(run: dg.DagsterRun) -> int | None:
@@ -166,8 +184,8 @@ def job_run_id_of(run: dg.DagsterRun) -> int | None:
 
 
 def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
-    """Who terminates it in Dagster wants the job to stop; without this it would be tried again. A worker beside the one
-    that is at it stops nothing, nor one that another was asked for since."""
+    """Who terminates it in Dagster wants the job to stop; without this it would be tried again. A
+    worker beside the one that is at it stops nothing, nor one that another was asked for since."""
     run_id = job_run_id_of(run)
     if run_id is None:
         return
@@ -189,7 +207,10 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
 
 
 def put_off_job_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """After a Dagster run that failed for good before it began; not one that was launched by hand."""
+    """After a Dagster run that failed for good before it began; not one that was launched by
+    hand."""
     run_id, request = job_run_id_of(run), run.tags.get(REQUEST_TAG)
     if run_id is not None and request is not None:
-        postpone_job(run_id, reason, request=request, database=services.database, clock=services.clock)
+        postpone_job(
+            run_id, reason, request=request, database=services.database, clock=services.clock
+        )

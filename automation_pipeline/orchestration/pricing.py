@@ -41,7 +41,9 @@ def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
     texts = {
         "error": run.error_message,
         "resume_at": None if run.resume_at is None else iso(run.resume_at),
-        "targets": table(("variant", "before", "after", "status", "error"), map(_target_cells, targets)),
+        "targets": table(
+            ("variant", "before", "after", "status", "error"), map(_target_cells, targets)
+        ),
     }
     return {
         "run": metadata.text(run.id),
@@ -57,7 +59,13 @@ def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
 
 def reports_page(reports: Sequence[ReconciliationReport]) -> Page:
     found = [
-        (f"run {report.run_id}", one.sku_id or one.target_id, one.expected_price, one.actual_price, one.severity)
+        (
+            f"run {report.run_id}",
+            one.sku_id or one.target_id,
+            one.expected_price,
+            one.actual_price,
+            one.severity,
+        )
         for report in reports
         for one in report.details
     ]
@@ -85,7 +93,9 @@ def day_page(day: DayRuns) -> Page:
         )
         for one in day.runs[:MOST_RUNS]
     ]
-    runs_table = table(("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows)
+    runs_table = table(
+        ("run", "rule", "project", "trigger", "status", "applied", "failed", "seconds"), rows
+    )
     return {
         "runs": metadata.integer(len(day.runs)),
         "applied": metadata.integer(day.applied),
@@ -102,7 +112,13 @@ def _rate(rate: float | None) -> Page:
 
 def _target_cells(target: RuleTarget) -> tuple[object, ...]:
     name = target.title or target.sku_id or target.variant_id or target.product_id
-    return name, _price(target.before), _price(target.after), target.status, target.error_message or ""
+    return (
+        name,
+        _price(target.before),
+        _price(target.after),
+        target.status,
+        target.error_message or "",
+    )
 
 
 def _price(price: PriceDocument) -> str:
@@ -121,7 +137,9 @@ async def alert_about_prices(our: Services) -> str:
         AlertSeverity.CRITICAL: settings.pricing_critical_alert_webhook_url or warning,
     }
     webhooks = {severity: url for severity, url in urls.items() if url is not None}
-    raised = await asyncio.to_thread(raise_alerts, database=our.database, clock=our.clock, webhooks=webhooks)
+    raised = await asyncio.to_thread(
+        raise_alerts, database=our.database, clock=our.clock, webhooks=webhooks
+    )
     tried = 0
     if webhooks:
         tried = await deliver_alerts(
@@ -134,12 +152,16 @@ async def alert_about_prices(our: Services) -> str:
     return f"Raised {len(raised)} alerts; tried {tried} webhooks."
 
 
-async def check_prices(run_id: int | None, check: str | None, our: Services) -> Sequence[ReconciliationReport]:
+async def check_prices(
+    run_id: int | None, check: str | None, our: Services
+) -> Sequence[ReconciliationReport]:
     check_ids(run_id=run_id)
     front, database, clock = our.storefront, our.database, our.clock
     if run_id is None:
         if check is not None:
-            raise InvalidInputError("check names a check of one run: give its run_id too, or neither.")
+            raise InvalidInputError(
+                "check names a check of one run: give its run_id too, or neither."
+            )
         return await reconcile_all(front=front, database=database, clock=clock)
     name = _made_up(run_id, our) if check is None else check
     return [await reconcile_run(run_id, front=front, database=database, clock=clock, name=name)]
@@ -164,7 +186,8 @@ def has_shop(services: Services) -> bool:
 
 @contextmanager
 def counting_moves(services: Services) -> Generator[None]:
-    """A change of state that is not allowed is a bug, or two who act at once: it is refused, and counted."""
+    """A change of state that is not allowed is a bug, or two who act at once: it is refused, and
+    counted."""
     try:
         yield
     except IllegalMoveError as error:
@@ -194,8 +217,11 @@ class Launch:
             )
 
 
-def work_on(launch: Launch, context: dg.OpExecutionContext, our: Services) -> Coroutine[object, object, RuleRun]:
-    """Work on the run, or on the one that is made of the rule. A retry works on what was made before."""
+def work_on(
+    launch: Launch, context: dg.OpExecutionContext, our: Services
+) -> Coroutine[object, object, RuleRun]:
+    """Work on the run, or on the one that is made of the rule. A retry works on what was made
+    before."""
     front, database, clock = our.storefront, our.database, our.clock
     run_id = _made_before(context) if launch.run_id is None else launch.run_id
     if run_id is None and launch.preview_only:
@@ -231,7 +257,8 @@ def _make(launch: Launch, context: dg.OpExecutionContext, our: Services) -> int:
 
 
 def _made_before(context: dg.OpExecutionContext) -> int | None:
-    """By an earlier try of the step, or by the Dagster run that this one is a retry of: it has its tags."""
+    """By an earlier try of the step, or by the Dagster run that this one is a retry of: it has its
+    tags."""
     run = context.instance.get_run_by_id(context.run_id)
     return id_in(run.tags.get(RUN_ID_TAG)) if run else None
 
@@ -246,11 +273,16 @@ def run_id_of(run: dg.DagsterRun) -> int | None:
 
 
 def cancel_run_of(run: dg.DagsterRun, services: Services) -> None:
-    """Who terminates it in Dagster wants it to stop: without this the sweep would ask for another worker."""
+    """Who terminates it in Dagster wants it to stop: without this the sweep would ask for another
+    worker."""
     run_id = run_id_of(run)
     if run_id is not None:
-        with suppress(ConflictError, NotFoundError):  # it is over, was only looked at, or never was there
-            cancel_run(run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY)
+        with suppress(
+            ConflictError, NotFoundError
+        ):  # it is over, was only looked at, or never was there
+            cancel_run(
+                run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY
+            )
 
 
 def put_off_run_of(run: dg.DagsterRun, reason: str, services: Services) -> None:

@@ -1,8 +1,9 @@
-"""What becomes of lost work: facts in, a decision out. The watchdog fetches the facts and applies the decisions.
+"""What becomes of lost work: facts in, a decision out. The watchdog fetches the facts and applies
+the decisions.
 
-Dagster itself does not retry these runs (`dagster/max_retries` is 0): it counts retries for the whole group of runs,
-forgets them when the code server restarts, and never retries `dagster job execute`. A lost launch is requested again in
-the table `run_requests`.
+Dagster itself does not retry these runs (`dagster/max_retries` is 0): it counts retries for the
+whole group of runs, forgets them when the code server restarts, and never retries `dagster job
+execute`. A lost launch is requested again in the table `run_requests`.
 """
 
 from collections.abc import Iterable
@@ -16,9 +17,11 @@ from dagster._core.execution.plan.objects import ErrorSource
 from automation_pipeline.automation.models.runs import RunStatus
 
 ENDED = frozenset({DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED})
-# A process has this long from its launch to its first event, whatever the settings say: it has Dagster to import.
+# A process has this long from its launch to its first event, whatever the settings say: it has
+# Dagster to import.
 SHORTEST_START_SECONDS = 45.0
-# A launch that never started, as while a code server restarts, is repeated after 15 s, 30 s ... 5 minutes.
+# A launch that never started, as while a code server restarts, is repeated after 15 s, 30 s ... 5
+# minutes.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 300.0
 MOST_LAUNCHES = 50
 
@@ -45,8 +48,8 @@ class Decision(Enum):
 
 @dataclass(frozen=True)
 class Facts:
-    """Of an automation run and the newest Dagster run of its current launch: `engine` is None where there is none.
-    `request` is the state of its request, None without one."""
+    """Of an automation run and the newest Dagster run of its current launch: `engine` is None where
+    there is none. `request` is the state of its request, None without one."""
 
     status: RunStatus
     engine: Engine | None
@@ -59,7 +62,11 @@ class Facts:
 def decide(facts: Facts, lost_after_seconds: float) -> Decision:
     if facts.status not in (RunStatus.PENDING, RunStatus.RUNNING):
         is_live = facts.engine in (Engine.WAITS, Engine.WORKS)
-        return Decision.TERMINATE if is_live and facts.status is RunStatus.CANCELLED else Decision.LEAVE
+        return (
+            Decision.TERMINATE
+            if is_live and facts.status is RunStatus.CANCELLED
+            else Decision.LEAVE
+        )
     is_silent = facts.silent_seconds > lost_after_seconds
     if facts.engine is None:
         return _without_engine(facts, is_silent=is_silent)
@@ -77,11 +84,14 @@ def decide(facts: Facts, lost_after_seconds: float) -> Decision:
 def _never_started(facts: Facts) -> Decision:
     if facts.launches >= MOST_LAUNCHES:
         return Decision.FAIL
-    return Decision.REQUEST if facts.engine_seconds > launch_pause(facts.launches) else Decision.LEAVE
+    return (
+        Decision.REQUEST if facts.engine_seconds > launch_pause(facts.launches) else Decision.LEAVE
+    )
 
 
 def _without_engine(facts: Facts, *, is_silent: bool) -> Decision:
-    """Dagster has no run for it yet, or does not know it: `dagster job execute` may have used another instance."""
+    """Dagster has no run for it yet, or does not know it: `dagster job execute` may have used
+    another instance."""
     if facts.request == "waiting":
         return Decision.LEAVE
     if facts.request == "refused" and facts.status is RunStatus.PENDING:
@@ -93,11 +103,17 @@ def launch_pause(launches: int) -> float:
     return min(FIRST_PAUSE_SECONDS * 2 ** (launches - 1), LONGEST_PAUSE_SECONDS)
 
 
-def is_process_lost(status: DagsterRunStatus, silent_seconds: float, lost_after_seconds: float) -> bool:
-    """Of a Dagster run in progress: silent since its last sign of life or, without any, since it started."""
+def is_process_lost(
+    status: DagsterRunStatus, silent_seconds: float, lost_after_seconds: float
+) -> bool:
+    """Of a Dagster run in progress: silent since its last sign of life or, without any, since it
+    started."""
     if status is DagsterRunStatus.STARTING:
         return silent_seconds > max(2 * lost_after_seconds, SHORTEST_START_SECONDS)
-    return status in (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING) and silent_seconds > lost_after_seconds
+    return (
+        status in (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
+        and silent_seconds > lost_after_seconds
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +146,10 @@ def _failure(record: RunRecord, instance: DagsterInstance) -> Ending:
     if own is not None:
         return Ending(Engine.FAILED, own)
     ends = instance.all_logs(run_id, of_type=DagsterEventType.RUN_FAILURE)
-    reason = next((entry.message or entry.user_message for entry in reversed(ends)), "") or "its process ended"
+    reason = (
+        next((entry.message or entry.user_message for entry in reversed(ends)), "")
+        or "its process ended"
+    )
     if record.start_time is None:
         return Ending(Engine.NEVER_STARTED, reason)
     if _was_interrupted_by_hand(record):
@@ -139,7 +158,8 @@ def _failure(record: RunRecord, instance: DagsterInstance) -> Ending:
 
 
 def first_own_error(failures: Iterable[dg.DagsterEvent]) -> str | None:
-    """In the words of the step. A step whose process died or was interrupted has no error of its own."""
+    """In the words of the step. A step whose process died or was interrupted has no error of its
+    own."""
     for event in failures:
         data = event.step_failure_data
         if data.user_failure_data and data.user_failure_data.description:
@@ -152,6 +172,10 @@ def first_own_error(failures: Iterable[dg.DagsterEvent]) -> str | None:
 
 
 def _was_interrupted_by_hand(record: RunRecord) -> bool:
-    """Ctrl-C on `dagster job execute`. Whoever interrupts a run of the daemon stops its host, not the run."""
+    """Ctrl-C on `dagster job execute`. Whoever interrupts a run of the daemon stops its host, not
+    the run."""
     run = record.dagster_run
-    return run.remote_job_origin is None and run.tags.get("dagster/failure_reason") == "UNEXPECTED_TERMINATION"
+    return (
+        run.remote_job_origin is None
+        and run.tags.get("dagster/failure_reason") == "UNEXPECTED_TERMINATION"
+    )

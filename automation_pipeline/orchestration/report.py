@@ -50,11 +50,14 @@ _TYPES = {
     "completed_at": pa.timestamp("us", "UTC"),
 }
 # Said aloud, so that a day without audits has the same columns as any other.
-SCHEMA = pa.schema([pa.field(field.name, _TYPES.get(field.name, pa.string())) for field in fields(DayAudit)])
+SCHEMA = pa.schema(
+    [pa.field(field.name, _TYPES.get(field.name, pa.string())) for field in fields(DayAudit)]
+)
 
 
 def by_groupe(quality: QualityDay) -> list[Line]:
-    """A line a groupe, then one of them all; none for a day without fiches. Scores are of completed audits."""
+    """A line a groupe, then one of them all; none for a day without fiches. Scores are of completed
+    audits."""
     if not quality.fiches:
         return []
     sold = _frame(quality.fiches, FicheSold)
@@ -88,7 +91,9 @@ def _arrow(audits: Sequence[DayAudit]) -> pa.Table:
 
 
 def _frame(rows: Sequence[FicheSold | DayAudit], of: type[FicheSold | DayAudit]) -> pd.DataFrame:
-    frame = pd.DataFrame([asdict(row) for row in rows], columns=[field.name for field in fields(of)])
+    frame = pd.DataFrame(
+        [asdict(row) for row in rows], columns=[field.name for field in fields(of)]
+    )
     return frame.assign(groupe=frame["groupe"].astype("object").fillna(NO_GROUPE))
 
 
@@ -113,7 +118,8 @@ INK, SCORE, FAILURE = "#334155", "#2a9d8f", "#d1495b"
 
 
 def draw(quality: QualityDay, groupes: Sequence[Line]) -> bytes:
-    """A PNG of a few dozen kilobytes; the biggest groupes and the most frequent causes, if there are many."""
+    """A PNG of a few dozen kilobytes; the biggest groupes and the most frequent causes, if there
+    are many."""
     figure = Figure(figsize=(9, 3.4), dpi=80, layout="constrained", facecolor="white")
     scores, failures = figure.subplots(1, 2)
     biggest = sorted(groupes[:-1], key=lambda line: (-line[1], line[0]))[:MOST_BARS]
@@ -140,7 +146,9 @@ def _bars(axes: Axes, title: str, bars: Mapping[str, float], colour: str, withou
         axes.text(0.5, 0.5, without, ha="center", va="center", transform=axes.transAxes, color=INK)
         return
     drawn = axes.barh(range(len(bars)), list(bars.values()), color=colour)
-    axes.bar_label(drawn, [f"{value:g}" for value in bars.values()], padding=2, fontsize=8, color=INK)
+    axes.bar_label(
+        drawn, [f"{value:g}" for value in bars.values()], padding=2, fontsize=8, color=INK
+    )
 
 
 def _short(name: str) -> str:
@@ -153,14 +161,17 @@ NOT_AUDITED = "No fiche of the day has been audited."
 
 
 def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValue]:
-    """Files under names of the day, and what is said of it. Again, with the same rows: the same bytes."""
+    """Files under names of the day, and what is said of it. Again, with the same rows: the same
+    bytes."""
 
     groupes = by_groupe(quality)
     drawn = draw(quality, groupes)
     parquet, csv = _files(quality.day, folder)
     write_whole(parquet, as_parquet(quality.audits))
     write_whole(csv, as_csv(quality.audits))
-    points = [(p.step, p.point, p.failing, p.judged, f"{p.share:.0%}") for p in quality.failing_points]
+    points = [
+        (p.step, p.point, p.failing, p.judged, f"{p.share:.0%}") for p in quality.failing_points
+    ]
     return {
         "fiches": metadata.integer(len(quality.fiches)),
         "audits": metadata.integer(len(quality.audits)),
@@ -168,7 +179,9 @@ def write_report(quality: QualityDay, folder: Path) -> dict[str, dg.MetadataValu
         **_note(quality),
         **_table("failing_points", ("step", "control point", "not met", "judged", "share"), points),
         **_table("failures", ("cause", "fiches"), list(quality.failures.items())),
-        "picture": metadata.markdown(f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"),
+        "picture": metadata.markdown(
+            f"![{quality.day}](data:image/png;base64,{base64.b64encode(drawn).decode()})"
+        ),
         "parquet": metadata.path(str(parquet)),
         "csv": metadata.path(str(csv)),
     }
@@ -181,7 +194,9 @@ def rows_filed(day: date, folder: Path) -> int | None:
     return rows_in(parquet) if parquet.is_file() else None
 
 
-def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> dict[str, dg.MetadataValue]:
+def _table(
+    name: str, heads: Sequence[str], rows: Sequence[Sequence[object]]
+) -> dict[str, dg.MetadataValue]:
     return {name: metadata.markdown(table(heads, rows))} if rows else {}
 
 

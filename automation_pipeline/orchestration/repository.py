@@ -1,5 +1,5 @@
-"""The definitions as Dagster asks for them. Whoever asks for one job, as the processes of a run do, loads that alone:
-its imports are a third of all. Everybody else gets the whole."""
+"""The definitions as Dagster asks for them. Whoever asks for one job, as the processes of a run do,
+loads that alone: its imports are a third of all. Everybody else gets the whole."""
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,8 +17,8 @@ NAME = "__repository__"  # as Dagster calls the only one of a code location
 
 
 class OwnJobFirst(dg.RepositoryData):
-    """`alone` are the jobs that need none of the other definitions; `others` the names of those that do. `whole` holds
-    them all."""
+    """`alone` are the jobs that need none of the other definitions; `others` the names of those
+    that do. `whole` holds them all."""
 
     def __init__(
         self,

@@ -6,7 +6,12 @@ from contextlib import contextmanager
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.errors import InfrastructureError, PermanentError, TransientError, sentence_of
+from automation_pipeline.core.errors import (
+    InfrastructureError,
+    PermanentError,
+    TransientError,
+    sentence_of,
+)
 from automation_pipeline.storage.run_requests import NewRunRequest, mark_refused, mark_taken
 
 REQUEST_TAG = "automation/request_key"
@@ -31,9 +36,12 @@ def refuse_request(run: dg.DagsterRun, reason: str, services: Services) -> bool:
 
 
 @contextmanager
-def recorded_refusal(context: dg.OpExecutionContext, services: Services, *, last_try: bool) -> Generator[None]:
-    """Work that cannot be begun refuses its request with the reason, without waiting for a sensor. On the last try a
-    transient error does so too, and fails the step with its own words instead of a count of retries."""
+def recorded_refusal(
+    context: dg.OpExecutionContext, services: Services, *, last_try: bool
+) -> Generator[None]:
+    """Work that cannot be begun refuses its request with the reason, without waiting for a sensor.
+    On the last try a transient error does so too, and fails the step with its own words instead of
+    a count of retries."""
     try:
         yield
     except PermanentError as error:

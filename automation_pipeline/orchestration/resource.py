@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class ServicesResource(dg.ConfigurableResource):
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Generator[Self]:
-        """Every process of a run, whatever its executor, makes the resource before its steps: all that they do is
-        correlated. Sensors have no run."""
+        """Every process of a run, whatever its executor, makes the resource before its steps: all
+        that they do is correlated. Sensors have no run."""
         if context.run is None:
             yield self
             return

@@ -30,11 +30,15 @@ _log = log(__name__)
 def has_old_events(path: str, kept: Sequence[str]) -> bool:
     """Whether there are events of other kinds than those that are kept."""
     with _opened(path) as events:
-        return events is not None and events.execute(f"SELECT 1 {_old(kept)} LIMIT 1", kept).fetchone() is not None
+        return (
+            events is not None
+            and events.execute(f"SELECT 1 {_old(kept)} LIMIT 1", kept).fetchone() is not None
+        )
 
 
 def empty_file(path: str, kept: Sequence[str]) -> int:
-    """How many events went. The file stays, and small: Dagster's processes remember that it is there."""
+    """How many events went. The file stays, and small: Dagster's processes remember that it is
+    there."""
     with _opened(path) as events:
         if events is None:
             return 0
@@ -42,7 +46,9 @@ def empty_file(path: str, kept: Sequence[str]) -> int:
             gone = events.execute(f"DELETE {_old(kept)}", kept).rowcount
             events.execute("VACUUM")
         except sqlite3.OperationalError as error:  # somebody is reading it: there is another day
-            _log.warning("Events of a run are kept for another day", file=Path(path).name, error=str(error))
+            _log.warning(
+                "Events of a run are kept for another day", file=Path(path).name, error=str(error)
+            )
             return 0
         return gone
 
@@ -67,7 +73,9 @@ def _opened(path: str) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     address = f"{Path(path).as_uri()}?mode=rw"
-    with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as events:
+    with closing(
+        sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    ) as events:
         yield events
 
 
@@ -81,9 +89,11 @@ KEPT_EVENTS = tuple(sorted(kind.value for kind in ASSET_EVENTS | ASSET_CHECK_EVE
 Connect = Callable[[], AbstractContextManager[Any]]
 
 
-async def forget_events(instance: DagsterInstance, before: datetime, *, is_dry: bool = False) -> int:
-    """How many events of runs that ended before went, or would. Their steps' own lines go first: as long as there are
-    events, whoever comes after one that was killed finds the run again."""
+async def forget_events(
+    instance: DagsterInstance, before: datetime, *, is_dry: bool = False
+) -> int:
+    """How many events of runs that ended before went, or would. Their steps' own lines go first: as
+    long as there are events, whoever comes after one that was killed finds the run again."""
     storage = instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
         return 0
@@ -112,7 +122,12 @@ def _with_old_events(storage: SqlEventLogStorage, run_ids: Sequence[str]) -> Seq
     if isinstance(storage, SqliteEventLogStorage):
         return [one for one in run_ids if has_old_events(storage.path_for_shard(one), KEPT_EVENTS)]
     with storage.index_connection() as connection:
-        found = Events.select().with_only_columns(Events.c.run_id).where(*_old_of_event_log(run_ids)).distinct()
+        found = (
+            Events.select()
+            .with_only_columns(Events.c.run_id)
+            .where(*_old_of_event_log(run_ids))
+            .distinct()
+        )
         return connection.execute(found).scalars().all()
 
 
@@ -124,7 +139,8 @@ def _count(storage: SqlEventLogStorage, run_id: str) -> int:
 
 
 async def _forget(storage: SqlEventLogStorage, run_ids: Sequence[str]) -> int:
-    """On SQLite what tells of a run's state is in one file for all runs as well, besides the run's own."""
+    """On SQLite what tells of a run's state is in one file for all runs as well, besides the run's
+    own."""
     if not run_ids:
         return 0
     gone = 0
@@ -139,15 +155,26 @@ async def _forget(storage: SqlEventLogStorage, run_ids: Sequence[str]) -> int:
 def _forget_some(connect: Connect, run_ids: Sequence[str]) -> int:
     newest = Events.select().with_only_columns(Events.c.id).order_by(Events.c.id.desc()).limit(1)
     with connect() as connection:
-        # Not the newest of all: SQLite would give its number out again, and sensors go on from a number.
+        # Not the newest of all: SQLite would give its number out again, and sensors go on from a
+        # number.
         old = *_old_of_event_log(run_ids), Events.c.id < newest.scalar_subquery()
-        found = Events.select().with_only_columns(Events.c.id).where(*old).order_by(Events.c.id).limit(EVENTS_AT_ONCE)
+        found = (
+            Events.select()
+            .with_only_columns(Events.c.id)
+            .where(*old)
+            .order_by(Events.c.id)
+            .limit(EVENTS_AT_ONCE)
+        )
         return connection.execute(Events.delete().where(Events.c.id.in_(found))).rowcount
 
 
 def _old_of_event_log(run_ids: Sequence[str]) -> tuple[Any, ...]:  # Any: see above
     kind = Events.c.dagster_event_type
-    return Events.c.run_id.in_(run_ids), Events.c.asset_key.is_(None), kind.is_(None) | kind.not_in(KEPT_EVENTS)
+    return (
+        Events.c.run_id.in_(run_ids),
+        Events.c.asset_key.is_(None),
+        kind.is_(None) | kind.not_in(KEPT_EVENTS),
+    )
 
 
 async def forget_runs(instance: DagsterInstance, before: datetime, *, is_dry: bool = False) -> int:
@@ -181,15 +208,21 @@ def _forget_records(storage: SqlRunStorage, run_ids: Sequence[str]) -> None:
         connection.execute(RunsTable.delete().where(RunsTable.c.run_id.in_(run_ids)))
 
 
-async def keep_house(instance: DagsterInstance, our: Services, *, is_dry: bool = False) -> Mapping[str, int]:
+async def keep_house(
+    instance: DagsterInstance, our: Services, *, is_dry: bool = False
+) -> Mapping[str, int]:
     """How many rows of each kind went, or would."""
     settings, now = our.settings, our.clock.now()
     events, runs = settings.dagster_events_keep_days, settings.dagster_runs_keep_days
     ours = await go_round(our, is_dry=is_dry)
     return {
         **ours,
-        "dagster events": await forget_events(instance, _before(now, events), is_dry=is_dry) if events else 0,
-        "dagster runs": await forget_runs(instance, _before(now, runs), is_dry=is_dry) if runs else 0,
+        "dagster events": await forget_events(instance, _before(now, events), is_dry=is_dry)
+        if events
+        else 0,
+        "dagster runs": await forget_runs(instance, _before(now, runs), is_dry=is_dry)
+        if runs
+        else 0,
     }
 
 

@@ -8,7 +8,11 @@ import dagster as dg
 from automation_pipeline.audits.queries.days import audits_of_day
 from automation_pipeline.audits.rules.days import judge_audits
 from automation_pipeline.automation.models.runs import Run, RunStatus
-from automation_pipeline.automation.queries.reports import days_covered, first_failed_fiches, reasons_of_run
+from automation_pipeline.automation.queries.reports import (
+    days_covered,
+    first_failed_fiches,
+    reasons_of_run,
+)
 from automation_pipeline.automation.queries.schedules import schedule_of_run
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.days import check_sales_day
@@ -27,7 +31,8 @@ MOST_FAILED_FICHES = 100
 
 
 def run_summary(services: Services, run: Run) -> dict[str, dg.MetadataValue]:
-    """What `finalise_run` shows about a run in Dagster: counts, reasons, the failed fiches, and where the report is."""
+    """What `finalise_run` shows about a run in Dagster: counts, reasons, the failed fiches, and
+    where the report is."""
     with services.database.reading() as session:
         reasons = reasons_of_run(session, run.id)
         failed = first_failed_fiches(session, run.id, MOST_FAILED_FICHES)
@@ -48,7 +53,9 @@ def run_summary(services: Services, run: Run) -> dict[str, dg.MetadataValue]:
     if failed:
         summary["failed_fiches"] = metadata.markdown(table(("fiche", "reason", "error"), failed))
     if run.failed_fiches > len(failed):
-        summary["failed_fiches_shown"] = metadata.text(f"the first {len(failed)} of {run.failed_fiches}")
+        summary["failed_fiches_shown"] = metadata.text(
+            f"the first {len(failed)} of {run.failed_fiches}"
+        )
     if run.error_message:
         summary["error"] = metadata.text(run.error_message)
     return summary
@@ -67,10 +74,17 @@ def assets_of_run(services: Services, run: Run) -> Sequence[str]:
     return [asset for asset in ASSETS if wanted.get(asset, True)]
 
 
-def asset_events(services: Services, run: Run, assets: Sequence[str] = ASSETS) -> Iterator[AssetEvent]:
-    """For each day with a partition and each of the assets: a materialization or an observation, and the checks."""
+def asset_events(
+    services: Services, run: Run, assets: Sequence[str] = ASSETS
+) -> Iterator[AssetEvent]:
+    """For each day with a partition and each of the assets: a materialization or an observation,
+    and the checks."""
     with services.database.reading() as session:
-        days = {day: whole for day, whole in days_covered(session, run.id).items() if _has_partition(day)}
+        days = {
+            day: whole
+            for day, whole in days_covered(session, run.id).items()
+            if _has_partition(day)
+        }
         found = [(asset, day, _metadata(session, asset, day)) for day in days for asset in assets]
     is_whole_run = run.status in {RunStatus.COMPLETED, RunStatus.PARTIAL}
     for asset, day, values in found:
@@ -86,7 +100,9 @@ def _has_partition(day: date) -> bool:
     return DAYS.has_partition_key(day.isoformat())
 
 
-def _evaluations(asset: str, day: date, findings: Sequence[DayFinding]) -> Iterator[dg.AssetCheckEvaluation]:
+def _evaluations(
+    asset: str, day: date, findings: Sequence[DayFinding]
+) -> Iterator[dg.AssetCheckEvaluation]:
     for finding in findings:
         yield dg.AssetCheckEvaluation(
             asset_key=dg.AssetKey(asset),
@@ -99,7 +115,8 @@ def _evaluations(asset: str, day: date, findings: Sequence[DayFinding]) -> Itera
 
 
 def _metadata(session: Session, asset: str, day: date) -> Metadata | None:
-    """None for a sales list that was never asked for: its day is known from the details of its fiches alone."""
+    """None for a sales list that was never asked for: its day is known from the details of its
+    fiches alone."""
     match asset:
         case "sales_list":
             listed = sales_day(session, day)

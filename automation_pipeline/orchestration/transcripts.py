@@ -1,4 +1,5 @@
-"""Transcription as Dagster knows it: which run a Dagster run works on, and what people read about it."""
+"""Transcription as Dagster knows it: which run a Dagster run works on, and what people read about
+it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -30,17 +31,22 @@ def run_id_of(run: dg.DagsterRun) -> str:
 
 
 def fail_transcription_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """Record that a Dagster run failed before it could plan its transcription run. A run with a plan stays open: other
-    processes may work on it, and the sweep ends it if none does."""
+    """Record that a Dagster run failed before it could plan its transcription run. A run with a
+    plan stays open: other processes may work on it, and the sweep ends it if none does."""
     if run.job_name != TRANSCRIPTION_JOB:
         return
     config, key = _config_of(run), run.tags.get(REQUEST_TAG)
     wish = TranscriptionRunRequest(
-        run_id_of(run), str(config["fiche_id"]), TranscriptionPriority(config.get("priority", "normal")), run.run_id
+        run_id_of(run),
+        str(config["fiche_id"]),
+        TranscriptionPriority(config.get("priority", "normal")),
+        run.run_id,
     )
     with services.database.transaction() as session:
         recorded = find_summary(session, wish.run_id) is not None
-        never_taken = key is not None and any(one.state == "waiting" for one in filed_requests(session, [key]))
+        never_taken = key is not None and any(
+            one.state == "waiting" for one in filed_requests(session, [key])
+        )
         if recorded or never_taken:
             fail_unplanned(wish, reason, session)
 
@@ -50,7 +56,8 @@ def _config_of(run: dg.DagsterRun) -> Mapping[str, Any]:
 
 
 def judged(standing: TranscriptionSummary, services: Services) -> metadata.Metadata:
-    """What people read about a run that is over. dg.Failure with the same if a recording could not be transcribed."""
+    """What people read about a run that is over. dg.Failure with the same if a recording could not
+    be transcribed."""
     with services.database.reading() as session:
         failed = failed_recordings(session, standing.run_id)
     shown, fault = standing_metadata(standing, failed), why_incomplete(standing, failed)
@@ -69,7 +76,11 @@ def standing_metadata(
         "transcribed": metadata.integer(standing.transcribed),
         "new": metadata.integer(standing.new),
         "failed": metadata.integer(standing.failed),
-        **({"failed_recordings": metadata.markdown(table(("recording", "reason"), failed))} if failed else {}),
+        **(
+            {"failed_recordings": metadata.markdown(table(("recording", "reason"), failed))}
+            if failed
+            else {}
+        ),
         **({"error": metadata.text(standing.error)} if standing.error else {}),
     }
 
@@ -80,5 +91,9 @@ def day_metadata(day: DayTranscripts) -> dict[str, dg.MetadataValue]:
         "transcribed": metadata.integer(day.transcribed),
         "coverage": metadata.real(day.coverage),
         "minutes_of_audio": metadata.real(day.minutes),
-        **({"failures": metadata.markdown(counts_table("cause", day.failures))} if day.failures else {}),
+        **(
+            {"failures": metadata.markdown(counts_table("cause", day.failures))}
+            if day.failures
+            else {}
+        ),
     }

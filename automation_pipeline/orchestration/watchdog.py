@@ -1,12 +1,20 @@
-"""Looks after Dagster runs whose process may be lost, and after automation runs that nobody works on: fetches the facts
-of `recovery`, and applies its decisions. Two overlapping looks do no harm: each lost launch is requested again once."""
+"""Looks after Dagster runs whose process may be lost, and after automation runs that nobody works
+on: fetches the facts of `recovery`, and applies its decisions. Two overlapping looks do no harm:
+each lost launch is requested again once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from dagster import DagsterError, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
+from dagster import (
+    DagsterError,
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    RunRecord,
+    RunsFilter,
+)
 
 from automation_pipeline.automation.models.runs import Reason, RunStatus
 from automation_pipeline.automation.queries.run_details import runs_cancelled
@@ -28,7 +36,12 @@ from automation_pipeline.orchestration.recovery import (
 )
 from automation_pipeline.orchestration.requests import FIRST_OPS, LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.storage.clock import database_time
-from automation_pipeline.storage.heartbeats import RUN_WORKER, StepHeartbeat, delete_step_heartbeats, step_heartbeats
+from automation_pipeline.storage.heartbeats import (
+    RUN_WORKER,
+    StepHeartbeat,
+    delete_step_heartbeats,
+    step_heartbeats,
+)
 from automation_pipeline.storage.run_requests import filed_requests, request_again
 
 Case = TypeVar("Case")
@@ -57,18 +70,28 @@ def look_after_all(instance: DagsterInstance, services: Services) -> tuple[int, 
     return len(runs), done
 
 
-def look_after_run_of(dagster_run: DagsterRun, instance: DagsterInstance, services: Services) -> str | None:
+def look_after_run_of(
+    dagster_run: DagsterRun, instance: DagsterInstance, services: Services
+) -> str | None:
     """The same, for the automation run that this Dagster run was to work on, at once."""
     with services.database.reading() as session:
         runs = watched_runs(session)
     tag = dagster_run.tags.get(RUN_ID_TAG)
-    mine = [run for run in runs if str(run.run_id) == tag or run.dagster_run_id == dagster_run.run_id]
+    mine = [
+        run for run in runs if str(run.run_id) == tag or run.dagster_run_id == dagster_run.run_id
+    ]
     newest = _newest_dagster_runs(mine, instance)
-    return "; ".join(_each(mine, lambda run: _look_after(run, newest.get(run.run_id), instance, services))) or None
+    return (
+        "; ".join(
+            _each(mine, lambda run: _look_after(run, newest.get(run.run_id), instance, services))
+        )
+        or None
+    )
 
 
 def launch_again(run: DagsterRun, ending: Ending, services: Services) -> bool:
-    """Another Dagster run in place of a lost one that was launched for a request; False when that is not possible."""
+    """Another Dagster run in place of a lost one that was launched for a request; False when that
+    is not possible."""
     key = run.tags.get(REQUEST_TAG)
     if key is None or ending.engine not in (Engine.CRASHED, Engine.NEVER_STARTED):
         return False
@@ -78,7 +101,10 @@ def launch_again(run: DagsterRun, ending: Ending, services: Services) -> bool:
     with services.database.transaction() as session:
         if request_again(session, key, launch):
             return True
-        return any(filed.launch > launch and filed.state != "refused" for filed in filed_requests(session, [key]))
+        return any(
+            filed.launch > launch and filed.state != "refused"
+            for filed in filed_requests(session, [key])
+        )
 
 
 def launch_of(run: DagsterRun) -> int:
@@ -97,7 +123,8 @@ def _each(cases: Sequence[Case], act: Callable[[Case], str | None]) -> list[str]
 
 
 def _report_lost_processes(instance: DagsterInstance, services: Services) -> list[str]:
-    """Dagster itself does not notice that a host is lost: runs in progress without a sign of life are reported."""
+    """Dagster itself does not notice that a host is lost: runs in progress without a sign of life
+    are reported."""
     records = instance.get_run_records(RunsFilter(statuses=IN_PROGRESS))
     with services.database.reading() as session:
         known, now = step_heartbeats(session), database_time(session)
@@ -108,14 +135,20 @@ def _report_lost_processes(instance: DagsterInstance, services: Services) -> lis
 
 
 def _report_if_lost(
-    record: RunRecord, known: Sequence[StepHeartbeat], now: datetime, patience: float, instance: DagsterInstance
+    record: RunRecord,
+    known: Sequence[StepHeartbeat],
+    now: datetime,
+    patience: float,
+    instance: DagsterInstance,
 ) -> str | None:
     run = record.dagster_run
     mine = [beat for beat in known if beat.dagster_run_id == run.run_id]
     if run.job_name not in FIRST_OPS and not mine:
         return None  # a job of another code location
     silent = _silent_process(record, mine, now)
-    step = next((beat for beat in mine if beat.step_key != RUN_WORKER and _silence(beat) > patience), None)
+    step = next(
+        (beat for beat in mine if beat.step_key != RUN_WORKER and _silence(beat) > patience), None
+    )
     if step is None and not is_process_lost(run.status, silent, patience):
         return None
     what = "The process of the run" if step is None else f"Step {step.step_key} on {step.worker}"
@@ -127,13 +160,17 @@ def _report_if_lost(
     return f"Reported {run.run_id} lost"
 
 
-def _silent_process(record: RunRecord, beats_of_run: Sequence[StepHeartbeat], now: datetime) -> float:
+def _silent_process(
+    record: RunRecord, beats_of_run: Sequence[StepHeartbeat], now: datetime
+) -> float:
     """Seconds since the process beat; since it started or was launched, where it never did."""
     since_beat = [_silence(beat) for beat in beats_of_run if beat.step_key == RUN_WORKER]
     if since_beat:
         return min(since_beat)
     started = record.start_time
-    since = datetime.fromtimestamp(started, UTC) if started else record.update_timestamp.astimezone(UTC)
+    since = (
+        datetime.fromtimestamp(started, UTC) if started else record.update_timestamp.astimezone(UTC)
+    )
     return (now - since).total_seconds()
 
 
@@ -162,8 +199,11 @@ def _with_newest_sign(run: WatchedRun, signs: Mapping[str, datetime]) -> Watched
     return run if sign is None else replace(run, last_sign_at=max(run.last_sign_at, sign))
 
 
-def _newest_dagster_runs(runs: Sequence[WatchedRun], instance: DagsterInstance) -> Mapping[int, RunRecord]:
-    """Of each automation run the newest Dagster run that was launched for it: two queries, however many there are."""
+def _newest_dagster_runs(
+    runs: Sequence[WatchedRun], instance: DagsterInstance
+) -> Mapping[int, RunRecord]:
+    """Of each automation run the newest Dagster run that was launched for it: two queries, however
+    many there are."""
     if not runs:
         return {}
     by_tag = RunsFilter(tags={RUN_ID_TAG: [str(run.run_id) for run in runs]})
@@ -177,15 +217,17 @@ def _newest_dagster_runs(runs: Sequence[WatchedRun], instance: DagsterInstance) 
 
 
 def _run_id_of(record: RunRecord, opened: Mapping[str, int]) -> int | None:
-    """None for what a person re-executes: it has the tags of the run that it repeats, and works on it only if it has
-    opened an attempt."""
+    """None for what a person re-executes: it has the tags of the run that it repeats, and works on
+    it only if it has opened an attempt."""
     run = record.dagster_run
     if run.parent_run_id is not None:
         return opened.get(run.run_id)
     return int(run.tags[RUN_ID_TAG])
 
 
-def _look_after(run: WatchedRun, record: RunRecord | None, instance: DagsterInstance, services: Services) -> str | None:
+def _look_after(
+    run: WatchedRun, record: RunRecord | None, instance: DagsterInstance, services: Services
+) -> str | None:
     if record is not None and run.launch is not None and launch_of(record.dagster_run) < run.launch:
         record = None  # of an earlier launch
     ending = None if record is None else ending_of(record, instance)
@@ -236,21 +278,29 @@ def _close(run: WatchedRun, reason: str, closing: RunClosing, services: Services
 
 
 def _terminate_cancelled(instance: DagsterInstance, services: Services) -> list[str]:
-    """End the Dagster runs of automation runs that were cancelled: one query here and one of Dagster's."""
+    """End the Dagster runs of automation runs that were cancelled: one query here and one of
+    Dagster's."""
     now = services.clock.now()
     with services.database.reading() as session:
         run_ids = runs_cancelled(session, now - CANCEL_HORIZON, now - CANCEL_GRACE)
     if not run_ids:
         return []
     tags = {RUN_ID_TAG: [str(run_id) for run_id in run_ids]}
-    live = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+    live = [
+        DagsterRunStatus.NOT_STARTED,
+        DagsterRunStatus.QUEUED,
+        DagsterRunStatus.STARTING,
+        DagsterRunStatus.STARTED,
+    ]
     return _each(
-        instance.get_run_records(RunsFilter(statuses=live, tags=tags)), lambda record: _terminate(record, instance)
+        instance.get_run_records(RunsFilter(statuses=live, tags=tags)),
+        lambda record: _terminate(record, instance),
     )
 
 
 def _terminate(record: RunRecord, instance: DagsterInstance) -> str | None:
-    """A queued run is taken out of the queue, a started one interrupted; one that cannot be reached is ended."""
+    """A queued run is taken out of the queue, a started one interrupted; one that cannot be reached
+    is ended."""
     facts = Facts(RunStatus.CANCELLED, ending_of(record, instance).engine)
     if decide(facts, 0) is not Decision.TERMINATE:
         return None
@@ -260,5 +310,7 @@ def _terminate(record: RunRecord, instance: DagsterInstance) -> str | None:
     except Exception:  # noqa: BLE001  each launcher has its own way to say that it cannot
         is_reached = False
     if not is_reached:
-        instance.report_run_canceled(run, "The automation run was cancelled, and no process works on it.")
+        instance.report_run_canceled(
+            run, "The automation run was cancelled, and no process works on it."
+        )
     return f"Terminated {run.run_id}"

@@ -56,22 +56,28 @@ from automation_pipeline.org_jobs.runs import count_ended_runs
 from automation_pipeline.storage.database import Database, Session
 
 
-def touch_heartbeat(host_id: int, *, within: OrgScope, database: Database, agent_version: str | None = None) -> Host:
+def touch_heartbeat(
+    host_id: int, *, within: OrgScope, database: Database, agent_version: str | None = None
+) -> Host:
     """A transaction of its own: whoever waits for jobs keeps nobody from the host."""
     with database.transaction() as session:
         record_heartbeat(session, host_of_agent(session, host_id, within), agent_version)
         return get_host(session, host_id, within)
 
 
-def claim_jobs(host_id: int, *, within: OrgScope, database: Database, clock: Clock, most: int = 1) -> list[AgentJob]:
-    """Most urgent first; nothing, where there is nothing to do or no place for it. What is not begun before its lease
-    is over is free again."""
+def claim_jobs(
+    host_id: int, *, within: OrgScope, database: Database, clock: Clock, most: int = 1
+) -> list[AgentJob]:
+    """Most urgent first; nothing, where there is nothing to do or no place for it. What is not
+    begun before its lease is over is free again."""
     with database.transaction() as session:
         host = host_of_agent(session, host_id, within)
         record_heartbeat(session, host)
         postpone_closed(session, of_host(host.id, host.org_id), clock.now())
     with database.transaction() as session:
-        claimed = claim_for_host(session, host, agent_name(host.name), most, LEASE_SECONDS, clock.now())
+        claimed = claim_for_host(
+            session, host, agent_name(host.name), most, LEASE_SECONDS, clock.now()
+        )
     return as_agent_jobs(claimed)
 
 
@@ -96,7 +102,9 @@ def report_progress(
     deadline_at = now + timedelta(seconds=limit_seconds(reporter.type_name))
     try:
         with database.transaction() as session:
-            begin_run(session, hold, deadline_at, now, within=within, actor=agent_name(reporter.host.name))
+            begin_run(
+                session, hold, deadline_at, now, within=within, actor=agent_name(reporter.host.name)
+            )
             run = extend_lease(session, hold, LEASE_SECONDS, within)
             write_progress(run, report, now)
             return orders_of(run)
@@ -123,13 +131,21 @@ class _Outcome:
 
 
 def report_result(
-    run_id: int, given: Mapping[str, object], *, within: OrgScope, database: Database, clock: Clock, meter: Meter
+    run_id: int,
+    given: Mapping[str, object],
+    *,
+    within: OrgScope,
+    database: Database,
+    clock: Clock,
+    meter: Meter,
 ) -> OrgJobRun:
-    """The same again changes nothing. ConflictError: it was said otherwise before, or the attempt is not the agent's
-    any more; what comes too late is kept beside the attempt all the same."""
+    """The same again changes nothing. ConflictError: it was said otherwise before, or the attempt
+    is not the agent's any more; what comes too late is kept beside the attempt all the same."""
     report = read_result(given)
     with database.transaction() as session:
-        reporter = reporter_of(session, AttemptHold(run_id, report.attempt_no, report.lease_token), within)
+        reporter = reporter_of(
+            session, AttemptHold(run_id, report.attempt_no, report.lease_token), within
+        )
         record_agent_report(session, reporter)
     now = clock.now()
     word = _Word(

@@ -28,7 +28,8 @@ from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waitin
 
 
 def raise_org_alerts(*, database: Database, clock: Clock, has_webhook: bool) -> Sequence[OrgAlert]:
-    """Those that were raised now. Two copies at once raise each of them once; where all is well nothing is locked."""
+    """Those that were raised now. Two copies at once raise each of them once; where all is well
+    nothing is locked."""
     now = clock.now()
     with database.reading() as session:
         health = health_of_all(session, now)
@@ -38,7 +39,11 @@ def raise_org_alerts(*, database: Database, clock: Clock, has_webhook: bool) -> 
     with database.transaction() as session:
         lock_alerts(session)
         last = last_raised(session, {alert.subject for alert in found})
-        due = [alert for alert in found if is_to_raise(alert, last.get((alert.name, alert.subject)), now)]
+        due = [
+            alert
+            for alert in found
+            if is_to_raise(alert, last.get((alert.name, alert.subject)), now)
+        ]
         return add_alerts(session, due, now, has_webhook=has_webhook)
 
 
@@ -46,12 +51,19 @@ DELIVERY_BATCH = 20
 # Longer than any attempt takes, so that nobody else gets what is being carried.
 HOLD_SECONDS = 120.0
 _TRAY = DeliveryQueue(
-    is_alert_due, partial(claim_due, limit=DELIVERY_BATCH, hold_seconds=HOLD_SECONDS), record_delivery
+    is_alert_due,
+    partial(claim_due, limit=DELIVERY_BATCH, hold_seconds=HOLD_SECONDS),
+    record_delivery,
 )
 
 
 async def deliver_org_alerts(
-    *, webhooks: WebhookSender, secret: str | None, url: str, patience: DeliveryPolicy, database: Database
+    *,
+    webhooks: WebhookSender,
+    secret: str | None,
+    url: str,
+    patience: DeliveryPolicy,
+    database: Database,
 ) -> int:
     """How many were tried, of the oldest few."""
 

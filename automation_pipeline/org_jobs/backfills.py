@@ -44,8 +44,9 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> Backfill:
-    """All or nothing; a dry run writes nothing. InvalidInputError where there is more to be done than the limit.
-    ConflictError while its organisation is suspended, and for a schedule that cannot be read any more."""
+    """All or nothing; a dry run writes nothing. InvalidInputError where there is more to be done
+    than the limit. ConflictError while its organisation is suspended, and for a schedule that
+    cannot be read any more."""
     wish = read_backfill(given)
     with database.transaction() as session:
         row, organisation = locked_with_place(session, schedule_id, within)
@@ -75,7 +76,9 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
         return get_backfill(session, batch.id, within)
 
 
-def _read(session: Session, row: OrgScheduleRow, now: datetime, call_origins: Collection[str]) -> tuple[Timing, NewJob]:
+def _read(
+    session: Session, row: OrgScheduleRow, now: datetime, call_origins: Collection[str]
+) -> tuple[Timing, NewJob]:
     """Outside its window nothing begins."""
     try:
         timing = timing_of(row)
@@ -85,12 +88,21 @@ def _read(session: Session, row: OrgScheduleRow, now: datetime, call_origins: Co
         raise ConflictError(
             f"Schedule {row.id} cannot be done any more, correct it first: {sentence_of(error)}"
         ) from None
-    opens_at = None if timing.is_open(now) or timing.window is None else timing.window.clamp(now, timing.zone)
+    opens_at = (
+        None
+        if timing.is_open(now) or timing.window is None
+        else timing.window.clamp(now, timing.zone)
+    )
     return timing, replace(job, not_before=opens_at)
 
 
 def _shown(
-    row: OrgScheduleRow, wish: BackfillInput, times: Sequence[BackfillTime], total: int, actor: str, now: datetime
+    row: OrgScheduleRow,
+    wish: BackfillInput,
+    times: Sequence[BackfillTime],
+    total: int,
+    actor: str,
+    now: datetime,
 ) -> Backfill:
     return Backfill.model_validate(
         {
@@ -98,7 +110,10 @@ def _shown(
             "org_id": row.org_id,
             "schedule_id": row.id,
             "status": None,
-            **{name: getattr(wish, name) for name in ("behaviour", "from_at", "until_at", "dry_run")},
+            **{
+                name: getattr(wish, name)
+                for name in ("behaviour", "from_at", "until_at", "dry_run")
+            },
             "total": total,
             "created_by": actor,
             "created_at": now,
@@ -111,7 +126,13 @@ CANCELLED = "Its backfill was cancelled."
 
 
 def cancel_backfill(
-    batch_id: int, *, within: OrgScope, database: Database, clock: Clock, actor: str, reason: str | None = None
+    batch_id: int,
+    *,
+    within: OrgScope,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    reason: str | None = None,
 ) -> Backfill:
     """Safe to repeat. ConflictError when all of it is done."""
     with database.transaction() as session:

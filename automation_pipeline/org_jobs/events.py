@@ -17,15 +17,24 @@ ENDED_RUNS = "job_run_count_total"
 
 
 def schedule_event(
-    org_id: str, schedule_id: str, name: str, change: str, now: datetime, payload: Mapping[str, object] | None = None
+    org_id: str,
+    schedule_id: str,
+    name: str,
+    change: str,
+    now: datetime,
+    payload: Mapping[str, object] | None = None,
 ) -> Event:
     """Such as `schedule.paused`. `change` tells this one from others of that name."""
     said = {"scheduleId": schedule_id, "orgId": org_id, **(payload or {})}
     key = f"schedule:{schedule_id}:{name}:{change}"
-    return Event(org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, said)
+    return Event(
+        org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, said
+    )
 
 
-def schedule_fired(org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, job_id: int, now: datetime) -> Event:
+def schedule_fired(
+    org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, job_id: int, now: datetime
+) -> Event:
     payload = {
         "scheduleId": schedule_id,
         "orgId": org_id,
@@ -39,7 +48,9 @@ def schedule_fired(org_id: str, schedule_id: str, fire: PlannedFire, fire_id: in
     return _of_fire(org_id, schedule_id, fire_id, "fired", now, payload)
 
 
-def schedule_skipped(org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, now: datetime) -> Event:
+def schedule_skipped(
+    org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, now: datetime
+) -> Event:
     payload = {
         "scheduleId": schedule_id,
         "orgId": org_id,
@@ -51,7 +62,14 @@ def schedule_skipped(org_id: str, schedule_id: str, fire: PlannedFire, fire_id: 
 
 
 def schedule_failed(  # noqa: PLR0913  what is told of it
-    org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, now: datetime, *, error: str, in_a_row: int
+    org_id: str,
+    schedule_id: str,
+    fire: PlannedFire,
+    fire_id: int,
+    now: datetime,
+    *,
+    error: str,
+    in_a_row: int,
 ) -> Event:
     payload = {
         "scheduleId": schedule_id,
@@ -65,7 +83,12 @@ def schedule_failed(  # noqa: PLR0913  what is told of it
 
 
 def run_event(
-    org_id: str, run_id: int, attempt_no: int, name: str, now: datetime, payload: Mapping[str, object]
+    org_id: str,
+    run_id: int,
+    attempt_no: int,
+    name: str,
+    now: datetime,
+    payload: Mapping[str, object],
 ) -> Event:
     """Such as `job_run.started`, once an attempt."""
     said = {"jobRunId": str(run_id), "orgId": org_id, "attemptNo": attempt_no, **payload}
@@ -74,7 +97,14 @@ def run_event(
 
 
 def _of_fire(
-    org_id: str, schedule_id: str, fire_id: int, name: str, now: datetime, payload: Mapping[str, object]
+    org_id: str,
+    schedule_id: str,
+    fire_id: int,
+    name: str,
+    now: datetime,
+    payload: Mapping[str, object],
 ) -> Event:
     key = f"schedule:{schedule_id}:{name}:{fire_id}"
-    return Event(org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, payload)
+    return Event(
+        org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, payload
+    )

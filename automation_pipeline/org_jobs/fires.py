@@ -44,8 +44,8 @@ class FireReport:
 
 
 def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> FireReport:
-    """Safe beside another copy of itself. Each round is a transaction of a constant number of queries; what is left is
-    for the next look."""
+    """Safe beside another copy of itself. Each round is a transaction of a constant number of
+    queries; what is left is for the next look."""
     report = FireReport()
     for _ in range(MOST_ROUNDS):
         with database.transaction() as session:
@@ -64,7 +64,9 @@ def _fire(session: Session, held: Sequence[OrgDueCandidate], now: datetime) -> l
     fires = [_new_fire(one, fire, decision) for one, decision in decided for fire in decision.fires]
     written = write_fires(session, fires, now)
     jobs = {one.new.schedule_id: one.job_id for one in written if one.job_id is not None}
-    taking_over = [one.row for one, decision in decided if decision.ends_others and one.row.id in jobs]
+    taking_over = [
+        one.row for one, decision in decided if decision.ends_others and one.row.id in jobs
+    ]
     cancel_superseded(session, taking_over, now, sparing=jobs.values())
     record_decided(session, decided, _by_schedule(written), now)
     return written
@@ -86,20 +88,29 @@ def _new_fire(candidate: OrgDueCandidate, fire: PlannedFire, decision: FireDecis
     try:
         job = _job(candidate, fire)
     except InvalidInputError as error:
-        return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, fault=str(error))
-    return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, job=job, note=note)
+        return NewFire(
+            org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, fault=str(error)
+        )
+    return NewFire(
+        org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, job=job, note=note
+    )
 
 
 def _job(candidate: OrgDueCandidate, fire: PlannedFire) -> NewJob:
     row = candidate.row
     assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
     job = job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id)
-    # A window that the clock has skipped begins outside of itself: it cannot say when the job may begin.
+    # A window that the clock has skipped begins outside of itself: it cannot say when the job may
+    # begin.
     return job if candidate.timing.is_open(fire.effective_for) else replace(job, start_window=None)
 
 
 def _count(
-    report: FireReport, held: Sequence[OrgDueCandidate], written: Sequence[WrittenFire], meter: Meter, now: datetime
+    report: FireReport,
+    held: Sequence[OrgDueCandidate],
+    written: Sequence[WrittenFire],
+    meter: Meter,
+    now: datetime,
 ) -> None:
     report.unreadable += sum(one.fault is not None for one in held)
     for one in written:
@@ -108,7 +119,11 @@ def _count(
         match one.outcome:
             case FireOutcome.DISPATCHED:
                 report.dispatched += 1
-                observe(meter, FIRE_LATENCY_MS, (now - one.new.fire.effective_for).total_seconds() * 1000)
+                observe(
+                    meter,
+                    FIRE_LATENCY_MS,
+                    (now - one.new.fire.effective_for).total_seconds() * 1000,
+                )
             case FireOutcome.SKIPPED:
                 report.skipped[reason] = report.skipped.get(reason, 0) + 1
             case FireOutcome.FAILED:

@@ -25,7 +25,13 @@ from automation_pipeline.org_jobs.queries.queue import (
     request_workers,
 )
 from automation_pipeline.org_jobs.rules.schedules import read_wish
-from automation_pipeline.org_jobs.tables import BatchRow, FireRow, JobRunRow, OrgJobRow, OrgScheduleRow
+from automation_pipeline.org_jobs.tables import (
+    BatchRow,
+    FireRow,
+    JobRunRow,
+    OrgJobRow,
+    OrgScheduleRow,
+)
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.retention import PurgePass, purge_expired
 
@@ -40,7 +46,8 @@ def request_job(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgJob:
-    """InvalidInputError names every field at fault. In an organisation that is suspended it waits."""
+    """InvalidInputError names every field at fault. In an organisation that is suspended it
+    waits."""
     wish, now = read_wish(given, call_origins=call_origins), clock.now()
     with database.transaction() as session:
         get_organisation(session, org_id, within)
@@ -79,23 +86,36 @@ def cancel_job(  # noqa: PLR0913  the collaborators by name, and who wants what
     reason: str | None = None,
     at_once: bool = False,
 ) -> OrgJob:
-    """`at_once`: whoever is at work on it is not waited for; only what was begun elsewhere has to stop there first.
-    Safe to repeat. ConflictError: it has ended otherwise."""
+    """`at_once`: whoever is at work on it is not waited for; only what was begun elsewhere has to
+    stop there first. Safe to repeat. ConflictError: it has ended otherwise."""
     with database.transaction() as session:
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status in ENDED_RUN_STATES - {OrgJobsRunState.CANCELLED}:
-            raise ConflictError(f"Job {job_id} has ended, it is {run.status}: there is nothing to cancel.")
+            raise ConflictError(
+                f"Job {job_id} has ended, it is {run.status}: there is nothing to cancel."
+            )
         if run.status != OrgJobsRunState.CANCELLED:
             _stop(session, run, actor, reason, now, at_once=at_once)
             session.flush()
         return get_job(session, job_id, within)
 
 
-def _stop(session: Session, run: JobRunRow, actor: str, reason: str | None, now: datetime, *, at_once: bool) -> None:
+def _stop(
+    session: Session,
+    run: JobRunRow,
+    actor: str,
+    reason: str | None,
+    now: datetime,
+    *,
+    at_once: bool,
+) -> None:
     is_new = run.cancel_requested_at is None
     if is_new:
         run.cancel_requested_at, run.cancelled_by, run.cancel_reason = now, actor, reason
-    was, ends = run.status, run.status == OrgJobsRunState.PENDING or (at_once and run.following is None)
+    was, ends = (
+        run.status,
+        run.status == OrgJobsRunState.PENDING or (at_once and run.following is None),
+    )
     if ends:
         session.flush()
         end_attempts(session, {run.id: attempt_cancelled(run.cancel_reason)}, actor, now)
@@ -114,12 +134,17 @@ def _stop(session: Session, run: JobRunRow, actor: str, reason: str | None, now:
         )
 
 
-def retry_job(job_id: int, *, within: OrgScope, database: Database, clock: Clock, actor: str) -> OrgJob:
-    """Also when its schedule was deleted since. ConflictError: it waits, is at work, or has succeeded."""
+def retry_job(
+    job_id: int, *, within: OrgScope, database: Database, clock: Clock, actor: str
+) -> OrgJob:
+    """Also when its schedule was deleted since. ConflictError: it waits, is at work, or has
+    succeeded."""
     with database.transaction() as session:
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status not in {OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED}:
-            raise ConflictError(f"Job {job_id} is {run.status}: only one that failed or was cancelled is done again.")
+            raise ConflictError(
+                f"Job {job_id} is {run.status}: only one that failed or was cancelled is done again."
+            )
         add_run(session, run, actor, now)
         add_audit_entry(
             session,
@@ -137,7 +162,8 @@ def retry_job(job_id: int, *, within: OrgScope, database: Database, clock: Clock
 
 
 def release_jobs(*, database: Database, clock: Clock, limit: int) -> Sequence[int]:
-    """The runs. Safe beside another copy of itself. A worker that never came is asked for again after a while."""
+    """The runs. Safe beside another copy of itself. A worker that never came is asked for again
+    after a while."""
     with database.transaction() as session:
         now = clock.now()
         postpone_closed(session, of_service(), now)
@@ -148,10 +174,12 @@ def release_jobs(*, database: Database, clock: Clock, limit: int) -> Sequence[in
 POSTPONED_FOR = timedelta(minutes=5)
 
 
-def postpone_job(run_id: int, reason: str, *, request: str, database: Database, clock: Clock) -> bool:
-    """Whether it was, to a time within its window; the reason is shown with it. `request` is what the worker came for:
-    once another one was asked for, or none is, its death changes nothing. A run that had begun is found by its lease,
-    and costs an attempt."""
+def postpone_job(
+    run_id: int, reason: str, *, request: str, database: Database, clock: Clock
+) -> bool:
+    """Whether it was, to a time within its window; the reason is shown with it. `request` is what
+    the worker came for: once another one was asked for, or none is, its death changes nothing. A
+    run that had begun is found by its lease, and costs an attempt."""
     with database.transaction() as session:
         until = opening_of_run(session, run_id, clock.now() + POSTPONED_FOR)
         return postpone(session, run_id, request, until, reason)
@@ -166,8 +194,11 @@ _PURGES = (
 )
 
 
-def purge_old_jobs(look: PurgePass, *, keep_days: int, keep_audit_days: int, database: Database) -> dict[str, int]:
-    """At most `look.limit` of each; what is left is for the next look. Each kind is a transaction of its own."""
+def purge_old_jobs(
+    look: PurgePass, *, keep_days: int, keep_audit_days: int, database: Database
+) -> dict[str, int]:
+    """At most `look.limit` of each; what is left is for the next look. Each kind is a transaction
+    of its own."""
     logged = ((purging.AUDIT_LOG, keep_audit_days), (purging.ALERTS, keep_days))
     return {**_of_jobs(look, keep_days, database), **purge_expired(logged, look, database=database)}
 

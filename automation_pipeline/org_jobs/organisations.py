@@ -22,7 +22,10 @@ from automation_pipeline.org_jobs.queries.organisations import (
     get_organisation,
     locked_organisation,
 )
-from automation_pipeline.org_jobs.queries.schedule_changes import resume_schedules, suspend_schedules
+from automation_pipeline.org_jobs.queries.schedule_changes import (
+    resume_schedules,
+    suspend_schedules,
+)
 from automation_pipeline.org_jobs.tables import OrganisationRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import insert_into
@@ -39,7 +42,9 @@ def create_organisation(
     with database.transaction() as session:
         insert = insert_into(session, OrganisationRow).values(columns).on_conflict_do_nothing()
         if session.scalar(insert.returning(OrganisationRow.id)) is None:
-            raise ConflictError(f"There is an organisation '{wanted.id}' already: choose another id.")
+            raise ConflictError(
+                f"There is an organisation '{wanted.id}' already: choose another id."
+            )
         add_audit_entry(
             session,
             org_id=wanted.id,
@@ -54,7 +59,13 @@ def create_organisation(
 
 
 def update_organisation(
-    org_id: str, patch: Mapping[str, object], *, within: OrgScope, database: Database, clock: Clock, actor: str
+    org_id: str,
+    patch: Mapping[str, object],
+    *,
+    within: OrgScope,
+    database: Database,
+    clock: Clock,
+    actor: str,
 ) -> Organisation:
     """What the patch does not name stays; null ends the maintenance. What is at work goes on."""
     with database.transaction() as session:
@@ -82,9 +93,16 @@ def update_organisation(
 
 
 def suspend_organisation(
-    org_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str, reason: str | None = None
+    org_id: str,
+    *,
+    within: OrgScope,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    reason: str | None = None,
 ) -> Organisation:
-    """Its active schedules are paused until it is resumed. One that is suspended already keeps its reason."""
+    """Its active schedules are paused until it is resumed. One that is suspended already keeps its
+    reason."""
     with database.transaction() as session:
         row, now = locked_organisation(session, org_id, within), clock.now()
         if row.suspended_at is not None:
@@ -105,8 +123,11 @@ def suspend_organisation(
         return as_organisation(row)
 
 
-def resume_organisation(org_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str) -> Organisation:
-    """What somebody paused before or meanwhile stays paused. Nothing that was missed is made up for."""
+def resume_organisation(
+    org_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
+) -> Organisation:
+    """What somebody paused before or meanwhile stays paused. Nothing that was missed is made up
+    for."""
     with database.transaction() as session:
         row, now = locked_organisation(session, org_id, within), clock.now()
         if row.suspended_at is None:

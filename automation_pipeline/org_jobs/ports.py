@@ -9,9 +9,9 @@ from automation_pipeline.org_jobs.models.attempts import AttemptEnd
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """One attempt at a job. `key` is the run's own, in each of its attempts: one that was taken for lost may have been
-    done, and whoever is asked again knows it by that. The payload is as it is stored, with references in place of
-    secrets."""
+    """One attempt at a job. `key` is the run's own, in each of its attempts: one that was taken for
+    lost may have been done, and whoever is asked again knows it by that. The payload is as it is
+    stored, with references in place of secrets."""
 
     org_id: str
     job_id: int
@@ -26,14 +26,16 @@ class InProcessRunner(Protocol):
     """A type whose whole work is done by the worker that has the attempt."""
 
     async def work(self, asked: JobContext) -> AttemptEnd:
-        """How it ended, whatever the outside did; no text of it holds a secret. Run it beside the heartbeats, and
-        cancel its task when the attempt is over for another reason. An AutomationError is for `failures.end_of`."""
+        """How it ended, whatever the outside did; no text of it holds a secret. Run it beside the
+        heartbeats, and cancel its task when the attempt is over for another reason. An
+        AutomationError is for `failures.end_of`."""
         ...
 
 
 @runtime_checkable
 class RemoteRunner(Protocol):
-    """A type whose work is a run of another room: it is begun here and then followed without a worker."""
+    """A type whose work is a run of another room: it is begun here and then followed without a
+    worker."""
 
     def start(self, asked: JobContext) -> Mapping[str, object]:
         """Ask for it, and say what to follow. It writes rows of ours and nothing else, so that
@@ -42,20 +44,24 @@ class RemoteRunner(Protocol):
                 ... look that the attempt is still held ...
                 run.following = dict(doer.start(asked))
 
-        keeps both or neither. An AutomationError leaves nothing behind, and undoes that transaction: outside of it,
-        `failures.end_of` makes the end of the attempt of it."""
+        keeps both or neither. An AutomationError leaves nothing behind, and undoes that
+        transaction: outside of it, `failures.end_of` makes the end of the attempt of it."""
         ...
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        """Those that have ended, by whatever number the caller gave them; the others are to be waited for. The number
-        of queries does not depend on how many are looked at. What is not there any more has failed."""
+        """Those that have ended, by whatever number the caller gave them; the others are to be
+        waited for. The number of queries does not depend on how many are looked at. What is not
+        there any more has failed."""
         ...
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
-        """Have it stopped; nothing, when it has ended or is gone. It may take a while to stop: `look` tells. True: it
-        was not at work and will not begin by itself, so that there is nothing to wait for. Rows of ours too, so it may
-        be part of a transaction by `as_one`. Whoever ends the attempt of what is followed (a cancel, its deadline)
-        calls this, or it would go on."""
+    def cancel(
+        self, following: Mapping[str, object], actor: str, reason: str | None = None
+    ) -> bool:
+        """Have it stopped; nothing, when it has ended or is gone. It may take a while to stop:
+        `look` tells. True: it was not at work and will not begin by itself, so that there is
+        nothing to wait for. Rows of ours too, so it may be part of a transaction by `as_one`.
+        Whoever ends the attempt of what is followed (a cancel, its deadline) calls this, or it
+        would go on."""
         ...
 
 
@@ -84,9 +90,9 @@ class HttpsAnswer:
 
 class HttpsCaller(Protocol):
     async def call(self, request: HttpsRequest) -> HttpsAnswer:
-        """What the receiver said, whatever its status: one attempt, in which redirects are followed within the
-        origin of the address only, and none that changes the method.
+        """What the receiver said, whatever its status: one attempt, in which redirects are followed
+        within the origin of the address only, and none that changes the method.
 
-        TransientError: no answer this time. InvalidInputError: the address is not called. No text holds any part of
-        the address but its origin."""
+        TransientError: no answer this time. InvalidInputError: the address is not called. No text
+        holds any part of the address but its origin."""
         ...

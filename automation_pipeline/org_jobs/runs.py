@@ -1,4 +1,5 @@
-"""Use cases of job runs: work on an attempt, follow work that goes on elsewhere, end unattended runs."""
+"""Use cases of job runs: work on an attempt, follow work that goes on elsewhere, end unattended
+runs."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -66,7 +67,9 @@ def count_ended_runs(ended: Sequence[EndedRun], *, meter: Meter, now: datetime) 
         if one.end.error_code == STALE:
             meter.count(STALE_RUNS, type=one.job.type)
         if one.was is OrgJobsRunState.RUNNING and one.run.started_at is not None:
-            observe(meter, RUN_DURATION_MS, max((now - one.run.started_at).total_seconds(), 0.0) * 1000)
+            observe(
+                meter, RUN_DURATION_MS, max((now - one.run.started_at).total_seconds(), 0.0) * 1000
+            )
 
 
 FIRST_WAIT_SECONDS = 0.1
@@ -78,7 +81,8 @@ _log = log(__name__)
 
 
 async def retry_write(write: Callable[[], Result], *, seconds: float) -> Result:
-    """In a thread, once and then for so long. What failed may have been done all the same: it is safe to repeat."""
+    """In a thread, once and then for so long. What failed may have been done all the same: it is
+    safe to repeat."""
     clock = asyncio.get_running_loop().time
     until, wait = clock() + seconds, FIRST_WAIT_SECONDS
     while True:
@@ -99,10 +103,14 @@ _SOON_SECONDS = 1.0
 
 
 async def run_with_heartbeats(
-    work: Coroutine[object, object, AttemptEnd], *, keep: Callable[[], AttemptEnd | None], lease_seconds: float
+    work: Coroutine[object, object, AttemptEnd],
+    *,
+    keep: Callable[[], AttemptEnd | None],
+    lease_seconds: float,
 ) -> AttemptEnd:
-    """How it ended. `keep` is a heartbeat: it answers with an end where the work is to stop, and its errors stop the
-    work too; a database that is away is waited for while the lease lasts. What the work raises, this does too."""
+    """How it ended. `keep` is a heartbeat: it answers with an end where the work is to stop, and
+    its errors stop the work too; a database that is away is waited for while the lease lasts. What
+    the work raises, this does too."""
     task, clock = asyncio.ensure_future(work), asyncio.get_running_loop().time
     kept_at, wait = clock(), lease_seconds / 4
     try:
@@ -149,8 +157,8 @@ async def work_job(  # noqa: PLR0913  the collaborators by name
     owner: str,
     dagster_run_id: str | None = None,
 ) -> OrgJobRun:
-    """How the run stands then. What is not to be begun, now or ever, is left alone. RunBusyError: somebody else is at
-    it. A bug of a doer ends the attempt, and is raised all the same."""
+    """How the run stands then. What is not to be begun, now or ever, is left alone. RunBusyError:
+    somebody else is at it. A bug of a doer ends the attempt, and is raised all the same."""
     worker = _Worker(run_id, lease_seconds, database, clock, meter, owner)
     claimed = await asyncio.to_thread(worker.begin, dagster_run_id)
     if claimed is not None:
@@ -160,13 +168,20 @@ async def work_job(  # noqa: PLR0913  the collaborators by name
 
 class _Worker:
     def __init__(
-        self, run_id: int, lease_seconds: float, database: Database, clock: Clock, meter: Meter, owner: str
+        self,
+        run_id: int,
+        lease_seconds: float,
+        database: Database,
+        clock: Clock,
+        meter: Meter,
+        owner: str,
     ) -> None:
         self._run_id, self._lease_seconds, self._database = run_id, lease_seconds, database
         self._clock, self._meter, self._owner = clock, meter, owner
 
     def begin(self, dagster_run_id: str | None) -> ClaimedRun | None:
-        """None: it is not to be begun. Where it only waits, another worker is asked for when its turn has come."""
+        """None: it is not to be begun. Where it only waits, another worker is asked for when its
+        turn has come."""
         with self._database.transaction() as session:
             now = self._clock.now()
             claimed = claim_run(session, self._run_id, self._owner, self._lease_seconds, now)
@@ -175,7 +190,9 @@ class _Worker:
                 clear_request(session, self._run_id)
                 return None
             deadline = now + timedelta(seconds=_limit_seconds(claimed.type))
-            run = begin_run(session, claimed.hold, deadline, now, within=ALL_ORGANISATIONS, actor=self._owner)
+            run = begin_run(
+                session, claimed.hold, deadline, now, within=ALL_ORGANISATIONS, actor=self._owner
+            )
             run.dagster_run_id = dagster_run_id
             return claimed
 
@@ -202,14 +219,19 @@ class _Worker:
         asked = _asked(claimed)
         if isinstance(doer, InProcessRunner):
             return await run_with_heartbeats(
-                doer.work(asked), keep=lambda: self._keep(claimed), lease_seconds=self._lease_seconds
+                doer.work(asked),
+                keep=lambda: self._keep(claimed),
+                lease_seconds=self._lease_seconds,
             )
         if isinstance(doer, RemoteRunner):
             return await asyncio.to_thread(self._begin_elsewhere, claimed, doer, asked)
         return attempt_failed(f"Nobody here does jobs of the type {claimed.type}.", UNSUPPORTED)
 
-    def _begin_elsewhere(self, claimed: ClaimedRun, doer: RemoteRunner, asked: JobContext) -> AttemptEnd | None:
-        """From here on nobody has it, and nobody need have: what it follows is kept with what was begun."""
+    def _begin_elsewhere(
+        self, claimed: ClaimedRun, doer: RemoteRunner, asked: JobContext
+    ) -> AttemptEnd | None:
+        """From here on nobody has it, and nobody need have: what it follows is kept with what was
+        begun."""
         with self._database.as_one() as session:
             run = held_run(session, claimed.hold, ALL_ORGANISATIONS)
             if run.cancel_requested_at is not None:
@@ -226,7 +248,8 @@ class _Worker:
             return attempt_too_long(_limit_seconds(claimed.type)) if is_late else None
 
     async def _tell(self, claimed: ClaimedRun, end: AttemptEnd) -> None:
-        """What was done and not told would be done again, so that no passing fault of the database may prevent it."""
+        """What was done and not told would be done again, so that no passing fault of the database
+        may prevent it."""
         await retry_write(lambda: self._write_end(claimed, end), seconds=self._lease_seconds)
 
     def _write_end(self, claimed: ClaimedRun, end: AttemptEnd) -> None:
@@ -265,8 +288,11 @@ FOLLOW_BATCH = 500
 _TOO_LONG = "It takes longer than its type of job may."
 
 
-def follow_jobs(*, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter) -> int:
-    """How many attempts have ended. What fails with one of them is told after the others are through."""
+def follow_jobs(
+    *, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
+) -> int:
+    """How many attempts have ended. What fails with one of them is told after the others are
+    through."""
     follower = _Follower(doers, database, clock, meter)
     last_id, more = 0, True
     while more:
@@ -281,13 +307,17 @@ def follow_jobs(*, doers: Mapping[str, JobRunner], database: Database, clock: Cl
 
 
 class _Follower:
-    def __init__(self, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter) -> None:
+    def __init__(
+        self, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
+    ) -> None:
         self._doers, self._database, self._clock, self._meter = doers, database, clock, meter
         self.ended = 0
         self.faults: list[AutomationError] = []
 
     def look_at(self, runs: Sequence[FollowedRun]) -> None:
-        for type_, of_type in groupby(sorted(runs, key=lambda run: run.type), key=lambda run: run.type):
+        for type_, of_type in groupby(
+            sorted(runs, key=lambda run: run.type), key=lambda run: run.type
+        ):
             its, doer = list(of_type), self._doers.get(type_)
             try:
                 self._look(its, doer) if isinstance(doer, RemoteRunner) else self._give_up(its)
@@ -306,12 +336,15 @@ class _Follower:
                     self.faults.append(error)
 
     def _stop(self, run: FollowedRun, doer: RemoteRunner) -> None:
-        """Whoever is asked to stop may take a while for it, but not longer than the time that is left."""
+        """Whoever is asked to stop may take a while for it, but not longer than the time that is
+        left."""
         now, ended = self._clock.now(), list[EndedRun]()
         with self._database.as_one() as session:
             if not lock_followed_runs(session, {run.id: run.following}):
                 return
-            is_over = doer.cancel(run.following, run.cancelled_by or FOLLOWER, run.cancel_reason or _reason(run))
+            is_over = doer.cancel(
+                run.following, run.cancelled_by or FOLLOWER, run.cancel_reason or _reason(run)
+            )
             if is_over or run.is_late(now):
                 end = (
                     attempt_cancelled(run.cancel_reason)
@@ -329,7 +362,9 @@ class _Follower:
     def _end(self, runs: Sequence[FollowedRun], ends: Mapping[int, AttemptEnd]) -> None:
         with self._database.transaction() as session:
             held = lock_followed_runs(session, {run.id: run.following for run in runs})
-            ended = end_attempts(session, {id_: ends[id_] for id_ in held}, FOLLOWER, self._clock.now())
+            ended = end_attempts(
+                session, {id_: ends[id_] for id_ in held}, FOLLOWER, self._clock.now()
+            )
         self._count(ended)
 
     def _count(self, ended: Sequence[EndedRun]) -> None:
@@ -360,8 +395,11 @@ class ReapReport:
         return f"Gave up {words}; {self.freed} free again."
 
 
-def reap_jobs(*, database: Database, clock: Clock, meter: Meter, lease_seconds: float = 60.0) -> ReapReport:
-    """So many at once, at most; the rest is for the next look. `lease_seconds` are those of this system's workers."""
+def reap_jobs(
+    *, database: Database, clock: Clock, meter: Meter, lease_seconds: float = 60.0
+) -> ReapReport:
+    """So many at once, at most; the rest is for the next look. `lease_seconds` are those of this
+    system's workers."""
     patience = {Performer.AGENT: AGENT_SECONDS, Performer.SERVICE: lease_seconds}
     now = clock.now()
     with database.transaction() as session:

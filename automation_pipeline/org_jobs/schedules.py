@@ -5,7 +5,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from automation_pipeline.core.clock import Clock, iso
-from automation_pipeline.core.errors import ConflictError, InvalidInputError, OutdatedError, sentence_of
+from automation_pipeline.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    OutdatedError,
+    sentence_of,
+)
 from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
 from automation_pipeline.org_jobs.models.organisations import OrgScope, differences
 from automation_pipeline.org_jobs.models.schedules import (
@@ -47,7 +52,12 @@ from automation_pipeline.org_jobs.queries.schedules import (
     locked_with_place,
     timing_of,
 )
-from automation_pipeline.org_jobs.rules.previews import SchedulePreview, check_count, plan_of, preview
+from automation_pipeline.org_jobs.rules.previews import (
+    SchedulePreview,
+    check_count,
+    plan_of,
+    preview,
+)
 from automation_pipeline.org_jobs.rules.schedules import (
     NextState,
     changed_schedule,
@@ -75,14 +85,17 @@ def create_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgSchedule:
-    """InvalidInputError names every field at fault. In an organisation that is suspended it waits with the others."""
+    """InvalidInputError names every field at fault. In an organisation that is suspended it waits
+    with the others."""
     wanted = read_schedule(given, call_origins=call_origins)
     with database.transaction() as session:
         organisation, now = locked_organisation(session, org_id, within), clock.now()
         refuse_never_due(wanted, now)
         check_server(session, wanted.server_instance_id, org_id)
         is_suspended = organisation.suspended_at is not None
-        row = add_schedule(session, wanted, org_id=org_id, is_suspended=is_suspended, actor=actor, now=now)
+        row = add_schedule(
+            session, wanted, org_id=org_id, is_suspended=is_suspended, actor=actor, now=now
+        )
         record_change(session, row, "create", actor=actor, now=now, after=input_document(wanted))
         return as_schedule(row)
 
@@ -98,9 +111,11 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
     expected: int | datetime | None = None,
     call_origins: Collection[str] = (),
 ) -> OrgSchedule:
-    """What the patch does not name stays, null clears what may be null. A change of when it is due counts from now on.
+    """What the patch does not name stays, null clears what may be null. A change of when it is due
+    counts from now on.
 
-    OutdatedError: it is of another version, or was last changed at another instant, than the caller expects.
+    OutdatedError: it is of another version, or was last changed at another instant, than the caller
+    expects.
     """
     with database.transaction() as session:
         row, organisation = locked_with_place(session, schedule_id, within)
@@ -125,7 +140,9 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
 DELETED = "Its schedule was deleted."
 
 
-def delete_schedule(schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str) -> None:
+def delete_schedule(
+    schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
+) -> None:
     """Jobs of it that nobody has begun are cancelled. Afterwards it is not found."""
     with database.transaction() as session:
         row, now = locked_schedule(session, schedule_id, within), clock.now()
@@ -148,8 +165,8 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
     reason: str | None = None,
     until: datetime | None = None,
 ) -> OrgSchedule:
-    """One that is paused already keeps its reason and its end, unless others are given. One that was paused with its
-    organisation is not resumed with it any more."""
+    """One that is paused already keeps its reason and its end, unless others are given. One that
+    was paused with its organisation is not resumed with it any more."""
     now = clock.now()
     wish = read_pause(reason, until, now)
     with database.transaction() as session:
@@ -158,7 +175,9 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
         is_paused = row.state == ScheduleState.PAUSED and not row.enabled
         if is_paused and wish.reason is None and wish.until is None:
             return as_schedule(row)
-        change_state(session, row, NextState(ScheduleState.PAUSED), actor=actor, now=now, reason=wish.reason)
+        change_state(
+            session, row, NextState(ScheduleState.PAUSED), actor=actor, now=now, reason=wish.reason
+        )
         row.enabled, row.is_suspended = False, False
         row.pause_reason, row.paused_until = wish.reason, wish.until
         after = {"state": row.state, "pausedUntil": None if wish.until is None else iso(wish.until)}
@@ -166,8 +185,11 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
         return as_schedule(row)
 
 
-def resume_schedule(schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str) -> OrgSchedule:
-    """One that is active already stays as it is. ConflictError: its organisation is suspended, or it is never due."""
+def resume_schedule(
+    schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
+) -> OrgSchedule:
+    """One that is active already stays as it is. ConflictError: its organisation is suspended, or
+    it is never due."""
     with database.transaction() as session:
         row, organisation = locked_with_place(session, schedule_id, within)
         if row.state == ScheduleState.ACTIVE:
@@ -176,7 +198,9 @@ def resume_schedule(schedule_id: str, *, within: OrgScope, database: Database, c
             raise ConflictError(f"Organisation '{row.org_id}' is suspended: resume it first.")
         now, before = clock.now(), {"state": row.state, "pauseReason": row.pause_reason}
         activate(session, row, _planned(row, now), actor=actor, now=now)
-        record_change(session, row, "resume", actor=actor, now=now, before=before, after={"state": row.state})
+        record_change(
+            session, row, "resume", actor=actor, now=now, before=before, after={"state": row.state}
+        )
         return as_schedule(row)
 
 
@@ -184,9 +208,13 @@ def _planned(row: OrgScheduleRow, now: datetime) -> Planned:
     try:
         planned = next_after(timing_of(row), now, row.last_scheduled_for)
     except InvalidInputError as error:
-        raise ConflictError(f"Schedule {row.id} cannot be resumed before it is corrected: {error}") from None
+        raise ConflictError(
+            f"Schedule {row.id} cannot be resumed before it is corrected: {error}"
+        ) from None
     if planned is None:
-        raise ConflictError(f"Schedule {row.id} is never due again: give it a later end, or another cron expression.")
+        raise ConflictError(
+            f"Schedule {row.id} is never due again: give it a later end, or another cron expression."
+        )
     return planned
 
 
@@ -194,39 +222,74 @@ RESUME_BATCH = 250
 
 
 def resume_paused_schedules(*, database: Database, clock: Clock) -> Sequence[str]:
-    """Those that go on. Of an organisation that is suspended they wait for it; what is left is for the next look."""
+    """Those that go on. Of an organisation that is suspended they wait for it; what is left is for
+    the next look."""
     with database.transaction() as session:
         now = clock.now()
         return resume_locked(session, lock_ended_pauses(session, now, RESUME_BATCH), now)
 
 
 def skip_next_run(
-    schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str, reason: str | None = None
+    schedule_id: str,
+    *,
+    within: OrgScope,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    reason: str | None = None,
 ) -> OrgSchedule:
     """Asked again, the newest reason holds. ConflictError: no run of it is due."""
     wish = read_skip(reason)
     with database.transaction() as session:
         row, now = locked_schedule(session, schedule_id, within), clock.now()
         if row.state != ScheduleState.ACTIVE:
-            raise ConflictError(f"Schedule {schedule_id} is {row.state}: it has no next run to leave out.")
+            raise ConflictError(
+                f"Schedule {schedule_id} is {row.state}: it has no next run to leave out."
+            )
         if row.skip_next_run and wish.reason in {None, row.skip_next_run_reason}:
             return as_schedule(row)
-        row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = True, wish.reason, now
+        row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = (
+            True,
+            wish.reason,
+            now,
+        )
         raise_version(row, now)
-        record_change(session, row, "skip_next", actor=actor, now=now, after={"skipNextRun": True}, reason=wish.reason)
+        record_change(
+            session,
+            row,
+            "skip_next",
+            actor=actor,
+            now=now,
+            after={"skipNextRun": True},
+            reason=wish.reason,
+        )
         return as_schedule(row)
 
 
-def keep_next_run(schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str) -> OrgSchedule:
+def keep_next_run(
+    schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
+) -> OrgSchedule:
     """Where nothing is left out, nothing changes."""
     with database.transaction() as session:
         row, now = locked_schedule(session, schedule_id, within), clock.now()
         if not row.skip_next_run:
             return as_schedule(row)
         before = {"skipNextRun": True, "skipNextRunReason": row.skip_next_run_reason}
-        row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = False, None, None
+        row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = (
+            False,
+            None,
+            None,
+        )
         raise_version(row, now)
-        record_change(session, row, "keep_next", actor=actor, now=now, before=before, after={"skipNextRun": False})
+        record_change(
+            session,
+            row,
+            "keep_next",
+            actor=actor,
+            now=now,
+            before=before,
+            after={"skipNextRun": False},
+        )
         return as_schedule(row)
 
 
@@ -242,10 +305,11 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
     ignore_window: bool = False,
     call_origins: Collection[str] = (),
 ) -> Dispatched:
-    """Of a paused one too. The same key is answered with the same job; a payload takes the place of the schedule's.
+    """Of a paused one too. The same key is answered with the same job; a payload takes the place of
+    the schedule's.
 
-    ConflictError: it is over or cannot be read, the window is closed, another job is in the way, or the organisation or
-    the server is out of use.
+    ConflictError: it is over or cannot be read, the window is closed, another job is in the way, or
+    the organisation or the server is out of use.
     """
     check_client_key(client_key)
     with database.transaction() as session:
@@ -280,13 +344,16 @@ def _checked(
     except InvalidInputError as error:
         if payload is not None:
             raise
-        raise ConflictError(f"Schedule {row.id} cannot be run as it is: {sentence_of(error)}") from None
+        raise ConflictError(
+            f"Schedule {row.id} cannot be run as it is: {sentence_of(error)}"
+        ) from None
 
 
 def preview_schedule(
     given: Mapping[str, object], *, count: int, after: datetime, call_origins: Collection[str] = ()
 ) -> SchedulePreview:
-    """InvalidInputError names every field at fault, as when it is stored; only its server is not looked for."""
+    """InvalidInputError names every field at fault, as when it is stored; only its server is not
+    looked for."""
     check_count(count)
     wanted = read_schedule(given, call_origins=call_origins)
     timing = read_timing(timing_fields(wanted, "", jitter_seconds=0))
@@ -302,8 +369,8 @@ def coming_runs(
     count: int,
     after: datetime | None = None,
 ) -> SchedulePreview:
-    """Of one that is paused until a time, those from then on; of others that are not active none, with why. The next
-    one is marked if it is to be left out."""
+    """Of one that is paused until a time, those from then on; of others that are not active none,
+    with why. The next one is marked if it is to be left out."""
     check_count(count)
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id, within)

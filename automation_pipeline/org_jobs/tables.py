@@ -26,7 +26,8 @@ class OrganisationRow(Table):
 
 
 class HostRow(Table):
-    """A machine that an agent works on. `last_seen_at` is the agent's last call, by the database's clock."""
+    """A machine that an agent works on. `last_seen_at` is the agent's last call, by the database's
+    clock."""
 
     __tablename__ = "org_hosts"
     __table_args__ = (UniqueConstraint("org_id", "name"),)
@@ -64,13 +65,16 @@ _BY_HAND = text("client_key IS NOT NULL")
 
 
 class OrgScheduleRow(Table):
-    """`next_run_at` is when it may be dispatched next; it stands for `next_scheduled_for`, what the cron says. Both are
-    NULL unless it is ACTIVE. `enabled` is what the operator wants. `version` rises with every change."""
+    """`next_run_at` is when it may be dispatched next; it stands for `next_scheduled_for`, what the
+    cron says. Both are NULL unless it is ACTIVE. `enabled` is what the operator wants. `version`
+    rises with every change."""
 
     __tablename__ = "org_schedules"
     __table_args__ = (
         CheckConstraint("state IN ('ACTIVE', 'PAUSED', 'INVALID_CRON', 'COMPLETED')", name="state"),
-        CheckConstraint("state <> 'ACTIVE' OR (enabled AND next_run_at IS NOT NULL)", name="active_is_due"),
+        CheckConstraint(
+            "state <> 'ACTIVE' OR (enabled AND next_run_at IS NOT NULL)", name="active_is_due"
+        ),
         CheckConstraint("state = 'ACTIVE' OR next_run_at IS NULL", name="only_active_is_due"),
         CheckConstraint("(next_run_at IS NULL) = (next_scheduled_for IS NULL)", name="next"),
         CheckConstraint(
@@ -79,14 +83,21 @@ class OrgScheduleRow(Table):
             name="execution_window",
         ),
         CheckConstraint("window_policy IN ('CLAMP', 'FILTER')", name="window_policy"),
-        CheckConstraint("misfire_policy IN ('SKIP', 'FIRE_ONCE', 'FIRE_ALL')", name="misfire_policy"),
+        CheckConstraint(
+            "misfire_policy IN ('SKIP', 'FIRE_ONCE', 'FIRE_ALL')", name="misfire_policy"
+        ),
         CheckConstraint(
             "overlap_policy IN ('SKIP', 'BUFFER_ONE', 'BUFFER_ALL', 'CANCEL_OTHER', 'TERMINATE_OTHER', 'ALLOW_ALL')",
             name="overlap_policy",
         ),
-        Index("ix_org_schedules_due", "next_run_at", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
         Index(
-            "ix_org_schedules_paused_until", "paused_until", postgresql_where=_PAUSED_UNTIL, sqlite_where=_PAUSED_UNTIL
+            "ix_org_schedules_due", "next_run_at", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE
+        ),
+        Index(
+            "ix_org_schedules_paused_until",
+            "paused_until",
+            postgresql_where=_PAUSED_UNTIL,
+            sqlite_where=_PAUSED_UNTIL,
         ),
         Index(None, "org_id", "created_at"),
         Index(None, "server_instance_id"),
@@ -144,8 +155,9 @@ class OrgScheduleRow(Table):
 
 
 class FireRow(Table):
-    """One due time of a schedule and what became of it. A time that the cron says is decided upon once, whoever does
-    it; one of a backfill once a backfill; one by hand once for the caller's key."""
+    """One due time of a schedule and what became of it. A time that the cron says is decided upon
+    once, whoever does it; one of a backfill once a backfill; one by hand once for the caller's key.
+    """
 
     __tablename__ = "org_schedule_fires"
     __table_args__ = (
@@ -191,7 +203,9 @@ class FireRow(Table):
     trigger: Mapped[str]
     outcome: Mapped[str]
     skip_reason: Mapped[str | None]
-    batch_id: Mapped[int | None] = mapped_column(ForeignKey("org_job_batches.id", ondelete="CASCADE"))
+    batch_id: Mapped[int | None] = mapped_column(
+        ForeignKey("org_job_batches.id", ondelete="CASCADE")
+    )
     client_key: Mapped[str | None]
     actor: Mapped[str]
     # Why it failed, in words; of one that was left out, more about it.
@@ -210,13 +224,18 @@ class BatchRow(Table):
 
     __tablename__ = "org_job_batches"
     __table_args__ = (
-        CheckConstraint("status IN ('running', 'completed', 'completed_with_failures', 'cancelled')", name="status"),
+        CheckConstraint(
+            "status IN ('running', 'completed', 'completed_with_failures', 'cancelled')",
+            name="status",
+        ),
         Index(None, "org_id", "created_at"),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
-    schedule_id: Mapped[str] = mapped_column(ForeignKey("org_schedules.id", ondelete="CASCADE"), index=True)
+    schedule_id: Mapped[str] = mapped_column(
+        ForeignKey("org_schedules.id", ondelete="CASCADE"), index=True
+    )
     type: Mapped[str]
     status: Mapped[str]
     # Which due times of the period: none, failed or completed ones are done again.
@@ -230,8 +249,8 @@ class BatchRow(Table):
 
 
 class OrgJobRow(Table):
-    """What is to be done, as it was when it was asked for. `status` is that of its newest run. `start_window` is where
-    its attempts may begin: {"start", "end", "timezone"}; NULL: whenever."""
+    """What is to be done, as it was when it was asked for. `status` is that of its newest run.
+    `start_window` is where its attempts may begin: {"start", "end", "timezone"}; NULL: whenever."""
 
     __tablename__ = "org_jobs"
     __table_args__ = (
@@ -246,9 +265,13 @@ class OrgJobRow(Table):
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
-    batch_id: Mapped[int | None] = mapped_column(ForeignKey("org_job_batches.id", ondelete="CASCADE"))
+    batch_id: Mapped[int | None] = mapped_column(
+        ForeignKey("org_job_batches.id", ondelete="CASCADE")
+    )
     server_instance_id: Mapped[int | None] = mapped_column(ForeignKey("server_instances.id"))
-    schedule_id: Mapped[str | None] = mapped_column(ForeignKey("org_schedules.id", ondelete="CASCADE"))
+    schedule_id: Mapped[str | None] = mapped_column(
+        ForeignKey("org_schedules.id", ondelete="CASCADE")
+    )
     schedule_fire_id: Mapped[int | None] = mapped_column(
         ForeignKey("org_schedule_fires.id", ondelete="CASCADE"), unique=True
     )
@@ -268,24 +291,54 @@ class OrgJobRow(Table):
 
 
 class JobRunRow(Table):
-    """A job being done, with up to `max_attempts` attempts; an operator's retry is another run. While somebody has it,
-    `lease_until` lies ahead by the database's clock; a later holder has a higher `lease_token`. `following` names what
-    was begun elsewhere and is waited for without a worker. Runs of one `line` are begun one at a time, in the order of
-    their ids."""
+    """A job being done, with up to `max_attempts` attempts; an operator's retry is another run.
+    While somebody has it, `lease_until` lies ahead by the database's clock; a later holder has a
+    higher `lease_token`. `following` names what was begun elsewhere and is waited for without a
+    worker. Runs of one `line` are begun one at a time, in the order of their ids."""
 
     __tablename__ = "org_job_runs"
     __table_args__ = (
         CheckConstraint(f"status IN {_STATES}", name="status"),
         CheckConstraint("performer IN ('agent', 'service')", name="performer"),
         CheckConstraint("attempt_no BETWEEN 1 AND max_attempts", name="attempt_no"),
-        CheckConstraint("(status IN ('pending', 'running')) = (finished_at IS NULL)", name="finished"),
+        CheckConstraint(
+            "(status IN ('pending', 'running')) = (finished_at IS NULL)", name="finished"
+        ),
         CheckConstraint("status <> 'running' OR started_at IS NOT NULL", name="started"),
         CheckConstraint("status <> 'failed' OR error_code IS NOT NULL", name="error_code"),
-        Index("ix_org_job_runs_pending", "org_id", "priority", "id", postgresql_where=_PENDING, sqlite_where=_PENDING),
-        Index("ix_org_job_runs_running", "lease_until", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
-        Index("ix_org_job_runs_line", "line", "id", postgresql_where=_ACTIVE_RUN, sqlite_where=_ACTIVE_RUN),
-        Index("ix_org_job_runs_host", "host_id", postgresql_where=_ACTIVE_RUN, sqlite_where=_ACTIVE_RUN),
-        Index("ix_org_job_runs_schedule", "schedule_id", postgresql_where=_ACTIVE_RUN, sqlite_where=_ACTIVE_RUN),
+        Index(
+            "ix_org_job_runs_pending",
+            "org_id",
+            "priority",
+            "id",
+            postgresql_where=_PENDING,
+            sqlite_where=_PENDING,
+        ),
+        Index(
+            "ix_org_job_runs_running",
+            "lease_until",
+            postgresql_where=_RUNNING,
+            sqlite_where=_RUNNING,
+        ),
+        Index(
+            "ix_org_job_runs_line",
+            "line",
+            "id",
+            postgresql_where=_ACTIVE_RUN,
+            sqlite_where=_ACTIVE_RUN,
+        ),
+        Index(
+            "ix_org_job_runs_host",
+            "host_id",
+            postgresql_where=_ACTIVE_RUN,
+            sqlite_where=_ACTIVE_RUN,
+        ),
+        Index(
+            "ix_org_job_runs_schedule",
+            "schedule_id",
+            postgresql_where=_ACTIVE_RUN,
+            sqlite_where=_ACTIVE_RUN,
+        ),
         Index(None, "job_id"),
     )
 
@@ -329,7 +382,8 @@ class JobRunRow(Table):
 
 
 class AttemptRow(Table):
-    """One attempt that has ended. `late_report` is what an agent said after its attempt was given up."""
+    """One attempt that has ended. `late_report` is what an agent said after its attempt was given
+    up."""
 
     __tablename__ = "org_job_attempts"
     __table_args__ = (

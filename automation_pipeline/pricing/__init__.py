@@ -1,1 +1,2 @@
-"""Pricing: rules that change the prices of a shop's variants: previewed first, applied once, taken back on demand."""
+"""Pricing: rules that change the prices of a shop's variants: previewed first, applied once, taken
+back on demand."""

@@ -31,13 +31,17 @@ from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waitin
 from automation_pipeline.storage.retention import PurgePass, purge_expired
 
 
-def raise_alerts(*, database: Database, clock: Clock, webhooks: Mapping[AlertSeverity, str]) -> Sequence[PricingAlert]:
-    """Those that were raised now. Two copies at once raise each of them once; where all is well nothing is locked.
-    An alert whose severity has no webhook is stored only."""
+def raise_alerts(
+    *, database: Database, clock: Clock, webhooks: Mapping[AlertSeverity, str]
+) -> Sequence[PricingAlert]:
+    """Those that were raised now. Two copies at once raise each of them once; where all is well
+    nothing is locked. An alert whose severity has no webhook is stored only."""
     now = clock.now()
     with database.reading() as session:
         healths = health_of_projects(session, now)
-    found = [(project, alert) for project, health in healths.items() for alert in evaluate_alerts(health)]
+    found = [
+        (project, alert) for project, health in healths.items() for alert in evaluate_alerts(health)
+    ]
     if not found:
         return []
     with database.transaction() as session:
@@ -55,7 +59,9 @@ ALERTS_AT_ONCE = 20
 # Longer than any attempt takes, so that nobody else gets what is being carried.
 HOLD_SECONDS = 120.0
 _TRAY = DeliveryQueue(
-    is_alert_due, partial(claim_due_alerts, limit=ALERTS_AT_ONCE, hold_seconds=HOLD_SECONDS), record_alert_delivery
+    is_alert_due,
+    partial(claim_due_alerts, limit=ALERTS_AT_ONCE, hold_seconds=HOLD_SECONDS),
+    record_alert_delivery,
 )
 
 
@@ -79,5 +85,7 @@ async def deliver_alerts(
     return await deliver_waiting(_TRAY, send, patience=patience, database=database)
 
 
-def remove_old_alerts(look: PurgePass, *, keep_days: int, keep_move_days: int, database: Database) -> dict[str, int]:
+def remove_old_alerts(
+    look: PurgePass, *, keep_days: int, keep_move_days: int, database: Database
+) -> dict[str, int]:
     return purge_expired([(ALERTS, keep_days), (MOVES, keep_move_days)], look, database=database)

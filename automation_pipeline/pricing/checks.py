@@ -6,7 +6,11 @@ from zoneinfo import ZoneInfo
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.pricing.models.history import Mismatch, ReconciliationReport, validate_check_name
+from automation_pipeline.pricing.models.history import (
+    Mismatch,
+    ReconciliationReport,
+    validate_check_name,
+)
 from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun
 from automation_pipeline.pricing.ports import ApplyContext, Storefront
 from automation_pipeline.pricing.queries.checks import (
@@ -36,8 +40,8 @@ def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
 async def reconcile_run(
     run_id: int, *, front: Storefront, database: Database, clock: Clock, name: str
 ) -> ReconciliationReport:
-    """A check that was made already is not made again. ShopRestingError: nothing could be read now; what is due stays
-    due. ConflictError: nothing of the run was applied yet."""
+    """A check that was made already is not made again. ShopRestingError: nothing could be read now;
+    what is due stays due. ConflictError: nothing of the run was applied yet."""
     check = _RunCheck(run_id, name, front, database, clock)
     done = await asyncio.to_thread(check.done)
     if done is not None:
@@ -51,9 +55,17 @@ async def reconcile_run(
 
 
 class _RunCheck:
-    def __init__(self, run_id: int, name: str, front: Storefront, database: Database, clock: Clock) -> None:
+    def __init__(
+        self, run_id: int, name: str, front: Storefront, database: Database, clock: Clock
+    ) -> None:
         validate_check_name(name)
-        self._run_id, self._name, self._front, self._database, self._clock = run_id, name, front, database, clock
+        self._run_id, self._name, self._front, self._database, self._clock = (
+            run_id,
+            name,
+            front,
+            database,
+            clock,
+        )
 
     def done(self) -> ReconciliationReport | None:
         with self._database.reading() as session:
@@ -63,7 +75,9 @@ class _RunCheck:
         with self._database.reading() as session:
             run = get_run(session, self._run_id)
             if run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED}:
-                raise ConflictError(f"Run {run.id} is {run.status}: nothing of it is applied that could be checked.")
+                raise ConflictError(
+                    f"Run {run.id} is {run.status}: nothing of it is applied that could be checked."
+                )
             return run.shop, live_targets(session, [run.id])
 
     async def read(self, targets: Sequence[LiveTarget]) -> PricesByVariant:
@@ -73,7 +87,9 @@ class _RunCheck:
             desk = ApplyContext(shop, self._front, self._database)
             return await read_prices([one.variant_id for one in targets], desk=desk)
 
-    def keep(self, shop: str, targets: Sequence[LiveTarget], seen: PricesByVariant) -> ReconciliationReport:
+    def keep(
+        self, shop: str, targets: Sequence[LiveTarget], seen: PricesByVariant
+    ) -> ReconciliationReport:
         looked_at = {self._run_id: targets}
         with self._database.transaction() as session:
             (found,) = save_findings(session, self._name, looked_at, seen, shop, self._clock.now())
@@ -83,10 +99,12 @@ class _RunCheck:
 _ByRun = Mapping[int, Sequence[LiveTarget]]
 
 
-async def reconcile_all(*, front: Storefront, database: Database, clock: Clock) -> list[ReconciliationReport]:
-    """One report a run and a day, an empty one for a run that has no price of its own in the shop any more. Repeated
-    on the same day it does what is missing. ShopRestingError: nothing could be read now, and nothing is kept. Nothing,
-    where it is switched off."""
+async def reconcile_all(
+    *, front: Storefront, database: Database, clock: Clock
+) -> list[ReconciliationReport]:
+    """One report a run and a day, an empty one for a run that has no price of its own in the shop
+    any more. Repeated on the same day it does what is missing. ShopRestingError: nothing could be
+    read now, and nothing is kept. Nothing, where it is switched off."""
     if not front.knobs.reconciles:
         return []
     daily = _DailyCheck(front, database, clock)
@@ -114,15 +132,20 @@ class _DailyCheck:
 
     def keep(self, targets: _ByRun, seen: PricesByVariant) -> list[ReconciliationReport]:
         with self._database.transaction() as session:
-            return save_findings(session, self._day, targets, seen, self._front.name, self._clock.now())
+            return save_findings(
+                session, self._day, targets, seen, self._front.name, self._clock.now()
+            )
 
 
 def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """A preview of its own, which is approved and queued as any other. ConflictError: there is nothing to put back."""
+    """A preview of its own, which is approved and queued as any other. ConflictError: there is
+    nothing to put back."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         if run.promotion_ended_at is not None:
-            raise ConflictError(f"The promotion of run {run_id} is over: its prices are not put back any more.")
+            raise ConflictError(
+                f"The promotion of run {run_id} is over: its prices are not put back any more."
+            )
         check, mismatches = _latest_mismatches(session, run_id)
         wrong = still_to_repair(session, run, mismatches)
         if not wrong:
@@ -136,5 +159,7 @@ def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> 
 def _latest_mismatches(session: Session, run_id: int) -> tuple[str, dict[int, Mismatch]]:
     newest = latest_conclusive_check(session, run_id)
     if newest is None or newest.report is None:
-        raise ConflictError(f"No price of run {run_id} was looked up in the shop yet: reconcile it first.")
+        raise ConflictError(
+            f"No price of run {run_id} was looked up in the shop yet: reconcile it first."
+        )
     return newest.name, {int(one.target_id): one for one in repairable_mismatches(newest.report)}

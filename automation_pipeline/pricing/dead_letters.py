@@ -26,7 +26,8 @@ MAX_ENTRIES = 1000
 def report_dead_letters(
     project_id: str, *, database: Database, clock: Clock, is_told: bool = False
 ) -> DeadLetterReport:
-    """The oldest are listed, all are counted. `is_told`: the outside hears of it too, without the list."""
+    """The oldest are listed, all are counted. `is_told`: the outside hears of it too, without the
+    list."""
     now = clock.now()
     with database.reading() as session:
         tallies = tallies_of(session, project_id, now=now)
@@ -44,7 +45,8 @@ def report_dead_letters(
 def retry_dead_letters(
     project_id: str, *, database: Database, clock: Clock, actor: str, force: bool = False
 ) -> RetriedRuns:
-    """With `force` the hopeless too, whose cause was removed. A run that cannot be retried now is skipped, and said."""
+    """With `force` the hopeless too, whose cause was removed. A run that cannot be retried now is
+    skipped, and said."""
     report_dead_letters(project_id, database=database, clock=clock, is_told=True)
     with database.reading() as session:
         by_run = letters_by_run(session, project_id, retryable_only=not force, now=clock.now())
@@ -52,7 +54,9 @@ def retry_dead_letters(
     skipped: dict[int, str] = {}
     for run_id, targets in by_run.items():
         try:
-            retry_run(run_id, database=database, clock=clock, actor=actor, target_ids=targets, force=force)
+            retry_run(
+                run_id, database=database, clock=clock, actor=actor, target_ids=targets, force=force
+            )
         except PermanentError as refusal:
             skipped[run_id] = sentence_of(refusal)
         else:
@@ -61,10 +65,15 @@ def retry_dead_letters(
 
 
 def acknowledge_dead_letters(
-    project_id: str, target_ids: Sequence[int] | None, *, database: Database, clock: Clock, actor: str
+    project_id: str,
+    target_ids: Sequence[int] | None,
+    *,
+    database: Database,
+    clock: Clock,
+    actor: str,
 ) -> int:
-    """How many more. All of the project's; or those given, and none of them if one is no dead letter of the project.
-    Safe to repeat."""
+    """How many more. All of the project's; or those given, and none of them if one is no dead
+    letter of the project. Safe to repeat."""
     with database.transaction() as session:
         marked = mark_acknowledged(session, project_id, target_ids, actor, clock.now())
         strangers = set(target_ids or ()) - set(marked)

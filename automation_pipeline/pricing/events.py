@@ -10,7 +10,8 @@ from automation_pipeline.pricing.models.shop import Price
 
 
 def apply_key(run_id: str, target_id: str, cycle: int, attempts: int) -> str:
-    """One a call: a manual retry begins a new cycle, so that its calls are not taken for the old ones."""
+    """One a call: a manual retry begins a new cycle, so that its calls are not taken for the old
+    ones."""
     return f"{run_id}:{target_id}:apply:{cycle}.{attempts}"
 
 
@@ -60,19 +61,42 @@ def rule_created(rule: PricingRule) -> Event:
         "version": rule.version,
         "createdBy": rule.created_by,
     }
-    return Event(TENANT, f"rule-{rule.id}:created", "rule.created", PRODUCER, _of(rule.id), rule.created_at, payload)
+    return Event(
+        TENANT,
+        f"rule-{rule.id}:created",
+        "rule.created",
+        PRODUCER,
+        _of(rule.id),
+        rule.created_at,
+        payload,
+    )
 
 
 def rule_deleted(rule: PricingRule, actor: str, now: datetime) -> Event:
-    payload: dict[str, object] = {"ruleId": str(rule.id), "projectId": rule.project_id, "deletedBy": actor}
-    return Event(TENANT, f"rule-{rule.id}:deleted", "rule.deleted", PRODUCER, _of(rule.id), now, payload)
+    payload: dict[str, object] = {
+        "ruleId": str(rule.id),
+        "projectId": rule.project_id,
+        "deletedBy": actor,
+    }
+    return Event(
+        TENANT, f"rule-{rule.id}:deleted", "rule.deleted", PRODUCER, _of(rule.id), now, payload
+    )
 
 
-def policy_changed(project_id: str, policy: Policy, actor: str, now: datetime, change: str) -> Event:
-    """`change` is another one each time: guardrails that are put again, unchanged, are told of too."""
-    payload: dict[str, object] = {"projectId": project_id, "changedBy": actor, "policy": as_document(policy)}
+def policy_changed(
+    project_id: str, policy: Policy, actor: str, now: datetime, change: str
+) -> Event:
+    """`change` is another one each time: guardrails that are put again, unchanged, are told of
+    too."""
+    payload: dict[str, object] = {
+        "projectId": project_id,
+        "changedBy": actor,
+        "policy": as_document(policy),
+    }
     aggregate = f"policy-{project_id}"
-    return Event(TENANT, f"{aggregate}:changed:{change}", "policy.changed", PRODUCER, aggregate, now, payload)
+    return Event(
+        TENANT, f"{aggregate}:changed:{change}", "policy.changed", PRODUCER, aggregate, now, payload
+    )
 
 
 def policy_removed(project_id: str, actor: str, now: datetime) -> Event:
@@ -83,7 +107,9 @@ def policy_removed(project_id: str, actor: str, now: datetime) -> Event:
     return Event(TENANT, key, "policy.removed", PRODUCER, aggregate, now, payload)
 
 
-def run_scheduled(rule_id: int, project_id: str, run_id: int, schedule_at: datetime, now: datetime) -> Event:
+def run_scheduled(
+    rule_id: int, project_id: str, run_id: int, schedule_at: datetime, now: datetime
+) -> Event:
     payload: dict[str, object] = {
         "ruleId": str(rule_id),
         "projectId": project_id,
@@ -96,12 +122,18 @@ def run_scheduled(rule_id: int, project_id: str, run_id: int, schedule_at: datet
 
 def schedule_missed(rule_id: int, project_id: str, schedule_at: datetime, now: datetime) -> Event:
     """Its promotion was over before it was begun."""
-    payload: dict[str, object] = {"ruleId": str(rule_id), "projectId": project_id, "scheduledFor": iso(schedule_at)}
+    payload: dict[str, object] = {
+        "ruleId": str(rule_id),
+        "projectId": project_id,
+        "scheduledFor": iso(schedule_at),
+    }
     key = f"{schedule_key(str(rule_id), schedule_at)}:missed"
     return Event(TENANT, key, "rule.scheduled.missed", PRODUCER, _of(rule_id), now, payload)
 
 
-def promotion_ended(rule_id: int, project_id: str, run_id: int, ends_at: datetime, now: datetime) -> Event:
+def promotion_ended(
+    rule_id: int, project_id: str, run_id: int, ends_at: datetime, now: datetime
+) -> Event:
     payload: dict[str, object] = {
         "ruleId": str(rule_id),
         "projectId": project_id,

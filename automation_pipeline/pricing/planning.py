@@ -93,7 +93,8 @@ Columns = Mapping[str, object]
 
 
 class Draft(AbstractContextManager["Draft"]):
-    """A catalogue that changes while it is read may tell of a variant twice: the first time counts."""
+    """A catalogue that changes while it is read may tell of a variant twice: the first time
+    counts."""
 
     def __init__(self) -> None:
         self.tally = PlanTally()
@@ -104,7 +105,9 @@ class Draft(AbstractContextManager["Draft"]):
 
     def new(self, variants: Iterable[Variant]) -> list[Variant]:
         """Those that were not told of before."""
-        fresh = list({one.variant_id: one for one in variants if one.variant_id not in self._seen}.values())
+        fresh = list(
+            {one.variant_id: one for one in variants if one.variant_id not in self._seen}.values()
+        )
         self._seen.update(one.variant_id for one in fresh)
         self.tally.catalogue += len(fresh)
         return fresh
@@ -126,7 +129,10 @@ class Draft(AbstractContextManager["Draft"]):
         return self._read(self._skipped)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._file.close()
 
@@ -146,10 +152,16 @@ _AT_ONCE = 1000
 
 def is_to_plan(run: RuleRunRow) -> bool:
     """Not once it is planned, and not after somebody has cancelled it."""
-    return run.status == PricingRunState.PREVIEW and run.previewed_at is None and run.cancel_requested_at is None
+    return (
+        run.status == PricingRunState.PREVIEW
+        and run.previewed_at is None
+        and run.cancel_requested_at is None
+    )
 
 
-def save_plan(session: Session, run: RuleRunRow, rule: RuleInput, draft: Draft, now: datetime) -> None:
+def save_plan(
+    session: Session, run: RuleRunRow, rule: RuleInput, draft: Draft, now: datetime
+) -> None:
     """Of a run that is locked and is to be planned."""
     of_run = {"rule_run_id": run.id}
     whose = {"tenant_id": run.tenant_id, "project_id": run.project_id, "shop": run.shop}
@@ -158,7 +170,10 @@ def save_plan(session: Session, run: RuleRunRow, rule: RuleInput, draft: Draft, 
     tally = draft.tally
     run.matched, run.total_targets = tally.matched, tally.targets
     run.skipped, run.blocked = tally.skipped, tally.blocked
-    run.explain_json = {**(run.explain_json or {}), **explain_plan(rule, tally, _conflicts(session, run))}
+    run.explain_json = {
+        **(run.explain_json or {}),
+        **explain_plan(rule, tally, _conflicts(session, run)),
+    }
     run.previewed_at = run.updated_at = now
     session.flush()
 
@@ -188,9 +203,16 @@ def _insert(session: Session, table: type[Table], rows: Iterator[Mapping[str, ob
 
 
 async def draft_plan(
-    draft: Draft, rule: RuleInput, project_id: str, *, front: Storefront, database: Database, clock: Clock
+    draft: Draft,
+    rule: RuleInput,
+    project_id: str,
+    *,
+    front: Storefront,
+    database: Database,
+    clock: Clock,
 ) -> None:
-    """All of it, or an error. Nothing is written, and no transaction is open while the shop is asked."""
+    """All of it, or an error. Nothing is written, and no transaction is open while the shop is
+    asked."""
     policy = await asyncio.to_thread(_policy_of_project, project_id, database)
     since = start_of_day(clock.now(), front.knobs.time_zone)
     terms = _PlanTerms(rule, compile_selector(rule.selector), policy, front.name, since)
@@ -213,10 +235,17 @@ def _policy_of_project(project_id: str, database: Database) -> Policy | None:
         return policy_of(session, project_id)
 
 
-def _add_page(draft: Draft, variants: Sequence[Variant], terms: _PlanTerms, database: Database) -> None:
-    outcomes = [price(terms.rule, variant) for variant in draft.new(variants) if terms.picked(variant)]
+def _add_page(
+    draft: Draft, variants: Sequence[Variant], terms: _PlanTerms, database: Database
+) -> None:
+    outcomes = [
+        price(terms.rule, variant) for variant in draft.new(variants) if terms.picked(variant)
+    ]
     changes = _changes_today(outcomes, terms, database)
-    draft.add(plan_target(one, terms.policy, used_budget(changes.get(one.variant.variant_id, ()))) for one in outcomes)
+    draft.add(
+        plan_target(one, terms.policy, used_budget(changes.get(one.variant.variant_id, ())))
+        for one in outcomes
+    )
 
 
 def _changes_today(
@@ -231,8 +260,9 @@ def _changes_today(
 
 
 async def plan_run(run_id: int, *, front: Storefront, database: Database, clock: Clock) -> RuleRun:
-    """A run that is planned stays as it is, and so does one that was cancelled before. Of two who plan it at once the
-    first to be done is the one; TransientError and PermanentError are the shop's, and leave nothing behind."""
+    """A run that is planned stays as it is, and so does one that was cancelled before. Of two who
+    plan it at once the first to be done is the one; TransientError and PermanentError are the
+    shop's, and leave nothing behind."""
     asked = await asyncio.to_thread(_rule_to_plan, run_id, front.name, database)
     if asked is not None:
         rule, project_id = asked
@@ -249,11 +279,15 @@ def _rule_to_plan(run_id: int, shop: str, database: Database) -> tuple[RuleInput
         if not is_to_plan(run):
             return None
         if run.shop != shop:
-            raise ConflictError(f"Rule run {run_id} is for {run.shop}, and the shop is now {shop}: preview it again.")
+            raise ConflictError(
+                f"Rule run {run_id} is for {run.shop}, and the shop is now {shop}: preview it again."
+            )
         return rule_at(session, run.rule_id, run.rule_version), run.project_id
 
 
-def _save_run_plan(run_id: int, rule: RuleInput, draft: Draft, database: Database, clock: Clock) -> None:
+def _save_run_plan(
+    run_id: int, rule: RuleInput, draft: Draft, database: Database, clock: Clock
+) -> None:
     with database.transaction() as session:
         run = locked_run(session, run_id)
         if is_to_plan(run):
@@ -266,12 +300,21 @@ def _run(run_id: int, database: Database) -> RuleRun:
 
 
 async def preview_rule(
-    rule_id: int, *, front: Storefront, database: Database, clock: Clock, actor: str, trigger: RuleTrigger
+    rule_id: int,
+    *,
+    front: Storefront,
+    database: Database,
+    clock: Clock,
+    actor: str,
+    trigger: RuleTrigger,
 ) -> RuleRun:
-    """Of a disabled rule too; NotFoundError for one that is deleted. Where the shop fails there is no run."""
+    """Of a disabled rule too; NotFoundError for one that is deleted. Where the shop fails there is
+    no run."""
     rule = await asyncio.to_thread(_rule, rule_id, database)
     with Draft() as draft:
-        await draft_plan(draft, rule.as_input, rule.project_id, front=front, database=database, clock=clock)
+        await draft_plan(
+            draft, rule.as_input, rule.project_id, front=front, database=database, clock=clock
+        )
         return await asyncio.to_thread(
             _save_preview, draft, _Preview(rule, front.name, actor, trigger), database, clock
         )
@@ -291,9 +334,12 @@ def _rule(rule_id: int, database: Database) -> PricingRule:
 
 
 def _save_preview(draft: Draft, its: _Preview, database: Database, clock: Clock) -> RuleRun:
-    """A rule that was changed meanwhile is another version: the run is of the one that was looked at."""
+    """A rule that was changed meanwhile is another version: the run is of the one that was looked
+    at."""
     with database.transaction() as session:
         now = clock.now()
-        run_id = add_run(session, its.rule, shop=its.shop, trigger=its.trigger, actor=its.actor, now=now)
+        run_id = add_run(
+            session, its.rule, shop=its.shop, trigger=its.trigger, actor=its.actor, now=now
+        )
         save_plan(session, locked_run(session, run_id), its.rule.as_input, draft, now)
         return get_run(session, run_id)

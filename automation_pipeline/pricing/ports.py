@@ -24,9 +24,10 @@ MAX_PRICES_PER_WRITE = 250
 
 
 class Shop(Protocol):
-    """One shop's prices. Every method makes exactly one call and repeats nothing: attempts, waits and pace are the
-    caller's. Whatever the shop does is a value: a failure is classified by `domain.failures`, and says whether the
-    call may have had its effect. No text holds the token or any part of the address but its host."""
+    """One shop's prices. Every method makes exactly one call and repeats nothing: attempts, waits
+    and pace are the caller's. Whatever the shop does is a value: a failure is classified by
+    `domain.failures`, and says whether the call may have had its effect. No text holds the token or
+    any part of the address but its host."""
 
     @property
     def costs(self) -> CallCosts: ...
@@ -36,22 +37,25 @@ class Shop(Protocol):
         ...
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
-        """What at most MOST_PRICES variants cost now. A variant without a price is not there either."""
+        """What at most MOST_PRICES variants cost now. A variant without a price is not there
+        either."""
         ...
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
-        """Set prices of at most MOST_WRITES variants of one product. Of those, some may be refused and others set."""
+        """Set prices of at most MOST_WRITES variants of one product. Of those, some may be refused
+        and others set."""
         ...
 
     async def check(self) -> None:
-        """Nothing, when the shop answers and accepts our token; else an error that says what is wrong."""
+        """Nothing, when the shop answers and accepts our token; else an error that says what is
+        wrong."""
         ...
 
 
 @dataclass(frozen=True)
 class Storefront:
-    """The shop as stages meet it. `name` is its host: all that is remembered of it is kept under that. `open` makes a
-    client for the loop that it is opened in, and closes it."""
+    """The shop as stages meet it. `name` is its host: all that is remembered of it is kept under
+    that. `open` makes a client for the loop that it is opened in, and closes it."""
 
     name: str
     open: Callable[[], AbstractAsyncContextManager[Shop]]

@@ -27,7 +27,8 @@ from automation_pipeline.storage.outbox import enqueue
 def create_rule(
     given: Mapping[str, object], *, project_id: str, database: Database, clock: Clock, actor: str
 ) -> PricingRule:
-    """InvalidInputError names every field at fault. A `scheduleAt` that lies behind starts it at the next look."""
+    """InvalidInputError names every field at fault. A `scheduleAt` that lies behind starts it at
+    the next look."""
     check_project(project_id, INVALID_RULE)
     rule = parse_rule(given)
     with database.transaction() as session:
@@ -45,10 +46,11 @@ def update_rule(
     actor: str,
     expected: datetime | None = None,
 ) -> PricingRule:
-    """What the patch does not name stays, null clears what may be null. A change of what decides prices is a new
-    version; runs that were previewed before are stale by it.
+    """What the patch does not name stays, null clears what may be null. A change of what decides
+    prices is a new version; runs that were previewed before are stale by it.
 
-    OutdatedError when the rule was last changed at another instant than the expected one, which may be as it is shown.
+    OutdatedError when the rule was last changed at another instant than the expected one, which may
+    be as it is shown.
     """
     with database.transaction() as session:
         stored = lock_rule(session, rule_id)
@@ -80,7 +82,9 @@ def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -
         enqueue(session, [rule_events.rule_deleted(rule, actor, now)])
 
 
-def put_policy(project_id: str, given: Mapping[str, object], *, database: Database, clock: Clock, actor: str) -> Policy:
+def put_policy(
+    project_id: str, given: Mapping[str, object], *, database: Database, clock: Clock, actor: str
+) -> Policy:
     """From now on runs of the project need an approval, unless the policy says `autoApply`."""
     check_project(project_id, INVALID_POLICY)
     policy = parse_policy(given)
@@ -92,7 +96,8 @@ def put_policy(project_id: str, given: Mapping[str, object], *, database: Databa
 
 
 def remove_policy(project_id: str, *, database: Database, clock: Clock, actor: str) -> None:
-    """Take a project's guardrails away: its runs are checked by their rules alone, and need no approval."""
+    """Take a project's guardrails away: its runs are checked by their rules alone, and need no
+    approval."""
     with database.transaction() as session:
         if not policies.delete_policy(session, project_id):
             raise NotFoundError(f"Project {project_id} has no pricing policy.")

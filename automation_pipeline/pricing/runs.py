@@ -9,9 +9,19 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.events import Event
 from automation_pipeline.pricing import events as rule_events
 from automation_pipeline.pricing.models.rules import PricingRule
-from automation_pipeline.pricing.models.runs import ACTIVE_RUN_STATES, PricingRunState, RuleRun, RuleTrigger, Wish
+from automation_pipeline.pricing.models.runs import (
+    ACTIVE_RUN_STATES,
+    PricingRunState,
+    RuleRun,
+    RuleTrigger,
+    Wish,
+)
 from automation_pipeline.pricing.models.shop import CANCELLED
-from automation_pipeline.pricing.queries.dead_letters import clear_request, failed_letters, mark_for_retry
+from automation_pipeline.pricing.queries.dead_letters import (
+    clear_request,
+    failed_letters,
+    mark_for_retry,
+)
 from automation_pipeline.pricing.queries.rules import (
     PlannedRule,
     author_of,
@@ -40,7 +50,11 @@ from automation_pipeline.pricing.queries.runs import (
     open_runs_of,
     release_claim,
 )
-from automation_pipeline.pricing.queries.targets import mark_for_rollback, requeue_abandoned, rollback_candidates
+from automation_pipeline.pricing.queries.targets import (
+    mark_for_rollback,
+    requeue_abandoned,
+    rollback_candidates,
+)
 from automation_pipeline.pricing.queries.transitions import (
     begin_applying,
     check_waits,
@@ -79,11 +93,21 @@ def request_rule_run(  # noqa: PLR0913  the collaborators by name, and who asks 
     trigger: RuleTrigger,
     force: bool = False,
 ) -> int:
-    """The run. ConflictError: the rule is disabled, has a run already, or rests; with `force` its rest is cut short."""
+    """The run. ConflictError: the rule is disabled, has a run already, or rests; with `force` its
+    rest is cut short."""
     with database.transaction() as session:
         rule, now = lock_rule(session, rule_id), clock.now()
         _refuse_unready(session, rule, None if force else now)
-        run_id = add_run(session, rule, shop=shop, trigger=trigger, actor=actor, now=now, wish=Wish.APPLY, force=force)
+        run_id = add_run(
+            session,
+            rule,
+            shop=shop,
+            trigger=trigger,
+            actor=actor,
+            now=now,
+            wish=Wish.APPLY,
+            force=force,
+        )
         file_run_request(session, run_id, now)
         return run_id
 
@@ -93,8 +117,14 @@ def _refuse_unready(session: Session, rule: PricingRule, rested_by: datetime | N
         raise ConflictError(f"Pricing rule {rule.id} is disabled: enable it first.")
     open_run = open_run_of(session, rule.id)
     if open_run is not None:
-        how = f"is {open_run.status}" if open_run.status in ACTIVE_RUN_STATES else "waits to be applied"
-        raise ConflictError(f"Run {open_run.id} of pricing rule {rule.id} {how}: wait for its end, or cancel it.")
+        how = (
+            f"is {open_run.status}"
+            if open_run.status in ACTIVE_RUN_STATES
+            else "waits to be applied"
+        )
+        raise ConflictError(
+            f"Run {open_run.id} of pricing rule {rule.id} {how}: wait for its end, or cancel it."
+        )
     if rested_by is None:
         return
     until = rests_until(last_applied_at(session, rule.id), rule.cooldown_minutes, rested_by)
@@ -105,8 +135,9 @@ def _refuse_unready(session: Session, rule: PricingRule, rested_by: datetime | N
 
 
 def approve_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Twice by the same person is once. ConflictError: it is no planned preview, where the project wants a second
-    person its creator and the author of its rule may not approve it, or somebody else has approved it."""
+    """Twice by the same person is once. ConflictError: it is no planned preview, where the project
+    wants a second person its creator and the author of its rule may not approve it, or somebody
+    else has approved it."""
     with database.transaction() as session:
         row = locked_run(session, run_id)
         check_waits(row)
@@ -136,9 +167,9 @@ def queue_run(
     force: bool = False,
     asks_for_worker: bool = True,
 ) -> RuleRun:
-    """ConflictError says what stands in the way, RuleBusyError that another run of the rule does; with `force`, or in a
-    run that was asked for so, the rest of the rule does not. InvalidInputError: no price would change, which only a
-    schedule may find."""
+    """ConflictError says what stands in the way, RuleBusyError that another run of the rule does;
+    with `force`, or in a run that was asked for so, the rest of the rule does not.
+    InvalidInputError: no price would change, which only a schedule may find."""
     with database.transaction() as session:
         rule = lock_rule(session, rule_of(session, run_id), deleted_too=True)
         run, now = locked_run(session, run_id), clock.now()
@@ -148,7 +179,9 @@ def queue_run(
         if not force and not _is_forced(run) and run.trigger != RuleTrigger.REPAIR:
             _check_rest(session, rule, now)
         if run.total_targets == 0 and run.trigger != RuleTrigger.SCHEDULE:
-            raise InvalidInputError(f"Rule run {run_id} has nothing to apply: no price would change.")
+            raise InvalidInputError(
+                f"Rule run {run_id} has nothing to apply: no price would change."
+            )
         _check_turn(session, rule)
         move_to_queue(session, run, actor, now)
         if asks_for_worker:
@@ -167,7 +200,9 @@ def _check_preview(run: RuleRunRow, rule: PricingRule, now: datetime) -> None:
 
 def _check_rule(rule: PricingRule, run: RuleRunRow, now: datetime) -> None:
     if rule.deleted_at is not None:
-        raise ConflictError(f"Pricing rule {rule.id} was deleted: its previews cannot be applied any more.")
+        raise ConflictError(
+            f"Pricing rule {rule.id} was deleted: its previews cannot be applied any more."
+        )
     if not rule.enabled:
         raise ConflictError(f"Pricing rule {rule.id} is disabled: enable it first.")
     # A repair restores what still stands, and is no part of the promotion.
@@ -213,13 +248,18 @@ _BRIEFLY_SECONDS = 60.0
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """At once where nobody works on it and nothing can have been written unheard; else its worker looks, and stops
-    before its next writes. Safe to repeat. ConflictError: it has ended, or is a mere preview."""
+    """At once where nobody works on it and nothing can have been written unheard; else its worker
+    looks, and stops before its next writes. Safe to repeat. ConflictError: it has ended, or is a
+    mere preview."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         _refuse_what_cannot_stop(run)
         if run.cancel_requested_at is None:
-            run.cancel_requested_at, run.cancelled_by, run.updated_at = clock.now(), actor, clock.now()
+            run.cancel_requested_at, run.cancelled_by, run.updated_at = (
+                clock.now(),
+                actor,
+                clock.now(),
+            )
         if run.status not in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
             clear_request(session, run)
         session.flush()
@@ -252,7 +292,9 @@ def _refuse_what_cannot_stop(run: RuleRunRow) -> None:
     }:
         return
     if run.status == PricingRunState.PREVIEW and run.wish is None:
-        raise ConflictError(f"Run {run.id} is a preview that nobody asked to be applied: there is nothing to cancel.")
+        raise ConflictError(
+            f"Run {run.id} is a preview that nobody asked to be applied: there is nothing to cancel."
+        )
     is_open = (
         run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED, PricingRunState.APPLYING}
         or run.wish is not None
@@ -270,13 +312,16 @@ def retry_run(
     target_ids: Sequence[int] | None = None,
     force: bool = False,
 ) -> RuleRun:
-    """ConflictError: it is at work, waits for something else, is rolled back, or nothing of it is worth another try.
-    InvalidInputError names chosen targets that are not failed, or are hopeless unless forced."""
+    """ConflictError: it is at work, waits for something else, is rolled back, or nothing of it is
+    worth another try. InvalidInputError names chosen targets that are not failed, or are hopeless
+    unless forced."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
         _refuse_busy(session, run)
         chosen = None if target_ids is None else [str(id_) for id_ in target_ids]
-        wished = targets_to_retry(PricingRunState(run.status), failed_letters(session, run_id), chosen, force=force)
+        wished = targets_to_retry(
+            PricingRunState(run.status), failed_letters(session, run_id), chosen, force=force
+        )
         run.wish, run.wished_by, run.cancel_requested_at = Wish.RETRY, actor, None
         run.updated_at = now
         mark_for_retry(session, run_id, [int(id_) for id_ in wished])
@@ -286,12 +331,16 @@ def retry_run(
 
 def _refuse_busy(session: Session, run: RuleRunRow) -> None:
     if run.promotion_ended_at is not None:
-        raise ConflictError(f"The promotion of run {run.id} is over: what is applied now would stay for good.")
+        raise ConflictError(
+            f"The promotion of run {run.id} is over: what is applied now would stay for good."
+        )
     if run.wish is not None:
         raise ConflictError(f"Run {run.id} waits to be worked on already: {run.wish}.")
     other = active_run_of(session, run.rule_id)
     if other is not None and run.status in {PricingRunState.PARTIAL, PricingRunState.FAILED}:
-        raise ConflictError(f"Run {other} of the same rule is at work: wait for its end, or cancel it.")
+        raise ConflictError(
+            f"Run {other} of the same rule is at work: wait for its end, or cancel it."
+        )
 
 
 def roll_back_run(
@@ -303,14 +352,17 @@ def roll_back_run(
     target_ids: Sequence[int] | None = None,
     force: bool = False,
 ) -> RuleRun:
-    """What was edited in the shop since stays as it is, unless forced. ConflictError: the run is at work, waits for
-    something else, or has nothing applied. InvalidInputError names chosen targets that are not applied."""
+    """What was edited in the shop since stays as it is, unless forced. ConflictError: the run is at
+    work, waits for something else, or has nothing applied. InvalidInputError names chosen targets
+    that are not applied."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
         if run.wish is not None:
             raise ConflictError(f"Run {run_id} waits to be worked on already: {run.wish}.")
         chosen = None if target_ids is None else [str(id_) for id_ in target_ids]
-        wished = targets_to_roll_back(PricingRunState(run.status), rollback_candidates(session, run_id), chosen)
+        wished = targets_to_roll_back(
+            PricingRunState(run.status), rollback_candidates(session, run_id), chosen
+        )
         if not wished:
             raise ConflictError(f"Run {run_id} has no applied price that could be taken back.")
         run.wish, run.wished_by, run.updated_at = Wish.ROLLBACK, actor, now
@@ -325,13 +377,15 @@ REST_SECONDS = 300.0
 
 
 def postpone_failed_run(run_id: int, reason: str, *, database: Database) -> bool:
-    """Whether it was. The reason is shown with the run; the sweep asks for another worker when the rest is over."""
+    """Whether it was. The reason is shown with the run; the sweep asks for another worker when the
+    rest is over."""
     with database.transaction() as session:
         return postpone_run(session, run_id, REST_SECONDS, reason)
 
 
 def sweep_rule_runs(*, database: Database, clock: Clock) -> Sequence[int]:
-    """The runs. Beside another copy of itself a run may be asked for twice: its second worker finds the first."""
+    """The runs. Beside another copy of itself a run may be asked for twice: its second worker finds
+    the first."""
     with database.transaction() as session:
         free_variants(session)
         runs = runs_without_worker(session)
@@ -343,12 +397,16 @@ _ACTOR = "schedule"
 
 
 def start_due_rules(*, database: Database, clock: Clock, shop: str) -> DuePriceRules:
-    """Safe beside another copy of itself and beside runs asked for by hand. A rule that has a run already starts once
-    that is over; so does the end of a promotion whose run is still being applied."""
+    """Safe beside another copy of itself and beside runs asked for by hand. A rule that has a run
+    already starts once that is over; so does the end of a promotion whose run is still being
+    applied."""
     now = clock.now()
     with database.transaction() as session:
         rules = lock_planned_rules(session, now)
-        whose = {what: [rule for rule in rules if due_action(rule.plan, now) is what] for what in DueAction}
+        whose = {
+            what: [rule for rule in rules if due_action(rule.plan, now) is what]
+            for what in DueAction
+        }
         # Asked after the rules are held, so that a run filed for one of them before is seen.
         is_busy = open_runs_of(session, [rule.id for rule in whose[DueAction.START]])
         free = [rule for rule in whose[DueAction.START] if rule.id not in is_busy]
@@ -365,7 +423,9 @@ def start_due_rules(*, database: Database, clock: Clock, shop: str) -> DuePriceR
     )
 
 
-def _start_rules(session: Session, rules: list[PlannedRule], shop: str, now: datetime) -> dict[int, int]:
+def _start_rules(
+    session: Session, rules: list[PlannedRule], shop: str, now: datetime
+) -> dict[int, int]:
     """The runs by rule."""
     runs = [
         NewRun(
@@ -383,7 +443,9 @@ def _start_rules(session: Session, rules: list[PlannedRule], shop: str, now: dat
     enqueue(
         session,
         [
-            rule_events.run_scheduled(rule.id, rule.project_id, started[rule.id], rule.plan.schedule_at, now)
+            rule_events.run_scheduled(
+                rule.id, rule.project_id, started[rule.id], rule.plan.schedule_at, now
+            )
             for rule in rules
             if rule.id in started and rule.plan.schedule_at
         ],

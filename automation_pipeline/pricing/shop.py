@@ -16,7 +16,8 @@ from automation_pipeline.storage.database import Database
 
 
 class CircuitShown(JsonModel):
-    """`until` is when an open circuit is tried again; the counts are those of the kind of call that has more."""
+    """`until` is when an open circuit is tried again; the counts are those of the kind of call that
+    has more."""
 
     state: CircuitState = CircuitState.CLOSED
     throttles: int = 0
@@ -25,7 +26,12 @@ class CircuitShown(JsonModel):
 
     @classmethod
     def of(cls, circuit: Circuit) -> Self:
-        return cls(state=circuit.state, throttles=circuit.throttles, failures=circuit.failures, until=circuit.until)
+        return cls(
+            state=circuit.state,
+            throttles=circuit.throttles,
+            failures=circuit.failures,
+            until=circuit.until,
+        )
 
 
 class BucketShown(JsonModel):
@@ -35,7 +41,8 @@ class BucketShown(JsonModel):
 
 
 class ShopShown(JsonModel):
-    """`refusals` are when it last refused calls for coming too fast. A shop that was never called has no bucket."""
+    """`refusals` are when it last refused calls for coming too fast. A shop that was never called
+    has no bucket."""
 
     shop: str = Field(examples=["example.myshopify.com"])
     circuit: CircuitShown = CircuitShown()
@@ -61,8 +68,11 @@ class ShopShown(JsonModel):
 MAX_REASON_LENGTH = 1000
 
 
-def pause_shop(shop: str, *, database: Database, actor: str, reason: str | None = None) -> ShopStatus:
-    """Workers stop before their next calls. Safe to repeat: the first pause lasts, with the newest reason."""
+def pause_shop(
+    shop: str, *, database: Database, actor: str, reason: str | None = None
+) -> ShopStatus:
+    """Workers stop before their next calls. Safe to repeat: the first pause lasts, with the newest
+    reason."""
     if reason is not None and len(reason) > MAX_REASON_LENGTH:
         raise InvalidInputError(
             "Invalid pause data", (("reason", f"must have at most {MAX_REASON_LENGTH} characters"),)
@@ -72,7 +82,8 @@ def pause_shop(shop: str, *, database: Database, actor: str, reason: str | None 
 
 
 def resume_shop(shop: str, *, database: Database, clock: Clock) -> ShopStatus:
-    """Write prices in a shop again: its runs go on where they were. An open circuit is closed with it."""
+    """Write prices in a shop again: its runs go on where they were. An open circuit is closed with
+    it."""
     with database.transaction() as session:
         close_circuit(session, shop)
         standing = set_pause(session, shop, by=None, reason=None)

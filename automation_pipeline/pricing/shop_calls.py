@@ -1,4 +1,5 @@
-"""Calls of the shop at its pace: one call, the catalogue, prices, and the writes of a chunk of targets."""
+"""Calls of the shop at its pace: one call, the catalogue, prices, and the writes of a chunk of
+targets."""
 
 import asyncio
 import time
@@ -32,10 +33,22 @@ from automation_pipeline.pricing.models.shop import (
     price_text,
 )
 from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, ApplyContext, Shop, Storefront
-from automation_pipeline.pricing.queries.shops import CallRecord, CallTurn, record_call, refund_call, reserve_call
+from automation_pipeline.pricing.queries.shops import (
+    CallRecord,
+    CallTurn,
+    record_call,
+    refund_call,
+    reserve_call,
+)
 from automation_pipeline.pricing.queries.targets import changes_since
 from automation_pipeline.pricing.rules.evaluation import used_budget
-from automation_pipeline.pricing.rules.pacing import CallKind, CallOutcome, Circuit, concurrency, has_opened
+from automation_pipeline.pricing.rules.pacing import (
+    CallKind,
+    CallOutcome,
+    Circuit,
+    concurrency,
+    has_opened,
+)
 from automation_pipeline.pricing.rules.runs import (
     MAX_RETRIES,
     AppliedResult,
@@ -71,9 +84,9 @@ async def call_shop(
     kind: CallKind = CallKind.READ,
     is_wanted: Callable[[], Awaitable[bool]] | None = None,
 ) -> CallResult[Value]:
-    """What the call brought, as a value whatever it was. Every process that calls the shop comes through here: together
-    they keep its pace. ShopRestingError: it is to be left alone for longer than a worker stays. CallNotWantedError:
-    whoever was asked when the turn came said so."""
+    """What the call brought, as a value whatever it was. Every process that calls the shop comes
+    through here: together they keep its pace. ShopRestingError: it is to be left alone for longer
+    than a worker stays. CallNotWantedError: whoever was asked when the turn came said so."""
     turn = await _wait_for_turn(cost, front, database)
     if is_wanted is not None:
         await _check_wanted(is_wanted, cost, turn, front, database)
@@ -82,11 +95,17 @@ async def call_shop(
         called = await _answer(call, front)
         return called
     finally:
-        await asyncio.to_thread(_record_call, _call_record(called, kind, cost, turn.at), front, database)
+        await asyncio.to_thread(
+            _record_call, _call_record(called, kind, cost, turn.at), front, database
+        )
 
 
 async def _check_wanted(
-    is_wanted: Callable[[], Awaitable[bool]], cost: float, turn: CallTurn, front: Storefront, database: Database
+    is_wanted: Callable[[], Awaitable[bool]],
+    cost: float,
+    turn: CallTurn,
+    front: Storefront,
+    database: Database,
 ) -> None:
     wanted = False
     try:
@@ -98,7 +117,9 @@ async def _check_wanted(
         raise CallWithdrawnError("The call is not wanted any more.")
 
 
-async def _answer(call: Callable[[], Awaitable[CallResult[Value]]], front: Storefront) -> CallResult[Value]:
+async def _answer(
+    call: Callable[[], Awaitable[CallResult[Value]]], front: Storefront
+) -> CallResult[Value]:
     try:
         async with asyncio.timeout(front.knobs.call_seconds):
             return await call()
@@ -109,14 +130,20 @@ async def _answer(call: Callable[[], Awaitable[CallResult[Value]]], front: Store
 
 async def _wait_for_turn(cost: float, front: Storefront, database: Database) -> CallTurn:
     """The turn of the call, when it has come."""
-    promising = asyncio.create_task(asyncio.to_thread(_reserve_call, cost, front, database, is_promised=False))
+    promising = asyncio.create_task(
+        asyncio.to_thread(_reserve_call, cost, front, database, is_promised=False)
+    )
     goes = False
     try:
         turn = await asyncio.shield(promising)
         while turn.seconds > 0:
             if turn.is_resting and turn.seconds > front.knobs.longest_pause_seconds:
-                raise ShopRestingError(f"{front.name} is to be left alone.", retry_after_seconds=turn.seconds)
-            await asyncio.sleep(min(turn.seconds, LOOK_AGAIN_SECONDS) if turn.is_resting else turn.seconds)
+                raise ShopRestingError(
+                    f"{front.name} is to be left alone.", retry_after_seconds=turn.seconds
+                )
+            await asyncio.sleep(
+                min(turn.seconds, LOOK_AGAIN_SECONDS) if turn.is_resting else turn.seconds
+            )
             turn = await asyncio.to_thread(_reserve_call, cost, front, database, is_promised=True)
         goes = True
         return turn
@@ -131,12 +158,16 @@ async def _was_reserved(promise: asyncio.Task[CallTurn]) -> bool:
     return not promise.cancelled() and promise.exception() is None
 
 
-def _reserve_call(cost: float, front: Storefront, database: Database, *, is_promised: bool) -> CallTurn:
+def _reserve_call(
+    cost: float, front: Storefront, database: Database, *, is_promised: bool
+) -> CallTurn:
     with database.transaction() as session:
         return reserve_call(session, front.name, cost, is_promised=is_promised)
 
 
-def _refund_call(cost: float, front: Storefront, database: Database, turn: CallTurn | None = None) -> None:
+def _refund_call(
+    cost: float, front: Storefront, database: Database, turn: CallTurn | None = None
+) -> None:
     with database.transaction() as session:
         refund_call(session, front.name, cost, turn)
 
@@ -150,14 +181,23 @@ def _record_call(said: CallRecord, front: Storefront, database: Database) -> Non
             enqueue(session, [_circuit_opened(front.name, after, database_time(session))])
 
 
-def _call_record(called: CallResult[Value] | None, kind: CallKind, cost: float, since: datetime) -> CallRecord:
+def _call_record(
+    called: CallResult[Value] | None, kind: CallKind, cost: float, since: datetime
+) -> CallRecord:
     """A call that was broken off says nothing about the shop."""
     if called is None:
         return CallRecord(None, kind, cost, since)
     if called.failure is None:
         return CallRecord(CallOutcome.WELL, kind, cost, since, called.bucket)
     if called.is_throttled:
-        return CallRecord(CallOutcome.THROTTLED, kind, cost, since, called.bucket, called.failure.retry_after_seconds)
+        return CallRecord(
+            CallOutcome.THROTTLED,
+            kind,
+            cost,
+            since,
+            called.bucket,
+            called.failure.retry_after_seconds,
+        )
     was_sent = called.failure.kind is not FailureKind.NETWORK or called.failure.outcome_unknown
     answer = CallOutcome.FAILED if called.failure.retryable else CallOutcome.WELL
     return CallRecord(answer, kind, cost, since, called.bucket, was_sent=was_sent)
@@ -172,13 +212,18 @@ def _circuit_opened(shop: str, circuit: Circuit, now: datetime) -> Event:
         producer="pricing",
         correlation_id=f"shop-{shop}",
         occurred_at=now,
-        payload={"shop": shop, "until": iso(until), "throttles": circuit.throttles, "failures": circuit.failures},
+        payload={
+            "shop": shop,
+            "until": iso(until),
+            "throttles": circuit.throttles,
+            "failures": circuit.failures,
+        },
     )
 
 
 async def read_catalogue(*, front: Storefront, database: Database) -> AsyncGenerator[CataloguePage]:
-    """In the shop's order. A page that fails is asked for again, four times at most and as long as a worker stays;
-    then TransientError or PermanentError, in the shop's words."""
+    """In the shop's order. A page that fails is asked for again, four times at most and as long as
+    a worker stays; then TransientError or PermanentError, in the shop's words."""
     async with front.open() as shop:
         page = await _page(shop, None, front, database)
         yield page
@@ -187,14 +232,20 @@ async def read_catalogue(*, front: Storefront, database: Database) -> AsyncGener
             been.add(page.after)
             page = await _page(shop, page.after, front, database)
             if page.after in been:
-                raise PermanentError(f"{front.name} tells of the same page of its catalogue again and again.")
+                raise PermanentError(
+                    f"{front.name} tells of the same page of its catalogue again and again."
+                )
             yield page
 
 
-async def _page(shop: Shop, after: str | None, front: Storefront, database: Database) -> CataloguePage:
+async def _page(
+    shop: Shop, after: str | None, front: Storefront, database: Database
+) -> CataloguePage:
     progress, random = AttemptProgress(), Random()
     for calls_left in reversed(range(MAX_RETRIES + 1)):
-        called = await call_shop(lambda: shop.page(after), shop.costs.page, front=front, database=database)
+        called = await call_shop(
+            lambda: shop.page(after), shop.costs.page, front=front, database=database
+        )
         if called.value is not None:
             return called.value
         if called.failure is None:
@@ -218,11 +269,16 @@ _NOT_THERE = "the variant, or its price, is not in the shop any more"
 
 
 async def read_prices(variant_ids: Sequence[str], *, desk: ApplyContext) -> dict[str, Price | str]:
-    """By variant; where it could not be read, why not. ShopRestingError: the shop is to be left alone for longer than
-    a worker stays, and nothing is known."""
+    """By variant; where it could not be read, why not. ShopRestingError: the shop is to be left
+    alone for longer than a worker stays, and nothing is known."""
     reading = _Reading(desk)
     distinct = list(dict.fromkeys(variant_ids))
-    lots = iter([distinct[at : at + MAX_PRICES_PER_READ] for at in range(0, len(distinct), MAX_PRICES_PER_READ)])
+    lots = iter(
+        [
+            distinct[at : at + MAX_PRICES_PER_READ]
+            for at in range(0, len(distinct), MAX_PRICES_PER_READ)
+        ]
+    )
     async with together() as group:
         for _ in range(desk.front.knobs.calls_at_once):
             group.create_task(reading.go_through(lots))
@@ -266,7 +322,8 @@ class _Reading:
             await asyncio.sleep(next_try.wait_seconds)
 
 
-# A price that was read so long ago may be another by now: it is read again before it is written over.
+# A price that was read so long ago may be another by now: it is read again before it is written
+# over.
 LONGEST_READ_SECONDS = 15.0
 
 Settle = Callable[[Sequence[TargetOutcome]], Awaitable[None]]
@@ -275,7 +332,8 @@ ToWrite = tuple[WorkTarget, Price]
 
 @dataclass(frozen=True)
 class ApplyHalt:
-    """Why nothing more is to be called: the shop would refuse everything, or wants to be left alone for so long."""
+    """Why nothing more is to be called: the shop would refuse everything, or wants to be left alone
+    for so long."""
 
     critical: CallFailure | None = None
     resting_seconds: float = 0.0
@@ -289,8 +347,8 @@ async def apply_chunk(
     settle: Settle,
     is_wanted: Callable[[], Awaitable[bool]],
 ) -> ApplyHalt | None:
-    """Each target is settled once. Those that nothing was tried for go back as they were: after a halt, or when they
-    are not wanted any more, which is asked right before each write."""
+    """Each target is settled once. Those that nothing was tried for go back as they were: after a
+    halt, or when they are not wanted any more, which is asked right before each write."""
     chunk = _Chunk(terms, desk, settle, is_wanted)
     await chunk.work(targets)
     return chunk.halt
@@ -298,11 +356,19 @@ async def apply_chunk(
 
 class _Chunk:
     def __init__(
-        self, terms: ApplyTerms, desk: ApplyContext, settle: Settle, is_wanted: Callable[[], Awaitable[bool]]
+        self,
+        terms: ApplyTerms,
+        desk: ApplyContext,
+        settle: Settle,
+        is_wanted: Callable[[], Awaitable[bool]],
     ) -> None:
         self._terms, self._desk, self._is_wanted = terms, desk, is_wanted
         self._read_at, self._ends = 0.0, False
-        self._settle_now, self._ready, self._settling = settle, list[TargetOutcome](), asyncio.Lock()
+        self._settle_now, self._ready, self._settling = (
+            settle,
+            list[TargetOutcome](),
+            asyncio.Lock(),
+        )
         self._throttles = 0
         self.halt: ApplyHalt | None = None
 
@@ -323,15 +389,21 @@ class _Chunk:
     async def _read(self, targets: Sequence[WorkTarget]) -> CallResult[Prices] | None:
         shop, ids = self._desk.shop, [str(one.variant_id) for one in targets]
         cost = shop.costs.reading(len(ids))
-        return await self._call(CallKind.READ, lambda: shop.prices(ids), cost, targets, self._begins_reading)
+        return await self._call(
+            CallKind.READ, lambda: shop.prices(ids), cost, targets, self._begins_reading
+        )
 
-    def _decide(self, targets: Sequence[WorkTarget], prices: Prices) -> tuple[list[ToWrite], list[TargetOutcome]]:
+    def _decide(
+        self, targets: Sequence[WorkTarget], prices: Prices
+    ) -> tuple[list[ToWrite], list[TargetOutcome]]:
         to_write, settled = list[ToWrite](), list[TargetOutcome]()
         used = self._used([str(one.variant_id) for one in targets])
         for target in targets:
             variant_id = str(target.variant_id)
             seen = prices.get(variant_id)
-            decided = decide_before_write(target, seen, used.get(variant_id, Decimal(0)), self._terms)
+            decided = decide_before_write(
+                target, seen, used.get(variant_id, Decimal(0)), self._terms
+            )
             if decided is not None:
                 settled.append(decided)
             elif seen is not None:
@@ -348,7 +420,9 @@ class _Chunk:
         return {variant_id: used_budget(pairs) for variant_id, pairs in changes.items()}
 
     async def _write_all(self, to_write: Sequence[ToWrite]) -> None:
-        products = [list(group) for _, group in groupby(to_write, key=lambda one: one[0].product_id)]
+        products = [
+            list(group) for _, group in groupby(to_write, key=lambda one: one[0].product_id)
+        ]
         full = self._desk.front.knobs.calls_at_once
         waiting = iter(products)
         async with together() as group:
@@ -356,18 +430,23 @@ class _Chunk:
                 group.create_task(self._write_some(waiting, place, full))
 
     async def _write_some(self, waiting: Iterator[list[ToWrite]], place: int, full: int) -> None:
-        """Where the shop refuses again and again, some leave the rest to the others: fewer calls at once."""
+        """Where the shop refuses again and again, some leave the rest to the others: fewer calls at
+        once."""
         for product in waiting:
             if self._goes_on:
                 await self._write(product)
             else:
-                await self._settle([requeue_unchanged(target, self._resting) for target, _ in product])
+                await self._settle(
+                    [requeue_unchanged(target, self._resting) for target, _ in product]
+                )
             if place >= concurrency(self._throttles, full):
                 return
 
     async def _write(self, product: Sequence[ToWrite]) -> None:
         shop, targets = self._desk.shop, [target for target, _ in product]
-        writes = [PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets]
+        writes = [
+            PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets
+        ]
         began = time.monotonic()
         called = await self._call(
             CallKind.WRITE,
@@ -383,16 +462,30 @@ class _Chunk:
             await self._failed(targets, called.failure)
             return
         milliseconds = round((time.monotonic() - began) * 1000)
-        await self._settle([self._told(target, seen, called, milliseconds) for target, seen in product])
+        await self._settle(
+            [self._told(target, seen, called, milliseconds) for target, seen in product]
+        )
 
-    def _told(self, target: WorkTarget, seen: Price, called: CallResult[Written], milliseconds: int) -> TargetOutcome:
+    def _told(
+        self, target: WorkTarget, seen: Price, called: CallResult[Written], milliseconds: int
+    ) -> TargetOutcome:
         said = (called.value or {}).get(str(target.variant_id))
         if isinstance(said, CallFailure):
             return self._after_failure([target], said)[0]
-        if said is not None and said.stands_as(target.after, with_compare_at=target.writes_compare_at):
-            return AppliedResult(target, seen, request_id=called.request_id, duration_ms=milliseconds)
-        words = "nothing of the variant" if said is None else f"{price_text(said.unit_amount, said.currency)}"
-        silence = classify_failure(FailureSignal(lost=True), f"The shop's answer to the write says {words}.")
+        if said is not None and said.stands_as(
+            target.after, with_compare_at=target.writes_compare_at
+        ):
+            return AppliedResult(
+                target, seen, request_id=called.request_id, duration_ms=milliseconds
+            )
+        words = (
+            "nothing of the variant"
+            if said is None
+            else f"{price_text(said.unit_amount, said.currency)}"
+        )
+        silence = classify_failure(
+            FailureSignal(lost=True), f"The shop's answer to the write says {words}."
+        )
         return self._after_failure([target], silence)[0]
 
     async def _call(
@@ -425,8 +518,11 @@ class _Chunk:
             self.halt = ApplyHalt(critical=failure)
         await self._settle(self._after_failure(targets, failure))
 
-    def _after_failure(self, targets: Sequence[WorkTarget], failure: CallFailure) -> list[TargetOutcome]:
-        """Targets that failed together are due together: the same luck for all, so that they stay one call."""
+    def _after_failure(
+        self, targets: Sequence[WorkTarget], failure: CallFailure
+    ) -> list[TargetOutcome]:
+        """Targets that failed together are due together: the same luck for all, so that they stay
+        one call."""
         luck = self._desk.random.getrandbits(64)
         return [decide_after_failed_call(target, failure, Random(luck)) for target in targets]
 

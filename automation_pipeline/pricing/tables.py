@@ -1,4 +1,5 @@
-"""Tables of pricing: rules and guardrails, runs and targets, price changes, shops, checks, alerts."""
+"""Tables of pricing: rules and guardrails, runs and targets, price changes, shops, checks,
+alerts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,7 +18,12 @@ class RuleRow(Table):
     __tablename__ = "pricing_rules"
     __table_args__ = (
         Index(None, "tenant_id", "project_id", "enabled"),
-        Index("ix_pricing_rules_planned", "schedule_at", postgresql_where=_PLANNED, sqlite_where=_PLANNED),
+        Index(
+            "ix_pricing_rules_planned",
+            "schedule_at",
+            postgresql_where=_PLANNED,
+            sqlite_where=_PLANNED,
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -76,23 +82,35 @@ _FAILED = text("status = 'FAILED'")
 
 
 class RuleRunRow(Table):
-    """`wish` is what somebody wants the worker to do with it next: plan, apply, retry or roll back. The worker holds
-    it until `lease_until`; a later holder has a higher `lease_token`."""
+    """`wish` is what somebody wants the worker to do with it next: plan, apply, retry or roll back.
+    The worker holds it until `lease_until`; a later holder has a higher `lease_token`."""
 
     __tablename__ = "rule_runs"
     __table_args__ = (
         CheckConstraint(
-            "status IN ('PREVIEW', 'QUEUED', 'APPLYING', 'APPLIED', 'PARTIAL', 'FAILED', 'ROLLED_BACK')", name="status"
+            "status IN ('PREVIEW', 'QUEUED', 'APPLYING', 'APPLIED', 'PARTIAL', 'FAILED', 'ROLLED_BACK')",
+            name="status",
         ),
         CheckConstraint("wish IS NULL OR wish IN ('apply', 'retry', 'rollback')", name="wish"),
         CheckConstraint("rollback_state IN ('NONE', 'PARTIAL', 'DONE')", name="rollback_state"),
         CheckConstraint("status = 'PREVIEW' OR queued_at IS NOT NULL", name="queued"),
-        CheckConstraint("started_at IS NULL OR queued_at <= started_at", name="queued_before_started"),
-        CheckConstraint("finished_at IS NULL OR started_at <= finished_at", name="started_before_finished"),
         CheckConstraint(
-            "finished_at IS NOT NULL OR status IN ('PREVIEW', 'QUEUED', 'APPLYING')", name="ended_is_finished"
+            "started_at IS NULL OR queued_at <= started_at", name="queued_before_started"
         ),
-        Index("uq_rule_runs_active_rule", "rule_id", unique=True, postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
+        CheckConstraint(
+            "finished_at IS NULL OR started_at <= finished_at", name="started_before_finished"
+        ),
+        CheckConstraint(
+            "finished_at IS NOT NULL OR status IN ('PREVIEW', 'QUEUED', 'APPLYING')",
+            name="ended_is_finished",
+        ),
+        Index(
+            "uq_rule_runs_active_rule",
+            "rule_id",
+            unique=True,
+            postgresql_where=_ACTIVE,
+            sqlite_where=_ACTIVE,
+        ),
         UniqueConstraint("rule_id", "scheduled_for"),
         Index("ix_rule_runs_at_work", "id", postgresql_where=_AT_WORK, sqlite_where=_AT_WORK),
         Index(None, "tenant_id", "project_id", "status"),
@@ -128,7 +146,8 @@ class RuleRunRow(Table):
     rollback_state: Mapped[str] = mapped_column(default="NONE")
     rollbacks: Mapped[int] = mapped_column(default=0)
     rollback_force: Mapped[bool] = mapped_column(default=False)
-    # The end of its promotion was dealt with: what is still applied is so for a reason that was told.
+    # The end of its promotion was dealt with: what is still applied is so for a reason that was
+    # told.
     promotion_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     wished_by: Mapped[str | None]
     matched: Mapped[int] = mapped_column(default=0)
@@ -149,13 +168,14 @@ class RuleRunRow(Table):
 
 
 class RuleTargetRow(Table):
-    """One variant of a run. Its prices are those that were previewed, and are never changed. While `is_writing`,
-    nobody else writes the variant's price in the shop: that is the unique index."""
+    """One variant of a run. Its prices are those that were previewed, and are never changed. While
+    `is_writing`, nobody else writes the variant's price in the shop: that is the unique index."""
 
     __tablename__ = "rule_targets"
     __table_args__ = (
         CheckConstraint(
-            "status IN ('PREVIEW', 'QUEUED', 'APPLYING', 'APPLIED', 'FAILED', 'ROLLED_BACK')", name="status"
+            "status IN ('PREVIEW', 'QUEUED', 'APPLYING', 'APPLIED', 'FAILED', 'ROLLED_BACK')",
+            name="status",
         ),
         CheckConstraint("attempts >= 0 AND (attempts <= 3 OR status = 'FAILED')", name="attempts"),
         CheckConstraint("status <> 'APPLIED' OR applied_at IS NOT NULL", name="applied_at"),
@@ -172,7 +192,13 @@ class RuleTargetRow(Table):
         ),
         Index(None, "rule_run_id", "status", "next_attempt_at"),
         Index(None, "shop", "variant_id", "status"),
-        Index("ix_rule_targets_failed", "project_id", "last_attempt", postgresql_where=_FAILED, sqlite_where=_FAILED),
+        Index(
+            "ix_rule_targets_failed",
+            "project_id",
+            "last_attempt",
+            postgresql_where=_FAILED,
+            sqlite_where=_FAILED,
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -214,7 +240,8 @@ class RuleTargetRow(Table):
 
 
 class SkippedVariantRow(Table):
-    """A variant that the rule picks and leaves alone, or that the project's guardrails block, and why."""
+    """A variant that the rule picks and leaves alone, or that the project's guardrails block, and
+    why."""
 
     __tablename__ = "rule_skipped_variants"
     __table_args__ = (Index(None, "rule_run_id", "reason"),)
@@ -234,7 +261,8 @@ class SkippedVariantRow(Table):
 
 
 class PriceChangeRow(Table):
-    """A price that was written in a shop, in the order of the writing. `kind` is apply or rollback."""
+    """A price that was written in a shop, in the order of the writing. `kind` is apply or
+    rollback."""
 
     __tablename__ = "price_changes"
     __table_args__ = (
@@ -251,7 +279,9 @@ class PriceChangeRow(Table):
     shop: Mapped[str]
     kind: Mapped[str]
     source: Mapped[str]
-    rule_run_id: Mapped[int] = mapped_column(ForeignKey("rule_runs.id", ondelete="CASCADE"), index=True)
+    rule_run_id: Mapped[int] = mapped_column(
+        ForeignKey("rule_runs.id", ondelete="CASCADE"), index=True
+    )
     target_id: Mapped[int] = mapped_column(ForeignKey("rule_targets.id", ondelete="CASCADE"))
     product_id: Mapped[str]
     variant_id: Mapped[str]
@@ -261,17 +291,21 @@ class PriceChangeRow(Table):
     to_amount: Mapped[int] = mapped_column(BigInteger)
     compare_at_old: Mapped[int | None] = mapped_column(BigInteger)
     compare_at_new: Mapped[int | None] = mapped_column(BigInteger)
-    # True when the price was found in the shop already: the answer to the call that wrote it was lost.
+    # True when the price was found in the shop already: the answer to the call that wrote it was
+    # lost.
     was_found: Mapped[bool]
     applied_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class ShopRow(Table):
-    """`available` is what the bucket held at `measured_at`, less what is promised to calls that wait their turn;
-    `pending` is the cost of the calls that are promised or under way. Every instant is the database's own."""
+    """`available` is what the bucket held at `measured_at`, less what is promised to calls that
+    wait their turn; `pending` is the cost of the calls that are promised or under way. Every
+    instant is the database's own."""
 
     __tablename__ = "pricing_shops"
-    __table_args__ = (CheckConstraint("circuit IN ('closed', 'open', 'half_open')", name="circuit"),)
+    __table_args__ = (
+        CheckConstraint("circuit IN ('closed', 'open', 'half_open')", name="circuit"),
+    )
 
     shop: Mapped[str] = mapped_column(primary_key=True)
     circuit: Mapped[str] = mapped_column(default="closed")
@@ -293,7 +327,8 @@ class ShopRow(Table):
 
 
 class RuleCheckRow(Table):
-    """A reconciliation of one run: `name` is 5m, 1h, a day, or manual with a number. Without a report it is due."""
+    """A reconciliation of one run: `name` is 5m, 1h, a day, or manual with a number. Without a
+    report it is due."""
 
     __tablename__ = "rule_checks"
     __table_args__ = (

@@ -90,8 +90,8 @@ class WaitForTargets:
 
 
 class TargetWork(Protocol):
-    """What is done with the targets, each part in a transaction of its own under the hold: LostHoldError, when the run
-    is somebody else's."""
+    """What is done with the targets, each part in a transaction of its own under the hold:
+    LostHoldError, when the run is somebody else's."""
 
     def begin(self) -> None:
         """What a lost worker has left is put in order."""
@@ -102,7 +102,8 @@ class TargetWork(Protocol):
         ...
 
     def keep(self) -> bool:
-        """Keep the hold; whether the targets that were taken last are still wanted. Asked before each write."""
+        """Keep the hold; whether the targets that were taken last are still wanted. Asked before
+        each write."""
         ...
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
@@ -140,7 +141,8 @@ class _TargetLoop:
         self._work, self._desk, self._knobs = work, desk, desk.front.knobs
 
     async def beat(self) -> None:
-        """Until the hold is gone: given back a moment ago, or lost, which the work finds out before its next write."""
+        """Until the hold is gone: given back a moment ago, or lost, which the work finds out before
+        its next write."""
         while True:
             with suppress(LostRunClaimError):
                 await asyncio.to_thread(self._work.keep)
@@ -152,7 +154,10 @@ class _TargetLoop:
         while True:
             step = await asyncio.to_thread(self._work.take)
             if isinstance(step, WaitForTargets):
-                if step.seconds is None or waited + step.seconds > self._knobs.longest_pause_seconds:
+                if (
+                    step.seconds is None
+                    or waited + step.seconds > self._knobs.longest_pause_seconds
+                ):
                     await asyncio.to_thread(self._work.leave, step.seconds)
                     return False
                 pause = min(step.seconds, LOOK_AGAIN_SECONDS)
@@ -172,7 +177,9 @@ class _TargetLoop:
         async def is_wanted() -> bool:
             return await asyncio.to_thread(self._work.keep)
 
-        halt = await apply_chunk(targets, terms, desk=self._desk, settle=write_down, is_wanted=is_wanted)
+        halt = await apply_chunk(
+            targets, terms, desk=self._desk, settle=write_down, is_wanted=is_wanted
+        )
         if halt is None:
             return True
         if halt.critical is None:
@@ -183,10 +190,12 @@ class _TargetLoop:
 
 
 async def apply_run(hold: RunClaim, *, front: Storefront, database: Database) -> bool:
-    """Whether it is over. If not, the run says from when on it is to be gone on with. LostHoldError: somebody else
-    works on it."""
+    """Whether it is over. If not, the run says from when on it is to be gone on with.
+    LostHoldError: somebody else works on it."""
     async with front.open() as shop:
-        return await process_targets(_Applying(hold, front, database), desk=ApplyContext(shop, front, database))
+        return await process_targets(
+            _Applying(hold, front, database), desk=ApplyContext(shop, front, database)
+        )
 
 
 class _Applying:
@@ -230,7 +239,9 @@ class _Applying:
             return WaitForTargets(due_in if due_in > 0 else LOOK_AGAIN_SECONDS)
 
     def settle(self, settled: Sequence[TargetOutcome]) -> None:
-        retries = sum(isinstance(one, RequeuedResult) and one.failure is not None for one in settled)
+        retries = sum(
+            isinstance(one, RequeuedResult) and one.failure is not None for one in settled
+        )
         if retries:
             self._front.meter.count("rules_target_retries_total", retries, kind="automatic")
         with self._database.transaction() as session:
@@ -244,17 +255,22 @@ class _Applying:
     def leave(self, seconds: float | None) -> None:
         with self._database.transaction() as session:
             run = claimed_run(session, self._hold)
-            run.resume_at = None if seconds is None else database_time(session) + timedelta(seconds=seconds)
+            run.resume_at = (
+                None if seconds is None else database_time(session) + timedelta(seconds=seconds)
+            )
             session.flush()
             reset_start_times(session, run.id)
             release_claim(session, self._hold)
 
 
 async def roll_back_prices(hold: RunClaim, *, front: Storefront, database: Database) -> bool:
-    """Whether it is over. If not, the run says from when on it is to be gone on with. LostHoldError: somebody else
-    works on it. Every price is read before it is written, so that it may be repeated after a crash."""
+    """Whether it is over. If not, the run says from when on it is to be gone on with.
+    LostHoldError: somebody else works on it. Every price is read before it is written, so that it
+    may be repeated after a crash."""
     async with front.open() as shop:
-        return await process_targets(_Rollback(hold, front, database), desk=ApplyContext(shop, front, database))
+        return await process_targets(
+            _Rollback(hold, front, database), desk=ApplyContext(shop, front, database)
+        )
 
 
 class _Rollback:
@@ -273,7 +289,9 @@ class _Rollback:
         with self._database.transaction() as session:
             run = claimed_run(session, self._hold)
             self._asked_for = run.rollbacks
-            return ApplyTerms(OnDrift.OVERWRITE if run.rollback_force else OnDrift.REFUSE, None, takes_back=True)
+            return ApplyTerms(
+                OnDrift.OVERWRITE if run.rollback_force else OnDrift.REFUSE, None, takes_back=True
+            )
 
     def keep(self) -> bool:
         with self._database.transaction() as session:
@@ -304,23 +322,32 @@ class _Rollback:
             run = claimed_run(session, self._hold)
             settle_rollback(session, run, settled, database_time(session))
         if taken_back:
-            self._front.meter.count("rules_rollback_count_total", taken_back, project=run.project_id)
+            self._front.meter.count(
+                "rules_rollback_count_total", taken_back, project=run.project_id
+            )
 
     def give_up(self, critical: CallFailure) -> None:
-        left = {"error_message": critical.message, "error_type": critical.kind, "error_retryable": False}
+        left = {
+            "error_message": critical.message,
+            "error_type": critical.kind,
+            "error_retryable": False,
+        }
         with self._database.transaction() as session:
             abandon_rollback(session, claimed_run(session, self._hold).id, left)
 
     def leave(self, seconds: float | None) -> None:
         with self._database.transaction() as session:
             run = claimed_run(session, self._hold)
-            run.resume_at = None if seconds is None else database_time(session) + timedelta(seconds=seconds)
+            run.resume_at = (
+                None if seconds is None else database_time(session) + timedelta(seconds=seconds)
+            )
             session.flush()
             release_claim(session, self._hold)
 
 
 def observe_durations(meter: Meter, run: RuleRun) -> None:
-    """Once a run: a retry begins whenever somebody asks for it, and the pause before it is nobody's work."""
+    """Once a run: a retry begins whenever somebody asks for it, and the pause before it is nobody's
+    work."""
     if run.retry_cycle:
         return
     times = RunTimes(run.queued_at, run.started_at, run.finished_at)
@@ -341,9 +368,11 @@ class _Act(StrEnum):
     TAKE_BACK = "take back"
 
 
-async def work_run(run_id: int, *, front: Storefront, database: Database, clock: Clock, owner: str) -> RuleRun:
-    """How it stands when nothing is left to be done, or nothing yet: then it says when it is to be gone on with.
-    RunBusyError: somebody else is at it."""
+async def work_run(
+    run_id: int, *, front: Storefront, database: Database, clock: Clock, owner: str
+) -> RuleRun:
+    """How it stands when nothing is left to be done, or nothing yet: then it says when it is to be
+    gone on with. RunBusyError: somebody else is at it."""
     worker = _Worker(run_id, front, database, clock, owner)
     for _ in range(MAX_ACTS):
         if not await worker.act():
@@ -352,8 +381,16 @@ async def work_run(run_id: int, *, front: Storefront, database: Database, clock:
 
 
 class _Worker:
-    def __init__(self, run_id: int, front: Storefront, database: Database, clock: Clock, owner: str) -> None:
-        self._run_id, self._front, self._database, self._clock, self._owner = run_id, front, database, clock, owner
+    def __init__(
+        self, run_id: int, front: Storefront, database: Database, clock: Clock, owner: str
+    ) -> None:
+        self._run_id, self._front, self._database, self._clock, self._owner = (
+            run_id,
+            front,
+            database,
+            clock,
+            owner,
+        )
 
     async def act(self) -> bool:
         """Whether there may be more to be done."""
@@ -394,7 +431,9 @@ class _Worker:
             return False
         beating = asyncio.create_task(self._beat(hold))
         try:
-            await plan_run(self._run_id, front=self._front, database=self._database, clock=self._clock)
+            await plan_run(
+                self._run_id, front=self._front, database=self._database, clock=self._clock
+            )
         finally:
             beating.cancel()
         with self._database.reading() as session:
@@ -442,15 +481,28 @@ class _Worker:
         with self._database.transaction() as session:
             run, now = claimed_run(session, hold), self._clock.now()
             run.wish, run.error_message, run.updated_at = None, sentence_of(refusal), now
-            if isinstance(refusal, PromotionOverError) and run.trigger == RuleTrigger.SCHEDULE and run.scheduled_for:
-                enqueue(session, [rule_events.schedule_missed(run.rule_id, run.project_id, run.scheduled_for, now)])
+            if (
+                isinstance(refusal, PromotionOverError)
+                and run.trigger == RuleTrigger.SCHEDULE
+                and run.scheduled_for
+            ):
+                enqueue(
+                    session,
+                    [
+                        rule_events.schedule_missed(
+                            run.rule_id, run.project_id, run.scheduled_for, now
+                        )
+                    ],
+                )
 
     def _take(self) -> RunClaim:
         with self._database.transaction() as session:
             hold = claim_run(session, self._run_id, self._owner, self._front.knobs.lease_seconds)
             left = 0.0 if hold else seconds_until_free(session, self._run_id)
         if hold is None:
-            raise PricingRunBusyError(f"Rule run {self._run_id} is being worked on.", retry_after_seconds=left + 1)
+            raise PricingRunBusyError(
+                f"Rule run {self._run_id} is being worked on.", retry_after_seconds=left + 1
+            )
         return hold
 
     def _begin(self, hold: RunClaim, act: _Act) -> bool:

@@ -1,7 +1,8 @@
-"""The outside world in one process on loopback, for demo, tests and benchmarks. `serve` runs it, `World` is its truth.
+"""The outside world in one process on loopback, for demo, tests and benchmarks. `serve` runs it,
+`World` is its truth.
 
-Providers (`crm/`, `audio.py`, `speech/`, `llm/`, `pusher/`, `shop/`, `registries/`) contribute endpoints; `gate.py`
-puts ledger and faults before each; `control.py` is the surface under /_sim.
+Providers (`crm/`, `audio.py`, `speech/`, `llm/`, `pusher/`, `shop/`, `registries/`) contribute
+endpoints; `gate.py` puts ledger and faults before each; `control.py` is the surface under /_sim.
 """
 
 from automation_pipeline.simulator.server import SimulatorStartError, serve

@@ -32,30 +32,57 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m automation_pipeline.simulator", description="The outside world in one process, on loopback."
+        prog="python -m automation_pipeline.simulator",
+        description="The outside world in one process, on loopback.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=_port, default=0, help="0 takes a free one")
     parser.add_argument("--seed", type=int, default=7, help="another seed is another world")
-    parser.add_argument("--fiches-per-day", type=_fiches, default=24, help="sales on a full working day")
-    parser.add_argument("--exact", dest="vary", action="store_false", help="every day has exactly that many")
+    parser.add_argument(
+        "--fiches-per-day", type=_fiches, default=24, help="sales on a full working day"
+    )
+    parser.add_argument(
+        "--exact", dest="vary", action="store_false", help="every day has exactly that many"
+    )
     parser.add_argument("--latency", type=_latency, default=0.0, help="seconds before every answer")
     parser.add_argument("--token", default=DEFAULT_TOKEN, help="the bearer token of the CRM")
-    parser.add_argument("--speech-key", default=DEFAULT_SPEECH_KEY, help="the xi-api-key of speech-to-text")
     parser.add_argument(
-        "--speech-per-minute", type=_per_minute, default=0, help="transcriptions in any minute; 0 is no cap"
+        "--speech-key", default=DEFAULT_SPEECH_KEY, help="the xi-api-key of speech-to-text"
     )
-    parser.add_argument("--llm-key", default=DEFAULT_LLM_KEY, help="the bearer key of the language model")
-    parser.add_argument("--llm-per-minute", type=_per_minute, default=0, help="completions in any minute; 0 is no cap")
-    parser.add_argument("--pusher-app-id", default=DEFAULT_PUSHER_APP_ID, help="the application of realtime events")
+    parser.add_argument(
+        "--speech-per-minute",
+        type=_per_minute,
+        default=0,
+        help="transcriptions in any minute; 0 is no cap",
+    )
+    parser.add_argument(
+        "--llm-key", default=DEFAULT_LLM_KEY, help="the bearer key of the language model"
+    )
+    parser.add_argument(
+        "--llm-per-minute",
+        type=_per_minute,
+        default=0,
+        help="completions in any minute; 0 is no cap",
+    )
+    parser.add_argument(
+        "--pusher-app-id", default=DEFAULT_PUSHER_APP_ID, help="the application of realtime events"
+    )
     parser.add_argument("--pusher-key", default=DEFAULT_PUSHER_KEY, help="its key")
-    parser.add_argument("--pusher-secret", default=DEFAULT_PUSHER_SECRET, help="its secret, which signs the calls")
-    parser.add_argument("--shop-token", default=DEFAULT_SHOP_TOKEN, help="the access token of the shop")
+    parser.add_argument(
+        "--pusher-secret", default=DEFAULT_PUSHER_SECRET, help="its secret, which signs the calls"
+    )
+    parser.add_argument(
+        "--shop-token", default=DEFAULT_SHOP_TOKEN, help="the access token of the shop"
+    )
     parser.add_argument("--shop-products", type=int, default=40, help="what the shop sells")
     parser.add_argument("--shop-variants", type=int, default=3, help="variants of each product")
-    parser.add_argument("--inpi-username", default=DEFAULT_INPI_USERNAME, help="the account at INPI's register")
+    parser.add_argument(
+        "--inpi-username", default=DEFAULT_INPI_USERNAME, help="the account at INPI's register"
+    )
     parser.add_argument("--inpi-password", default=DEFAULT_INPI_PASSWORD, help="its password")
-    parser.add_argument("--entreprise-token", default=DEFAULT_ENTREPRISE_TOKEN, help="the token of API Entreprise")
+    parser.add_argument(
+        "--entreprise-token", default=DEFAULT_ENTREPRISE_TOKEN, help="the token of API Entreprise"
+    )
     return parser
 
 

@@ -1,4 +1,5 @@
-"""The simulator as one ASGI application: every provider's endpoints behind gates, and the control surface.
+"""The simulator as one ASGI application: every provider's endpoints behind gates, and the control
+surface.
 
 A new provider is one more module with `endpoints(world, ...)`, added to the list here.
 """
@@ -65,8 +66,13 @@ def create_app(  # noqa: PLR0913 - one keyword a start option
     conditions = Conditions(Ledger(tuple(endpoints)), Faults(world.seed), latency)
     app = Starlette(
         routes=[
-            *(Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name) for e in endpoints.values()),
-            *Control(conditions, endpoints, States(speech_cap, model, published, shop_state, registries)).routes(),
+            *(
+                Route(e.path, Gate(e, conditions), methods=e.methods, name=e.name)
+                for e in endpoints.values()
+            ),
+            *Control(
+                conditions, endpoints, States(speech_cap, model, published, shop_state, registries)
+            ).routes(),
         ],
         exception_handlers={BadRequestError: _bad_request, HTTPException: _refusal},
     )

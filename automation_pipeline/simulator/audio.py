@@ -1,4 +1,5 @@
-"""Recordings as sound: silent but genuine MPEG-1 Layer III, capped at a few seconds, each with its call id as title."""
+"""Recordings as sound: silent but genuine MPEG-1 Layer III, capped at a few seconds, each with its
+call id as title."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -10,7 +11,8 @@ from automation_pipeline.simulator.world.world import World
 MAX_SECONDS = 3
 SAMPLE_RATE = 32_000
 SAMPLES_PER_FRAME = 1_152
-# MPEG-1 Layer III without CRC, 32 kbit/s, 32 kHz, mono: 144 bytes a frame, no padding. Zeroed side info is silence.
+# MPEG-1 Layer III without CRC, 32 kbit/s, 32 kHz, mono: 144 bytes a frame, no padding. Zeroed side
+# info is silence.
 FRAME = bytes((0xFF, 0xFB, 0x18, 0xC0)).ljust(144, b"\0")
 
 
@@ -19,7 +21,8 @@ def recording_path(recording: Recording) -> str:
 
 
 def mp3(title: str, seconds: float) -> bytes:
-    """A silent MP3 of about that length, at most MAX_SECONDS, whose ID3 title is `title` (Latin letters only)."""
+    """A silent MP3 of about that length, at most MAX_SECONDS, whose ID3 title is `title` (Latin
+    letters only)."""
     frames = max(1, round(min(seconds, MAX_SECONDS) * SAMPLE_RATE / SAMPLES_PER_FRAME))
     text = b"\0" + title.encode("latin-1")
     tag = b"TIT2" + len(text).to_bytes(4, "big") + b"\0\0" + text

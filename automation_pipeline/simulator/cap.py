@@ -10,8 +10,9 @@ MAX_PER_MINUTE = 1_000_000
 
 
 class Cap:
-    """A sliding minute. Only admitted calls take a place; without a cap (0) nothing is counted, so a cap set later
-    starts with an empty minute, while a changed one keeps the calls already counted."""
+    """A sliding minute. Only admitted calls take a place; without a cap (0) nothing is counted, so
+    a cap set later starts with an empty minute, while a changed one keeps the calls already
+    counted."""
 
     def __init__(self, per_minute: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_minute = per_minute
@@ -23,7 +24,8 @@ class Cap:
         self._admitted.clear()
 
     def seconds_to_wait(self) -> int:
-        """0 takes a place; anything else is the whole seconds after which the next place is free."""
+        """0 takes a place; anything else is the whole seconds after which the next place is
+        free."""
         now = self._clock()
         while self._admitted and now - self._admitted[0] >= WINDOW_SECONDS:
             self._admitted.popleft()

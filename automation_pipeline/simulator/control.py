@@ -1,4 +1,5 @@
-"""The control surface under /_sim: tests and benchmarks set the conditions here and read what happened."""
+"""The control surface under /_sim: tests and benchmarks set the conditions here and read what
+happened."""
 
 import json
 import math
@@ -43,13 +44,17 @@ class States:
 
 
 class Control:
-    def __init__(self, conditions: Conditions, endpoints: Mapping[str, Endpoint], states: States) -> None:
+    def __init__(
+        self, conditions: Conditions, endpoints: Mapping[str, Endpoint], states: States
+    ) -> None:
         self._conditions = conditions
         self._endpoints = endpoints
         self._states = states
 
     def routes(self) -> list[Route]:
-        llm = ModelControl(self._states.model, lambda: self._conditions.ledger.routes[COMPLETE].calls)
+        llm = ModelControl(
+            self._states.model, lambda: self._conditions.ledger.routes[COMPLETE].calls
+        )
         return [
             *llm.routes(),
             *PusherControl(self._states.published).routes(),
@@ -75,14 +80,18 @@ class Control:
         asked = request.query_params
         route = asked.get("route")
         if route is not None and route not in self._endpoints:
-            raise BadRequestError(f"There is no route {route!r}; the routes are {', '.join(self._endpoints)}.")
-        shown = self._conditions.ledger.shown(route, asked.get("item"), times=asked.get("times") == "1")
+            raise BadRequestError(
+                f"There is no route {route!r}; the routes are {', '.join(self._endpoints)}."
+            )
+        shown = self._conditions.ledger.shown(
+            route, asked.get("item"), times=asked.get("times") == "1"
+        )
         return JSONResponse(shown)
 
     async def reset(self, _request: Request) -> Response:
-        """Clears ledger, faults, the calls that the caps count, what the model answered, what was published, what was
-        done to the shop, and the registries' tokens and bans. Base latency, caps and sizes stay: they are how the
-        simulator was set up."""
+        """Clears ledger, faults, the calls that the caps count, what the model answered, what was
+        published, what was done to the shop, and the registries' tokens and bans. Base latency,
+        caps and sizes stay: they are how the simulator was set up."""
         self._conditions.faults.clear()
         self._conditions.ledger.clear()
         self._states.forget()
@@ -108,7 +117,11 @@ async def _body(request: Request) -> object:
 def _seconds(posted: object) -> float:
     fields = cast("dict[str, object]", posted) if isinstance(posted, dict) else {}
     seconds = fields.get("seconds")
-    if set(fields) != {"seconds"} or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+    if (
+        set(fields) != {"seconds"}
+        or isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+    ):
         raise BadRequestError('The body must be {"seconds": number}.')
     if math.isnan(seconds) or not 0 <= seconds <= MAX_LATENCY_SECONDS:
         raise BadRequestError(f"The latency must be between 0 and {MAX_LATENCY_SECONDS} seconds.")
@@ -121,5 +134,7 @@ def _per_minute(posted: object) -> int:
     if set(fields) != {"per_minute"} or isinstance(number, bool) or not isinstance(number, int):
         raise BadRequestError('The body must be {"per_minute": whole number}.')
     if not 0 <= number <= MAX_PER_MINUTE:
-        raise BadRequestError(f"The cap must be between 0, for none, and {MAX_PER_MINUTE} calls per minute.")
+        raise BadRequestError(
+            f"The cap must be between 0, for none, and {MAX_PER_MINUTE} calls per minute."
+        )
     return number

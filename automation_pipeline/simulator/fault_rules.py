@@ -1,4 +1,5 @@
-"""A fault rule as posted to /_sim/faults, and how it is read. Which calls it strikes is decided in `faults.py`."""
+"""A fault rule as posted to /_sim/faults, and how it is read. Which calls it strikes is decided in
+`faults.py`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +18,15 @@ MODEL_BODIES = (
 )
 THROTTLED = "throttled"
 SPECIAL_BODIES = {**dict.fromkeys(MODEL_BODIES, "a language model"), THROTTLED: "a shop"}
-BODIES = ("truncated", *BROKEN_OFF, "not_json", "wrong_types", "empty", "success_false", *SPECIAL_BODIES)
+BODIES = (
+    "truncated",
+    *BROKEN_OFF,
+    "not_json",
+    "wrong_types",
+    "empty",
+    "success_false",
+    *SPECIAL_BODIES,
+)
 MAX_PAD_BYTES = 1024**3
 JSON_BODIES = ("wrong_types", "success_false")
 
@@ -28,10 +37,11 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRule:
-    """`body` spoils the real answer; a `status` without `body` replaces it. The answer is then padded with `pad_bytes`
-    zeros and sent over `trickle_seconds`. A call that hangs or is dropped does nothing, unless it is so `after` its
-    work: then only the answer is lost. `first`, `every` and `probability` must
-    all agree; calls are counted as they reach the rule, and an earlier rule that strikes keeps them from it."""
+    """`body` spoils the real answer; a `status` without `body` replaces it. The answer is then
+    padded with `pad_bytes` zeros and sent over `trickle_seconds`. A call that hangs or is dropped
+    does nothing, unless it is so `after` its work: then only the answer is lost. `first`, `every`
+    and `probability` must all agree; calls are counted as they reach the rule, and an earlier rule
+    that strikes keeps them from it."""
 
     route: str
     item: str | None = None
@@ -50,9 +60,9 @@ class FaultRule:
 
     @property
     def does_something(self) -> bool:
-        return bool(self.status or self.retry_after is not None or self.body or self.latency_seconds) or (
-            self.silent or self.stretched
-        )
+        return bool(
+            self.status or self.retry_after is not None or self.body or self.latency_seconds
+        ) or (self.silent or self.stretched)
 
     @property
     def silent(self) -> bool:
@@ -64,11 +74,15 @@ class FaultRule:
 
 
 def _number(low: float, high: float) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+    return lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+    )
 
 
 def _whole(low: int, high: int) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    return lambda value: (
+        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    )
 
 
 def _status(value: object) -> bool:
@@ -80,7 +94,9 @@ def _boolean(value: object) -> bool:
 
 
 def _header_value(value: object) -> bool:
-    return _number(0, 1e6)(value) or (isinstance(value, str) and value.isascii() and value.isprintable())
+    return _number(0, 1e6)(value) or (
+        isinstance(value, str) and value.isascii() and value.isprintable()
+    )
 
 
 CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
@@ -114,7 +130,9 @@ def _read(posted: object, endpoints: Mapping[str, Endpoint]) -> FaultRule:
     given = cast("dict[str, Any]", posted)  # Any: each value is checked just below
     for name, value in given.items():
         if name not in CHECKS:
-            raise BadRequestError(f"A fault rule has no field {name!r}; it has {', '.join(CHECKS)}.")
+            raise BadRequestError(
+                f"A fault rule has no field {name!r}; it has {', '.join(CHECKS)}."
+            )
         good, wanted = CHECKS[name]
         if not good(value):
             raise BadRequestError(f"The fault field {name!r} must be {wanted}.")
@@ -130,19 +148,29 @@ def _check_whole(rule: FaultRule, endpoint: Endpoint) -> None:
         raise BadRequestError(
             "A fault rule needs a status, retry_after, latency_seconds, hang, drop, body, pad_bytes or trickle_seconds."
         )
-    if rule.silent and (rule.status or rule.body or rule.retry_after is not None or (rule.hang and rule.drop)):
-        raise BadRequestError("A fault rule cannot both answer and not answer: hang and drop stand alone.")
+    if rule.silent and (
+        rule.status or rule.body or rule.retry_after is not None or (rule.hang and rule.drop)
+    ):
+        raise BadRequestError(
+            "A fault rule cannot both answer and not answer: hang and drop stand alone."
+        )
     if rule.after and not rule.silent:
         raise BadRequestError("Only a call that hangs or is dropped can do so 'after' its work.")
     if rule.stretched and (rule.silent or rule.body in BROKEN_OFF):
         raise BadRequestError("A fault rule cannot both break off an answer and stretch it.")
     if rule.pad_bytes and endpoint.speaks_json:
-        raise BadRequestError(f"Zeros are for sound, and {rule.route} answers with JSON: no 'pad_bytes' there.")
+        raise BadRequestError(
+            f"Zeros are for sound, and {rule.route} answers with JSON: no 'pad_bytes' there."
+        )
     _check_body(rule, endpoint)
 
 
 def _check_body(rule: FaultRule, endpoint: Endpoint) -> None:
     if rule.body in SPECIAL_BODIES and rule.body not in {*endpoint.spoils, *endpoint.instead}:
-        raise BadRequestError(f"The body {rule.body!r} is for {SPECIAL_BODIES[rule.body]}, not for {rule.route}.")
+        raise BadRequestError(
+            f"The body {rule.body!r} is for {SPECIAL_BODIES[rule.body]}, not for {rule.route}."
+        )
     if rule.body in JSON_BODIES and not endpoint.speaks_json:
-        raise BadRequestError(f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON.")
+        raise BadRequestError(
+            f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON."
+        )

@@ -1,4 +1,5 @@
-"""The fault script: which rule, if any, strikes a call. `fault_rules.py` has the rules, `gate.py` carries them out."""
+"""The fault script: which rule, if any, strikes a call. `fault_rules.py` has the rules, `gate.py`
+carries them out."""
 
 import asyncio
 from dataclasses import dataclass
@@ -18,17 +19,23 @@ class _Entry:
         self.reached += 1
         if self.reached % rule.every or (rule.first is not None and self.reached > rule.first):
             return False
-        return rule.probability == 1 or Random(f"{seed}/{self.place}/{item}/{call_number}").random() < rule.probability
+        return (
+            rule.probability == 1
+            or Random(f"{seed}/{self.place}/{item}/{call_number}").random() < rule.probability
+        )
 
 
 class Faults:
-    """The rules in the order they were posted; the first that strikes wins. A rule's probability is decided by the
-    seed, its place, the item and the number of the item's call, so the order of concurrent calls changes nothing."""
+    """The rules in the order they were posted; the first that strikes wins. A rule's probability is
+    decided by the seed, its place, the item and the number of the item's call, so the order of
+    concurrent calls changes nothing."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._entries: list[_Entry] = []
-        self.cleared = asyncio.Event()  # set for the calls that hang on the rules of before a clear()
+        self.cleared = (
+            asyncio.Event()
+        )  # set for the calls that hang on the rules of before a clear()
 
     def add(self, rules: list[FaultRule]) -> int:
         """How many rules there are now."""

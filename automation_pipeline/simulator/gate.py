@@ -1,4 +1,5 @@
-"""In front of every endpoint: the ledger writes the call down, the faults may strike it, then the provider answers."""
+"""In front of every endpoint: the ledger writes the call down, the faults may strike it, then the
+provider answers."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -45,7 +46,9 @@ class Gate:
                     return
             item = endpoint.item(request)
             call.name(item)
-            rule = None if response else conditions.faults.striking(endpoint.name, item, call.number)
+            rule = (
+                None if response else conditions.faults.striking(endpoint.name, item, call.number)
+            )
             if latency := conditions.latency_seconds + (rule.latency_seconds if rule else 0):
                 await asyncio.sleep(latency)
             if rule is None:
@@ -71,7 +74,9 @@ class Gate:
                 await self._given_up_on(request)
             await close_connection(request)
         elif rule.stretched:
-            sending = send_stretched(response, send, pad_bytes=rule.pad_bytes, trickle_seconds=rule.trickle_seconds)
+            sending = send_stretched(
+                response, send, pad_bytes=rule.pad_bytes, trickle_seconds=rule.trickle_seconds
+            )
             if await _first_of(sending, self._given_up_on(request)):
                 self._endpoint.given(request, response)
             else:
@@ -103,7 +108,13 @@ class Gate:
 
 async def _send_half(response: Response, send: Send) -> None:
     """Declares the whole length and sends half of it."""
-    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": response.raw_headers,
+        }
+    )
     body = bytes(response.body)
     await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
 

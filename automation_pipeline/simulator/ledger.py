@@ -1,4 +1,5 @@
-"""The call ledger: what was asked of the simulator, how it answered, and how much of it at the same time."""
+"""The call ledger: what was asked of the simulator, how it answered, and how much of it at the same
+time."""
 
 import time
 from collections import Counter, deque
@@ -13,8 +14,9 @@ NO_ANSWER = "none"
 
 @dataclass(slots=True)
 class Call:
-    """One call, from its arrival. `item` and its `number`, the calls of that item on that route from 1, are known when
-    it is named. `status` stays None without an answer: hung up on, or dropped."""
+    """One call, from its arrival. `item` and its `number`, the calls of that item on that route
+    from 1, are known when it is named. `status` stays None without an answer: hung up on, or
+    dropped."""
 
     arrived_at: float
     _names: Callable[[str], int]
@@ -62,13 +64,15 @@ class RouteLedger:
             "items": items,
         }
         if times:
-            shown["times"] = [round(call.arrived_at, 6) for call in self.arrivals if item in {None, call.item}]
+            shown["times"] = [
+                round(call.arrived_at, 6) for call in self.arrivals if item in {None, call.item}
+            ]
         return shown
 
 
 class Ledger:
-    """One route ledger a route. Remembers the counts of the first MAX_ITEMS items and the last MAX_ARRIVALS
-    arrivals of each route; totals are exact whatever the volume."""
+    """One route ledger a route. Remembers the counts of the first MAX_ITEMS items and the last
+    MAX_ARRIVALS arrivals of each route; totals are exact whatever the volume."""
 
     def __init__(self, routes: tuple[str, ...]) -> None:
         self.routes = {route: RouteLedger() for route in routes}
@@ -76,7 +80,8 @@ class Ledger:
 
     @contextmanager
     def call(self, route: str, item: str | None = None) -> Generator[Call]:
-        """A call of unknown item, as when it is told by the body, is counted at once and named later."""
+        """A call of unknown item, as when it is told by the body, is counted at once and named
+        later."""
         ledger = self.routes[route]
         call = ledger.arrive(time.monotonic() - self._started_at)
         if item is not None:
@@ -87,10 +92,13 @@ class Ledger:
             ledger.leave(call)
 
     def clear(self) -> None:
-        """Forget everything. Calls under way finish in the ledger they began in, so nothing goes below zero."""
+        """Forget everything. Calls under way finish in the ledger they began in, so nothing goes
+        below zero."""
         self.routes = {route: RouteLedger() for route in self.routes}
 
-    def shown(self, route: str | None = None, item: str | None = None, *, times: bool = False) -> dict[str, object]:
+    def shown(
+        self, route: str | None = None, item: str | None = None, *, times: bool = False
+    ) -> dict[str, object]:
         routes = [route] if route else list(self.routes)
         return {
             "total": sum(self.routes[name].calls for name in routes),

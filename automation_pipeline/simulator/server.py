@@ -1,4 +1,5 @@
-"""Runs the simulator in the foreground: socket, uvicorn, signals, and the line a parent process waits for."""
+"""Runs the simulator in the foreground: socket, uvicorn, signals, and the line a parent process
+waits for."""
 
 import signal
 import socket
@@ -60,8 +61,8 @@ def serve(  # noqa: PLR0913 - one keyword a start option
 ) -> None:
     """Serves until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which.
 
-    Raises SimulatorStartError when the address cannot be taken or no shop has so many variants, ValueError for an
-    impossible number of fiches.
+    Raises SimulatorStartError when the address cannot be taken or no shop has so many variants,
+    ValueError for an impossible number of fiches.
     """
     if fault := size_fault(shop_products, shop_variants):
         raise SimulatorStartError(fault)
@@ -100,8 +101,14 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=BACKLOG)
     except (OSError, OverflowError) as error:
-        reason = str(error.strerror).partition(" (while")[0] if isinstance(error, OSError) else "no such port"
-        raise SimulatorStartError(f"The simulator cannot listen on {host}:{port}: {reason}.") from error
+        reason = (
+            str(error.strerror).partition(" (while")[0]
+            if isinstance(error, OSError)
+            else "no such port"
+        )
+        raise SimulatorStartError(
+            f"The simulator cannot listen on {host}:{port}: {reason}."
+        ) from error
 
 
 class _Server(uvicorn.Server):
@@ -122,11 +129,15 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """As uvicorn's, without raising the signal again afterwards: stopping on request is a success."""
+        """As uvicorn's, without raising the signal again afterwards: stopping on request is a
+        success."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {wanted: signal.signal(wanted, self.handle_exit) for wanted in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            wanted: signal.signal(wanted, self.handle_exit)
+            for wanted in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:

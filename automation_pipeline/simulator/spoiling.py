@@ -11,15 +11,20 @@ from automation_pipeline.simulator.fault_rules import FaultRule
 ERROR_PAGE = b"<html><body><h1>The gateway is having a bad day</h1></body></html>"
 
 
-def replacement(rule: FaultRule, error: Callable[[int], object], key: str = "detail") -> Response | None:
+def replacement(
+    rule: FaultRule, error: Callable[[int], object], key: str = "detail"
+) -> Response | None:
     """The answer that needs no real one, if the rule asks for such."""
     if rule.status is None or rule.body:
         return None
     return JSONResponse({key: error(rule.status)}, rule.status, _headers(rule))
 
 
-def spoiled(response: Response, rule: FaultRule, spoils: Mapping[str, Callable[[bytes], bytes]]) -> Response:
-    """The response with the rule's status, header and body. The gate breaks answers off, not this."""
+def spoiled(
+    response: Response, rule: FaultRule, spoils: Mapping[str, Callable[[bytes], bytes]]
+) -> Response:
+    """The response with the rule's status, header and body. The gate breaks answers off, not
+    this."""
     media_type = response.headers.get("content-type")
     if spoil := spoils.get(rule.body or ""):
         body = spoil(bytes(response.body))

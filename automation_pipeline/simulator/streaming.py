@@ -1,4 +1,5 @@
-"""Answers that take their time or are too big to hold: zero padding made as it is sent, and bodies that trickle."""
+"""Answers that take their time or are too big to hold: zero padding made as it is sent, and bodies
+that trickle."""
 
 import asyncio
 import math
@@ -10,12 +11,21 @@ CHUNK = bytes(64 * 1024)
 SECONDS_BETWEEN_PIECES = 0.1
 
 
-async def send_stretched(response: Response, send: Send, *, pad_bytes: int, trickle_seconds: float) -> None:
-    """The body followed by that many zeros, evenly over that time; the declared length is the whole of it."""
+async def send_stretched(
+    response: Response, send: Send, *, pad_bytes: int, trickle_seconds: float
+) -> None:
+    """The body followed by that many zeros, evenly over that time; the declared length is the whole
+    of it."""
     body = bytes(response.body)
     total = len(body) + pad_bytes
     response.headers["content-length"] = str(total)
-    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": response.raw_headers,
+        }
+    )
     pieces = max(1, min(total, math.ceil(trickle_seconds / SECONDS_BETWEEN_PIECES)))
     for number in range(pieces):
         if trickle_seconds:

@@ -25,7 +25,9 @@ async def close_connection(request: Request) -> None:
 
 
 def is_connected(request: Request) -> bool:
-    return not cast("asyncio.Transport", request.scope["extensions"][EXTENSION]["transport"]).is_closing()
+    return not cast(
+        "asyncio.Transport", request.scope["extensions"][EXTENSION]["transport"]
+    ).is_closing()
 
 
 async def disconnected(receive: Receive) -> None:

@@ -1,1 +1,2 @@
-"""The database: engine, transactions, and the tables without business words (outbox, requests, leases, transitions)."""
+"""The database: engine, transactions, and the tables without business words (outbox, requests,
+leases, transitions)."""

@@ -1,4 +1,5 @@
-"""Copies of an SQLite database, made while it works, and put back. PostgreSQL has tools of its own for it."""
+"""Copies of an SQLite database, made while it works, and put back. PostgreSQL has tools of its own
+for it."""
 
 import sqlite3
 import time
@@ -31,7 +32,8 @@ ON_POSTGRES = (
 
 
 def back_up(database: Database, file: Path, tell: Progress) -> None:
-    """The database as it was at one moment. The file appears when it is whole; one that is there is replaced."""
+    """The database as it was at one moment. The file appears when it is whole; one that is there is
+    replaced."""
     source = _file_of(database)
     if not source.exists():
         raise DatabaseMissingError(source)
@@ -41,8 +43,13 @@ def back_up(database: Database, file: Path, tell: Progress) -> None:
     try:
         unfinished.unlink(missing_ok=True)
         make_private_file(unfinished)
-        with _in_plain_words(file), closing(_open(source)) as working, closing(sqlite3.connect(unfinished)) as copy:
-            # One snapshot from the first page to the last: without it each commit of others would start the copy anew.
+        with (
+            _in_plain_words(file),
+            closing(_open(source)) as working,
+            closing(sqlite3.connect(unfinished)) as copy,
+        ):
+            # One snapshot from the first page to the last: without it each commit of others would
+            # start the copy anew.
             working.execute("BEGIN")
             working.execute("SELECT 1 FROM sqlite_master").fetchone()
             working.backup(copy, pages=PAGES_AT_ONCE, progress=_told(tell), sleep=0)
@@ -56,8 +63,8 @@ def back_up(database: Database, file: Path, tell: Progress) -> None:
 
 
 def restore(database: Database, file: Path, tell: Progress) -> None:
-    """The database becomes what the file holds, at once for every open connection, and what it held before is gone.
-    No id that it gave before is given again."""
+    """The database becomes what the file holds, at once for every open connection, and what it held
+    before is gone. No id that it gave before is given again."""
     target = _file_of(database)
     if not file.is_file():
         raise InvalidInputError(f"{file} is not there.")
@@ -73,8 +80,8 @@ def restore(database: Database, file: Path, tell: Progress) -> None:
 
 
 def advance_ids(database: Database) -> int:
-    """Jumps over the ids that may have been used after a copy was made, because keys that are built on them outlive the
-    restore, as Dagster's run keys do. Returns the number of sequences."""
+    """Jumps over the ids that may have been used after a copy was made, because keys that are built
+    on them outlive the restore, as Dagster's run keys do. Returns the number of sequences."""
     if database.dialect == "sqlite":
         with _in_plain_words(_file_of(database)), closing(_open(_file_of(database))) as working:
             return _advance(working, {})
@@ -84,7 +91,10 @@ def advance_ids(database: Database) -> int:
 
 def _sequences(working: sqlite3.Connection) -> dict[str, int]:
     """The last id of each table, also of deleted rows. A new file has none."""
-    if working.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone() is None:
+    if (
+        working.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone()
+        is None
+    ):
         return {}
     return dict(working.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
 
@@ -139,7 +149,10 @@ def _told(tell: Progress) -> Callable[[int, int, int], None]:
 def _check(copy: sqlite3.Connection, file: Path) -> None:
     if copy.execute("PRAGMA quick_check").fetchone() != ("ok",):
         raise PermanentError(f"{file} is damaged.")
-    if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+    if (
+        copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
+        is None
+    ):
         raise InvalidInputError(f"{file} is not a database of this program.")
 
 

@@ -1,7 +1,8 @@
-"""Claims: the right to work on something for a time, fenced by a token that only rises. Always in the database.
+"""Claims: the right to work on something for a time, fenced by a token that only rises. Always in
+the database.
 
-A claim is kept in columns of the row that it is about (`RowClaims`), or, on a key without a row, in the table `leases`.
-Every instant is the database's own.
+A claim is kept in columns of the row that it is about (`RowClaims`), or, on a key without a row, in
+the table `leases`. Every instant is the database's own.
 """
 
 import asyncio
@@ -91,13 +92,20 @@ class RowClaims(Generic[Row, Key]):
     def is_held(self) -> ColumnElement[bool]:
         return self.until > database_now()
 
-    def by(self, owner: str | ColumnElement[str], seconds: float | ColumnElement[float]) -> dict[str, object]:
+    def by(
+        self, owner: str | ColumnElement[str], seconds: float | ColumnElement[float]
+    ) -> dict[str, object]:
         """The values of a row that is claimed now."""
         values = {self.owner: owner, self.token: self.token + 1, self.until: database_now(seconds)}
         return {column.key: value for column, value in values.items()}
 
     def take(
-        self, session: Session, which: Iterable[ColumnElement[bool]], owner: str, seconds: float, **changes: object
+        self,
+        session: Session,
+        which: Iterable[ColumnElement[bool]],
+        owner: str,
+        seconds: float,
+        **changes: object,
     ) -> list[Taken[Key]]:
         """Those of the rows that are free, at once, with further changes of theirs."""
         taken = (
@@ -109,8 +117,11 @@ class RowClaims(Generic[Row, Key]):
         )
         return [Taken(*row) for row in session.execute(taken).tuples()]
 
-    def extend(self, session: Session, held: Iterable[tuple[Key, int]], seconds: float) -> set[tuple[Key, int]]:
-        """Keys and tokens of those that are still held, now for so long again. Who misses its own stops working."""
+    def extend(
+        self, session: Session, held: Iterable[tuple[Key, int]], seconds: float
+    ) -> set[tuple[Key, int]]:
+        """Keys and tokens of those that are still held, now for so long again. Who misses its own
+        stops working."""
         return self._change(session, held, {self.until.key: database_now(seconds)})
 
     def release(self, session: Session, held: Iterable[tuple[Key, int]]) -> set[tuple[Key, int]]:
@@ -122,8 +133,13 @@ class RowClaims(Generic[Row, Key]):
         return self._change(session, held, values)
 
     def require(self, session: Session, key: Key, token: int) -> Row:
-        """The row, locked until the transaction ends. LostClaimError unless it is held under this token."""
-        locked = select(self.row).where(self.key == key, self.token == token, self.is_held()).with_for_update()
+        """The row, locked until the transaction ends. LostClaimError unless it is held under this
+        token."""
+        locked = (
+            select(self.row)
+            .where(self.key == key, self.token == token, self.is_held())
+            .with_for_update()
+        )
         row = session.scalar(locked.execution_options(populate_existing=True))
         if row is None:
             raise LostClaimError(f"The claim on {key} was lost.")
@@ -142,10 +158,14 @@ class RowClaims(Generic[Row, Key]):
         return {(key, token) for key, token in session.execute(changed).tuples()}
 
 
-_KEYS = RowClaims(LeaseRow, LeaseRow.key, owner=LeaseRow.owner, token=LeaseRow.token, until=LeaseRow.expires_at)
+_KEYS = RowClaims(
+    LeaseRow, LeaseRow.key, owner=LeaseRow.owner, token=LeaseRow.token, until=LeaseRow.expires_at
+)
 
 
-def take(session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, most: int | None = None) -> list[Claim]:
+def take(
+    session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, most: int | None = None
+) -> list[Claim]:
     """Those of the keys that are free, at once; with `most`, so many of them, chosen at random."""
     wanted = sorted(set(keys))
     values = {"wanted": wanted, "by": owner, "ttl": ttl_seconds}
@@ -169,7 +189,8 @@ def release(session: Session, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def require(session: Session, claim: Claim) -> None:
-    """LostClaimError unless the claim is held. Nobody else can take it before the transaction ends."""
+    """LostClaimError unless the claim is held. Nobody else can take it before the transaction
+    ends."""
     _KEYS.require(session, claim.key, claim.token)
 
 
@@ -208,8 +229,11 @@ class DatabaseClaims:
         return ClaimHolder(row.owner, row.token, (row.expires_at - now).total_seconds())
 
     @asynccontextmanager
-    async def hold(self, key: str, owner: str, ttl_seconds: float, poll_seconds: float = 0.1) -> AsyncGenerator[Claim]:
-        """Waits for the claim and extends it while the body runs. LostClaimError: it ended, and the body with it."""
+    async def hold(
+        self, key: str, owner: str, ttl_seconds: float, poll_seconds: float = 0.1
+    ) -> AsyncGenerator[Claim]:
+        """Waits for the claim and extends it while the body runs. LostClaimError: it ended, and the
+        body with it."""
         claim, taken_at = await self._wait(key, owner, ttl_seconds, poll_seconds)
         try:
             async with self._kept(claim, taken_at, ttl_seconds):
@@ -220,8 +244,11 @@ class DatabaseClaims:
             except AutomationError as error:
                 _log.warning("The claim on %s ends only with its time: %s", key, error)
 
-    async def _wait(self, key: str, owner: str, ttl_seconds: float, poll_seconds: float) -> tuple[Claim, float]:
-        """The claim, and when it was asked for by the loop's clock: it lasts a TTL from then on at least."""
+    async def _wait(
+        self, key: str, owner: str, ttl_seconds: float, poll_seconds: float
+    ) -> tuple[Claim, float]:
+        """The claim, and when it was asked for by the loop's clock: it lasts a TTL from then on at
+        least."""
         now, pause = asyncio.get_running_loop().time, poll_seconds
         while True:
             asked_at = now()
@@ -232,7 +259,9 @@ class DatabaseClaims:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     @asynccontextmanager
-    async def _kept(self, claim: Claim, taken_at: float, ttl_seconds: float) -> AsyncGenerator[None]:
+    async def _kept(
+        self, claim: Claim, taken_at: float, ttl_seconds: float
+    ) -> AsyncGenerator[None]:
         body = asyncio.timeout(None)
         beating = asyncio.create_task(self._beat(claim, taken_at, ttl_seconds, body))
         try:
@@ -246,15 +275,19 @@ class DatabaseClaims:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    async def _beat(self, claim: Claim, taken_at: float, ttl_seconds: float, body: asyncio.Timeout) -> None:
+    async def _beat(
+        self, claim: Claim, taken_at: float, ttl_seconds: float, body: asyncio.Timeout
+    ) -> None:
         try:
             with suppress(TimeoutError):
                 await self._extend_until_lost(claim, taken_at, ttl_seconds)
-        finally:  # a bug ends the body too; a body that has ended takes no new deadline, and needs none
+        # a bug ends the body too; a body that has ended takes no new deadline, and needs none
+        finally:
             body.reschedule(asyncio.get_running_loop().time())
 
     async def _extend_until_lost(self, claim: Claim, asked_at: float, ttl_seconds: float) -> None:
-        """Returns when the claim is known to be lost; TimeoutError when nothing extended it for a whole TTL."""
+        """Returns when the claim is known to be lost; TimeoutError when nothing extended it for a
+        whole TTL."""
         now = asyncio.get_running_loop().time
         async with asyncio.timeout_at(asked_at + ttl_seconds) as held:
             while True:
@@ -265,17 +298,26 @@ class DatabaseClaims:
                         return
                     held.reschedule(asked_at + ttl_seconds)
                 except AutomationError as error:
-                    _log.warning("The claim on %s could not be extended, which is tried again: %s", claim.key, error)
+                    _log.warning(
+                        "The claim on %s could not be extended, which is tried again: %s",
+                        claim.key,
+                        error,
+                    )
 
 
 class DatabasePermits:
-    """Permits of semaphores: a semaphore of this limit is so many keys, of which anybody may claim any."""
+    """Permits of semaphores: a semaphore of this limit is so many keys, of which anybody may claim
+    any."""
 
     def __init__(self, database: Database) -> None:
         self._claims = DatabaseClaims(database)
 
-    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "DatabasePermit | None":
-        claim = await self._claims.take_any([f"{name}:{place}" for place in range(limit)], owner, ttl_seconds)
+    async def acquire(
+        self, name: str, limit: int, owner: str, ttl_seconds: float
+    ) -> "DatabasePermit | None":
+        claim = await self._claims.take_any(
+            [f"{name}:{place}" for place in range(limit)], owner, ttl_seconds
+        )
         return None if claim is None else DatabasePermit(self._claims, claim)
 
 
@@ -291,7 +333,9 @@ class DatabasePermit:
         await self.claims.release_soon(self.claim)
 
 
-def _take(keys: Sequence[str], owner: str, ttl_seconds: float, most: int | None, session: Session) -> list[Claim]:
+def _take(
+    keys: Sequence[str], owner: str, ttl_seconds: float, most: int | None, session: Session
+) -> list[Claim]:
     return take(session, keys, owner, ttl_seconds, most)
 
 
@@ -307,13 +351,18 @@ def _expire_in(ttl_seconds: float, claim: Claim, session: Session) -> bool:
 _TTL = bindparam("ttl", type_=Float(53))
 _SET_EXPIRY = (
     update(LeaseRow)
-    .where(LeaseRow.key == bindparam("of_key"), LeaseRow.token == bindparam("with_token"), _KEYS.is_held())
+    .where(
+        LeaseRow.key == bindparam("of_key"),
+        LeaseRow.token == bindparam("with_token"),
+        _KEYS.is_held(),
+    )
     .values(expires_at=database_now(_TTL))
 )
 
 
 def _taking_all(postgres: bool) -> UpdateBase:
-    """In the order of the keys, so that two who take the same ones wait for each other and never crosswise."""
+    """In the order of the keys, so that two who take the same ones wait for each other and never
+    crosswise."""
     wanted = listed("wanted", postgres=postgres)
     return _taking(_free(wanted).order_by(wanted), postgres)
 
@@ -323,7 +372,8 @@ def _taking_some(postgres: bool) -> UpdateBase:
     return _taking(_free(wanted).order_by(func.random()).limit(most), postgres)
 
 
-# Tokens follow the clock, so that they keep rising even after the row of a released claim was deleted.
+# Tokens follow the clock, so that they keep rising even after the row of a released claim was
+# deleted.
 _CLOCK_TOKEN = cast(database_epoch() * 1000, BigInteger)
 
 

@@ -1,4 +1,5 @@
-"""The database's clock and calendar as SQL expressions, so that all processes agree on when a lease ends."""
+"""The database's clock and calendar as SQL expressions, so that all processes agree on when a lease
+ends."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -71,7 +72,8 @@ def _epoch_on_postgres(_element: database_epoch, _compiler: SQLCompiler, **_kw: 
 
 @compiles(database_epoch, "sqlite")
 def _epoch_on_sqlite(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    # SQLite's clock has milliseconds; a day as a float is some 20 microseconds beside them, before or after.
+    # SQLite's clock has milliseconds; a day as a float is some 20 microseconds beside them, before
+    # or after.
     return "round((julianday('now') - 2440587.5) * 86400.0, 3)"
 
 
@@ -85,12 +87,17 @@ def _of_on_sqlite(element: epoch, compiler: SQLCompiler, **kw: Any) -> str:  # n
     return f"((julianday({compiler.process(element.clauses, **kw)}) - 2440587.5) * 86400.0)"
 
 
-def day_of(instant: ColumnElement[datetime], span: tuple[datetime, datetime], zone: ZoneInfo) -> ColumnElement[str]:
+def day_of(
+    instant: ColumnElement[datetime], span: tuple[datetime, datetime], zone: ZoneInfo
+) -> ColumnElement[str]:
     """`YYYY-MM-DD`. `span` holds the earliest and the latest of the instants."""
     (_, at_first), *later = offsets_between(*span, zone)
     if not later:
         return local_day(instant, at_first)
-    return local_day(instant, case(*((instant >= since, offset) for since, offset in reversed(later)), else_=at_first))
+    return local_day(
+        instant,
+        case(*((instant >= since, offset) for since, offset in reversed(later)), else_=at_first),
+    )
 
 
 class local_day(GenericFunction[str]):  # noqa: N801  an SQL function's name
@@ -99,14 +106,18 @@ class local_day(GenericFunction[str]):  # noqa: N801  an SQL function's name
     type = Text()
     inherit_cache = True
 
-    def __init__(self, instant: ColumnElement[datetime], offset_seconds: ColumnElement[int] | int) -> None:
+    def __init__(
+        self, instant: ColumnElement[datetime], offset_seconds: ColumnElement[int] | int
+    ) -> None:
         super().__init__(instant, offset_seconds)
 
 
 @compiles(local_day, "postgresql")
 def _on_postgres(element: local_day, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
     instant, offset = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"to_char(({instant} AT TIME ZONE 'UTC') + make_interval(secs => {offset}), 'YYYY-MM-DD')"
+    return (
+        f"to_char(({instant} AT TIME ZONE 'UTC') + make_interval(secs => {offset}), 'YYYY-MM-DD')"
+    )
 
 
 @compiles(local_day, "sqlite")

@@ -1,4 +1,5 @@
-"""Engines and the unit of work: one transaction per task, on SQLite or PostgreSQL by the URL alone."""
+"""Engines and the unit of work: one transaction per task, on SQLite or PostgreSQL by the URL
+alone."""
 
 import asyncio
 import sqlite3
@@ -55,18 +56,28 @@ class Pace:
         return self.seconds * 2 / 3
 
     def pool(self) -> dict[str, Any]:  # Any: options of create_engine
-        return {"pool_size": self.threads, "max_overflow": _SPARE, "pool_timeout": self.lock_seconds}
+        return {
+            "pool_size": self.threads,
+            "max_overflow": _SPARE,
+            "pool_timeout": self.lock_seconds,
+        }
 
 
 def engine_of(url: URL, pace: Pace | None = None) -> Engine:
     """Its errors and log lines never show what was written or asked for."""
-    return _sqlite_engine(url, pace) if url.get_backend_name() == "sqlite" else _postgres_engine(url, pace)
+    return (
+        _sqlite_engine(url, pace)
+        if url.get_backend_name() == "sqlite"
+        else _postgres_engine(url, pace)
+    )
 
 
 def _postgres_engine(url: URL, pace: Pace | None) -> Engine:
     pool = {"pool_size": 5, "max_overflow": 10} if pace is None else pace.pool()
     connecting = {"connect_timeout": 10}
-    engine = create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=connecting, **pool)
+    engine = create_engine(
+        url, pool_pre_ping=True, hide_parameters=True, connect_args=connecting, **pool
+    )
     if pace is not None:
         event.listen(engine, "connect", _limits(pace))
     return engine
@@ -86,7 +97,9 @@ def _limits(pace: Pace) -> Callable[[DBAPIConnection, object], None]:
 def _sqlite_engine(url: URL, pace: Pace | None) -> Engine:
     is_file = _names_file(url)
     pool = pace.pool() if pace is not None and is_file else {}
-    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool)
+    engine = create_engine(
+        url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool
+    )
     if is_file:
         event.listen(engine, "do_connect", _connect_to_file)
     event.listen(engine, "connect", _prepare_sqlite)
@@ -99,7 +112,8 @@ def _names_file(url: URL) -> bool:
 
 
 def create_file(url: URL) -> bool:
-    """Creates the SQLite file that the URL names, empty, with its folders; True when it was not there."""
+    """Creates the SQLite file that the URL names, empty, with its folders; True when it was not
+    there."""
     if not _names_file(url):
         return False
     file = Path(str(url.database)).absolute()
@@ -136,8 +150,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    # The switch of a new file fails at once when another process is at it, whatever the busy timeout. To begin a
-    # transaction does wait, so that is how to wait for the other one.
+    # The switch of a new file fails at once when another process is at it, whatever the busy
+    # timeout. To begin a transaction does wait, so that is how to wait for the other one.
     deadline = time.monotonic() + SQLITE_BUSY_SECONDS
     while True:
         try:
@@ -152,8 +166,11 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its lock at once: a read transaction that starts to write later fails instead of waiting.
-    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE"))
+    # A writer takes its lock at once: a read transaction that starts to write later fails instead
+    # of waiting.
+    connection.exec_driver_sql(
+        connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE")
+    )
 
 
 Result = TypeVar("Result")
@@ -186,7 +203,8 @@ class _OfThread(threading.local):
 
 
 class Database:
-    """Sessions on one engine. `transaction` writes and commits at its end; `reading` sees one snapshot."""
+    """Sessions on one engine. `transaction` writes and commits at its end; `reading` sees one
+    snapshot."""
 
     def __init__(self, url: str) -> None:
         self.url = parse_url(url)
@@ -198,7 +216,8 @@ class Database:
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
 
     def create_file(self) -> bool:
-        """The file of an SQLite database, unless it is there. Nothing else creates it. True when it was not there."""
+        """The file of an SQLite database, unless it is there. Nothing else creates it. True when it
+        was not there."""
         return create_file(self.url)
 
     def serve(self, pace: Pace) -> None:
@@ -218,8 +237,8 @@ class Database:
             yield session
 
     async def write(self, act: Callable[[Session], Result], *, anyway: bool = False) -> Result:
-        """A short transaction, committed together with those of other tasks. `act` may be called again. `anyway`: also
-        if whoever awaits it is cancelled before its turn."""
+        """A short transaction, committed together with those of other tasks. `act` may be called
+        again. `anyway`: also if whoever awaits it is cancelled before its turn."""
         if self._mine.whole is not None:
             return self.write_soon(act)
         written = self._writer.soon(act)
@@ -234,12 +253,15 @@ class Database:
 
     @contextmanager
     def _turn_to_write(self, patience: float = SQLITE_BUSY_SECONDS) -> Generator[None]:
-        """SQLite has one writer: threads of this process stand in line here, where it would have them try and sleep."""
+        """SQLite has one writer: threads of this process stand in line here, where it would have
+        them try and sleep."""
         if self.dialect != "sqlite":
             yield
             return
         if not self._turn.acquire(timeout=patience):
-            raise DatabaseBusyError("The database was too busy: another thread has written for long.")
+            raise DatabaseBusyError(
+                "The database was too busy: another thread has written for long."
+            )
         try:
             yield
         finally:
@@ -247,7 +269,8 @@ class Database:
 
     @contextmanager
     def unless_busy(self) -> Generator[Session]:
-        """As `transaction`, for what is not worth a wait: TransientError at once if another writer is in the way."""
+        """As `transaction`, for what is not worth a wait: TransientError at once if another writer
+        is in the way."""
         with (
             self._turn_to_write(patience=0),
             in_plain_words(),
@@ -271,7 +294,8 @@ class Database:
 
     @contextmanager
     def as_one(self) -> Generator[Session]:
-        """Every transaction that this thread begins inside is part of this one: all of it is kept, or nothing."""
+        """Every transaction that this thread begins inside is part of this one: all of it is kept,
+        or nothing."""
         with self.transaction() as session:
             before, self._mine.whole = self._mine.whole, session
             try:
@@ -303,7 +327,9 @@ def parse_url(url: str) -> URL:
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername in {"postgresql+psycopg", "sqlite"}:
         return parsed
-    raise PermanentError(f"DATABASE_URL must start with sqlite:/// or postgresql://, not {parsed.drivername}://.")
+    raise PermanentError(
+        f"DATABASE_URL must start with sqlite:/// or postgresql://, not {parsed.drivername}://."
+    )
 
 
 def _reading_options(dialect: str) -> dict[str, object]:
@@ -337,7 +363,9 @@ def in_plain_words() -> Generator[None]:
             raise
         raise understood from error
     except PoolTimeoutError as error:
-        raise DatabaseUnreachableError("The database does not answer: all connections are in use here.") from error
+        raise DatabaseUnreachableError(
+            "The database does not answer: all connections are in use here."
+        ) from error
 
 
 # What SQLite's primary result codes ask of an operator.
@@ -356,8 +384,9 @@ _PASSING = {"40P01": _GAVE_WAY, "40001": _GAVE_WAY, "55P03": _TOO_BUSY, "57014":
 def _understood(error: DatabaseError) -> AutomationError | None:
     """None for a bug: wrong SQL stays what it is.
 
-    A column that is missing is taken for an older schema, without looking at the revision: our queries name mapped
-    columns only, and the suite runs them on the newest schema. The driver's words are kept in case it is a bug.
+    A column that is missing is taken for an older schema, without looking at the revision: our
+    queries name mapped columns only, and the suite runs them on the newest schema. The driver's
+    words are kept in case it is a bug.
     """
     reason, code = _first_line(error), _code(error)
     if isinstance(code, int) and code in _SQLITE_REFUSALS:
@@ -368,17 +397,23 @@ def _understood(error: DatabaseError) -> AutomationError | None:
     if code == "42P01" or "no such table" in reason:
         return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
     if code == "42703" or "no such column" in reason or "has no column named" in reason:
-        return DatabaseNotReadyError(f"The database is of another version ({reason}): run `automation db upgrade`.")
+        return DatabaseNotReadyError(
+            f"The database is of another version ({reason}): run `automation db upgrade`."
+        )
     if isinstance(code, str) and code in _PASSING:
         return DatabaseBusyError(f"The database {_PASSING[code]}: {reason}.")
-    is_away = isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR  # wrong SQL, to SQLite's driver
+    is_away = (
+        isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR
+    )  # wrong SQL, to SQLite's driver
     return DatabaseUnreachableError(f"The database does not answer: {reason}.") if is_away else None
 
 
 def _code(error: DatabaseError) -> int | str | None:
     """SQLite's primary result code, PostgreSQL's SQLSTATE."""
     if isinstance(error.orig, sqlite3.Error):
-        code = getattr(error.orig, "sqlite_errorcode", None)  # what the driver says by itself has none
+        code = getattr(
+            error.orig, "sqlite_errorcode", None
+        )  # what the driver says by itself has none
         return None if code is None else code & 0xFF
     return getattr(error.orig, "sqlstate", None)
 

@@ -42,14 +42,19 @@ def is_any_due(session: Session, row: type[DeliveryColumns]) -> bool:
 
 
 def claim_oldest(session: Session, row: type[Row], *, limit: int, hold_seconds: float) -> list[Row]:
-    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who dies over it."""
+    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who
+    dies over it."""
     oldest = (
         select(row.id)
         .where(*_due(row))
         .order_by(row.next_retry_at, row.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+        .cte(
+            "oldest"
+            # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other
+            # rows
+        )
     )
     claimed = session.scalars(
         update(row)
@@ -61,7 +66,9 @@ def claim_oldest(session: Session, row: type[Row], *, limit: int, hold_seconds: 
     return sorted(claimed, key=lambda one: one.id)
 
 
-def record_attempt(session: Session, row: type[DeliveryColumns], id_: int, attempt: int, delivery: Delivery) -> None:
+def record_attempt(
+    session: Session, row: type[DeliveryColumns], id_: int, attempt: int, delivery: Delivery
+) -> None:
     """Nothing, when somebody else has claimed it since."""
     is_sent = delivery.status is DeliveryStatus.SENT
     session.execute(
@@ -95,8 +102,8 @@ Due = TypeVar("Due", bound=ClaimedDelivery)
 
 @dataclass(frozen=True)
 class DeliveryQueue(Generic[Due]):
-    """Where messages of one kind wait. Each claim is an attempt; what is recorded late, after somebody else has claimed
-    it, changes nothing."""
+    """Where messages of one kind wait. Each claim is an attempt; what is recorded late, after
+    somebody else has claimed it, changes nothing."""
 
     is_due: Callable[[DatabaseSession], bool]
     claim: Callable[[DatabaseSession], Sequence[Due]]
@@ -110,8 +117,9 @@ async def deliver_waiting(
     patience: DeliveryPolicy,
     database: Database,
 ) -> int:
-    """How many were tried: it takes no longer than one attempt may. Who dies between sending and writing it down has
-    used up an attempt, and the receiver can tell by the delivery's name. `send` is told the present."""
+    """How many were tried: it takes no longer than one attempt may. Who dies between sending and
+    writing it down has used up an attempt, and the receiver can tell by the delivery's name. `send`
+    is told the present."""
     with database.reading() as session:
         if not tray.is_due(session):  # a claim would stand in line with the writers for nothing
             return 0

@@ -1,7 +1,8 @@
-"""Short transactions of many tasks, committed as one: what comes while a group is being written waits for the next.
+"""Short transactions of many tasks, committed as one: what comes while a group is being written
+waits for the next.
 
-None sees what another has loaded. When one of a group fails, nothing of the group was written, and each is done again
-alone: an act changes rows and nothing else, since it may be called twice.
+None sees what another has loaded. When one of a group fails, nothing of the group was written, and
+each is done again alone: an act changes rows and nothing else, since it may be called twice.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ UnitOfWork: TypeAlias = Callable[[Session], Any]
 
 @dataclass
 class Group:
-    """What acts of one transaction share: what they know for its whole length, and rows to be written at its end."""
+    """What acts of one transaction share: what they know for its whole length, and rows to be
+    written at its end."""
 
     known: dict[object, Any] = field(default_factory=dict[object, Any])
     last: dict[Callable[[Session, Sequence[Any]], None], list[Any]] = field(default_factory=dict)
@@ -53,8 +55,11 @@ def once_per_group(session: Session, key: object, find: Callable[[Session], Any]
     return group.known[key]
 
 
-def write_before_commit(session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]) -> None:
-    """Now, where the transaction is one task's alone. In a group all rows of a kind go at once, in this order."""
+def write_before_commit(
+    session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]
+) -> None:
+    """Now, where the transaction is one task's alone. In a group all rows of a kind go at once, in
+    this order."""
     group = group_of(session)
     if group is None:
         write(session, rows)
@@ -131,7 +136,9 @@ class GroupWriter:
         while group := self._next():
             wanted = [wish for wish in group if wish.is_still_wanted()]
             _answer(wanted, self._written(wanted) or [self._written_alone(wish) for wish in wanted])
-            if len(group) > 1:  # who was answered asks again in a moment: a short wait makes few groups of many
+            if (
+                len(group) > 1
+            ):  # who was answered asks again in a moment: a short wait makes few groups of many
                 self._nothing.wait(LINGER_SECONDS)
 
     def _next(self) -> list[_SubmittedUnit]:

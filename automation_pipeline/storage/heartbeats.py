@@ -49,16 +49,20 @@ def heartbeat_of(database: Database, name: str) -> Callable[[], None]:
 
 def seconds_since_heartbeat(session: Session, name: str) -> float | None:
     """None: it never beat."""
-    beat_at = session.scalar(select(ProcessHeartbeatRow.beat_at).where(ProcessHeartbeatRow.name == name))
+    beat_at = session.scalar(
+        select(ProcessHeartbeatRow.beat_at).where(ProcessHeartbeatRow.name == name)
+    )
     return None if beat_at is None else (database_time(session) - beat_at).total_seconds()
 
 
-# The step key of the process that executes a run, or waits for its steps: a run whose steps are queued is not lost.
+# The step key of the process that executes a run, or waits for its steps: a run whose steps are
+# queued is not lost.
 RUN_WORKER = ""
 
 
 class StepHeartbeatRow(Table):
-    """A step at work. Whoever ends it removes the row; what is left in it and silent was lost with its worker."""
+    """A step at work. Whoever ends it removes the row; what is left in it and silent was lost with
+    its worker."""
 
     __tablename__ = "step_beats"
 
@@ -77,13 +81,17 @@ class StepHeartbeat:
     now: datetime
 
 
-def record_step_heartbeat(session: Session, dagster_run_id: str, step_key: str, worker: str) -> None:
+def record_step_heartbeat(
+    session: Session, dagster_run_id: str, step_key: str, worker: str
+) -> None:
     key, changes = (
         {"dagster_run_id": dagster_run_id, "step_key": step_key},
         {"worker": worker, "beat_at": database_now()},
     )
     beat = insert_into(session, StepHeartbeatRow).values(**key, **changes)
-    session.execute(beat.on_conflict_do_update(index_elements=["dagster_run_id", "step_key"], set_=changes))
+    session.execute(
+        beat.on_conflict_do_update(index_elements=["dagster_run_id", "step_key"], set_=changes)
+    )
 
 
 def end_step(session: Session, dagster_run_id: str, step_key: str, worker: str) -> None:
@@ -97,7 +105,9 @@ def end_step(session: Session, dagster_run_id: str, step_key: str, worker: str) 
 
 
 def delete_step_heartbeats(session: Session, dagster_run_id: str) -> None:
-    session.execute(delete(StepHeartbeatRow).where(StepHeartbeatRow.dagster_run_id == dagster_run_id))
+    session.execute(
+        delete(StepHeartbeatRow).where(StepHeartbeatRow.dagster_run_id == dagster_run_id)
+    )
 
 
 def step_heartbeats(session: Session, dagster_run_id: str | None = None) -> list[StepHeartbeat]:

@@ -38,12 +38,20 @@ class Answered:
 
 
 def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answered | None:
-    """None: the key is ours to the end of the transaction, and everybody else waits. Else what was answered before."""
+    """None: the key is ours to the end of the transaction, and everybody else waits. Else what was
+    answered before."""
     is_over = IdempotencyKeyRow.created_at < database_now(-KEPT_DAYS * 86_400.0)
     session.execute(delete(IdempotencyKeyRow).where(*_is(caller, key), is_over))
     insert = insert_into(session, IdempotencyKeyRow)
-    values = {"caller": caller, "key": key, "fingerprint": fingerprint, "created_at": database_now()}
-    ours = session.scalar(insert.values(**values).on_conflict_do_nothing().returning(IdempotencyKeyRow.id))
+    values = {
+        "caller": caller,
+        "key": key,
+        "fingerprint": fingerprint,
+        "created_at": database_now(),
+    }
+    ours = session.scalar(
+        insert.values(**values).on_conflict_do_nothing().returning(IdempotencyKeyRow.id)
+    )
     if ours is not None:
         return None
     row = session.scalars(select(IdempotencyKeyRow).where(*_is(caller, key))).one()

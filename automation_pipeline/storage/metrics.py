@@ -45,7 +45,9 @@ def add_metrics(session: Session, measures: Iterable[MetricValue]) -> None:
 
 
 def all_metrics(session: Session) -> list[MetricValue]:
-    rows = session.execute(select(MetricRow.name, MetricRow.labels, MetricRow.value).order_by(MetricRow.id))
+    rows = session.execute(
+        select(MetricRow.name, MetricRow.labels, MetricRow.value).order_by(MetricRow.id)
+    )
     return [MetricValue(*row) for row in rows.tuples()]
 
 
@@ -72,7 +74,9 @@ class MetricsFlusher:
                 add_metrics(session, [MetricValue(*key, amount) for key, amount in drained.items()])
         except Exception as error:  # noqa: BLE001  counts are never a reason for the work to fail
             self.meter.put_back(drained)
-            _log.warning("Measures could not be written, which is tried again: %s", type(error).__name__)
+            _log.warning(
+                "Measures could not be written, which is tried again: %s", type(error).__name__
+            )
 
     @asynccontextmanager
     async def beside(self) -> AsyncGenerator[None]:

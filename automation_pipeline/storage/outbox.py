@@ -1,4 +1,5 @@
-"""The outbox: events are written in the business transaction and relayed after it, at least once, in order."""
+"""The outbox: events are written in the business transaction and relayed after it, at least once,
+in order."""
 
 import re
 from collections.abc import Sequence
@@ -86,12 +87,14 @@ class OutboxRow(Table):
     published_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # The fiche that the event is about, out of its payload, for those who follow one.
     fiche_id: Mapped[str | None]
-    # PostgreSQL's number of the transaction that wrote the row: those who follow events wait for older ones to end.
+    # PostgreSQL's number of the transaction that wrote the row: those who follow events wait for
+    # older ones to end.
     transaction_id: Mapped[int | None] = mapped_column(BigInteger)
 
 
 def enqueue(session: Session, events: Sequence[Event]) -> None:
-    """Those of one correlation id are relayed in this order. When they may leave, the database's clock says."""
+    """Those of one correlation id are relayed in this order. When they may leave, the database's
+    clock says."""
     if events:
         write_before_commit(session, _add, events)
 
@@ -114,10 +117,17 @@ def _add(session: Session, events: Sequence[Event]) -> None:
         for event in events
     ]
     if is_postgres(session):
-        # Rows go in the order of their keys there, but are relayed in the order of their ids, which is the caller's.
-        numbers = (func.nextval("events_outbox_id_seq"), cast(cast(func.pg_current_xact_id(), Text), BigInteger))
+        # Rows go in the order of their keys there, but are relayed in the order of their ids, which
+        # is the caller's.
+        numbers = (
+            func.nextval("events_outbox_id_seq"),
+            cast(cast(func.pg_current_xact_id(), Text), BigInteger),
+        )
         given = session.execute(select(*numbers).select_from(_as_many_as(rows))).tuples()
-        rows = [{"id": id_, "transaction_id": by, **row} for (id_, by), row in zip(given, rows, strict=True)]
+        rows = [
+            {"id": id_, "transaction_id": by, **row}
+            for (id_, by), row in zip(given, rows, strict=True)
+        ]
     upsert(session, OutboxRow, rows, key=("tenant_id", "event_key"))
 
 
@@ -138,9 +148,9 @@ def claim_waiting(
     only: str | None = None,
     caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
-    """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never get the same row.
-    `only` is the name of the events wanted, `caused_since` restricts them to aggregates that have newer events. Where
-    their order counts, `outbox_order.py` claims them."""
+    """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never
+    get the same row. `only` is the name of the events wanted, `caused_since` restricts them to
+    aggregates that have newer events. Where their order counts, `outbox_order.py` claims them."""
     named: list[ColumnElement[bool]] = [OutboxRow.event_name == only] if only else []
     named += of_aggregates_since(caused_since)
     oldest = (
@@ -149,12 +159,20 @@ def claim_waiting(
         .order_by(OutboxRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+        .cte(
+            "oldest"
+            # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other
+            # rows
+        )
     )
     claimed = session.scalars(
         update(OutboxRow)
         .where(OutboxRow.id.in_(select(oldest.c.id)))
-        .values(claimed_by=worker, claimed_until=database_now(hold_seconds), attempts=OutboxRow.attempts + 1)
+        .values(
+            claimed_by=worker,
+            claimed_until=database_now(hold_seconds),
+            attempts=OutboxRow.attempts + 1,
+        )
         .returning(OutboxRow)
         .execution_options(synchronize_session=False)
     )
@@ -162,17 +180,21 @@ def claim_waiting(
 
 
 def is_waiting(session: Session, caused_since: datetime | None = None) -> bool:
-    """There is something to claim. It only reads, where a claim would stand in line with the writers for nothing."""
+    """There is something to claim. It only reads, where a claim would stand in line with the
+    writers for nothing."""
     query = select(OutboxRow.id).where(*_claimable(), *of_aggregates_since(caused_since)).limit(1)
     return session.scalar(query) is not None
 
 
 def of_aggregates_since(instant: datetime | None) -> list[ColumnElement[bool]]:
-    """All waiting events of the aggregates that have an event from this instant on, so that their order holds."""
+    """All waiting events of the aggregates that have an event from this instant on, so that their
+    order holds."""
     if instant is None:
         return []
     newer = aliased(OutboxRow)
-    touched = select(newer.correlation_id).where(newer.published_at.is_(None), newer.available_at >= instant)
+    touched = select(newer.correlation_id).where(
+        newer.published_at.is_(None), newer.available_at >= instant
+    )
     return [OutboxRow.correlation_id.in_(touched)]
 
 
@@ -190,21 +212,30 @@ def mark_published(session: Session, worker: str, ids: Sequence[int]) -> None:
     )
 
 
-def put_back(session: Session, worker: str, event_id: int, *, error: str, delay_seconds: float) -> None:
+def put_back(
+    session: Session, worker: str, event_id: int, *, error: str, delay_seconds: float
+) -> None:
     put_all_back(session, worker, [event_id], error=error, delay_seconds=delay_seconds)
 
 
-def put_all_back(session: Session, worker: str, ids: Sequence[int], *, error: str, delay_seconds: float) -> None:
+def put_all_back(
+    session: Session, worker: str, ids: Sequence[int], *, error: str, delay_seconds: float
+) -> None:
     _let_go(session, worker, ids, error, database_now(delay_seconds))
 
 
 def park(session: Session, worker: str, event_id: int, *, error: str) -> None:
-    """Nobody claims it again. It stays unpublished, so that it can be found, and put back by hand."""
+    """Nobody claims it again. It stays unpublished, so that it can be found, and put back by
+    hand."""
     _let_go(session, worker, [event_id], error, NEVER)
 
 
 def _let_go(
-    session: Session, worker: str, ids: Sequence[int], error: str, available_at: datetime | database_now
+    session: Session,
+    worker: str,
+    ids: Sequence[int],
+    error: str,
+    available_at: datetime | database_now,
 ) -> None:
     session.execute(
         update(OutboxRow)
@@ -243,10 +274,13 @@ def claim_in_order(
     but: str,
     caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
-    """The oldest that may go now, but those of that name. An aggregate with an earlier event that somebody else holds,
-    or that waits for its next attempt, is passed over; parked ones hold up nobody. A claim is no attempt yet."""
+    """The oldest that may go now, but those of that name. An aggregate with an earlier event that
+    somebody else holds, or that waits for its next attempt, is passed over; parked ones hold up
+    nobody. A claim is no attempt yet."""
     lock_publishing(session)
-    now = select(database_now()).scalar_subquery()  # read once, so that an index can be searched for it
+    now = select(
+        database_now()
+    ).scalar_subquery()  # read once, so that an index can be searched for it
     unpublished = OutboxRow.published_at.is_(None), OutboxRow.event_name != but
     free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= now)
     oldest = (
@@ -269,7 +303,10 @@ def claim_in_order(
         .returning(OutboxRow)
         .execution_options(synchronize_session=False)
     )
-    return [ClaimedEvent(row.id, row.attempts + 1, event_in(row)) for row in sorted(claimed, key=lambda row: row.id)]
+    return [
+        ClaimedEvent(row.id, row.attempts + 1, event_in(row))
+        for row in sorted(claimed, key=lambda row: row.id)
+    ]
 
 
 def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
@@ -278,21 +315,35 @@ def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
     unpublished = row.published_at.is_(None), row.event_name != but
     stuck = union_all(
         select(row.correlation_id, row.id).where(*unpublished, row.claimed_until > now),
-        select(row.correlation_id, row.id).where(*unpublished, row.available_at > now, row.available_at < NEVER),
+        select(row.correlation_id, row.id).where(
+            *unpublished, row.available_at > now, row.available_at < NEVER
+        ),
     ).subquery()
-    return select(stuck.c.correlation_id, func.min(stuck.c.id).label("id")).group_by(stuck.c.correlation_id).subquery()
+    return (
+        select(stuck.c.correlation_id, func.min(stuck.c.id).label("id"))
+        .group_by(stuck.c.correlation_id)
+        .subquery()
+    )
 
 
 def _is_held_up(stuck: Subquery) -> ColumnElement[bool]:
-    return exists().where(stuck.c.correlation_id == OutboxRow.correlation_id, stuck.c.id < OutboxRow.id)
+    return exists().where(
+        stuck.c.correlation_id == OutboxRow.correlation_id, stuck.c.id < OutboxRow.id
+    )
 
 
 def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
-    """They were tried in vain. Counted before they are put back or parked: a worker that dies uses up no attempt."""
+    """They were tried in vain. Counted before they are put back or parked: a worker that dies uses
+    up no attempt."""
     ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
     tried = {"attempts": OutboxRow.attempts + 1}
     if ids:
-        session.execute(update(OutboxRow).where(*ours).values(tried).execution_options(synchronize_session=False))
+        session.execute(
+            update(OutboxRow)
+            .where(*ours)
+            .values(tried)
+            .execution_options(synchronize_session=False)
+        )
 
 
 def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
@@ -300,12 +351,20 @@ def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str |
     ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
     untried = {"claimed_by": None, "claimed_until": None, "last_error": error}
     if ids:
-        session.execute(update(OutboxRow).where(*ours).values(untried).execution_options(synchronize_session=False))
+        session.execute(
+            update(OutboxRow)
+            .where(*ours)
+            .values(untried)
+            .execution_options(synchronize_session=False)
+        )
 
 
 def lock_publishing(session: Session) -> None:
-    """One at a time claims events, or gives them back, to the end of its transaction. On SQLite writers do anyway."""
-    if is_postgres(session):  # in a statement of its own: the next one sees what the one before us has done
+    """One at a time claims events, or gives them back, to the end of its transaction. On SQLite
+    writers do anyway."""
+    if is_postgres(
+        session
+    ):  # in a statement of its own: the next one sees what the one before us has done
         session.execute(select(func.pg_advisory_xact_lock(_TURN)))
 
 
@@ -314,8 +373,8 @@ _WRITTEN = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})")
 
 @dataclass(frozen=True)
 class Bookmark:
-    """How far somebody has read: all events of transactions before `since`, and up to `id` of those before `until`.
-    SQLite has one writer at a time: there the id says it all."""
+    """How far somebody has read: all events of transactions before `since`, and up to `id` of those
+    before `until`. SQLite has one writer at a time: there the id says it all."""
 
     since: int = 0
     until: int = 0
@@ -330,7 +389,9 @@ class Bookmark:
         """InvalidInputError: it is none of ours."""
         match = _WRITTEN.fullmatch(text)
         if match is None:
-            raise InvalidInputError("No such event", (("Last-Event-ID", "it is not an id that this stream has sent"),))
+            raise InvalidInputError(
+                "No such event", (("Last-Event-ID", "it is not an id that this stream has sent"),)
+            )
         return cls(*map(int, match.groups()))
 
 
@@ -338,15 +399,25 @@ BEGINNING = Bookmark()
 
 
 def events_after(
-    session: Session, after: Bookmark, *, correlation_id: str | None = None, fiche_id: str | None = None, limit: int
+    session: Session,
+    after: Bookmark,
+    *,
+    correlation_id: str | None = None,
+    fiche_id: str | None = None,
+    limit: int,
 ) -> list[tuple[Bookmark, Event]]:
-    """The next ones of the run or of the fiche, each with the bookmark to go on from. Internal ones are left out.
+    """The next ones of the run or of the fiche, each with the bookmark to go on from. Internal ones
+    are left out.
 
     Nothing is shown before all transactions that began earlier have ended, whatever they write.
     """
     if (correlation_id is None) == (fiche_id is None):
         raise ValueError("Events are followed by a correlation id or by a fiche's id.")
-    followed = OutboxRow.fiche_id == fiche_id if correlation_id is None else OutboxRow.correlation_id == correlation_id
+    followed = (
+        OutboxRow.fiche_id == fiche_id
+        if correlation_id is None
+        else OutboxRow.correlation_id == correlation_id
+    )
     shown = followed, OutboxRow.event_name.not_like("%/%")
     if not is_postgres(session):
         return _page(session, (*shown, OutboxRow.id > after.id), Bookmark(), limit)
@@ -374,7 +445,10 @@ def is_withheld(session: Session, correlation_id: str) -> bool:
     """An event of the run is written, but not shown yet: an older transaction has not ended."""
     if not is_postgres(session):
         return False
-    late = OutboxRow.transaction_id >= _settled(session), OutboxRow.transaction_id < _next_transaction()
+    late = (
+        OutboxRow.transaction_id >= _settled(session),
+        OutboxRow.transaction_id < _next_transaction(),
+    )
     of_run = OutboxRow.correlation_id == correlation_id
     return session.scalar(select(OutboxRow.id).where(of_run, *late).limit(1)) is not None
 
@@ -406,7 +480,8 @@ def _next_transaction() -> ColumnElement[int]:
 
 @dataclass(frozen=True)
 class OutboxStatus:
-    """`lag_seconds` is the age of the oldest event that waits, 0 when none does. `parked` wait for somebody's hand."""
+    """`lag_seconds` is the age of the oldest event that waits, 0 when none does. `parked` wait for
+    somebody's hand."""
 
     waiting: int
     parked: int
@@ -422,6 +497,8 @@ def outbox_status(session: Session) -> OutboxStatus:
         func.count().filter(row.available_at >= NEVER),
         func.min(row.occurred_at).filter(waits),
     )
-    waiting, parked, oldest = session.execute(select(*counts).where(row.published_at.is_(None))).tuples().one()
+    waiting, parked, oldest = (
+        session.execute(select(*counts).where(row.published_at.is_(None))).tuples().one()
+    )
     lag = (database_time(session) - oldest).total_seconds() if waiting else 0.0
     return OutboxStatus(waiting, parked, max(0.0, lag))

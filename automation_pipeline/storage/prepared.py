@@ -1,8 +1,9 @@
-"""Statements that every fiche runs: made and compiled by SQLAlchemy once, then handed to the driver as they are.
+"""Statements that every fiche runs: made and compiled by SQLAlchemy once, then handed to the driver
+as they are.
 
-What SQLAlchemy does at each execution costs several times what the statement does. Here its types still convert what
-goes in and comes out, its errors are raised and its listeners are told; but nothing is loaded, flushed or expanded, and
-a column whose default Python makes has to be given.
+What SQLAlchemy does at each execution costs several times what the statement does. Here its types
+still convert what goes in and comes out, its errors are raised and its listeners are told; but
+nothing is loaded, flushed or expanded, and a column whose default Python makes has to be given.
 """
 
 from collections import namedtuple
@@ -79,17 +80,26 @@ def _executed(
             (cursor.executemany if many else cursor.execute)(sql, cast("Any", given))
             yield cursor
     except driver.Error as error:
-        hidden = DBAPIError.instance(sql, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect)
+        hidden = DBAPIError.instance(
+            sql, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect
+        )
         raise cast("BaseException", hidden) from error
 
 
-# Far more than there are statements; whoever opens many databases, as tests do, keeps no more than these.
+# Far more than there are statements; whoever opens many databases, as tests do, keeps no more than
+# these.
 MOST_READY = 1_000
 
 
 @lru_cache(MOST_READY)
-def _ready(statement: Statement, names: tuple[str, ...], dialect: Dialect, *, many: bool) -> "_Ready":
-    made = statement if isinstance(statement, ClauseElement) else statement(dialect.name == "postgresql")
+def _ready(
+    statement: Statement, names: tuple[str, ...], dialect: Dialect, *, many: bool
+) -> "_Ready":
+    made = (
+        statement
+        if isinstance(statement, ClauseElement)
+        else statement(dialect.name == "postgresql")
+    )
     compiled = made.compile(dialect=dialect, column_keys=list(names), for_executemany=many)
     return _Ready(made, cast("SQLCompiler", compiled), names)
 
@@ -101,10 +111,15 @@ class _Ready:
         _check_given(compiled, names)
         self.sql, self._dialect, self._order = str(compiled), compiled.dialect, compiled.positiontup
         converts = {name: self._bind_convert(bind) for name, bind in compiled.binds.items()}
-        self._converts = [(name, convert) for name, convert in converts.items() if convert and name in names]
-        fixed = {name: bind.effective_value for name, bind in compiled.binds.items() if name not in names}
+        self._converts = [
+            (name, convert) for name, convert in converts.items() if convert and name in names
+        ]
+        fixed = {
+            name: bind.effective_value for name, bind in compiled.binds.items() if name not in names
+        }
         self._constants = {
-            name: convert(value) if (convert := converts[name]) else value for name, value in fixed.items()
+            name: convert(value) if (convert := converts[name]) else value
+            for name, value in fixed.items()
         }
         self._columns = _columns_of(made)
         self._row = _row_of([str(column.key) for column in self._columns])
@@ -153,8 +168,11 @@ def _converted(row: Sequence[object], converts: Sequence[tuple[int, _Convert]]) 
 
 
 def _check_given(compiled: SQLCompiler, names: Sequence[str]) -> None:
-    """What only SQLAlchemy's own execution would fill in is said when the statement is first run."""
+    """What only SQLAlchemy's own execution would fill in is said when the statement is first
+    run."""
     defaults = [column.key for column in (*compiled.insert_prefetch, *compiled.update_prefetch)]
     lacking = [name for name, bind in compiled.binds.items() if bind.required and name not in names]
     if defaults or lacking or compiled.post_compile_params:
-        raise TypeError(f"Not given, or not as it has to be: {[*defaults, *lacking, *compiled.post_compile_params]}.")
+        raise TypeError(
+            f"Not given, or not as it has to be: {[*defaults, *lacking, *compiled.post_compile_params]}."
+        )

@@ -1,4 +1,5 @@
-"""What is kept for some days and then deleted in small batches; and which rows of storage these are."""
+"""What is kept for some days and then deleted in small batches; and which rows of storage these
+are."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class PurgePass:
-    """One look at what is old: at most `limit` rows of a kind go. A dry one only counts, however many there are."""
+    """One look at what is old: at most `limit` rows of a kind go. A dry one only counts, however
+    many there are."""
 
     now: datetime
     limit: int = BATCH
@@ -36,8 +38,8 @@ class PurgePass:
 
 @dataclass(frozen=True)
 class Kind:
-    """Rows that may go when they are old: those of which `are_old` holds, told the instant before which all is old.
-    Whatever refers to them goes with them."""
+    """Rows that may go when they are old: those of which `are_old` holds, told the instant before
+    which all is old. Whatever refers to them goes with them."""
 
     name: str
     table: type[Table]
@@ -49,7 +51,8 @@ class Kind:
         return cast("ColumnElement[int]", inspect(self.table).primary_key[0])
 
     def chosen(self, before: datetime) -> tuple[ColumnElement[bool], ...]:
-        """Not the newest row: SQLite would give its number out again, and a number names its thing for good."""
+        """Not the newest row: SQLite would give its number out again, and a number names its thing
+        for good."""
         newest = select(func.max(self.key)).scalar_subquery()
         numbered = [self.key < newest] if self.key.type.python_type is int else []
         return *self.are_old(before), *numbered
@@ -61,7 +64,10 @@ Kept = tuple[Kind, int]
 
 def purge_expired(kept: Iterable[Kept], look: PurgePass, *, database: Database) -> dict[str, int]:
     """How many of each kind went, or would."""
-    return {kind.name: _purge_kind(kind, keep_days, look, database) if keep_days else 0 for kind, keep_days in kept}
+    return {
+        kind.name: _purge_kind(kind, keep_days, look, database) if keep_days else 0
+        for kind, keep_days in kept
+    }
 
 
 def _purge_kind(kind: Kind, keep_days: int, look: PurgePass, database: Database) -> int:
@@ -85,7 +91,9 @@ def _count(session: Session, kind: Kind, before: datetime) -> int:
 
 
 def _oldest(session: Session, kind: Kind, before: datetime, limit: int) -> Sequence[int]:
-    return session.scalars(select(kind.key).where(*kind.chosen(before)).order_by(kind.key).limit(limit)).all()
+    return session.scalars(
+        select(kind.key).where(*kind.chosen(before)).order_by(kind.key).limit(limit)
+    ).all()
 
 
 def _delete(session: Session, kind: Kind, before: datetime, found: Sequence[int]) -> int:
@@ -116,7 +124,9 @@ class RetentionDays:
 
 
 # Only what has left, or what nobody will try again: what waits to leave stays however old it is.
-PUBLISHED_EVENTS = Kind("events_outbox", OutboxRow, lambda before: (OutboxRow.published_at <= before,))
+PUBLISHED_EVENTS = Kind(
+    "events_outbox", OutboxRow, lambda before: (OutboxRow.published_at <= before,)
+)
 PARKED_EVENTS = Kind(
     "events_outbox, parked",
     OutboxRow,
@@ -128,19 +138,28 @@ PARKED_EVENTS = Kind(
     ),
 )
 # They are repeated for a week, which `claim_key` looks at itself.
-IDEMPOTENCY_KEYS = Kind("idempotency_keys", IdempotencyKeyRow, lambda before: (IdempotencyKeyRow.created_at <= before,))
+IDEMPOTENCY_KEYS = Kind(
+    "idempotency_keys", IdempotencyKeyRow, lambda before: (IdempotencyKeyRow.created_at <= before,)
+)
 # Tokens follow the clock: those of a lease that was forgotten are lower than any new one.
 RELEASED_LEASES = Kind("leases", LeaseRow, lambda before: (LeaseRow.expires_at <= before,))
 # Paid long ago is the same as never asked for.
-PAID_RATE_LIMITS = Kind("rate_limits", RateLimitRow, lambda before: (RateLimitRow.paid_until <= before.timestamp(),))
+PAID_RATE_LIMITS = Kind(
+    "rate_limits", RateLimitRow, lambda before: (RateLimitRow.paid_until <= before.timestamp(),)
+)
 # What a lost worker left behind: its run ended, or was taken up again, within minutes.
-SILENT_STEPS = Kind("step_beats", StepHeartbeatRow, lambda before: (StepHeartbeatRow.beat_at <= before,))
-WORKFLOW_LOGS = Kind("workflow_logs", WorkflowLogRow, lambda before: (WorkflowLogRow.created_at <= before,))
+SILENT_STEPS = Kind(
+    "step_beats", StepHeartbeatRow, lambda before: (StepHeartbeatRow.beat_at <= before,)
+)
+WORKFLOW_LOGS = Kind(
+    "workflow_logs", WorkflowLogRow, lambda before: (WorkflowLogRow.created_at <= before,)
+)
 
 
 def settled_requests(awaited: Sequence[IsAwaited]) -> Kind:
-    """A key does not come back to life: each names a row that is numbered once, an instant, a day that is over, or
-    something at random, so nobody files it again; and Dagster is only offered what waits."""
+    """A key does not come back to life: each names a row that is numbered once, an instant, a day
+    that is over, or something at random, so nobody files it again; and Dagster is only offered what
+    waits."""
 
     def are_old(before: datetime) -> Sequence[ColumnElement[bool]]:
         is_over = RunRequestRow.state.in_(("taken", "refused")), RunRequestRow.created_at <= before

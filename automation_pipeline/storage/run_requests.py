@@ -1,4 +1,5 @@
-"""The one door to Dagster: a wish to run a job is a row with a unique key, offered by a sensor and taken by the run."""
+"""The one door to Dagster: a wish to run a job is a row with a unique key, offered by a sensor and
+taken by the run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.statements import upsert
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
-# An offered request that no run has taken is offered again after this long; Dagster refuses a key that it has seen.
+# An offered request that no run has taken is offered again after this long; Dagster refuses a key
+# that it has seen.
 OFFER_AGAIN_SECONDS = 60.0
 
 
@@ -51,7 +53,8 @@ class RunRequestRow(Table):
     config: Mapped[JsonObject] = mapped_column(Json)
     tags: Mapped[dict[str, str]] = mapped_column(Json)
     state: Mapped[str] = mapped_column(default="waiting")
-    # Counts the Dagster runs that were requested for the key: 1, and one more for each that was lost.
+    # Counts the Dagster runs that were requested for the key: 1, and one more for each that was
+    # lost.
     launch: Mapped[int] = mapped_column(server_default="1")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     offered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -60,8 +63,8 @@ class RunRequestRow(Table):
 
 
 def file_requests(session: Session, wishes: Sequence[NewRunRequest], now: datetime) -> None:
-    """A key that was filed before is left as it is: asking twice is asking once. Whoever asks on behalf of something
-    that has an id, passes the id on."""
+    """A key that was filed before is left as it is: asking twice is asking once. Whoever asks on
+    behalf of something that has an id, passes the id on."""
     asked_by = correlation_id()
     inherited = {CORRELATION_TAG: asked_by} if asked_by else {}
     rows = [
@@ -80,15 +83,23 @@ def file_requests(session: Session, wishes: Sequence[NewRunRequest], now: dateti
 
 
 def offer_waiting(session: Session, *, limit: int) -> list[NewRunRequest]:
-    """Oldest first, at least once each. Rows offered a moment ago are left out while their run starts."""
-    not_lately = or_(RunRequestRow.offered_at.is_(None), RunRequestRow.offered_at <= database_now(-OFFER_AGAIN_SECONDS))
+    """Oldest first, at least once each. Rows offered a moment ago are left out while their run
+    starts."""
+    not_lately = or_(
+        RunRequestRow.offered_at.is_(None),
+        RunRequestRow.offered_at <= database_now(-OFFER_AGAIN_SECONDS),
+    )
     oldest = (
         select(RunRequestRow.id)
         .where(RunRequestRow.state == "waiting", not_lately)
         .order_by(RunRequestRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+        .cte(
+            "oldest"
+            # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other
+            # rows
+        )
     )
     offered = session.scalars(
         update(RunRequestRow)
@@ -98,12 +109,14 @@ def offer_waiting(session: Session, *, limit: int) -> list[NewRunRequest]:
         .execution_options(synchronize_session=False)
     )
     rows = sorted(offered, key=lambda row: row.id)
-    return [NewRunRequest(row.request_key, row.job, row.config, row.tags, row.launch) for row in rows]
+    return [
+        NewRunRequest(row.request_key, row.job, row.config, row.tags, row.launch) for row in rows
+    ]
 
 
 def request_again(session: Session, key: str, lost_launch: int) -> bool:
-    """Another Dagster run for the request, in place of the lost one. False: somebody has requested it already, or the
-    request came to nothing."""
+    """Another Dagster run for the request, in place of the lost one. False: somebody has requested
+    it already, or the request came to nothing."""
     again = session.execute(
         update(RunRequestRow)
         .where(
@@ -142,19 +155,40 @@ class FiledRequest:
 
 def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
     """Those of them that are known, in the order in which they were filed."""
-    chosen = select(RunRequestRow).where(RunRequestRow.request_key.in_(keys)).order_by(RunRequestRow.id)
+    chosen = (
+        select(RunRequestRow).where(RunRequestRow.request_key.in_(keys)).order_by(RunRequestRow.id)
+    )
     return [
-        FiledRequest(row.request_key, row.job, row.config, row.tags, row.state, row.reason, row.created_at, row.launch)
+        FiledRequest(
+            row.request_key,
+            row.job,
+            row.config,
+            row.tags,
+            row.state,
+            row.reason,
+            row.created_at,
+            row.launch,
+        )
         for row in session.scalars(chosen)
     ]
 
 
-def launch_states(session: Session, keys: Sequence[str]) -> dict[str, tuple[LaunchState, str | None]]:
+def launch_states(
+    session: Session, keys: Sequence[str]
+) -> dict[str, tuple[LaunchState, str | None]]:
     """How far Dagster is with each of the requests that are known, and why it was refused."""
-    columns = (RunRequestRow.request_key, RunRequestRow.state, RunRequestRow.offered_at, RunRequestRow.reason)
+    columns = (
+        RunRequestRow.request_key,
+        RunRequestRow.state,
+        RunRequestRow.offered_at,
+        RunRequestRow.reason,
+    )
     rows = session.execute(select(*columns).where(RunRequestRow.request_key.in_(keys))).tuples()
     return {
-        key: (LaunchState.OFFERED if state == "waiting" and offered_at else LaunchState(state), reason)
+        key: (
+            LaunchState.OFFERED if state == "waiting" and offered_at else LaunchState(state),
+            reason,
+        )
         for key, state, offered_at, reason in rows
     }
 

@@ -52,7 +52,8 @@ class _Document(TypeDecorator[Sequence[str | int]]):
 
 
 def listed(name: str, *, postgres: bool) -> ColumnElement[str]:
-    """The texts of the list that is given under this name when the statement is run, as a column to select from."""
+    """The texts of the list that is given under this name when the statement is run, as a column to
+    select from."""
     if postgres:
         return func.unnest(bindparam(name, type_=ARRAY(Text()))).column_valued("value")
     return func.json_each(bindparam(name, type_=_Document())).table_valued("value").c.value
@@ -70,8 +71,11 @@ def among(
     column: InstrumentedAttribute[Value | None] | ColumnElement[Value],
     values: Iterable[Value],
 ) -> ColumnElement[bool]:
-    """`column IN values`, however many: they travel as one parameter, where each of an IN's counts against a limit."""
-    return _among(column, is_postgres(session), partial(bindparam, "among", list(values), unique=True))
+    """`column IN values`, however many: they travel as one parameter, where each of an IN's counts
+    against a limit."""
+    return _among(
+        column, is_postgres(session), partial(bindparam, "among", list(values), unique=True)
+    )
 
 
 def _among(
@@ -81,7 +85,9 @@ def _among(
 ) -> ColumnElement[bool]:
     if postgres:
         return column == any_(given(type_=ARRAY(column.type)))
-    return column.in_(select(func.json_each(given(type_=_Document())).table_valued("value").c.value))
+    return column.in_(
+        select(func.json_each(given(type_=_Document())).table_valued("value").c.value)
+    )
 
 
 def upsert(
@@ -93,15 +99,21 @@ def upsert(
     fields: Sequence[str] = (),
     where: ColumnElement[bool] | None = None,
 ) -> None:
-    """Insert the rows; where `key` exists already, overwrite `fields` (none: leave the row as it is) if `where` holds.
+    """Insert the rows; where `key` exists already, overwrite `fields` (none: leave the row as it
+    is) if `where` holds.
 
-    All rows have the same fields. One prepared statement runs over all of them, inside the caller's transaction. On
-    PostgreSQL in the order of their key: two writers of the same rows then wait for each other instead of locking
-    crosswise, which would end one of them. Of two rows with one key the later wins.
+    All rows have the same fields. One prepared statement runs over all of them, inside the caller's
+    transaction. On PostgreSQL in the order of their key: two writers of the same rows then wait for
+    each other instead of locking crosswise, which would end one of them. Of two rows with one key
+    the later wins.
     """
     if not rows:
         return
-    in_order = sorted(rows, key=lambda row: [str(row[field]) for field in key]) if is_postgres(session) else rows
+    in_order = (
+        sorted(rows, key=lambda row: [str(row[field]) for field in key])
+        if is_postgres(session)
+        else rows
+    )
     if where is None and not any(isinstance(value, ClauseElement) for value in rows[0].values()):
         execute_each(session, _plain_upsert(table, tuple(key), tuple(fields)), in_order)
     else:
@@ -110,7 +122,9 @@ def upsert(
 
 
 @cache
-def _plain_upsert(table: type[Table], key: tuple[str, ...], fields: tuple[str, ...]) -> Callable[[bool], ClauseElement]:
+def _plain_upsert(
+    table: type[Table], key: tuple[str, ...], fields: tuple[str, ...]
+) -> Callable[[bool], ClauseElement]:
     return lambda postgres: _upsert(table, key, fields, None, postgres=postgres)
 
 

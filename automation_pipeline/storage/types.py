@@ -1,4 +1,5 @@
-"""The metadata that every table belongs to, and column types that mean the same on SQLite and PostgreSQL."""
+"""The metadata that every table belongs to, and column types that mean the same on SQLite and
+PostgreSQL."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -33,7 +34,8 @@ class Table(DeclarativeBase):
         *items: SchemaItem,
         **options: Any,  # noqa: ANN401  SQLAlchemy's own options
     ) -> sa.Table:
-        """SQLite reuses the ids of deleted rows unless AUTOINCREMENT is declared, and keys are built on ids."""
+        """SQLite reuses the ids of deleted rows unless AUTOINCREMENT is declared, and keys are
+        built on ids."""
         table = sa.Table(name, metadata, *items, **options)
         if table.autoincrement_column is not None:
             table.dialect_options["sqlite"]["autoincrement"] = True

@@ -18,7 +18,10 @@ from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, Ut
 
 class WorkflowLogRow(Table):
     __tablename__ = "workflow_logs"
-    __table_args__ = (Index(None, "entity_type", "entity_id"), Index(None, "workflow", "created_at"))
+    __table_args__ = (
+        Index(None, "entity_type", "entity_id"),
+        Index(None, "workflow", "created_at"),
+    )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     workflow: Mapped[str]
@@ -52,7 +55,8 @@ Document = dict[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class LogPage:
-    """Which lines. An empty field lets everything through; `until` is the first instant that is too late."""
+    """Which lines. An empty field lets everything through; `until` is the first instant that is too
+    late."""
 
     workflow: str
     entity: tuple[str, str] | None = None
@@ -68,7 +72,11 @@ def log_lines(session: Session, page: LogPage) -> tuple[list[Document], int]:
     """And how many there are without `limit` and `offset`."""
     chosen = list(_conditions(page))
     rows = session.scalars(
-        select(WorkflowLogRow).where(*chosen).order_by(WorkflowLogRow.id).limit(page.limit).offset(page.offset)
+        select(WorkflowLogRow)
+        .where(*chosen)
+        .order_by(WorkflowLogRow.id)
+        .limit(page.limit)
+        .offset(page.offset)
     )
     total = session.scalar(select(func.count()).select_from(WorkflowLogRow).where(*chosen))
     return [_document(row) for row in rows], total or 0

@@ -1,1 +1,2 @@
-"""Transcription: the recordings of a fiche become text, word by word, and chunks that audits can cite."""
+"""Transcription: the recordings of a fiche become text, word by word, and chunks that audits can
+cite."""

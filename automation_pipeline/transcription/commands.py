@@ -27,14 +27,18 @@ def transcribe(
     priority: Annotated[
         TranscriptionPriority, typer.Option(help="Who goes first among waiting recordings.")
     ] = TranscriptionPriority.NORMAL,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all is transcribed.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all is transcribed.")
+    ] = False,
     timeout: Timeout = None,
     here: Here = False,
     as_json: AsJson = False,
 ) -> None:
-    """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it within seconds.
+    """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it
+    within seconds.
 
-    What is asked for goes on without this command. `automation fiches show FICHE_ID` tells how its calls stand.
+    What is asked for goes on without this command. `automation fiches show FICHE_ID` tells how its
+    calls stand.
     """
     check_fiche_ids(fiche_ids)
     wait = follows("transcribe", wait=wait, timeout=timeout, here=here)
@@ -44,9 +48,13 @@ def transcribe(
     if wait:
         keys = [one.key for one in requested if one.key]
         with waiting(our, keys, timeout=timeout, here=here) as waits:
-            ended = follow_transcriptions(requested, our, pause=threading.Event(), quiet=as_json, waits=waits)
+            ended = follow_transcriptions(
+                requested, our, pause=threading.Event(), quiet=as_json, waits=waits
+            )
     if as_json:
-        print_json({"transcriptions": [_document(one, ended.get(one.fiche_id)) for one in requested]})
+        print_json(
+            {"transcriptions": [_document(one, ended.get(one.fiche_id)) for one in requested]}
+        )
         _raise_single_error(list(ended.values()))
     elif ended:
         _print_ended(list(ended.values()))
@@ -58,12 +66,18 @@ def transcribe(
 
 
 def _is_complete(one: EndedTranscription) -> bool:
-    return isinstance(one, TranscriptionSummary) and one.status is TranscriptionStatus.COMPLETED and one.failed == 0
+    return (
+        isinstance(one, TranscriptionSummary)
+        and one.status is TranscriptionStatus.COMPLETED
+        and one.failed == 0
+    )
 
 
 def _print_ended(ended: Sequence[EndedTranscription]) -> None:
     _raise_single_error(ended)
-    print_table(("fiche", "status", "recordings", "transcribed", "failed", "error"), map(_row, ended))
+    print_table(
+        ("fiche", "status", "recordings", "transcribed", "failed", "error"), map(_row, ended)
+    )
 
 
 def _raise_single_error(ended: Sequence[EndedTranscription]) -> None:

@@ -5,7 +5,11 @@ from datetime import datetime
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event, WorkflowLogEntry
-from automation_pipeline.transcription.models import TranscriptionPlan, TranscriptionPriority, TranscriptionSummary
+from automation_pipeline.transcription.models import (
+    TranscriptionPlan,
+    TranscriptionPriority,
+    TranscriptionSummary,
+)
 
 PRODUCER = "transcription"
 TENANT = "main"
@@ -25,7 +29,11 @@ def status_check(run_id: str, fiche_id: str, plan: TranscriptionPlan, at: dateti
 
 
 def started(
-    run_id: str, fiche_id: str, plan: TranscriptionPlan, priority: TranscriptionPriority, at: datetime
+    run_id: str,
+    fiche_id: str,
+    plan: TranscriptionPlan,
+    priority: TranscriptionPriority,
+    at: datetime,
 ) -> Event:
     return _event(run_id, f"{run_id}:started", "transcription.started", at, {
         "fiche_id": fiche_id, "total_recordings": plan.total, "priority": priority,
@@ -34,7 +42,13 @@ def started(
 
 
 def recording(
-    what: str, run_id: str, fiche_id: str, call_id: str, place: tuple[int, int], at: datetime, **more: object
+    what: str,
+    run_id: str,
+    fiche_id: str,
+    call_id: str,
+    place: tuple[int, int],
+    at: datetime,
+    **more: object,
 ) -> Event:
     """`what` is started, completed or failed; `place` is (index, of how many)."""
     status = "processing" if what == "started" else what
@@ -46,9 +60,15 @@ def recording(
 
 
 def recordings_failed(
-    run_id: str, fiche_id: str, calls: Sequence[tuple[str, tuple[int, int]]], error: str, at: datetime
+    run_id: str,
+    fiche_id: str,
+    calls: Sequence[tuple[str, tuple[int, int]]],
+    error: str,
+    at: datetime,
 ) -> list[Event]:
-    return [recording("failed", run_id, fiche_id, call, place, at, error=error) for call, place in calls]
+    return [
+        recording("failed", run_id, fiche_id, call, place, at, error=error) for call, place in calls
+    ]
 
 
 def progress(summary: TranscriptionSummary, at: datetime) -> Event:
@@ -60,7 +80,9 @@ def progress(summary: TranscriptionSummary, at: datetime) -> Event:
     })  # fmt: skip
 
 
-def completed(summary: TranscriptionSummary, started_at: datetime, at: datetime) -> tuple[Event, Event]:
+def completed(
+    summary: TranscriptionSummary, started_at: datetime, at: datetime
+) -> tuple[Event, Event]:
     """For the screen, and for whoever waits for the fiche."""
     seconds = max(0.0, (at - started_at).total_seconds())
     shown = _event(summary.run_id, f"{summary.run_id}:completed", "transcription.completed", at, {
@@ -89,12 +111,23 @@ def fiche_transcribed(summary: TranscriptionSummary, duration_ms: int, at: datet
 
 
 def run_note(
-    summary: TranscriptionSummary, message: str, *, level: str = "info", data: Mapping[str, object] | None = None
+    summary: TranscriptionSummary,
+    message: str,
+    *,
+    level: str = "info",
+    data: Mapping[str, object] | None = None,
 ) -> WorkflowLogEntry:
     return fiche_note(summary.run_id, summary.fiche_id, message, level=level, data=data)
 
 
 def fiche_note(
-    run_id: str, fiche_id: str, message: str, *, level: str = "info", data: Mapping[str, object] | None = None
+    run_id: str,
+    fiche_id: str,
+    message: str,
+    *,
+    level: str = "info",
+    data: Mapping[str, object] | None = None,
 ) -> WorkflowLogEntry:
-    return WorkflowLogEntry("transcription", "fiche", fiche_id, run_id, message, level=level, data=data or {})
+    return WorkflowLogEntry(
+        "transcription", "fiche", fiche_id, run_id, message, level=level, data=data or {}
+    )

@@ -1,4 +1,5 @@
-"""Transcription of fiches, also of those of a day: a run for each, then work until the last run ends."""
+"""Transcription of fiches, also of those of a day: a run for each, then work until the last run
+ends."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -25,10 +26,18 @@ from automation_pipeline.transcription.models import (
     TranscriptionSummary,
 )
 from automation_pipeline.transcription.ports import SpeechProvider
-from automation_pipeline.transcription.queries.recordings import fiches_to_transcribe, transcripts_of_day
+from automation_pipeline.transcription.queries.recordings import (
+    fiches_to_transcribe,
+    transcripts_of_day,
+)
 from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.recordings import transcribe_waiting
-from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription, fail_run, open_run
+from automation_pipeline.transcription.runs import (
+    TranscriptionRunRequest,
+    begin_transcription,
+    fail_run,
+    open_run,
+)
 
 
 async def transcribe_fiches(  # noqa: PLR0913  ports, by name
@@ -41,14 +50,17 @@ async def transcribe_fiches(  # noqa: PLR0913  ports, by name
     owner: str,
     gives_up: bool = True,
 ) -> list[TranscriptionSummary]:
-    """How the runs of the fiches ended. A fiche that the CRM gives no answer for takes nothing from the others; when it
-    is the only one, its error is raised. `owner` says who works.
+    """How the runs of the fiches ended. A fiche that the CRM gives no answer for takes nothing from
+    the others; when it is the only one, its error is raised. `owner` says who works.
 
-    Every wish has its run before the first thing that can fail: `source` and `provider` raise PermanentError where a
-    setting is missing, and that is how the runs end too. The provider is opened only if something is to be transcribed.
-    With `gives_up=False` the caller repeats the same wishes after a TransientError: their runs stay open for it.
+    Every wish has its run before the first thing that can fail: `source` and `provider` raise
+    PermanentError where a setting is missing, and that is how the runs end too. The provider is
+    opened only if something is to be transcribed. With `gives_up=False` the caller repeats the same
+    wishes after a TransientError: their runs stay open for it.
     """
-    begun = await begin_transcriptions(requests, database=database, source=source, clock=clock, gives_up=gives_up)
+    begun = await begin_transcriptions(
+        requests, database=database, source=source, clock=clock, gives_up=gives_up
+    )
     runs = [one for one in begun if isinstance(one, TranscriptionSummary)]
     errors = [one for one in begun if isinstance(one, AutomationError)]
     if errors and not runs:
@@ -69,7 +81,8 @@ async def begin_transcriptions(
     clock: Clock,
     gives_up: bool = True,
 ) -> list[TranscriptionSummary | AutomationError]:
-    """For each request, in order: the run that works on its fiche, its own or the one under way, or why none does."""
+    """For each request, in order: the run that works on its fiche, its own or the one under way, or
+    why none does."""
     try:
         crm = source()
     except PermanentError as error:
@@ -78,11 +91,18 @@ async def begin_transcriptions(
     begun: dict[str, TranscriptionSummary | AutomationError] = {}
     fresh = _fresh_fiches(requests, database, clock)
 
-    async def begin(request: TranscriptionRunRequest) -> tuple[str, TranscriptionSummary | AutomationError]:
+    async def begin(
+        request: TranscriptionRunRequest,
+    ) -> tuple[str, TranscriptionSummary | AutomationError]:
         try:
             is_fresh = request.fiche_id in fresh
             return request.run_id, await begin_transcription(
-                request, database=database, source=crm, clock=clock, is_fresh=is_fresh, gives_up=gives_up
+                request,
+                database=database,
+                source=crm,
+                clock=clock,
+                is_fresh=is_fresh,
+                gives_up=gives_up,
             )
         except InfrastructureError:
             raise
@@ -101,7 +121,8 @@ async def work_on_runs(
     provider: Callable[[], SpeechProvider],
     owner: str,
 ) -> None:
-    """Until they are over. Without a provider the `own` runs fail; a run that another process began goes on."""
+    """Until they are over. Without a provider the `own` runs fail; a run that another process began
+    goes on."""
     try:
         speech = provider()
     except PermanentError as error:
@@ -115,8 +136,11 @@ def _fail_run(run_id: str, reason: str, session: Session) -> None:
     fail_run(session, run_id, reason)
 
 
-async def _fail_all(requests: Sequence[TranscriptionRunRequest], error: PermanentError, database: Database) -> None:
-    """None of them can be attempted: a setting is missing. A run that another process works on goes on."""
+async def _fail_all(
+    requests: Sequence[TranscriptionRunRequest], error: PermanentError, database: Database
+) -> None:
+    """None of them can be attempted: a setting is missing. A run that another process works on goes
+    on."""
     for request in requests:
         await database.write(partial(_fail_own, request, sentence_of(error)))
 
@@ -127,14 +151,18 @@ def _fail_own(request: TranscriptionRunRequest, reason: str, session: Session) -
         fail_run(session, run.run_id, reason)
 
 
-def _fresh_fiches(requests: Sequence[TranscriptionRunRequest], database: Database, clock: Clock) -> set[str]:
+def _fresh_fiches(
+    requests: Sequence[TranscriptionRunRequest], database: Database, clock: Clock
+) -> set[str]:
     """The fiches whose details are as fresh as their wishes want them."""
     since: dict[datetime, list[str]] = {}
     for request in requests:
         if request.fresh_since is not None:
             since.setdefault(request.fresh_since, []).append(request.fiche_id)
     with database.reading() as session:
-        known = [one for at, ids in since.items() for one in known_since(session, ids, at, clock.now())]
+        known = [
+            one for at, ids in since.items() for one in known_since(session, ids, at, clock.now())
+        ]
     return {one.fiche_id for one in known if isinstance(one, DetailsKnown)}
 
 
@@ -151,8 +179,11 @@ async def transcribe_day(
     with database.reading() as session:
         fiche_ids = fiches_to_transcribe(session, day)
     requests = [
-        TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.LOW) for fiche_id in fiche_ids
+        TranscriptionRunRequest(str(uuid.uuid4()), fiche_id, TranscriptionPriority.LOW)
+        for fiche_id in fiche_ids
     ]
-    await transcribe_fiches(requests, database=database, source=source, provider=provider, clock=clock, owner=owner)
+    await transcribe_fiches(
+        requests, database=database, source=source, provider=provider, clock=clock, owner=owner
+    )
     with database.reading() as session:
         return transcripts_of_day(session, day)

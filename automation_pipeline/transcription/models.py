@@ -1,4 +1,5 @@
-"""Domain values of transcription: a run over one fiche's recordings, its tasks, transcripts, requests and options."""
+"""Domain values of transcription: a run over one fiche's recordings, its tasks, transcripts,
+requests and options."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +8,14 @@ from enum import StrEnum
 from typing import Annotated, cast
 
 from msgspec import Struct
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import LogLevel
@@ -19,8 +27,11 @@ from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.fiches.rules import never_requested
 
 
-def is_transcribed(has_transcription: bool, transcribed_at: datetime | None, renew_before: datetime | None) -> bool:
-    """Whether the recording's transcript counts for a run that makes those from before an instant again."""
+def is_transcribed(
+    has_transcription: bool, transcribed_at: datetime | None, renew_before: datetime | None
+) -> bool:
+    """Whether the recording's transcript counts for a run that makes those from before an instant
+    again."""
     if not has_transcription or renew_before is None:
         return has_transcription
     return transcribed_at is not None and transcribed_at >= renew_before
@@ -44,7 +55,8 @@ NO_URL = "No recording URL available"
 
 
 class TranscriptionStatus(StrEnum):
-    """`completed`: everything was attempted, some may have failed. `failed`: it could not be attempted."""
+    """`completed`: everything was attempted, some may have failed. `failed`: it could not be
+    attempted."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -65,7 +77,9 @@ TASK_MACHINE = StateMachine(
     "transcription task",
     {
         TaskState.WAITING: frozenset({TaskState.WORKING, TaskState.FAILED}),
-        TaskState.WORKING: frozenset({TaskState.WAITING, TaskState.DONE, TaskState.CACHED, TaskState.FAILED}),
+        TaskState.WORKING: frozenset(
+            {TaskState.WAITING, TaskState.DONE, TaskState.CACHED, TaskState.FAILED}
+        ),
         TaskState.DONE: frozenset(),
         TaskState.CACHED: frozenset(),
         TaskState.FAILED: frozenset(),
@@ -82,7 +96,8 @@ class PlannedRecording:
 
 @dataclass(frozen=True)
 class TranscriptionPlan:
-    """What a fiche needs: `targets` in the order of the calls, the blank URLs among them to fail one by one."""
+    """What a fiche needs: `targets` in the order of the calls, the blank URLs among them to fail
+    one by one."""
 
     total: int
     already_transcribed: int
@@ -92,8 +107,8 @@ class TranscriptionPlan:
 
 @dataclass(frozen=True)
 class TranscriptionSummary:
-    """Counters of a run. They are about this run; what the fiche has by now is asked of its recordings. `error`: it
-    could not be attempted."""
+    """Counters of a run. They are about this run; what the fiche has by now is asked of its
+    recordings. `error`: it could not be attempted."""
 
     run_id: str
     fiche_id: str
@@ -120,8 +135,8 @@ class TranscriptionSummary:
 
     @property
     def is_planned(self) -> bool:
-        """A run is recorded before its fiche is fetched. A plan without targets completes its run at once, so a running
-        run without targets has no plan yet."""
+        """A run is recorded before its fiche is fetched. A plan without targets completes its run
+        at once, so a running run without targets has no plan yet."""
         return self.status is not TranscriptionStatus.RUNNING or self.target_total > 0
 
     @property
@@ -130,14 +145,17 @@ class TranscriptionSummary:
 
 
 def why_incomplete(run: TranscriptionSummary, failed: Sequence[tuple[str, str]]) -> str | None:
-    """Why a run that is over did less than it could, given its failed recordings and their reasons. None: every
-    recording that has audio is transcribed. One without audio is reported, but another attempt cannot help it."""
+    """Why a run that is over did less than it could, given its failed recordings and their reasons.
+    None: every recording that has audio is transcribed. One without audio is reported, but another
+    attempt cannot help it."""
     if run.error is not None:
         return run.error
     causes = [reason for _, reason in failed if reason != NO_URL]
     if not causes:
         return None
-    number = f"{len(causes)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed"
+    number = (
+        f"{len(causes)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed"
+    )
     return f"{number}: {causes[0]}"
 
 
@@ -145,9 +163,10 @@ SPACING = "spacing"
 
 
 class Word(Struct, frozen=True, gc=False, rename={"kind": "type", "speaker": "speaker_id"}):
-    """A piece of the audio, in seconds from its start. `kind` is the provider's: `word`, `spacing`, `audio_event` …;
-    `speaker` is None where the provider does not say who it is. A structure of msgspec's, for there are tens of
-    thousands: they are read from the provider's JSON, with its names, as they are."""
+    """A piece of the audio, in seconds from its start. `kind` is the provider's: `word`, `spacing`,
+    `audio_event` …; `speaker` is None where the provider does not say who it is. A structure of
+    msgspec's, for there are tens of thousands: they are read from the provider's JSON, with its
+    names, as they are."""
 
     text: str
     start: float
@@ -169,7 +188,8 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Up to ten messages. Audits cite it by its index, which therefore never changes for the same words."""
+    """Up to ten messages. Audits cite it by its index, which therefore never changes for the same
+    words."""
 
     index: int
     start: float
@@ -181,7 +201,8 @@ class Chunk:
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """How hard to try, and how many at once. Leases are kept by a heartbeat, a quarter of their length apart."""
+    """How hard to try, and how many at once. Leases are kept by a heartbeat, a quarter of their
+    length apart."""
 
     per_minute: int
     max_attempts: int
@@ -193,7 +214,8 @@ class SpeechOptions:
 
 @dataclass(frozen=True)
 class RequestHistory:
-    """What a batch finds about a fiche: its wishes of the day, whether one is under way, whether nothing is lacking."""
+    """What a batch finds about a fiche: its wishes of the day, whether one is under way, whether
+    nothing is lacking."""
 
     requests_today: int = 0
     under_way: bool = False
@@ -202,7 +224,8 @@ class RequestHistory:
 
 @dataclass(frozen=True)
 class RequestedTranscription:
-    """`run_id` is the run that will work on the fiche, or works on it. Without a `key` nothing new was asked for."""
+    """`run_id` is the run that will work on the fiche, or works on it. Without a `key` nothing new
+    was asked for."""
 
     fiche_id: str
     run_id: str | None
@@ -215,12 +238,14 @@ def single_key(fiche_id: str, now: datetime) -> str:
 
 
 def batch_key(fiche_id: str, day: date, history: RequestHistory) -> str | None:
-    """None when the batch asks for nothing new. Once a day is enough, but a fiche whose wish has been carried out and
-    that still lacks transcripts is asked for again on purpose."""
+    """None when the batch asks for nothing new. Once a day is enough, but a fiche whose wish has
+    been carried out and that still lacks transcripts is asked for again on purpose."""
     key = f"transcribe-{fiche_id}-{day.isoformat()}"
     if history.requests_today == 0:
         return key
-    return None if history.under_way or history.complete else f"{key}-retry-{history.requests_today}"
+    return (
+        None if history.under_way or history.complete else f"{key}-retry-{history.requests_today}"
+    )
 
 
 INVALID_BATCH = "Invalid request - fiche_ids array required"
@@ -229,7 +254,10 @@ MAX_FICHES = 10_000
 
 def parse_priority(given: object) -> TranscriptionPriority:
     """Anything that is no priority is the normal one."""
-    return next((priority for priority in TranscriptionPriority if priority == given), TranscriptionPriority.NORMAL)
+    return next(
+        (priority for priority in TranscriptionPriority if priority == given),
+        TranscriptionPriority.NORMAL,
+    )
 
 
 def _unique(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -239,10 +267,12 @@ def _unique(given: tuple[str, ...]) -> tuple[str, ...]:
 class TranscriptionBatchWish(JsonModel):
     model_config = ConfigDict(alias_generator=None)
 
-    fiche_ids: Annotated[tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)]
-    priority: Annotated[TranscriptionPriority, BeforeValidator(parse_priority, json_schema_input_type=str)] = (
-        TranscriptionPriority.NORMAL
-    )
+    fiche_ids: Annotated[
+        tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)
+    ]
+    priority: Annotated[
+        TranscriptionPriority, BeforeValidator(parse_priority, json_schema_input_type=str)
+    ] = TranscriptionPriority.NORMAL
 
 
 def parse_batch(given: Mapping[str, object]) -> TranscriptionBatchWish:
@@ -273,7 +303,11 @@ class LogQuery(JsonModel):
     def _empty_is_not_given(cls, given: object) -> object:
         if not isinstance(given, Mapping):
             return given
-        return {name: value for name, value in cast("Mapping[str, object]", given).items() if value not in ("", None)}
+        return {
+            name: value
+            for name, value in cast("Mapping[str, object]", given).items()
+            if value not in ("", None)
+        }
 
     @property
     def trace(self) -> str | None:
@@ -288,7 +322,9 @@ def parse_log_query(given: Mapping[str, object]) -> LogQuery:
         moments = [field for field, _ in error.fields if field in {"since", "until"}]
         if not moments:
             raise
-        raise InvalidInputError(f"Invalid {moments[0]} (expected ISO 8601 date-time)", error.fields) from None
+        raise InvalidInputError(
+            f"Invalid {moments[0]} (expected ISO 8601 date-time)", error.fields
+        ) from None
 
 
 MIN_COVERAGE = 0.95
@@ -297,7 +333,8 @@ COVERAGE_CHECK = "transcript_coverage"
 
 @dataclass(frozen=True)
 class DayTranscripts:
-    """`failures` are the causes for which recordings of the day were given up, with how many each."""
+    """`failures` are the causes for which recordings of the day were given up, with how many
+    each."""
 
     recordings: int
     transcribed: int

@@ -1,6 +1,7 @@
 """Transcription of recordings: a worker that claims the most urgent ones, and one recording.
 
-Every process takes from the same queue: while it waits for a low priority, it transcribes higher ones.
+Every process takes from the same queue: while it waits for a low priority, it transcribes higher
+ones.
 """
 
 import asyncio
@@ -33,7 +34,12 @@ from automation_pipeline.transcription.queries.tasks import (
     release_for_retry,
     runs_worked_on,
 )
-from automation_pipeline.transcription.rules import FailRecording, after_error, chunks_of, words_or_estimated
+from automation_pipeline.transcription.rules import (
+    FailRecording,
+    after_error,
+    chunks_of,
+    words_or_estimated,
+)
 from automation_pipeline.transcription.runs import settle_recordings
 
 
@@ -42,10 +48,15 @@ class ClaimLostError(Exception):
 
 
 async def transcribe_recording(
-    claim: RecordingClaim, *, turn: Callable[[], Awaitable[None]], database: Database, provider: SpeechProvider
+    claim: RecordingClaim,
+    *,
+    turn: Callable[[], Awaitable[None]],
+    database: Database,
+    provider: SpeechProvider,
 ) -> None:
-    """Ends as done, cached, failed, or waiting for a later attempt. `turn` is awaited when the audio is here and the
-    provider is next. A claim that has passed on makes no call and writes nothing."""
+    """Ends as done, cached, failed, or waiting for a later attempt. `turn` is awaited when the
+    audio is here and the provider is next. A claim that has passed on makes no call and writes
+    nothing."""
     options, breaker = provider.options, provider.breaker
     end = _end_without_call(claim, options)
     if end is not None:
@@ -75,7 +86,9 @@ async def transcribe_recording(
         await database.write(partial(_save_transcript, claim, transcript, chunks, options))
 
 
-def _end_without_call(claim: RecordingClaim, options: SpeechOptions) -> Callable[[Session], None] | None:
+def _end_without_call(
+    claim: RecordingClaim, options: SpeechOptions
+) -> Callable[[Session], None] | None:
     if claim.has_transcription:
         return partial(_end_recording, claim, TaskState.CACHED, None, options)
     if claim.attempts >= options.max_attempts:
@@ -89,12 +102,20 @@ def _begin_attempt(claim: RecordingClaim, session: Session) -> bool:
         return False
     attempt = claim.attempts + 1
     enqueue(session, [_recording_event("started", claim, session, attempt=attempt)])
-    write_notes(session, fiche_note(claim.run_id, claim.fiche_id, f"Recording {claim.call_id}: attempt {attempt}"))
+    write_notes(
+        session,
+        fiche_note(claim.run_id, claim.fiche_id, f"Recording {claim.call_id}: attempt {attempt}"),
+    )
     return True
 
 
 def _record_error(
-    claim: RecordingClaim, error: AutomationError, options: SpeechOptions, session: Session, *, called: bool
+    claim: RecordingClaim,
+    error: AutomationError,
+    options: SpeechOptions,
+    session: Session,
+    *,
+    called: bool,
 ) -> None:
     verdict = after_error(error, claim.attempts + claim.audio_failures + 1, options, Random())
     if isinstance(verdict, FailRecording):
@@ -107,17 +128,32 @@ def _record_error(
 
 
 def _save_transcript(
-    claim: RecordingClaim, transcript: Transcript, chunks: Sequence[Chunk], options: SpeechOptions, session: Session
+    claim: RecordingClaim,
+    transcript: Transcript,
+    chunks: Sequence[Chunk],
+    options: SpeechOptions,
+    session: Session,
 ) -> None:
     if not finish_task(session, claim, TaskState.DONE):
         return
     save_transcript(session, claim.recording_id, transcript, chunks)
-    enqueue(session, [_recording_event("completed", claim, session, transcription_id=transcript.transcription_id)])
+    enqueue(
+        session,
+        [
+            _recording_event(
+                "completed", claim, session, transcription_id=transcript.transcription_id
+            )
+        ],
+    )
     settle_recordings(session, claim.run_id, processed=1, progress_every=options.progress_every)
 
 
 def _end_recording(
-    claim: RecordingClaim, state: TaskState, error: str | None, options: SpeechOptions, session: Session
+    claim: RecordingClaim,
+    state: TaskState,
+    error: str | None,
+    options: SpeechOptions,
+    session: Session,
 ) -> None:
     if not finish_task(session, claim, state, error):
         return
@@ -127,21 +163,32 @@ def _end_recording(
         write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="error"))
     cached, failed = int(state is TaskState.CACHED), int(state is TaskState.FAILED)
     settle_recordings(
-        session, claim.run_id, processed=1, cached=cached, failed=failed, progress_every=options.progress_every
+        session,
+        claim.run_id,
+        processed=1,
+        cached=cached,
+        failed=failed,
+        progress_every=options.progress_every,
     )
 
 
-def _recording_event(what: str, claim: RecordingClaim, session: Session, **more: object) -> events.Event:
+def _recording_event(
+    what: str, claim: RecordingClaim, session: Session, **more: object
+) -> events.Event:
     at = database_time(session)
-    return events.recording(what, claim.run_id, claim.fiche_id, claim.call_id, claim.place, at, **more)
+    return events.recording(
+        what, claim.run_id, claim.fiche_id, claim.call_id, claim.place, at, **more
+    )
 
 
 RATE_LIMIT = "speech-to-text"
 POLL_SECONDS = 0.25
-# A call may reach the provider a little after its turn: a hundredth to spare keeps any minute within the cap.
+# A call may reach the provider a little after its turn: a hundredth to spare keeps any minute
+# within the cap.
 RATE_PERIOD_SECONDS = 60.6
-# Recordings that are taken before it is their turn, so that they are downloaded by then: two, or as many as the
-# provider takes in that time. What becomes urgent meanwhile is overtaken by no more than these, in each process.
+# Recordings that are taken before it is their turn, so that they are downloaded by then: two, or as
+# many as the provider takes in that time. What becomes urgent meanwhile is overtaken by no more
+# than these, in each process.
 AHEAD, AHEAD_SECONDS = 2, 2.0
 
 Result = TypeVar("Result")
@@ -154,7 +201,8 @@ async def transcribe_waiting(
     provider: SpeechProvider,
     owner: str,
 ) -> None:
-    """`owner` says who works; each call adds a name of its own, so that a retry never passes for what failed."""
+    """`owner` says who works; each call adds a name of its own, so that a retry never passes for
+    what failed."""
     worker = _RecordingWorker(tuple(run_ids), database, provider, f"{owner}/{uuid.uuid4().hex[:8]}")
     async with together() as background:
         heartbeat = background.create_task(worker.heartbeat())
@@ -166,8 +214,15 @@ async def transcribe_waiting(
 class _RecordingWorker:
     """Works on waiting recordings for one caller, within the slots of the provider."""
 
-    def __init__(self, run_ids: Sequence[str], database: Database, provider: SpeechProvider, owner: str) -> None:
-        self._run_ids, self._database, self._provider, self._owner = run_ids, database, provider, owner
+    def __init__(
+        self, run_ids: Sequence[str], database: Database, provider: SpeechProvider, owner: str
+    ) -> None:
+        self._run_ids, self._database, self._provider, self._owner = (
+            run_ids,
+            database,
+            provider,
+            owner,
+        )
         self._slots = asyncio.Semaphore(provider.speech.at_once)
         self._ahead = asyncio.Semaphore(
             max(AHEAD, round(AHEAD_SECONDS * provider.options.per_minute / RATE_PERIOD_SECONDS))
@@ -211,15 +266,20 @@ class _RecordingWorker:
         download_slot.callback(self._ahead.release)
 
         async def turn() -> None:
-            await asyncio.sleep(await reserve(self._provider.limiter, RATE_LIMIT, self._rate) or 0.0)
+            await asyncio.sleep(
+                await reserve(self._provider.limiter, RATE_LIMIT, self._rate) or 0.0
+            )
             download_slot.close()
 
         with download_slot:
-            await transcribe_recording(claim, turn=turn, database=self._database, provider=self._provider)
+            await transcribe_recording(
+                claim, turn=turn, database=self._database, provider=self._provider
+            )
         self._slots.release()
 
     async def _retry_while_database_is_away(self, ask: Callable[[Session], Result]) -> Result:
-        """A database that is away for a moment, shorter than our leases, does not end the calls in flight."""
+        """A database that is away for a moment, shorter than our leases, does not end the calls in
+        flight."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._provider.options.lease_seconds
         while True:
@@ -235,7 +295,13 @@ class _RecordingWorker:
         if not any_running(session, self._run_ids):
             return None
         options = self._provider.options
-        return claim_next(session, self._owner, most, lease_seconds=options.lease_seconds, per_fiche=options.per_fiche)
+        return claim_next(
+            session,
+            self._owner,
+            most,
+            lease_seconds=options.lease_seconds,
+            per_fiche=options.per_fiche,
+        )
 
     def _extend_claims(self, session: Session) -> None:
         extend_claims(session, self._owner, self._provider.options.lease_seconds)

@@ -51,8 +51,8 @@ class RecordingStanding(_Camel):
 
 
 class TranscriptionTask(_Camel):
-    """One recording of a run. `owner` holds the claim for `seconds_left` more; `again_in_seconds` is until the next
-    attempt."""
+    """One recording of a run. `owner` holds the claim for `seconds_left` more; `again_in_seconds`
+    is until the next attempt."""
 
     call_id: str
     state: Literal["waiting", "working", "done", "cached", "failed"]
@@ -86,14 +86,18 @@ class TranscriptionStanding(_Camel):
     pending: int
     percentage: int
     recordings: list[RecordingStanding]
-    run: TranscriptionRun | None = Field(description="The fiche's last run; null when there was none.")
+    run: TranscriptionRun | None = Field(
+        description="The fiche's last run; null when there was none."
+    )
 
 
 class TranscriptShown(BaseModel):
     text: str
     language_code: str | None
     language_probability: float | None
-    words: list[dict[str, Any]] = Field(description="Empty: what was said is kept in the text, not word by word.")
+    words: list[dict[str, Any]] = Field(
+        description="Empty: what was said is kept in the text, not word by word."
+    )
 
 
 class RecordingShown(BaseModel):
@@ -116,8 +120,8 @@ class TranscriptionQueued(BaseModel):
 
 
 class TranscriptionsQueued(BaseModel):
-    """`event_ids` are of what was newly asked for; the rest is under way, or complete. `run_ids` are by fiche, of those
-    that a run works on, or will."""
+    """`event_ids` are of what was newly asked for; the rest is under way, or complete. `run_ids`
+    are by fiche, of those that a run works on, or will."""
 
     success: Literal[True] = True
     message: str
@@ -143,14 +147,19 @@ CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=[
     openapi_extra=takes(TranscriptionBatchWish, two=BATCH_EXAMPLE),
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for transcripts of many fiches: once a day, unless what was asked for came to less than all."""
+    """Ask for transcripts of many fiches: once a day, unless what was asked for came to less than
+    all."""
     wish = parse_batch(body)
     with services.database.reading() as session:
         check_visible(session, reach, wish.fiche_ids)
 
     def work() -> Response:
         asked = request_transcriptions(
-            wish.fiche_ids, priority=wish.priority, batch=True, database=services.database, clock=services.clock
+            wish.fiche_ids,
+            priority=wish.priority,
+            batch=True,
+            database=services.database,
+            clock=services.clock,
         )
         keys = [one.key for one in asked if one.key is not None]
         fiche_ids = [one.fiche_id for one in asked]
@@ -166,7 +175,9 @@ def ask(
     fiche_id: FicheInPath,
     services: TheServices,
     once: DoneOnce,
-    priority: Annotated[str, Query(description="high, normal or low; anything else is normal.")] = "normal",
+    priority: Annotated[
+        str, Query(description="high, normal or low; anything else is normal.")
+    ] = "normal",
 ) -> Response:
     """Ask for transcripts of a fiche's calls that have none yet."""
 
@@ -178,17 +189,27 @@ def ask(
             database=services.database,
             clock=services.clock,
         )
-        return said(message="Transcription job queued", fiche_id=fiche_id, event_id=asked.key, run_id=asked.run_id)
+        return said(
+            message="Transcription job queued",
+            fiche_id=fiche_id,
+            event_id=asked.key,
+            run_id=asked.run_id,
+        )
 
     return once(work)
 
 
-@router.get(f"{OF_FICHE}/status", response_model=Answer[TranscriptionStanding], responses=refusals(404))
+@router.get(
+    f"{OF_FICHE}/status", response_model=Answer[TranscriptionStanding], responses=refusals(404)
+)
 def status(fiche_id: FicheInPath, services: TheServices) -> Response:
-    """Show which of a fiche's calls have a transcript, and its last run: counts, and who works on each recording."""
+    """Show which of a fiche's calls have a transcript, and its last run: counts, and who works on
+    each recording."""
     with services.database.reading() as session:
         document = transcription_status(session, fiche_id)
-    return answer(TranscriptionStanding.model_validate(document).model_dump(mode="json", by_alias=True))
+    return answer(
+        TranscriptionStanding.model_validate(document).model_dump(mode="json", by_alias=True)
+    )
 
 
 @router.get(
@@ -201,12 +222,18 @@ def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Resp
     """What was written down while the fiche's calls were transcribed, oldest first."""
     chosen = parse_log_query(dict(request.query_params))
     with services.database.reading() as session:
-        lines, total = transcription_logs(session, fiche_id, chosen, zone(services.settings.automation_timezone))
+        lines, total = transcription_logs(
+            session, fiche_id, chosen, zone(services.settings.automation_timezone)
+        )
     trace, limit, offset = chosen.trace, chosen.limit, chosen.offset
     return answer(lines, count=len(lines), total=total, trace_id=trace, limit=limit, offset=offset)
 
 
-@router.get(f"{OF_FICHE}/recordings/{{call_id}}", response_model=Answer[RecordingShown], responses=refusals(404))
+@router.get(
+    f"{OF_FICHE}/recordings/{{call_id}}",
+    response_model=Answer[RecordingShown],
+    responses=refusals(404),
+)
 def recording(fiche_id: FicheInPath, call_id: CallInPath, services: TheServices) -> Response:
     """Show one call with what was said in it."""
     with services.database.reading() as session:

@@ -1,4 +1,5 @@
-"""Decisions of transcription: what follows a failed attempt, and how a transcript is cut into chunks."""
+"""Decisions of transcription: what follows a failed attempt, and how a transcript is cut into
+chunks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ def after_error(
 
 
 MESSAGES_PER_CHUNK = 10
-# A message is a minute or two of speech at most, so that a chunk stays a passage that a model can be shown.
+# A message is a minute or two of speech at most, so that a chunk stays a passage that a model can
+# be shown.
 WORDS_PER_MESSAGE = 250
 UNKNOWN_SPEAKER = "unknown"
 
@@ -63,7 +65,8 @@ class _Message:
 
 
 def chunks_of(words: Iterable[Word]) -> tuple[Chunk, ...]:
-    """The chunks of these words, in their order. Every word that is not a spacing is in exactly one of them."""
+    """The chunks of these words, in their order. Every word that is not a spacing is in exactly one
+    of them."""
     messages = list(_messages(words))
     return tuple(
         _chunk(index, messages[first : first + MESSAGES_PER_CHUNK])
@@ -72,8 +75,8 @@ def chunks_of(words: Iterable[Word]) -> tuple[Chunk, ...]:
 
 
 def words_or_estimated(transcript: Transcript, duration_seconds: float | None) -> tuple[Word, ...]:
-    """The provider's words; where it heard none in a text, the text's own, spread evenly over the recording, with two
-    speakers taking turns. None at all for an empty transcript."""
+    """The provider's words; where it heard none in a text, the text's own, spread evenly over the
+    recording, with two speakers taking turns. None at all for an empty transcript."""
     if any(_is_spoken(word) for word in transcript.words):
         return transcript.words
     texts = transcript.text.split()
@@ -106,7 +109,9 @@ def _messages(words: Iterable[Word]) -> Iterator[_Message]:
         said = list(turn)
         for first in range(0, len(said), WORDS_PER_MESSAGE):
             part = said[first : first + WORDS_PER_MESSAGE]
-            yield _Message(speaker, " ".join([word.text for word in part]), part[0].start, part[-1].end)
+            yield _Message(
+                speaker, " ".join([word.text for word in part]), part[0].start, part[-1].end
+            )
 
 
 def _chunk(index: int, messages: Sequence[_Message]) -> Chunk:

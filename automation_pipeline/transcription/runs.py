@@ -43,11 +43,20 @@ from automation_pipeline.transcription.queries.tasks import OLD_TASKS, fail_wait
 
 
 def settle_recordings(
-    session: Session, run_id: str, *, processed: int, cached: int = 0, failed: int = 0, progress_every: int = 1
+    session: Session,
+    run_id: str,
+    *,
+    processed: int,
+    cached: int = 0,
+    failed: int = 0,
+    progress_every: int = 1,
 ) -> TranscriptionSummary:
-    """In the transaction that ended them. Progress is told every so many recordings, and at the end."""
+    """In the transaction that ended them. Progress is told every so many recordings, and at the
+    end."""
     now = database_time(session)
-    summary, started_at = count_recordings(session, run_id, now, processed=processed, cached=cached, failed=failed)
+    summary, started_at = count_recordings(
+        session, run_id, now, processed=processed, cached=cached, failed=failed
+    )
     before = summary.processed - processed
     if summary.is_over or summary.processed // progress_every > before // progress_every:
         enqueue(session, [events.progress(summary, now)] if processed else [])
@@ -55,24 +64,33 @@ def settle_recordings(
         enqueue(session, events.completed(summary, started_at, now))
         end_run(session, run_id, TranscriptionStatus.COMPLETED)
         counts = {"new": summary.new, "cached": summary.cached, "failed": summary.failed}
-        write_notes(session, run_note(summary, f"END: completed, {summary.failed} failed", data=counts))
+        write_notes(
+            session, run_note(summary, f"END: completed, {summary.failed} failed", data=counts)
+        )
         return replace(summary, status=TranscriptionStatus.COMPLETED)
     return summary
 
 
 def fail_run(session: Session, run_id: str, reason: str) -> TranscriptionSummary:
-    """End a run that cannot be attempted: its unended recordings fail with the reason. A run that has ended stays."""
+    """End a run that cannot be attempted: its unended recordings fail with the reason. A run that
+    has ended stays."""
     held = lock_run(session, run_id)
     if held.status != TranscriptionStatus.RUNNING:
         return summary_from_row(held)
     now, total = database_time(session), held.target_total
-    failed = [(call, (place, total)) for call, place in fail_waiting_tasks(session, run_id, None, reason)]
+    failed = [
+        (call, (place, total)) for call, place in fail_waiting_tasks(session, run_id, None, reason)
+    ]
     enqueue(session, events.recordings_failed(run_id, held.fiche_id, failed, reason, now))
-    counted, _ = count_recordings(session, run_id, now, processed=len(failed), cached=0, failed=len(failed))
+    counted, _ = count_recordings(
+        session, run_id, now, processed=len(failed), cached=0, failed=len(failed)
+    )
     end_run(session, run_id, TranscriptionStatus.FAILED, reason)
     summary = replace(counted, status=TranscriptionStatus.FAILED, error=reason)
     enqueue(session, events.failed(summary, reason, now))
-    write_notes(session, run_note(summary, f"END: {reason}", level="error", data={"failed": len(failed)}))
+    write_notes(
+        session, run_note(summary, f"END: {reason}", level="error", data={"failed": len(failed)})
+    )
     return summary
 
 
@@ -86,7 +104,8 @@ class TranscriptionRunRequest:
     dagster_run_id: str | None = None
     # Details that the CRM has told since then are fresh enough; without it they are fetched anew.
     fresh_since: datetime | None = None
-    # Transcripts made before that instant, by the database's clock, are made again; without it every one counts.
+    # Transcripts made before that instant, by the database's clock, are made again; without it
+    # every one counts.
     renew_before: datetime | None = None
 
 
@@ -99,11 +118,12 @@ async def begin_transcription(
     is_fresh: bool = False,
     gives_up: bool = True,
 ) -> TranscriptionSummary:
-    """Record the run, then fetch the fiche and plan; or join the run under way. `is_fresh`: the details are known to be
-    as fresh as the caller wants them.
+    """Record the run, then fetch the fiche and plan; or join the run under way. `is_fresh`: the
+    details are known to be as fresh as the caller wants them.
 
-    Errors of the CRM are raised. A permanent one ends the run as failed with its reason, and so does a transient one
-    unless the caller tries the same run again (`gives_up=False`). A fiche that the CRM does not know ends its run too.
+    Errors of the CRM are raised. A permanent one ends the run as failed with its reason, and so
+    does a transient one unless the caller tries the same run again (`gives_up=False`). A fiche that
+    the CRM does not know ends its run too.
     """
     if is_fresh:
         return await database.write(partial(_join_or_start, request))
@@ -112,7 +132,9 @@ async def begin_transcription(
         return run
     since = request.fresh_since or clock.now()
     try:
-        outcome = await fetch_fiche(request.fiche_id, since=since, database=database, source=source, clock=clock)
+        outcome = await fetch_fiche(
+            request.fiche_id, since=since, database=database, source=source, clock=clock
+        )
     except InfrastructureError:
         raise
     except AutomationError as error:
@@ -125,15 +147,23 @@ async def begin_transcription(
 
 
 def open_run(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary:
-    """The run that works on the fiche: the one under way, or one recorded now, without a plan yet."""
+    """The run that works on the fiche: the one under way, or one recorded now, without a plan
+    yet."""
     under_way = _under_way(request, session)
     if under_way is not None:
         return under_way
     if not runs.start_run(
-        session, request.run_id, request.fiche_id, runs.NO_PLAN, request.priority, request.dagster_run_id
+        session,
+        request.run_id,
+        request.fiche_id,
+        runs.NO_PLAN,
+        request.priority,
+        request.dagster_run_id,
     ):
         return _joined(request, session)
-    return TranscriptionSummary(request.run_id, request.fiche_id, TranscriptionStatus.RUNNING, 0, 0, 0)
+    return TranscriptionSummary(
+        request.run_id, request.fiche_id, TranscriptionStatus.RUNNING, 0, 0, 0
+    )
 
 
 def _under_way(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary | None:
@@ -152,7 +182,9 @@ def _join_or_start(request: TranscriptionRunRequest, session: Session) -> Transc
     if under_way is not None:
         return under_way if under_way.is_planned else _plan(request, under_way.run_id, session)
     plan = _plan_for(request, session)
-    if not runs.start_run(session, request.run_id, request.fiche_id, plan, request.priority, request.dagster_run_id):
+    if not runs.start_run(
+        session, request.run_id, request.fiche_id, plan, request.priority, request.dagster_run_id
+    ):
         return _joined(request, session)
     return _started(request, request.run_id, plan, session)
 
@@ -161,7 +193,9 @@ def _joined(request: TranscriptionRunRequest, session: Session) -> Transcription
     """Another worker began while this one asked the CRM."""
     joined = _under_way(request, session)
     if joined is None:
-        raise TransientError(f"The run of fiche {request.fiche_id} ended in the very moment that it was joined.")
+        raise TransientError(
+            f"The run of fiche {request.fiche_id} ended in the very moment that it was joined."
+        )
     return joined
 
 
@@ -172,7 +206,9 @@ def _plan(request: TranscriptionRunRequest, run_id: str, session: Session) -> Tr
         return _started(request, run_id, plan, session)
     planned = runs.find_summary(session, run_id)
     if planned is None:
-        raise TransientError(f"The run of fiche {request.fiche_id} was removed while it was planned.")
+        raise TransientError(
+            f"The run of fiche {request.fiche_id} was removed while it was planned."
+        )
     if planned.status is TranscriptionStatus.FAILED and run_id != request.run_id:
         return _join_or_start(request, session)
     return planned
@@ -194,8 +230,15 @@ def _started(
         events.status_check(run_id, request.fiche_id, plan, now),
         events.started(run_id, request.fiche_id, plan, request.priority, now),
     ])  # fmt: skip
-    counts = {"total": plan.total, "already": plan.already_transcribed, "targets": len(plan.targets)}
-    write_notes(session, fiche_note(run_id, request.fiche_id, f"START: {request.priority} priority", data=counts))
+    counts = {
+        "total": plan.total,
+        "already": plan.already_transcribed,
+        "targets": len(plan.targets),
+    }
+    write_notes(
+        session,
+        fiche_note(run_id, request.fiche_id, f"START: {request.priority} priority", data=counts),
+    )
     return _fail_recordings_without_audio(session, request, run_id, plan)
 
 
@@ -215,12 +258,18 @@ def _fail_recordings_without_audio(
         )
     failed = fail_waiting_tasks(session, run_id, blank, NO_URL)
     recordings = [(call, (place, len(plan.targets))) for call, place in failed]
-    enqueue(session, events.recordings_failed(run_id, request.fiche_id, recordings, NO_URL, database_time(session)))
+    enqueue(
+        session,
+        events.recordings_failed(
+            run_id, request.fiche_id, recordings, NO_URL, database_time(session)
+        ),
+    )
     return settle_recordings(session, run_id, processed=len(failed), failed=len(failed))
 
 
 def fail_unplanned(request: TranscriptionRunRequest, reason: str, session: Session) -> None:
-    """Record that the wish came to nothing before its recordings were planned. A run of another wish goes on."""
+    """Record that the wish came to nothing before its recordings were planned. A run of another
+    wish goes on."""
     run = open_run(request, session)
     if run.run_id == request.run_id and not run.is_planned:
         fail_run(session, run.run_id, reason)
@@ -231,7 +280,8 @@ def _fail(run_id: str, reason: str, session: Session) -> TranscriptionSummary:
 
 
 def sweep_transcriptions(silent_for_seconds: float, *, database: Database) -> Sequence[str]:
-    """The ids of the runs that were ended. A run shows life whenever one of its recordings is worked on."""
+    """The ids of the runs that were ended. A run shows life whenever one of its recordings is
+    worked on."""
     with database.reading() as session:
         abandoned = abandoned_runs(session, silent_for_seconds)
     ended: list[str] = []
@@ -249,13 +299,17 @@ def _end_abandoned(session: Session, run_id: str, fiche_id: str, silent_for_seco
     if held.target_total == 0:
         fail_run(session, run_id, reason)
         return
-    failed = [(call, (place, held.target_total)) for call, place in fail_waiting_tasks(session, run_id, None, reason)]
+    failed = [
+        (call, (place, held.target_total))
+        for call, place in fail_waiting_tasks(session, run_id, None, reason)
+    ]
     enqueue(session, events.recordings_failed(run_id, fiche_id, failed, reason, now))
     data = {"failed": len(failed)}
     write_notes(session, fiche_note(run_id, fiche_id, f"SWEEP: {reason}", level="error", data=data))
     summary = settle_recordings(session, run_id, processed=len(failed), failed=len(failed))
     if not summary.is_over:
-        # Recordings went away under the run: its counters can no longer add up, but it ends all the same.
+        # Recordings went away under the run: its counters can no longer add up, but it ends all the
+        # same.
         fail_run(session, run_id, reason)
 
 

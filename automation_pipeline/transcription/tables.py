@@ -1,4 +1,5 @@
-"""Tables of transcription. That a fiche has one run and a recording one task at a time are unique indexes."""
+"""Tables of transcription. That a fiche has one run and a recording one task at a time are unique
+indexes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -49,12 +50,15 @@ class TranscriptionRunRow(Table):
 
 
 class TranscriptionTaskRow(Table):
-    """One recording of a run. Who works on it holds it until `leased_until`; a later holder has a higher `token`."""
+    """One recording of a run. Who works on it holds it until `leased_until`; a later holder has a
+    higher `token`."""
 
     __tablename__ = "transcription_tasks"
     __table_args__ = (
         UniqueConstraint("run_id", "call_id"),
-        CheckConstraint("state IN ('waiting', 'working', 'done', 'cached', 'failed')", name="state"),
+        CheckConstraint(
+            "state IN ('waiting', 'working', 'done', 'cached', 'failed')", name="state"
+        ),
         Index(
             "uq_transcription_tasks_live_recording",
             "recording_id",
@@ -62,7 +66,12 @@ class TranscriptionTaskRow(Table):
             postgresql_where=_LIVE_TASK,
             sqlite_where=_LIVE_TASK,
         ),
-        Index("ix_transcription_tasks_working", "fiche_id", postgresql_where=_WORKING, sqlite_where=_WORKING),
+        Index(
+            "ix_transcription_tasks_working",
+            "fiche_id",
+            postgresql_where=_WORKING,
+            sqlite_where=_WORKING,
+        ),
         Index(
             "ix_transcription_tasks_live",
             "urgency",

@@ -23,13 +23,16 @@ def _use(database: Database, token: str, at: datetime) -> list[str]:
     found: list[str] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while found.count("refused") < 2 and time.monotonic() < deadline:
-        caller = authenticate_token(token, database=database, now=at + timedelta(minutes=len(found)))
+        caller = authenticate_token(
+            token, database=database, now=at + timedelta(minutes=len(found))
+        )
         found.append("known" if caller else "refused")
     return found
 
 
 def _revoke(database: Database, token: str, token_id: int, at: datetime) -> list[str]:
-    """When it was revoked as this process is told, and whether it was still good right afterwards."""
+    """When it was revoked as this process is told, and whether it was still good right
+    afterwards."""
     with database.transaction() as session:
         revoked = revoke(session, token_id, at)
     after = authenticate_token(token, database=database, now=at)

@@ -34,7 +34,11 @@ Member = Callable[..., TestClient]
 
 
 def user_token(
-    grants: Mapping[str, str], *, groupes: Iterable[str] = (), crm_user: str | None = None, **claims: Any
+    grants: Mapping[str, str],
+    *,
+    groupes: Iterable[str] = (),
+    crm_user: str | None = None,
+    **claims: Any,
 ) -> str:
     """`grants` maps a permission such as `automation.write` to its scope."""
     listed: dict[str, dict[str, object]] = {}
@@ -61,7 +65,9 @@ def services_on(url: str) -> Services:
 
 
 def client_of(api: ASGIApp, token: str) -> TestClient:
-    return TestClient(api, headers={"Authorization": f"Bearer {token}"}, raise_server_exceptions=False)
+    return TestClient(
+        api, headers={"Authorization": f"Bearer {token}"}, raise_server_exceptions=False
+    )
 
 
 @pytest.fixture
@@ -74,7 +80,8 @@ def services(database: Database, clock: StandingClock) -> Services:
 
 @cache
 def _app() -> FastAPI:
-    """Making it takes longer than most of what is asked of it: all tests have the same, on their own services."""
+    """Making it takes longer than most of what is asked of it: all tests have the same, on their
+    own services."""
     return create_app(services_on("sqlite:///never-opened.db"))
 
 
@@ -136,7 +143,11 @@ def member(api: FastAPI, services: Services, orgs: OrgBench) -> Member:
 
     def made(org_id: str, *permissions: str) -> TestClient:
         orgs.organisation(org_id)
-        wish = {"name": f"of {org_id}", "orgId": org_id, "permissions": permissions or ("org-jobs.write",)}
+        wish = {
+            "name": f"of {org_id}",
+            "orgId": org_id,
+            "permissions": permissions or ("org-jobs.write",),
+        }
         giver = Caller("machine:tests", whole_grants())
         issued = create_token(
             {**wish, "scope": "ALL"},

@@ -17,15 +17,22 @@ def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
     def check(response: httpx.Response) -> None:
         response.read()
         path = next(path for pattern, path in paths.items() if pattern.fullmatch(response.url.path))
-        responses: dict[str, Any] = document["paths"][path][response.request.method.lower()]["responses"]
-        assert str(response.status_code) in responses, f"{response.request.method} {path}: {response.text}"
+        responses: dict[str, Any] = document["paths"][path][response.request.method.lower()][
+            "responses"
+        ]
+        assert str(response.status_code) in responses, (
+            f"{response.request.method} {path}: {response.text}"
+        )
         promised = responses[str(response.status_code)].get("content")
         if promised is None:
             assert response.content == b"", f"{response.request.method} {path}"
             return
         schema = promised["application/json"]["schema"]
         whole = {**schema, "components": document["components"]}
-        faults = [str(fault) for fault in jsonschema_rs.Draft202012Validator(whole).iter_errors(response.json())]
+        faults = [
+            str(fault)
+            for fault in jsonschema_rs.Draft202012Validator(whole).iter_errors(response.json())
+        ]
         assert faults == [], f"{response.request.method} {path}"
 
     return check
@@ -34,9 +41,12 @@ def promise_check(api: FastAPI) -> Callable[[httpx.Response], None]:
 @cache
 def _described(api: FastAPI) -> tuple[dict[str, Any], Mapping[re.Pattern[str], str]]:
     document = api.openapi()
-    return document, {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): path for path in _in_order(document)}
+    return document, {
+        re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): path for path in _in_order(document)
+    }
 
 
 def _in_order(document: Mapping[str, Any]) -> list[str]:
-    """Fixed paths stand before those with parameters, as they do in the application; and deeds before both."""
+    """Fixed paths stand before those with parameters, as they do in the application; and deeds
+    before both."""
     return sorted(document["paths"], key=lambda path: (":" not in path, path))

@@ -15,7 +15,9 @@ from automation_pipeline_tests.waiting import wait_until
 def served(api: FastAPI) -> Generator[str]:
     """Its address; streams are ended with the block, as when the server is stopped."""
     server = uvicorn.Server(
-        uvicorn.Config(api, http=BoundedProtocol, port=0, log_config=None, timeout_graceful_shutdown=20)
+        uvicorn.Config(
+            api, http=BoundedProtocol, port=0, log_config=None, timeout_graceful_shutdown=20
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -1,4 +1,5 @@
-"""What holds for every request: its id, one shape of refusals, limits on bodies and time; bugs stay inside."""
+"""What holds for every request: its id, one shape of refusals, limits on bodies and time; bugs stay
+inside."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -47,7 +48,9 @@ def test_a_body_that_is_too_big_is_not_read(services: Services) -> None:
         assert (answered.status_code, answered.json()["code"]) == (413, "BODY_TOO_LARGE")
 
 
-def test_an_answer_that_takes_too_long_is_given_up(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_takes_too_long_is_given_up(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     services.settings.__dict__["api_timeout_seconds"] = 0.2
     monkeypatch.setattr(schedules, "schedules_within", lambda *_a, **_k: Event().wait(1) or [])
     with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client:
@@ -72,7 +75,9 @@ def test_a_database_without_tables_is_said_in_a_sentence(services: Services, api
     assert "automation db upgrade" in answered.json()["error"]
 
 
-def test_the_process_answers_also_when_no_thread_is_free(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_answers_also_when_no_thread_is_free(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, free = Event(), Event()
 
     def waits(*_a: object, **_k: object) -> list[object]:
@@ -82,7 +87,10 @@ def test_the_process_answers_also_when_no_thread_is_free(services: Services, mon
 
     monkeypatch.setattr(application, "THREADS", 1)
     monkeypatch.setattr(schedules, "schedules_within", waits)
-    with TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client, ThreadPoolExecutor() as beside:
+    with (
+        TestClient(create_app(services), headers={"X-API-Key": MACHINE}) as client,
+        ThreadPoolExecutor() as beside,
+    ):
         listed = beside.submit(client.get, LIST)
         assert begun.wait(60)
         assert (client.get("/health").status_code, listed.done()) == (200, False)
@@ -94,7 +102,10 @@ def test_the_process_answers_also_when_no_thread_is_free(services: Services, mon
     ("url", "sentence"),
     [
         ("postgresql://anna:s3cret@127.0.0.1:9/work", "The database does not answer"),
-        ("sqlite:////anna/127.0.0.1/work.db", "The database is not ready: run `automation db upgrade`"),
+        (
+            "sqlite:////anna/127.0.0.1/work.db",
+            "The database is not ready: run `automation db upgrade`",
+        ),
     ],
 )
 def test_strangers_learn_nothing_of_where_the_database_is(url: str, sentence: str) -> None:
@@ -118,10 +129,14 @@ def test_strangers_learn_nothing_of_where_the_database_is(url: str, sentence: st
         "/api/%00",
     ],
 )
-def test_the_character_that_no_database_keeps_is_refused_in_every_address(client: TestClient, address: str) -> None:
+def test_the_character_that_no_database_keeps_is_refused_in_every_address(
+    client: TestClient, address: str
+) -> None:
     answered = client.get(address)
     assert (answered.status_code, answered.json()["code"]) == (400, "VALIDATION_ERROR")
-    assert answered.json()["details"] == [{"field": "address", "message": "must not hold the character NUL"}]
+    assert answered.json()["details"] == [
+        {"field": "address", "message": "must not hold the character NUL"}
+    ]
 
 
 def test_the_document_refers_to_parts_that_exist(api: FastAPI) -> None:
@@ -134,7 +149,11 @@ def test_the_document_refers_to_parts_that_exist(api: FastAPI) -> None:
 
 
 def test_every_operation_has_a_name_of_its_own(api: FastAPI) -> None:
-    named = [one["operationId"] for methods in api.openapi()["paths"].values() for one in methods.values()]
+    named = [
+        one["operationId"]
+        for methods in api.openapi()["paths"].values()
+        for one in methods.values()
+    ]
     assert "schedules_create" in named
     assert len(set(named)) == len(named)
     assert all(name.isidentifier() for name in named)

@@ -68,7 +68,9 @@ def test_a_failure_does_not_reach_who_waits() -> None:
     asyncio.run(Attempts().wait_for(work(), LONG))
 
 
-def test_beyond_so_many_at_once_the_rest_is_left_to_dagster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_so_many_at_once_the_rest_is_left_to_dagster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "AT_MOST", 1)
     begun: list[int] = []
 

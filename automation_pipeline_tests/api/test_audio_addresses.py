@@ -1,4 +1,5 @@
-"""Where a call can be heard is for those alone who may read its recordings, on every route that there is."""
+"""Where a call can be heard is for those alone who may read its recordings, on every route that
+there is."""
 
 import re
 from typing import Any
@@ -28,13 +29,16 @@ ALL_BUT_RECORDINGS = {
 
 @pytest.fixture
 def audited(services: Services, clock: StandingClock) -> dict[str, str]:
-    """A fiche of the groupe TEAM R1 with a call that is audited and cited; what stands for each name in a path."""
+    """A fiche of the groupe TEAM R1 with a call that is audited and cited; what stands for each
+    name in a path."""
     bench = Bench(services.database, clock, model=FakeLanguageModel(step_answer))
     bench.sell("7")
     standing = bench.audit("7", bench.configure(steps=1))
     with services.database.transaction() as session:
         session.execute(update(CallRecordingRow).values(recording_url=SECRET))
-        session.execute(update(CitationRow).values(recording_url=SECRET, texte=f"Bonjour, voir {SECRET}."))
+        session.execute(
+            update(CitationRow).values(recording_url=SECRET, texte=f"Bonjour, voir {SECRET}.")
+        )
         call_id = session.query(CallRecordingRow.call_id).first()
     assert call_id
     return {
@@ -50,7 +54,12 @@ def shown(client: TestClient, names: dict[str, str]) -> set[str]:
     """The routes whose answer holds the address."""
     found: set[str] = set()
     for (method, path), rule in RULES.items():
-        if method == "GET" and not rule.public and "diagnostic" not in path and "events" not in path:
+        if (
+            method == "GET"
+            and not rule.public
+            and "diagnostic" not in path
+            and "events" not in path
+        ):
             address = re.sub(r"\{(\w+)\}", lambda match: names.get(match[1], "1"), path)
             if SECRET in client.get(address).text:
                 found.add(path)

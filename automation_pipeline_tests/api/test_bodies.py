@@ -1,4 +1,5 @@
-"""Bodies of requests on a real socket: limits, faults of JSON, and what else is answered meanwhile."""
+"""Bodies of requests on a real socket: limits, faults of JSON, and what else is answered
+meanwhile."""
 
 import http.client
 import json
@@ -36,7 +37,9 @@ def address(api: FastAPI) -> Generator[str]:
 
 @pytest.fixture
 def remote(address: str) -> Generator[httpx.Client]:
-    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {MACHINE}"}, timeout=60) as client:
+    with httpx.Client(
+        base_url=address, headers={"Authorization": f"Bearer {MACHINE}"}, timeout=60
+    ) as client:
         yield client
 
 
@@ -49,13 +52,21 @@ def test_a_larger_body_is_refused_with_a_sentence_however_it_is_sent(remote: htt
     wrong: list[object] = []
     for path, most in ((SCHEDULES, MEGABYTE), (IMPORT, 2 * MEGABYTE)):
         pieces = (padded(most + 1)[at : at + 50_000] for at in range(0, most + 1, 50_000))
-        expected = {"fits": (padded(most), 400), "too big": (padded(most + 1), 413), "in chunks": (pieces, 413)}
+        expected = {
+            "fits": (padded(most), 400),
+            "too big": (padded(most + 1), 413),
+            "in chunks": (pieces, 413),
+        }
         for how, (content, status) in expected.items():
             answered = remote.post(path, content=content)
             is_plain = status == 400 or (
                 answered.json().get("code") == "BODY_TOO_LARGE" and f"{most} " in answered.text
             )
-            if answered.status_code != status or len(answered.content) > ANSWER_BYTES or not is_plain:
+            if (
+                answered.status_code != status
+                or len(answered.content) > ANSWER_BYTES
+                or not is_plain
+            ):
                 wrong.append((path, how, answered.status_code, answered.text[:200]))
     assert wrong == []
 
@@ -103,12 +114,16 @@ def test_the_process_answers_others_while_a_body_is_parsed(
 def test_credentials_are_checked_before_a_body_is_parsed_or_awaited(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "read_object", lambda _raw: pytest.fail("a stranger's body was parsed"))
+    monkeypatch.setattr(
+        bodies, "read_object", lambda _raw: pytest.fail("a stranger's body was parsed")
+    )
     for content in (b"[" * 1000, padded(MEGABYTE)):
         assert httpx.post(address + SCHEDULES, content=content).status_code == 401
     at = urlsplit(address)
     with socket.create_connection((at.hostname, at.port), timeout=60) as wire:
-        wire.sendall(f"POST {SCHEDULES} HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\n".encode())
+        wire.sendall(
+            f"POST {SCHEDULES} HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\n".encode()
+        )
         assert wire.recv(1000).startswith(b"HTTP/1.1 401 ")
 
 
@@ -140,23 +155,34 @@ def test_json_that_is_no_json_is_a_400_that_says_so(remote: httpx.Client) -> Non
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for name, content in cases.items():
         answered = remote.post(SCHEDULES, content=content)
-        is_plain = answered.status_code == 400 and answered.json()["code"] in {"INVALID_JSON", "VALIDATION_ERROR"}
+        is_plain = answered.status_code == 400 and answered.json()["code"] in {
+            "INVALID_JSON",
+            "VALIDATION_ERROR",
+        }
         if not is_plain or len(answered.content) > ANSWER_BYTES:
             wrong.append((name, answered.status_code, len(answered.content), answered.text[:200]))
     assert wrong == []
-    used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (1 if sys.platform == "darwin" else 1024)
+    used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (
+        1 if sys.platform == "darwin" else 1024
+    )
     assert used < 300, f"{used} MB were used to refuse a few bodies"
 
 
 def test_fifty_faults_are_named_and_the_others_counted(remote: httpx.Client) -> None:
-    wanted = {"name": "n", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual", "ficheIds": [1.5] * 5000}}
+    wanted = {
+        "name": "n",
+        "scheduleType": "MANUAL",
+        "ficheSelection": {"mode": "manual", "ficheIds": [1.5] * 5000},
+    }
     answered = remote.post(SCHEDULES, json=wanted)
     told = answered.json()
     assert (answered.status_code, len(told["details"])) == (400, 50)
     assert "and 4950 more" in told["error"]
     assert len(answered.content) < ANSWER_BYTES
     with answering_by_contract("/v1/requests", "r-1"):
-        at_v1 = json.loads(bytes(refusal(400, "VALIDATION_ERROR", "Invalid request.", [("a", "b")] * 51).body))
+        at_v1 = json.loads(
+            bytes(refusal(400, "VALIDATION_ERROR", "Invalid request.", [("a", "b")] * 51).body)
+        )
     assert (len(at_v1["details"]), at_v1["message"]) == (50, "Invalid request (and 1 more)")
     query = "&".join(["key="] * 150)
     asked = remote.get(f"/api/requests/audits?{query}")
@@ -164,7 +190,11 @@ def test_fifty_faults_are_named_and_the_others_counted(remote: httpx.Client) -> 
 
 
 def test_what_a_caller_writes_is_repeated_in_part_only(remote: httpx.Client) -> None:
-    for body in ({"k" * 900_000: 1}, {"name": "n", "scheduleType": "x" * 900_000}, {"timezone": "x" * 900_000}):
+    for body in (
+        {"k" * 900_000: 1},
+        {"name": "n", "scheduleType": "x" * 900_000},
+        {"timezone": "x" * 900_000},
+    ):
         answered = remote.post(SCHEDULES, json=body)
         assert answered.status_code == 400
         assert len(answered.content) < ANSWER_BYTES
@@ -173,16 +203,25 @@ def test_what_a_caller_writes_is_repeated_in_part_only(remote: httpx.Client) -> 
 def test_a_form_has_so_many_fields_and_no_more(remote: httpx.Client) -> None:
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answered = remote.post("/api/realtime/pusher/auth", content=b"a&" * 400_000, headers=kind)
-    assert (answered.status_code, answered.json()["error"]) == (400, "The form has more than 100 fields")
+    assert (answered.status_code, answered.json()["error"]) == (
+        400,
+        "The form has more than 100 fields",
+    )
 
 
 def test_two_ways_to_say_a_length_are_refused_and_nothing_after_them_is_read(address: str) -> None:
     at = urlsplit(address)
     hidden = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
     chunked, length = b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n"
-    for framing in (chunked + length, length + chunked, length + b"Transfer-Encoding: identity\r\n"):
+    for framing in (
+        chunked + length,
+        length + chunked,
+        length + b"Transfer-Encoding: identity\r\n",
+    ):
         with socket.create_connection((at.hostname, at.port), timeout=60) as wire:
-            wire.sendall(b"POST /health HTTP/1.1\r\nHost: here\r\n" + framing + b"\r\n0\r\n\r\n" + hidden)
+            wire.sendall(
+                b"POST /health HTTP/1.1\r\nHost: here\r\n" + framing + b"\r\n0\r\n\r\n" + hidden
+            )
             answers = b"".join(iter(lambda: wire.recv(10_000), b""))
         assert answers.startswith(b"HTTP/1.1 400 "), framing
         assert answers.count(b"HTTP/1.1 ") == 1, framing
@@ -205,4 +244,7 @@ def test_headers_without_an_end_are_given_up(address: str) -> None:
 def test_bodies_of_the_usual_kind_are_read(remote: httpx.Client) -> None:
     selection = {"mode": "manual", "ficheIds": [str(number) for number in range(1, 10_001)]}
     schedule = {"name": "Été", "scheduleType": "MANUAL", "ficheSelection": selection}
-    assert remote.post(SCHEDULES, content=b"\xef\xbb\xbf" + json.dumps(schedule).encode()).status_code == 201
+    assert (
+        remote.post(SCHEDULES, content=b"\xef\xbb\xbf" + json.dumps(schedule).encode()).status_code
+        == 201
+    )

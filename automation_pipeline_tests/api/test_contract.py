@@ -1,4 +1,5 @@
-"""What `/v1` answers where something is wrong, whoever notices it; the rest of the API answers as before."""
+"""What `/v1` answers where something is wrong, whoever notices it; the rest of the API answers as
+before."""
 
 import pytest
 from fastapi.testclient import TestClient

@@ -40,7 +40,9 @@ def _bodies() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parameter(path: str, name: str) -> dict[str, Any]:
-    return next(one for one in document()["paths"][path]["get"]["parameters"] if one["name"] == name)
+    return next(
+        one for one in document()["paths"][path]["get"]["parameters"] if one["name"] == name
+    )
 
 
 def fits(value: object, schema: dict[str, Any]) -> bool:
@@ -56,7 +58,11 @@ def test_no_two_parts_have_one_title() -> None:
 
 
 def test_no_part_is_named_after_its_module() -> None:
-    assert [name for name in parts() if "automation_pipeline" in name or name.endswith(("-Input", "-Output"))] == []
+    assert [
+        name
+        for name in parts()
+        if "automation_pipeline" in name or name.endswith(("-Input", "-Output"))
+    ] == []
 
 
 def test_parts_of_one_name_are_called_after_their_rooms() -> None:
@@ -64,7 +70,9 @@ def test_parts_of_one_name_are_called_after_their_rooms() -> None:
     for room, status in (("OrgJobs", "success"), ("Pricing", "PREVIEW")):
         part = parts()[f"{room}RunState"]
         assert (part["title"], status in part["enum"]) == (f"{room}RunState", True)
-    assert parts()["OrgJob"]["properties"]["status"]["$ref"] == "#/components/schemas/OrgJobsRunState"
+    assert (
+        parts()["OrgJob"]["properties"]["status"]["$ref"] == "#/components/schemas/OrgJobsRunState"
+    )
 
 
 def test_a_title_of_a_body_means_one_thing() -> None:
@@ -72,7 +80,9 @@ def test_a_title_of_a_body_means_one_thing() -> None:
     for content in bodies().values():
         if content["schema"] not in bodies_of[content["schema"]["title"]]:
             bodies_of[content["schema"]["title"]].append(content["schema"])
-    assert [title for title, different in bodies_of.items() if len(different) > 1 or title in parts()] == []
+    assert [
+        title for title, different in bodies_of.items() if len(different) > 1 or title in parts()
+    ] == []
 
 
 def test_every_example_of_a_body_is_one_that_may_be_sent() -> None:
@@ -98,13 +108,24 @@ def test_every_example_of_a_body_is_one_that_may_be_sent() -> None:
 )
 def test_ids_in_bodies_are_numbers_or_their_digits(operation: str, field: str) -> None:
     schema = bodies()[operation]["schema"]["properties"][field]
-    for one, fitting in ((3, True), ("3", True), (0, False), ("0", False), ("x", False), (True, False), (1.5, False)):
+    for one, fitting in (
+        (3, True),
+        ("3", True),
+        (0, False),
+        ("0", False),
+        ("x", False),
+        (True, False),
+        (1.5, False),
+    ):
         assert fits([one] if schema.get("type") == "array" else one, schema) is fitting
 
 
 def test_ids_in_answers_are_texts() -> None:
     shown = parts()["ScheduleShown"]["properties"]
-    assert (shown["id"]["type"], shown["specificAuditConfigs"]["items"]["type"]) == ("string", "string")
+    assert (shown["id"]["type"], shown["specificAuditConfigs"]["items"]["type"]) == (
+        "string",
+        "string",
+    )
 
 
 @every_case("day", ["1900-01-01", "2199-12-31", "2026-02-30", ""])
@@ -113,7 +134,11 @@ def test_days_are_described_as_days(day: str) -> None:
         is_read = bool(parse_day(day, "no day"))
     except InvalidInputError:
         is_read = False
-    for path, name in (("by-date", "date"), ("by-date-range", "startDate"), ("by-date-range", "endDate")):
+    for path, name in (
+        ("by-date", "date"),
+        ("by-date-range", "startDate"),
+        ("by-date-range", "endDate"),
+    ):
         described = parameter(f"/api/fiches/status/{path}", name)
         assert fits(day, described["schema"]) is is_read
         assert "From 1900 to 2199." in described["description"]

@@ -12,7 +12,9 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
-def test_any_sentence_and_any_field_can_be_answered(sentence: str, field: str, message: str) -> None:
+def test_any_sentence_and_any_field_can_be_answered(
+    sentence: str, field: str, message: str
+) -> None:
     told = json.loads(bytes(refusal(400, "VALIDATION_ERROR", sentence, [(field, message)]).body))
     assert set(told) >= {"success", "error", "code", "details"}
     (fault,) = told["details"]
@@ -20,7 +22,8 @@ def test_any_sentence_and_any_field_can_be_answered(sentence: str, field: str, m
 
 
 @every_case(
-    ("text", "shown"), [("payload.a", "payload.a"), ("été", "été"), ("a\ud800b", "a\\ud800b"), ("\udfff", "\\udfff")]
+    ("text", "shown"),
+    [("payload.a", "payload.a"), ("été", "été"), ("a\ud800b", "a\\ud800b"), ("\udfff", "\\udfff")],
 )
 def test_half_a_character_is_told_by_its_escape(text: str, shown: str) -> None:
     told = json.loads(bytes(refusal(400, "VALIDATION_ERROR", text, [(text, text)]).body))

@@ -10,8 +10,12 @@ from starlette.types import Message
 from automation_pipeline.api.middleware import LONGEST_PATH, Surroundings
 
 
-@pytest.mark.parametrize(("path", "logged"), [("/api/fiches", 11), ("/" + "a:" * 25_000, LONGEST_PATH)])
-def test_so_much_of_a_path_is_logged_and_no_more(path: str, logged: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("path", "logged"), [("/api/fiches", 11), ("/" + "a:" * 25_000, LONGEST_PATH)]
+)
+def test_so_much_of_a_path_is_logged_and_no_more(
+    path: str, logged: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
@@ -21,6 +25,10 @@ def test_so_much_of_a_path_is_logged_and_no_more(path: str, logged: int, caplog:
     scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
     caplog.set_level(logging.INFO, "automation_pipeline")
     asyncio.run(Surroundings(Response("done"), most_bytes=1000, seconds=60)(scope, receive, send))
-    lines = [vars(record)["fields"] for record in caplog.records if record.getMessage() == "Request answered"]
+    lines = [
+        vars(record)["fields"]
+        for record in caplog.records
+        if record.getMessage() == "Request answered"
+    ]
     assert [line["path"] for line in lines] == [path[:logged]]
     assert lines[0]["status"] == 200

@@ -1,4 +1,5 @@
-"""Idempotency keys: many who ask at once under one key get one answer, for work that was done once."""
+"""Idempotency keys: many who ask at once under one key get one answer, for work that was done
+once."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -34,10 +35,16 @@ def test_the_second_answer_has_the_etag_of_the_first(client: TestClient) -> None
     first, second = (client.post(PATH, json=MANUAL, headers=KEY) for _ in range(2))
     assert second.headers["idempotent-replay"] == "true"
     assert second.headers["etag"] == first.headers["etag"]
-    changed = client.patch(f"{PATH}/1", json={"name": "New"}, headers={"If-Match": second.headers["etag"]})
+    changed = client.patch(
+        f"{PATH}/1", json={"name": "New"}, headers={"If-Match": second.headers["etag"]}
+    )
     assert changed.status_code == 200
     trigger = [
-        client.post("/api/automation/trigger", json={"scheduleId": 1}, headers=KEY | {"Idempotency-Key": "run"})
+        client.post(
+            "/api/automation/trigger",
+            json={"scheduleId": 1},
+            headers=KEY | {"Idempotency-Key": "run"},
+        )
         for _ in range(2)
     ]
     assert "etag" not in trigger[1].headers
@@ -62,7 +69,9 @@ def test_keys_of_two_callers_are_two_keys(client: TestClient, login: Login) -> N
 def test_a_run_is_asked_for_once(client: TestClient) -> None:
     client.post(PATH, json=MANUAL)
     trigger = "/api/automation/trigger"
-    first, second = (client.post(trigger, json={"scheduleId": 1}, headers=KEY).json() for _ in range(2))
+    first, second = (
+        client.post(trigger, json={"scheduleId": 1}, headers=KEY).json() for _ in range(2)
+    )
     assert first == second
     assert (first["run_id"], first["event_ids"]) == ("1", ["automation-run-1"])
     without = client.post(trigger, json={"scheduleId": 1})
@@ -72,4 +81,7 @@ def test_a_run_is_asked_for_once(client: TestClient) -> None:
 @pytest.mark.parametrize("key", ["", "with space", "x" * 256])
 def test_a_key_that_is_none_is_refused(client: TestClient, key: str) -> None:
     answered = client.post(PATH, json=MANUAL, headers={"Idempotency-Key": key})
-    assert (answered.status_code, answered.json()["details"][0]["field"]) == (400, "Idempotency-Key")
+    assert (answered.status_code, answered.json()["details"][0]["field"]) == (
+        400,
+        "Idempotency-Key",
+    )

@@ -1,4 +1,5 @@
-"""Tenancy, route by route: what is of another organisation is not there, whatever is asked of it."""
+"""Tenancy, route by route: what is of another organisation is not there, whatever is asked of
+it."""
 
 import re
 from collections.abc import Mapping
@@ -36,13 +37,20 @@ from automation_pipeline_tests.tables import every_case
 AGENTS = "/api/agents/"
 # These show nothing that is anybody's, and take nothing in.
 OF_NOBODY = {("GET", "/api/org-jobs/types"), ("POST", "/api/org-schedules/preview")}
-RULED = [pytest.param(method, path, rule, id=f"{method} {path}") for (method, path), rule in ORG_RULES.items()]
+RULED = [
+    pytest.param(method, path, rule, id=f"{method} {path}")
+    for (method, path), rule in ORG_RULES.items()
+]
 OURS = [
     case
     for case in RULED
     if not case.values[1].startswith(AGENTS) and (case.values[0], case.values[1]) not in OF_NOBODY
 ]
-NAMING = [case for case in OURS if "{" in case.values[1] and case.values[2].permission is Permission.ORG_JOBS]
+NAMING = [
+    case
+    for case in OURS
+    if "{" in case.values[1] and case.values[2].permission is Permission.ORG_JOBS
+]
 LISTING = [case for case in OURS if "{" not in case.values[1] and case.values[0] == "GET"]
 MAKING = [case for case in OURS if "{" not in case.values[1] and case.values[0] == "POST"]
 MANAGING = [case for case in OURS if case.values[2].permission is Permission.ORGANISATIONS]
@@ -68,7 +76,10 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
         "payload": {"url": "https://example.com/"},
     },
     "/api/org-jobs": {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/"}},
-    "/api/org-schedules/{org_schedule_id}/backfill": {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T00:00:00Z"},
+    "/api/org-schedules/{org_schedule_id}/backfill": {
+        "from": "2026-05-01T00:00:00Z",
+        "until": "2026-05-03T00:00:00Z",
+    },
 }
 
 
@@ -116,13 +127,25 @@ def belongings(orgs: Bench, org_id: str) -> Belongings:
     with orgs.database.transaction() as session:
         session.add(batch)
         session.add(
-            OrgAlertRow(org_id=org_id, name="silent_schedule", raised_at=orgs.now, next_retry_at=orgs.now, **alert)
+            OrgAlertRow(
+                org_id=org_id,
+                name="silent_schedule",
+                raised_at=orgs.now,
+                next_retry_at=orgs.now,
+                **alert,
+            )
         )
         session.add(AuditLogRow(org_id=org_id, at=orgs.now, **entry))
         session.flush()
         batch_id = batch.id
     fire_id = orgs.fire(schedule_id)
-    job_id = orgs.job(org_id, schedule_id=schedule_id, fire_id=fire_id, batch_id=batch_id, server_instance_id=server_id)
+    job_id = orgs.job(
+        org_id,
+        schedule_id=schedule_id,
+        fire_id=fire_id,
+        batch_id=batch_id,
+        server_instance_id=server_id,
+    )
     return Belongings(
         {
             "org_id": org_id,
@@ -151,7 +174,9 @@ def called(client: TestClient, method: str, path: str, things: Belongings, **par
 
 def test_every_route_is_kept_by_organisation_and_looked_at_here() -> None:
     assert {rule.scoped for rule in ORG_RULES.values()} == {Scoped.BY_ORGANISATION}
-    looked_at = {(case.values[0], case.values[1]) for case in (*NAMING, *LISTING, *MAKING, *MANAGING)}
+    looked_at = {
+        (case.values[0], case.values[1]) for case in (*NAMING, *LISTING, *MAKING, *MANAGING)
+    }
     agents = {route for route in ORG_RULES if route[1].startswith(AGENTS)}
     assert looked_at | OF_NOBODY | agents == set(ORG_RULES)
 
@@ -191,7 +216,9 @@ def test_lists_show_nothing_of_another_organisation(
         assert {one[whose] for one in client.get(path).json()["data"]} == {org_id}
     if path != "/api/organisations":
         assert clients["globex"].get(path, params={"org": "acme"}).json()["data"] == []
-        assert {one[whose] for one in operator.get(path, params={"org": "acme"}).json()["data"]} == {"acme"}
+        assert {
+            one[whose] for one in operator.get(path, params={"org": "acme"}).json()["data"]
+        } == {"acme"}
     assert {one[whose] for one in operator.get(path).json()["data"]} == {"acme", "globex"}
 
 
@@ -203,7 +230,9 @@ def test_nothing_is_made_for_another_organisation(
 ) -> None:
     globex = member("globex")
     before = everything(orgs)
-    other, missing = (called(globex, method, path, MISSING, org=org_id) for org_id in ("acme", "initech"))
+    other, missing = (
+        called(globex, method, path, MISSING, org=org_id) for org_id in ("acme", "initech")
+    )
     assert (other.status_code, missing.status_code) == (404, 404)
     assert other.json()["error"].replace("acme", "initech") == missing.json()["error"]
     unnamed = called(operator, method, path, MISSING)
@@ -214,7 +243,9 @@ def test_nothing_is_made_for_another_organisation(
 
 
 @every_case(("method", "path", "rule"), MANAGING)
-def test_an_organisation_manages_none(member: Member, orgs: Bench, method: str, path: str, rule: Rule) -> None:
+def test_an_organisation_manages_none(
+    member: Member, orgs: Bench, method: str, path: str, rule: Rule
+) -> None:
     acme = belongings(orgs, "acme")
     answered = called(member("globex"), method, path, acme)
     if rule.own is None:
@@ -235,13 +266,17 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
 def test_whoever_belongs_to_no_organisation_needs_all_of_them(
     empty: FastAPI, method: str, path: str, rule: Rule, scope: str
 ) -> None:
-    narrow = client_of(empty, user_token({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"]))
+    narrow = client_of(
+        empty, user_token({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"])
+    )
     answered = narrow.request(method, re.sub(r"\{\w+\}", "1", path))
     assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
 
 @every_case("permission", ["org-jobs.read", "org-jobs.agents.read"])
-@every_case(("method", "path", "rule"), [case for case in RULED if case.values[2].action == "write"])
+@every_case(
+    ("method", "path", "rule"), [case for case in RULED if case.values[2].action == "write"]
+)
 def test_a_token_of_an_organisation_needs_the_permission_too(
     member: Member, method: str, path: str, rule: Rule, permission: str
 ) -> None:
@@ -253,19 +288,30 @@ def caller(*, permission: Permission | None = None, scope: Scope = Scope.ALL) ->
     return Caller("user:1", {} if permission is None else {permission: Grant(scope, scope)})
 
 
-PERMITTED_TYPES = {name: one.permission for name, one in JOB_TYPES.items() if one.permission is not None}
+PERMITTED_TYPES = {
+    name: one.permission for name, one in JOB_TYPES.items() if one.permission is not None
+}
 
 
 @every_case(("name", "permission"), PERMITTED_TYPES.items())
-def test_a_type_with_a_permission_asks_for_it_with_the_scope_all(name: str, permission: Permission) -> None:
+def test_a_type_with_a_permission_asks_for_it_with_the_scope_all(
+    name: str, permission: Permission
+) -> None:
     check_may_have_done(caller(permission=permission), name)
     check_may_have_done(Caller("machine:1", whole_grants()), name)
-    for poor in (caller(), caller(permission=permission, scope=Scope.GROUP), caller(permission=Permission.ORG_JOBS)):
+    for poor in (
+        caller(),
+        caller(permission=permission, scope=Scope.GROUP),
+        caller(permission=Permission.ORG_JOBS),
+    ):
         with pytest.raises(Exception, match=rf"{permission}\.write"):
             check_may_have_done(poor, name)
 
 
-@every_case("named", ["HTTPS_CALL", "SERVER_RESTART", "restart", "NO_SUCH_TYPE", None, 5, ["AUTOMATION_RUN"]])
+@every_case(
+    "named",
+    ["HTTPS_CALL", "SERVER_RESTART", "restart", "NO_SUCH_TYPE", None, 5, ["AUTOMATION_RUN"]],
+)
 def test_other_types_ask_for_nothing_more(named: object) -> None:
     check_may_have_done(caller(), named)
 
@@ -280,5 +326,7 @@ def test_other_types_ask_for_nothing_more(named: object) -> None:
         (OrgScope("acme"), "globex", None),
     ],
 )
-def test_a_list_is_narrowed_and_never_widened(within: OrgScope, org_id: str | None, reached: OrgScope | None) -> None:
+def test_a_list_is_narrowed_and_never_widened(
+    within: OrgScope, org_id: str | None, reached: OrgScope | None
+) -> None:
     assert narrowed(within, org_id) == reached

@@ -1,4 +1,5 @@
-"""The page of the endpoints is the one that the routes and the rules write, and leaves nothing out."""
+"""The page of the endpoints is the one that the routes and the rules write, and leaves nothing
+out."""
 
 from pathlib import Path
 
@@ -8,11 +9,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def rows(page: str) -> list[str]:
-    return [line for line in page.splitlines() if line.startswith(("| GET", "| POST", "| PUT", "| PATCH", "| DELETE"))]
+    return [
+        line
+        for line in page.splitlines()
+        if line.startswith(("| GET", "| POST", "| PUT", "| PATCH", "| DELETE"))
+    ]
 
 
 def test_the_page_of_the_documentation_is_the_one_that_the_routes_write() -> None:
-    assert (DOCS / "endpoints.md").read_text(encoding="utf-8") == endpoints_page(), "run `make docs`"
+    assert (DOCS / "endpoints.md").read_text(encoding="utf-8") == endpoints_page(), (
+        "run `make docs`"
+    )
 
 
 def test_every_row_says_what_the_endpoint_does() -> None:

@@ -1,4 +1,5 @@
-"""The table of who may call what: every route is in it, and every row of it holds on the running application."""
+"""The table of who may call what: every route is in it, and every row of it holds on the running
+application."""
 
 import re
 from typing import Any
@@ -12,7 +13,13 @@ from automation_pipeline.api.app import create_app
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.permissions import RULES, Action, Rule, Scoped, UnruledRouteError
 from automation_pipeline.core.access import Permission
-from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of, services_on, user_token
+from automation_pipeline_tests.api.conftest import (
+    MACHINE,
+    Login,
+    client_of,
+    services_on,
+    user_token,
+)
 from automation_pipeline_tests.tables import every_case
 
 # What shows or acts on fiches, whoever they belong to, keeps to the caller's scope.
@@ -26,7 +33,10 @@ OF_FICHES = {
 ABOUT_THE_SYSTEM = {("GET", "/api/automation/diagnostic")}
 # Which looks at everything around us, and takes its time.
 AT_LENGTH = {"/api/automation/diagnostic"}
-RULED = [pytest.param(method, path, rule, id=f"{method} {path}") for (method, path), rule in RULES.items()]
+RULED = [
+    pytest.param(method, path, rule, id=f"{method} {path}")
+    for (method, path), rule in RULES.items()
+]
 PERMITTED = [case for case in RULED if case.values[2].permission is not None]
 GUARDED = [case for case in RULED if not case.values[2].public]
 BY_PATH = [case for case in RULED if case.values[2].scoped is Scoped.BY_PATH]
@@ -57,7 +67,11 @@ def called(client: TestClient, method: str, path: str) -> Any:
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route(api: FastAPI) -> None:
-    routes = {(method.upper(), path) for path, methods in api.openapi()["paths"].items() for method in methods}
+    routes = {
+        (method.upper(), path)
+        for path, methods in api.openapi()["paths"].items()
+        for method in methods
+    }
     assert routes == set(RULES)
 
 
@@ -71,7 +85,9 @@ def test_a_route_without_a_rule_cannot_be_made() -> None:
 
 def test_whatever_shows_or_acts_on_fiches_is_scoped() -> None:
     unscoped = {
-        route for route, rule in RULES.items() if rule.permission in OF_FICHES and rule.scoped is Scoped.NOTHING
+        route
+        for route, rule in RULES.items()
+        if rule.permission in OF_FICHES and rule.scoped is Scoped.NOTHING
     }
     assert unscoped == ABOUT_THE_SYSTEM
 
@@ -83,23 +99,41 @@ def test_what_names_an_entity_in_its_path_has_it_checked() -> None:
 
 
 @every_case(("method", "path", "rule"), GUARDED)
-def test_nobody_gets_in_without_credentials(client: TestClient, method: str, path: str, rule: Rule) -> None:
-    for headers in ({"Authorization": ""}, {"Authorization": "Bearer no"}, {"Authorization": "Basic eDp5"}):
+def test_nobody_gets_in_without_credentials(
+    client: TestClient, method: str, path: str, rule: Rule
+) -> None:
+    for headers in (
+        {"Authorization": ""},
+        {"Authorization": "Bearer no"},
+        {"Authorization": "Basic eDp5"},
+    ):
         answered = client.request(method, re.sub(r"\{\w+\}", "1", path), headers=headers)
         assert (answered.status_code, answered.json()["code"]) == (401, "AUTHENTICATION_ERROR")
 
 
 @every_case(("method", "path", "rule"), PERMITTED)
-def test_a_permission_is_needed_and_no_other_one_will_do(login: Login, method: str, path: str, rule: Rule) -> None:
+def test_a_permission_is_needed_and_no_other_one_will_do(
+    login: Login, method: str, path: str, rule: Rule
+) -> None:
     other = Action.READ if rule.action is Action.WRITE else Action.WRITE
-    others = {f"{permission}.write": "ALL" for permission in Permission if permission is not rule.permission}
-    others |= {f"{permission}.read": "ALL" for permission in Permission if permission is not rule.permission}
+    others = {
+        f"{permission}.write": "ALL"
+        for permission in Permission
+        if permission is not rule.permission
+    }
+    others |= {
+        f"{permission}.read": "ALL"
+        for permission in Permission
+        if permission is not rule.permission
+    }
     for grants in ({}, others, {f"{rule.permission}.{other}": "ALL"}):
         answered = called(login(grants), method, path)
         assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
 
-@every_case(("method", "path", "rule"), [case for case in PERMITTED if case.values[1] not in AT_LENGTH])
+@every_case(
+    ("method", "path", "rule"), [case for case in PERMITTED if case.values[1] not in AT_LENGTH]
+)
 def test_the_permission_opens_the_door(login: Login, method: str, path: str, rule: Rule) -> None:
     answered = called(login({f"{rule.permission}.{rule.action}": "ALL"}), method, path)
     assert answered.status_code not in {401, 403}
@@ -107,6 +141,10 @@ def test_the_permission_opens_the_door(login: Login, method: str, path: str, rul
 
 @every_case("scope", ["SELF", "GROUP"])
 @every_case(("method", "path", "rule"), BY_PATH)
-def test_what_is_out_of_scope_does_not_exist(login: Login, method: str, path: str, rule: Rule, scope: str) -> None:
-    answered = called(login({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"]), method, path)
+def test_what_is_out_of_scope_does_not_exist(
+    login: Login, method: str, path: str, rule: Rule, scope: str
+) -> None:
+    answered = called(
+        login({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"]), method, path
+    )
     assert (answered.status_code, answered.json()["code"]) == (404, "NOT_FOUND")

@@ -41,8 +41,11 @@ def triggered(client: TestClient, schedule_id: str, **more: Any) -> Any:
 
 
 @every_case(("method", "path", "rule"), NUMBERED)
-def test_an_id_is_written_one_way(client: TestClient, login: Login, method: str, path: str, rule: Any) -> None:
-    """What the check of scopes and the endpoint would read differently would come past the check."""
+def test_an_id_is_written_one_way(
+    client: TestClient, login: Login, method: str, path: str, rule: Any
+) -> None:
+    """What the check of scopes and the endpoint would read differently would come past the
+    check."""
     stored(client, OF_ALL)
     triggered(client, "1")
     limited = login({f"{rule.permission}.{rule.action}": "GROUP"}, groupes=["NORD"])
@@ -55,7 +58,9 @@ def test_an_id_is_written_one_way(client: TestClient, login: Login, method: str,
 def test_a_fiche_that_is_written_otherwise_is_another_fiche(
     client: TestClient, login: Login, database: Database, clock: StandingClock
 ) -> None:
-    row = FicheCacheRow(fiche_id="77", groupe="SUD", raw_data={}, fetched_at=clock.now(), expires_at=clock.now())
+    row = FicheCacheRow(
+        fiche_id="77", groupe="SUD", raw_data={}, fetched_at=clock.now(), expires_at=clock.now()
+    )
     with database.transaction() as session:
         session.add(row)
     nord = login({"transcriptions.write": "GROUP", "fiches.read": "GROUP"}, groupes=["NORD"])
@@ -71,7 +76,9 @@ def test_a_selection_has_one_name(login: Login, scope: str) -> None:
     del schedule["ficheSelection"]
     answered = limited.post(SCHEDULES, json=schedule)
     assert answered.status_code == 400
-    assert {"fiche_selection", "ficheSelection"} == {fault["field"] for fault in answered.json()["details"]}
+    assert {"fiche_selection", "ficheSelection"} == {
+        fault["field"] for fault in answered.json()["details"]
+    }
 
 
 def test_a_schedule_cannot_be_made_in_the_name_of_others(login: Login) -> None:
@@ -86,27 +93,42 @@ class TestARunIsJudgedByWhatItWasAbout:
     def test_not_by_what_its_schedule_has_become(self, client: TestClient, login: Login) -> None:
         schedule_id = stored(client, OF_ALL)
         run_id = triggered(client, schedule_id).json()["run_id"]
-        client.patch(f"{SCHEDULES}/{schedule_id}", json={"ficheSelection": of_groupes("NORD")["ficheSelection"]})
+        client.patch(
+            f"{SCHEDULES}/{schedule_id}",
+            json={"ficheSelection": of_groupes("NORD")["ficheSelection"]},
+        )
         nord = login(BOTH, groupes=["NORD"])
-        assert nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"] != []  # it waits: it will be of NORD
+        assert (
+            nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"] != []
+        )  # it waits: it will be of NORD
         client.post(f"/api/automation/runs/{run_id}/cancel")
-        other = triggered(client, schedule_id, overrideFicheSelection=of_groupes("SUD")["ficheSelection"])
+        other = triggered(
+            client, schedule_id, overrideFicheSelection=of_groupes("SUD")["ficheSelection"]
+        )
         hidden = other.json()["run_id"]
         for path in ("", "/logs", "/fiches", "/events", "/report"):
             assert nord.get(f"/api/automation/runs/{hidden}{path}").status_code == 404
         assert nord.post(f"/api/automation/runs/{hidden}/retry").status_code == 404
         shown = {run["id"] for run in nord.get("/api/automation/runs").json()["data"]}
         assert hidden not in shown
-        assert shown == {run["id"] for run in nord.get(f"{SCHEDULES}/{schedule_id}/runs").json()["data"]}
-        assert shown == {run["id"] for run in nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"]}
+        assert shown == {
+            run["id"] for run in nord.get(f"{SCHEDULES}/{schedule_id}/runs").json()["data"]
+        }
+        assert shown == {
+            run["id"] for run in nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"]
+        }
 
-    def test_which_fiches_it_was_told_to_take_is_for_those_who_see_all(self, client: TestClient, login: Login) -> None:
+    def test_which_fiches_it_was_told_to_take_is_for_those_who_see_all(
+        self, client: TestClient, login: Login
+    ) -> None:
         schedule_id = stored(client, of_groupes("NORD"))
         named = {"mode": "manual", "ficheIds": ["77"], "groupes": ["NORD"]}
         run_id = triggered(client, schedule_id, overrideFicheSelection=named).json()["run_id"]
         client.post(f"/api/automation/runs/{run_id}/cancel")
         nord = login(BOTH, groupes=["NORD"])
-        assert "77" in str(client.get(f"/api/automation/runs/{run_id}").json()["data"]["configSnapshot"])
+        assert "77" in str(
+            client.get(f"/api/automation/runs/{run_id}").json()["data"]["configSnapshot"]
+        )
         shown = nord.get(f"/api/automation/runs/{run_id}").json()["data"]
         assert "77" not in str(shown["configSnapshot"])
         assert {str(line["metadata"]) for line in shown["logs"]} <= {"{}"}
@@ -115,7 +137,10 @@ class TestARunIsJudgedByWhatItWasAbout:
         for groupe in ("NORD", "SUD", "NORD", "SUD", "NORD"):
             triggered(client, stored(client, of_groupes(groupe)))
         nord = login(BOTH, groupes=["NORD"])
-        pages = [nord.get("/api/automation/runs", params={"limit": 2, "offset": at}).json()["data"] for at in (0, 2, 4)]
+        pages = [
+            nord.get("/api/automation/runs", params={"limit": 2, "offset": at}).json()["data"]
+            for at in (0, 2, 4)
+        ]
         assert [[run["id"] for run in page] for page in pages] == [["5", "3"], ["1"], []]
 
 

@@ -9,7 +9,9 @@ from automation_pipeline.bootstrap import Services
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_each_thread_may_have_a_connection(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_thread_may_have_a_connection(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server._Server, "run", lambda *_a, **_k: None)
     server.serve(services, host="127.0.0.1", port=0)
     pool = services.database.engine.pool

@@ -20,9 +20,21 @@ GOOD: dict[str, Any] = {
     "crm_user_id": 77,
     "roles": ["operator"],
     "permission_grants": [
-        {"key": "fiches", "read": True, "write": False, "read_scope": "GROUP", "write_scope": "ALL"},
+        {
+            "key": "fiches",
+            "read": True,
+            "write": False,
+            "read_scope": "GROUP",
+            "write_scope": "ALL",
+        },
         {"key": "fiches", "read": True, "read_scope": "SELF"},
-        {"key": "audits", "read": True, "write": True, "read_scope": "ALL", "write_scope": "nonsense"},
+        {
+            "key": "audits",
+            "read": True,
+            "write": True,
+            "read_scope": "ALL",
+            "write_scope": "nonsense",
+        },
         {"key": "unknown", "read": True, "read_scope": "ALL"},
     ],
 }
@@ -74,10 +86,22 @@ def test_the_widest_grant_counts_and_what_is_unclear_reaches_least_far() -> None
             for claim in ("groupes", "roles")
             for given in (["a\0"], ["\ud800"], [7], [[]], "a", {})
         ),
-        *(made(permission_grants=given) for given in ("a", {}, ["a"], [[]], [None], [{}], [{"read": True}])),
-        *(made(permission_grants=[{"key": key, "read": True}]) for key in ([], {}, 7, None, "fiches\0")),
-        *(made(permission_grants=[FICHES | wrong]) for wrong in ({"read": 1}, {"read": "true"}, {"write": []})),
-        *(made(permission_grants=[FICHES | {name: 3}]) for name in ("scope", "read_scope", "write_scope")),
+        *(
+            made(permission_grants=given)
+            for given in ("a", {}, ["a"], [[]], [None], [{}], [{"read": True}])
+        ),
+        *(
+            made(permission_grants=[{"key": key, "read": True}])
+            for key in ([], {}, 7, None, "fiches\0")
+        ),
+        *(
+            made(permission_grants=[FICHES | wrong])
+            for wrong in ({"read": 1}, {"read": "true"}, {"write": []})
+        ),
+        *(
+            made(permission_grants=[FICHES | {name: 3}])
+            for name in ("scope", "read_scope", "write_scope")
+        ),
         *(made(exp=exp) for exp in ([], None, "soon", float("inf"))),
         made()[:-2] + "xx",
         "..",

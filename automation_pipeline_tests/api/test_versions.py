@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.api.etags import etag_of, expected_instant, expected_number, expected_version
+from automation_pipeline.api.etags import (
+    etag_of,
+    expected_instant,
+    expected_number,
+    expected_version,
+)
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
@@ -43,7 +48,9 @@ def test_without_either_any_version_will_do(if_match: str | None) -> None:
         ("*", None, None),
     ],
 )
-def test_a_version_may_be_a_number(if_match: str | None, shown: str | None, expected: object) -> None:
+def test_a_version_may_be_a_number(
+    if_match: str | None, shown: str | None, expected: object
+) -> None:
     assert expected_number(if_match, {"updatedAt": shown, "name": "x"}) == (expected, {"name": "x"})
 
 
@@ -55,7 +62,10 @@ def test_what_is_no_etag_of_ours_is_refused(if_match: str) -> None:
         assert refused.value.fields[0][0] == "If-Match"
 
 
-@every_case("shown", [5, "yesterday", "2026-05-04", "2026-05-04T10:00:00", "9999-12-31T23:59:59.999-14:00", ""])
+@every_case(
+    "shown",
+    [5, "yesterday", "2026-05-04", "2026-05-04T10:00:00", "9999-12-31T23:59:59.999-14:00", ""],
+)
 def test_what_was_never_shown_so_is_refused(shown: object) -> None:
     with pytest.raises(InvalidInputError) as refused:
         expected_instant(None, {"updatedAt": shown})

@@ -1,4 +1,5 @@
-"""Audits as they lie in the database when people look for them: each of a fiche of its own, unless told otherwise."""
+"""Audits as they lie in the database when people look for them: each of a fiche of its own, unless
+told otherwise."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -37,13 +38,27 @@ class Archive:
         self.configs = [add(database, f"Config {number}") for number in range(1, configs + 1)]
         self._count = 0
 
-    def put(self, fiche_id: str, *, calls: int = 0, attributed: tuple[str, str] | None = None, **fields: Any) -> int:
-        """Fields of the fiche's row begin with `fiche_`; `attributed` is its groupe and its user in the details."""
-        of_fiche = {name.removeprefix("of_fiche_"): fields.pop(name) for name in list(fields) if name.startswith("of_")}
+    def put(
+        self,
+        fiche_id: str,
+        *,
+        calls: int = 0,
+        attributed: tuple[str, str] | None = None,
+        **fields: Any,
+    ) -> int:
+        """Fields of the fiche's row begin with `fiche_`; `attributed` is its groupe and its user in
+        the details."""
+        of_fiche = {
+            name.removeprefix("of_fiche_"): fields.pop(name)
+            for name in list(fields)
+            if name.startswith("of_")
+        }
         with self.database.transaction() as session:
             fiche = self._fiche(session, fiche_id, of_fiche, attributed)
             if calls:
-                save_recordings(session, {fiche_id: [recording(f"{fiche_id}{n}") for n in range(calls)]})
+                save_recordings(
+                    session, {fiche_id: [recording(f"{fiche_id}{n}") for n in range(calls)]}
+                )
             self._count += 1
             row: dict[str, Any] = {
                 "tracking_id": f"t-{self._count}", "fiche_cache_id": fiche, "audit_config_id": self.configs[0],
@@ -58,18 +73,32 @@ class Archive:
             return audit.id
 
     def _fiche(
-        self, session: Session, fiche_id: str, fields: dict[str, Any], attributed: tuple[str, str] | None
+        self,
+        session: Session,
+        fiche_id: str,
+        fields: dict[str, Any],
+        attributed: tuple[str, str] | None,
     ) -> int:
         known = session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id))
         if known is not None:
             return known
         if session.get(ConfigSnapshotRow, "x") is None:
-            session.add(ConfigSnapshotRow(fingerprint="x", document=config_document(parse_config(document()))))
-        row = FicheCacheRow(fiche_id=fiche_id, **{"raw_data": {}, "fetched_at": NOW, "expires_at": NOW, **fields})
+            session.add(
+                ConfigSnapshotRow(
+                    fingerprint="x", document=config_document(parse_config(document()))
+                )
+            )
+        row = FicheCacheRow(
+            fiche_id=fiche_id, **{"raw_data": {}, "fetched_at": NOW, "expires_at": NOW, **fields}
+        )
         session.add(row)
         session.flush()
         if attributed is not None:
             groupe, user = attributed
-            session.add(InformationRow(fiche_cache_id=row.id, groupe=groupe, attribution_user_id=user, **DETAILS))
+            session.add(
+                InformationRow(
+                    fiche_cache_id=row.id, groupe=groupe, attribution_user_id=user, **DETAILS
+                )
+            )
             session.flush()
         return row.id

@@ -61,14 +61,19 @@ class Bench:
     @property
     def judge(self) -> Judge:
         leases = DatabaseClaims(self.database)
-        places = Semaphore(DatabasePermits(self.database), "language-model", 50, "test", poll_seconds=0.01)
+        places = Semaphore(
+            DatabasePermits(self.database), "language-model", 50, "test", poll_seconds=0.01
+        )
         return Judge(self.model, NoLimit(), places, leases, self.knobs)
 
     def turn(self, **knobs: Any) -> None:
         self.knobs = replace(self.knobs, **knobs)
 
-    def sell(self, fiche_id: str, *calls: Recording, said: str | None = SAID, times: int = 1) -> None:
-        """The fiche as the CRM has it, mirrored; in each of its calls this was said, in so many chunks."""
+    def sell(
+        self, fiche_id: str, *calls: Recording, said: str | None = SAID, times: int = 1
+    ) -> None:
+        """The fiche as the CRM has it, mirrored; in each of its calls this was said, in so many
+        chunks."""
         calls = calls or (call(f"{fiche_id}01"),)
         self.crm.add(fiche(fiche_id, *calls))
         asyncio.run(
@@ -85,28 +90,41 @@ class Bench:
             self.transcribe(fiche_id, said, times)
 
     def transcribe(self, fiche_id: str, said: str = SAID, times: int = 1) -> None:
-        chunks = [Chunk(n, 10.0 * n, 10.0 * n + 9, 2, ("speaker_0", "speaker_1"), said) for n in range(times)]
+        chunks = [
+            Chunk(n, 10.0 * n, 10.0 * n + 9, 2, ("speaker_0", "speaker_1"), said)
+            for n in range(times)
+        ]
         with self.database.transaction() as session:
             calls = select(CallRecordingRow).where(CallRecordingRow.call_id.startswith(fiche_id))
             for row in session.scalars(calls).all():
-                save_transcript(session, row.id, transcript(f"tr_{row.call_id}"), chunks if said else [])
+                save_transcript(
+                    session, row.id, transcript(f"tr_{row.call_id}"), chunks if said else []
+                )
 
     def configure(self, steps: int = 3, name: str = "Sales", **fields: object) -> int:
         given = document(name, steps, **fields)
         return import_config(given, database=self.database, clock=self.clock).id
 
     def configure_anew(self, name: str, steps: list[dict[str, Any]]) -> None:
-        import_config({"name": name, "steps": steps}, update=True, database=self.database, clock=self.clock)
+        import_config(
+            {"name": name, "steps": steps}, update=True, database=self.database, clock=self.clock
+        )
 
-    def audit(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> AuditSummary:
+    def audit(
+        self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any
+    ) -> AuditSummary:
         return asyncio.run(self.auditing(fiche_id, config_id, tracking_id, **wish))
 
-    async def auditing(self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any) -> AuditSummary:
+    async def auditing(
+        self, fiche_id: str, config_id: int, tracking_id: str = "audit-1", **wish: Any
+    ) -> AuditSummary:
         async def listened(fiche_id: str) -> None:
             self.listened.append(fiche_id)
 
         return await audit_fiche(
-            FicheAuditRequest(tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id, **wish),
+            FicheAuditRequest(
+                tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id, **wish
+            ),
             database=self.database,
             source=self.crm,
             ensure_transcribed=self.listen or listened,
@@ -116,7 +134,9 @@ class Bench:
 
     def row(self, tracking_id: str = "audit-1") -> AuditRow:
         with self.database.reading() as session:
-            return session.scalars(select(AuditRow).where(AuditRow.tracking_id == tracking_id)).one()
+            return session.scalars(
+                select(AuditRow).where(AuditRow.tracking_id == tracking_id)
+            ).one()
 
     def steps(self, tracking_id: str = "audit-1") -> list[StoredStep]:
         with self.database.reading() as session:
@@ -130,7 +150,11 @@ class Bench:
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         with self.database.reading() as session:
             rows = session.scalars(select(OutboxRow).order_by(OutboxRow.id)).all()
-        return [{"name": row.event_name, **row.payload} for row in rows if name in {None, row.event_name}]
+        return [
+            {"name": row.event_name, **row.payload}
+            for row in rows
+            if name in {None, row.event_name}
+        ]
 
     def notes(self) -> list[str]:
         with self.database.reading() as session:

@@ -1,4 +1,5 @@
-"""Audit configurations for tests, audits that use them, and what several processes do to them at once."""
+"""Audit configurations for tests, audits that use them, and what several processes do to them at
+once."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -29,7 +30,11 @@ def step_document(position: int, **fields: object) -> dict[str, Any]:
 
 
 def document(name: str = "Sales", steps: int = 3, **fields: object) -> dict[str, Any]:
-    return {"name": name, "steps": [step_document(place) for place in range(1, steps + 1)], **fields}
+    return {
+        "name": name,
+        "steps": [step_document(place) for place in range(1, steps + 1)],
+        **fields,
+    }
 
 
 FULL: dict[str, Any] = {
@@ -89,7 +94,11 @@ def graded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_batch(session: Session, config_id: int) -> None:
-    session.add(AuditBatchRow(id="b", audit_config_id=config_id, total=1, succeeded=0, failed=0, started_at=NOW))
+    session.add(
+        AuditBatchRow(
+            id="b", audit_config_id=config_id, total=1, succeeded=0, failed=0, started_at=NOW
+        )
+    )
 
 
 def import_many(url: str, given: dict[str, Any], update: bool, times: int) -> list[tuple[int, str]]:

@@ -8,11 +8,15 @@ from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 
 
-def begin_audits(database_url: str, fiche_id: str, config_id: int, tracking_ids: list[str]) -> list[int]:
+def begin_audits(
+    database_url: str, fiche_id: str, config_id: int, tracking_ids: list[str]
+) -> list[int]:
     database = Database(database_url)
     begun: list[int] = []
     for tracking_id in tracking_ids:
-        wish = FicheAuditRequest(tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id)
+        wish = FicheAuditRequest(
+            tracking_id=tracking_id, fiche_id=fiche_id, audit_config_id=config_id
+        )
         with database.transaction() as session:
             config = get_config(session, config_id).config
             found = begin_audit(session, wish, config, database_time(session))

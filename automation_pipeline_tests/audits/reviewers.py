@@ -1,4 +1,5 @@
-"""What people do to audits: several at once, each in a process of their own; and audits that they may not touch."""
+"""What people do to audits: several at once, each in a process of their own; and audits that they
+may not touch."""
 
 from automation_pipeline.audits.annotations import delete_audit
 from automation_pipeline.audits.reviews import review_control_point

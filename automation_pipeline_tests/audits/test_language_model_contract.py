@@ -1,4 +1,5 @@
-"""`audits.ports.LanguageModel`, sentence by sentence, on the fake and on the real client against the simulator."""
+"""`audits.ports.LanguageModel`, sentence by sentence, on the fake and on the real client against
+the simulator."""
 
 import asyncio
 import json
@@ -11,11 +12,26 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from automation_pipeline.audits.models.chat import AnswerSchema, Message, Question, Reply, Role, Tool, ToolChoice, Usage
+from automation_pipeline.audits.models.chat import (
+    AnswerSchema,
+    Message,
+    Question,
+    Reply,
+    Role,
+    Tool,
+    ToolChoice,
+    Usage,
+)
 from automation_pipeline.audits.ports import LanguageModel
 from automation_pipeline.clients.llm import ChatCompletions
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, citations, saying, step_answer
+from automation_pipeline_tests.fakes.llm import (
+    FakeLanguageModel,
+    StepInPrompt,
+    citations,
+    saying,
+    step_answer,
+)
 from automation_pipeline_tests.outside import NO_CERTIFICATES, fault, forget, simulator
 
 Result = TypeVar("Result")
@@ -49,7 +65,12 @@ Analyse maintenant cette étape."""
 
 
 def strict(**properties: object) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def text(*allowed: str) -> dict[str, Any]:
@@ -107,7 +128,10 @@ SEARCH = Tool(
 SYSTEM = Message(Role.SYSTEM, "Tu audites des appels.")
 QUESTION = Question((SYSTEM, Message(Role.USER, f"{TRANSCRIPT}\n{STEP}")), AUDIT_STEP)
 WITH_TOOLS = Question(
-    (SYSTEM, Message(Role.USER, f"Appels disponibles : 1 enregistrement(s), 2 segment(s).\n\n{STEP}")),
+    (
+        SYSTEM,
+        Message(Role.USER, f"Appels disponibles : 1 enregistrement(s), 2 segment(s).\n\n{STEP}"),
+    ),
     AUDIT_STEP,
     (SEARCH,),
     ToolChoice.REQUIRED,
@@ -116,7 +140,8 @@ WITH_TOOLS = Question(
 
 @dataclass(frozen=True)
 class Place:
-    """A provider; `strike` makes every question end so from now on, `calls` counts those that reached it."""
+    """A provider; `strike` makes every question end so from now on, `calls` counts those that
+    reached it."""
 
     opened: Callable[[], LanguageModel]
     strike: Callable[[AutomationError, dict[str, object]], None]
@@ -150,7 +175,9 @@ def simulated() -> Iterator[str]:
 
 @pytest.fixture(params=["fake", "http"])
 def place(request: pytest.FixtureRequest) -> Place:
-    return in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
+    return (
+        in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
+    )
 
 
 def in_memory() -> Place:
@@ -158,7 +185,9 @@ def in_memory() -> Place:
     return Place(lambda: fake, lambda error, _: fake.refuse_everything(error), lambda: fake.calls)
 
 
-def client(url: str, key: str = KEY, model: str = MODEL, timeout_seconds: float = 10) -> ChatCompletions:
+def client(
+    url: str, key: str = KEY, model: str = MODEL, timeout_seconds: float = 10
+) -> ChatCompletions:
     """Loopback speaks plain HTTP: no certificates are loaded."""
     transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
     options = {"temperature": 0, "timeout_seconds": timeout_seconds}
@@ -169,7 +198,9 @@ def over_http(url: str) -> Place:
     forget(url)
 
     def calls() -> int:
-        answer = httpx.get(f"{url}/_sim/calls", params={"route": ROUTE}, verify=NO_CERTIFICATES).raise_for_status()
+        answer = httpx.get(
+            f"{url}/_sim/calls", params={"route": ROUTE}, verify=NO_CERTIFICATES
+        ).raise_for_status()
         return answer.json()["routes"][ROUTE]["calls"]
 
     return Place(lambda: client(url), lambda _, rule: fault(url, {"route": ROUTE} | rule), calls)
@@ -192,15 +223,22 @@ def test_an_answer_is_json_of_the_schema_and_tells_its_tokens(place: Place) -> N
     assert reply.usage.completion_tokens > 0
 
 
-def test_a_tool_that_must_be_called_is_called_with_json_and_its_result_is_taken(place: Place) -> None:
+def test_a_tool_that_must_be_called_is_called_with_json_and_its_result_is_taken(
+    place: Place,
+) -> None:
     wished = place.ask(WITH_TOOLS)
     (call, *_) = wished.tool_calls
     assert (call.name, bool(call.id)) == (SEARCH.name, True)
     assert json.loads(call.arguments)["query"]
     results = [
-        Message(Role.TOOL, '{"matches": [], "total_matches": 0}', tool_call_id=each.id) for each in wished.tool_calls
+        Message(Role.TOOL, '{"matches": [], "total_matches": 0}', tool_call_id=each.id)
+        for each in wished.tool_calls
     ]
-    messages = (*WITH_TOOLS.messages, Message(Role.ASSISTANT, wished.content, wished.tool_calls), *results)
+    messages = (
+        *WITH_TOOLS.messages,
+        Message(Role.ASSISTANT, wished.content, wished.tool_calls),
+        *results,
+    )
     last = place.ask(replace(WITH_TOOLS, messages=messages, tool_choice=ToolChoice.NONE))
     assert last.tool_calls == ()
     assert len(json.loads(last.content)["points_controle"]) == 2
@@ -208,7 +246,10 @@ def test_a_tool_that_must_be_called_is_called_with_json_and_its_result_is_taken(
 
 def test_an_answer_may_be_sent_back_with_what_is_wrong(place: Place) -> None:
     first = place.ask()
-    repair = (Message(Role.ASSISTANT, first.content), Message(Role.USER, "Ta réponse est incomplète. Recommence."))
+    repair = (
+        Message(Role.ASSISTANT, first.content),
+        Message(Role.USER, "Ta réponse est incomplète. Recommence."),
+    )
     again = place.ask(replace(QUESTION, messages=(*QUESTION.messages, *repair)))
     assert len(json.loads(again.content)["points_controle"]) == 2
 
@@ -217,8 +258,12 @@ def test_an_answer_may_be_sent_back_with_what_is_wrong(place: Place) -> None:
     "question",
     [
         replace(QUESTION, messages=()),
-        replace(QUESTION, messages=(*QUESTION.messages, Message(Role.TOOL, "{}", tool_call_id="call_9"))),
-        replace(QUESTION, schema=AnswerSchema("loose", {"type": "object", "properties": {"a": text()}})),
+        replace(
+            QUESTION, messages=(*QUESTION.messages, Message(Role.TOOL, "{}", tool_call_id="call_9"))
+        ),
+        replace(
+            QUESTION, schema=AnswerSchema("loose", {"type": "object", "properties": {"a": text()}})
+        ),
     ],
     ids=["no messages", "a result nobody wished for", "a schema that is not strict"],
 )
@@ -228,21 +273,36 @@ def test_a_question_that_breaks_the_rules_is_permanent(place: Place, question: Q
 
 def test_a_wish_without_a_result_is_permanent(place: Place) -> None:
     wished = place.ask(WITH_TOOLS)
-    messages = (*WITH_TOOLS.messages, Message(Role.ASSISTANT, "", wished.tool_calls), Message(Role.USER, "Alors ?"))
+    messages = (
+        *WITH_TOOLS.messages,
+        Message(Role.ASSISTANT, "", wished.tool_calls),
+        Message(Role.USER, "Alors ?"),
+    )
     assert isinstance(place.error(replace(WITH_TOOLS, messages=messages)), PermanentError)
 
 
 def test_a_busy_provider_is_transient_and_its_wait_is_kept(place: Place) -> None:
-    place.strike(TransientError("status=429", retry_after_seconds=7), {"status": 429, "retry_after": 7})
+    place.strike(
+        TransientError("status=429", retry_after_seconds=7), {"status": 429, "retry_after": 7}
+    )
     met = place.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds == 7
 
 
 @pytest.mark.parametrize(
-    "rule", [{"status": 503}, {"drop": True}, {"body": "truncated"}, {"body": "not_json"}, {"body": "cut_short"}]
+    "rule",
+    [
+        {"status": 503},
+        {"drop": True},
+        {"body": "truncated"},
+        {"body": "not_json"},
+        {"body": "cut_short"},
+    ],
 )
-def test_a_provider_that_breaks_down_is_transient_and_asks_for_no_wait(place: Place, rule: dict[str, object]) -> None:
+def test_a_provider_that_breaks_down_is_transient_and_asks_for_no_wait(
+    place: Place, rule: dict[str, object]
+) -> None:
     place.strike(TransientError("broken"), rule)
     met = place.error()
     assert isinstance(met, TransientError)
@@ -295,7 +355,9 @@ def test_a_wrong_key_and_an_unknown_model_are_permanent_and_found_by_the_check(
         place.use(lambda asked: asked.check())
 
 
-@pytest.mark.parametrize(("body", "is_cut", "refuses"), [("content_cut", True, False), ("refusal", False, True)])
+@pytest.mark.parametrize(
+    ("body", "is_cut", "refuses"), [("content_cut", True, False), ("refusal", False, True)]
+)
 def test_an_answer_that_is_cut_or_refused_is_a_reply_with_its_usage(
     simulated: str, body: str, is_cut: bool, refuses: bool
 ) -> None:
@@ -320,7 +382,9 @@ def test_the_fake_is_refused_by_its_check_too() -> None:
 
 
 def test_the_fake_follows_its_script_and_fails_as_often_as_it_was_told() -> None:
-    fake = FakeLanguageModel([saying({"a": 1}), TransientError("two"), saying({"a": 3}, Usage(1, 2))])
+    fake = FakeLanguageModel(
+        [saying({"a": 1}), TransientError("two"), saying({"a": 3}, Usage(1, 2))]
+    )
     fake.fail_once(TransientError("one"))
     told: list[object] = []
     for _ in range(4):
@@ -349,9 +413,15 @@ def test_the_honest_answer_reads_the_prompt() -> None:
     step = StepInPrompt.of(QUESTION)
     assert (step.position, step.name, step.weight) == (3, "Découverte des besoins", 8)
     assert step.keywords == ("enregistré", "besoins")
-    document = json.loads(step_answer(QUESTION, statuts=["ABSENT", "PRESENT"], commentaire_global="Vu.").content)
+    document = json.loads(
+        step_answer(QUESTION, statuts=["ABSENT", "PRESENT"], commentaire_global="Vu.").content
+    )
     absent, present = document["points_controle"]
-    assert (document["score"], document["conforme"], document["commentaire_global"]) == (4, "PARTIEL", "Vu.")
+    assert (document["score"], document["conforme"], document["commentaire_global"]) == (
+        4,
+        "PARTIEL",
+        "Vu.",
+    )
     assert (absent["statut"], absent["citations"]) == ("ABSENT", [])
     assert present["citations"] == [
         {
@@ -380,7 +450,9 @@ def test_the_honest_answer_quotes_what_the_tools_have_read() -> None:
         "recording_url": "https://records.test/1",
         "full_text": "speaker_1: Oui.\nspeaker_0: Je note vos besoins tout de suite.",
     }
-    result = Message(Role.TOOL, json.dumps({"chunks": [chunk], "truncated": False}), tool_call_id="call_1")
+    result = Message(
+        Role.TOOL, json.dumps({"chunks": [chunk], "truncated": False}), tool_call_id="call_1"
+    )
     (cited,) = citations(replace(WITH_TOOLS, messages=(*WITH_TOOLS.messages, result)))
     assert (cited["texte"], cited["minutage"], cited["chunk_index"]) == (
         "Je note vos besoins tout de suite.",

@@ -1,4 +1,5 @@
-"""Whole runs of automations in one call: the providers in memory, the database real, Dagster away."""
+"""Whole runs of automations in one call: the providers in memory, the database real, Dagster
+away."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,7 +27,11 @@ from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.fiches.models.fiches import Recording
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
-from automation_pipeline.transcription.fiches import begin_transcriptions, transcribe_fiches, work_on_runs
+from automation_pipeline.transcription.fiches import (
+    begin_transcriptions,
+    transcribe_fiches,
+    work_on_runs,
+)
 from automation_pipeline.transcription.models import TranscriptionPriority
 from automation_pipeline.transcription.models import TranscriptionSummary as TranscriptionStanding
 from automation_pipeline.transcription.ports import SpeechProvider
@@ -40,7 +45,9 @@ from automation_pipeline_tests.transcription.bench import KNOBS, NoLimit, heard
 from automation_pipeline_tests.waiting import run
 
 FETCHING = FetchOptions(budget_seconds=120, most_recordings=0)
-WORK = WorkOptions(transcription_seconds=120, audit_seconds=120, longest_pause_seconds=0.2, audits_at_once=3)
+WORK = WorkOptions(
+    transcription_seconds=120, audit_seconds=120, longest_pause_seconds=0.2, audits_at_once=3
+)
 ROOT = "dagster-1"
 
 
@@ -88,7 +95,9 @@ class Bench(AuditBench):
         return self.go_through(self.open(schedule_id, launch))
 
     def open(self, schedule_id: int, launch: str = ROOT, **fields: object) -> RunAttempt:
-        return open_run(an_opening(schedule_id, launch, **fields), database=self.database, clock=self.clock)
+        return open_run(
+            an_opening(schedule_id, launch, **fields), database=self.database, clock=self.clock
+        )
 
     def take_over(self, ticket: RunAttempt, launch: str = "dagster-2") -> RunAttempt:
         """What the launch does that the watchdog requests in place of a lost one."""
@@ -115,7 +124,12 @@ class Bench(AuditBench):
         return selected(ticket, self.database, self.clock, self.crm).batches
 
     def fetch(self, ticket: RunAttempt) -> Counter[str]:
-        ground = {"database": self.database, "source": self.crm, "clock": self.clock, "knobs": self.fetching}
+        ground = {
+            "database": self.database,
+            "source": self.crm,
+            "clock": self.clock,
+            "knobs": self.fetching,
+        }
         fetched = [run(fetch_batch(ticket, batch, **ground)) for batch in self.batches(ticket)]  # type: ignore[arg-type]
         return sum(fetched, Counter())
 
@@ -127,7 +141,9 @@ class Bench(AuditBench):
         return sum(worked, Counter())
 
     def finalise(self, ticket: RunAttempt) -> Run:
-        return finalise_run(ticket.run_id, database=self.database, clock=self.clock, attempt=ticket.attempt)
+        return finalise_run(
+            ticket.run_id, database=self.database, clock=self.clock, attempt=ticket.attempt
+        )
 
     def batches(self, ticket: RunAttempt) -> list[int]:
         with self.database.reading() as session:
@@ -136,7 +152,12 @@ class Bench(AuditBench):
     @property
     def shop(self) -> BatchContext:
         return BatchContext(
-            self.database, self.clock, self.work, self.begin_transcriptions, self.transcribe_runs, self._audit
+            self.database,
+            self.clock,
+            self.work,
+            self.begin_transcriptions,
+            self.transcribe_runs,
+            self._audit,
         )
 
     def tries(self, ticket: RunAttempt) -> RunPlan:
@@ -150,10 +171,14 @@ class Bench(AuditBench):
     async def begin_transcriptions(
         self, wishes: Sequence[TranscriptionRunRequest]
     ) -> Sequence[TranscriptionStanding | AutomationError]:
-        return await begin_transcriptions(wishes, database=self.database, source=lambda: self.crm, clock=self.clock)
+        return await begin_transcriptions(
+            wishes, database=self.database, source=lambda: self.crm, clock=self.clock
+        )
 
     async def transcribe_runs(self, run_ids: Sequence[str], own: Sequence[str]) -> object:
-        return await work_on_runs(run_ids, own=own, database=self.database, provider=lambda: self.provider, owner="me")
+        return await work_on_runs(
+            run_ids, own=own, database=self.database, provider=lambda: self.provider, owner="me"
+        )
 
     async def _transcribe(self, wishes: Sequence[TranscriptionRunRequest]) -> object:
         return await transcribe_fiches(
@@ -181,7 +206,10 @@ class Bench(AuditBench):
 
     def outcomes(self, run: Run | RunAttempt) -> dict[str, Outcome]:
         """By fiche, in the order of selection."""
-        return {row.fiche_id: Outcome(row.status, row.reason, row.error or row.ignore_reason) for row in self.rows(run)}
+        return {
+            row.fiche_id: Outcome(row.status, row.reason, row.error or row.ignore_reason)
+            for row in self.rows(run)
+        }
 
     def statuses(self, run: Run | RunAttempt) -> list[str]:
         return [outcome.status for outcome in self.outcomes(run).values()]
@@ -189,18 +217,32 @@ class Bench(AuditBench):
     def rows(self, run: Run | RunAttempt) -> Sequence[FicheResultRow]:
         run_id = run.id if isinstance(run, Run) else run.run_id
         with self.database.reading() as session:
-            ledger = select(FicheResultRow).where(FicheResultRow.run_id == run_id).order_by(FicheResultRow.position)
+            ledger = (
+                select(FicheResultRow)
+                .where(FicheResultRow.run_id == run_id)
+                .order_by(FicheResultRow.position)
+            )
             return session.scalars(ledger).all()
 
     def logs(self, run: Run | RunAttempt) -> list[str]:
         with self.database.reading() as session:
             return [
-                row.message for row in logs_after(session, run.id if isinstance(run, Run) else run.run_id, 0, "debug")
+                row.message
+                for row in logs_after(
+                    session, run.id if isinstance(run, Run) else run.run_id, 0, "debug"
+                )
             ]
 
     def notes(self, run: Run | RunAttempt) -> list[str]:
         """The workflow log of the run, without the selection."""
         run_id = run.id if isinstance(run, Run) else run.run_id
         with self.database.reading() as session:
-            of_run = (WorkflowLogRow.entity_type == "automation_run", WorkflowLogRow.entity_id == str(run_id))
-            return list(session.scalars(select(WorkflowLogRow.message).where(*of_run).order_by(WorkflowLogRow.id)))
+            of_run = (
+                WorkflowLogRow.entity_type == "automation_run",
+                WorkflowLogRow.entity_id == str(run_id),
+            )
+            return list(
+                session.scalars(
+                    select(WorkflowLogRow.message).where(*of_run).order_by(WorkflowLogRow.id)
+                )
+            )

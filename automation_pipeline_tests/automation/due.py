@@ -1,4 +1,5 @@
-"""Due detection in tests: its rules, schedules that are due, and looks at what was written. Importable by processes."""
+"""Due detection in tests: its rules, schedules that are due, and looks at what was written.
+Importable by processes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,7 +24,9 @@ def look(database: Database, clock: Clock) -> DueReport:
     return start_due_runs(RULES, database=database, clock=clock)
 
 
-def a_daily(database: Database, clock: Clock, time_of_day: str = "10:00", **fields: Any) -> Schedule:
+def a_daily(
+    database: Database, clock: Clock, time_of_day: str = "10:00", **fields: Any
+) -> Schedule:
     return a_schedule(database, clock, scheduleType="DAILY", timeOfDay=time_of_day, **fields)
 
 
@@ -38,7 +41,9 @@ def change(database: Database, schedule_id: int, **values: object) -> None:
 
 def occurrences(database: Database) -> list[tuple[str, int | None, str | None]]:
     with database.reading() as session:
-        rows = session.scalars(select(OccurrenceRow).order_by(OccurrenceRow.schedule_id, OccurrenceRow.due_at))
+        rows = session.scalars(
+            select(OccurrenceRow).order_by(OccurrenceRow.schedule_id, OccurrenceRow.due_at)
+        )
         return [(f"{row.due_at:%d %H:%M}", row.run_id, row.not_run_because) for row in rows]
 
 

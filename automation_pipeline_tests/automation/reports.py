@@ -13,7 +13,8 @@ EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
 
 
 def a_reported_run(bench: Bench) -> int:
-    """Of the fiches 1 to 4: audited well, audited badly, failed with words that would act as markup, not found."""
+    """Of the fiches 1 to 4: audited well, audited badly, failed with words that would act as
+    markup, not found."""
     config_id = bench.configure(2, name=f"Sales {EVIL}")
     sold(bench, "1", "2", "3")
     bench.transcribe("2", WEAK)
@@ -23,8 +24,22 @@ def a_reported_run(bench: Bench) -> int:
     with bench.database.transaction() as session:
         end(session, run_id, "1", "successful", recordings_count=1)
         end(session, run_id, "2", "successful", recordings_count=1)
-        end(session, run_id, "3", "failed", reason="transcription_incomplete", error=f"The call {EVIL}")
-        end(session, run_id, "4", "ignored", reason="not_found", ignore_reason="Fiche not found (404)")
+        end(
+            session,
+            run_id,
+            "3",
+            "failed",
+            reason="transcription_incomplete",
+            error=f"The call {EVIL}",
+        )
+        end(
+            session,
+            run_id,
+            "4",
+            "ignored",
+            reason="not_found",
+            ignore_reason="Fiche not found (404)",
+        )
         for row in session.scalars(select(FicheCacheRow)):
             row.groupe = {"1": "NORD", "2": "SUD", "3": EVIL}[row.fiche_id]
     return run_id
@@ -46,13 +61,23 @@ def open_a_run(bench: Bench, fiche_ids: tuple[str, ...]) -> int:
         )
         session.add(run)
         session.flush()
-        ledger = {"run_id": run.id, "batch": 0, "status": "pending", "created_at": now, "updated_at": now}
-        session.add_all(FicheResultRow(fiche_id=one, position=n, **ledger) for n, one in enumerate(fiche_ids))
+        ledger = {
+            "run_id": run.id,
+            "batch": 0,
+            "status": "pending",
+            "created_at": now,
+            "updated_at": now,
+        }
+        session.add_all(
+            FicheResultRow(fiche_id=one, position=n, **ledger) for n, one in enumerate(fiche_ids)
+        )
         return run.id
 
 
 def end(session: Session, run_id: int, fiche_id: str, status: str, **fields: object) -> None:
-    ledger = select(FicheResultRow).where(FicheResultRow.run_id == run_id, FicheResultRow.fiche_id == fiche_id)
+    ledger = select(FicheResultRow).where(
+        FicheResultRow.run_id == run_id, FicheResultRow.fiche_id == fiche_id
+    )
     row = session.scalars(ledger).one()
     for name, value in {"status": status, **fields}.items():
         setattr(row, name, value)

@@ -1,4 +1,5 @@
-"""The seed's scenarios of cached and uncached fiches: what is asked of whom, and what becomes of each fiche."""
+"""The seed's scenarios of cached and uncached fiches: what is asked of whom, and what becomes of
+each fiche."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -51,7 +52,9 @@ def test_1b_what_was_told_since_the_run_began_is_not_asked_for_again(bench: Benc
     assert (run.status, bench.crm.asked) == ("completed", ["7"])
 
 
-def test_2_days_are_revalidated_before_selecting_and_one_that_fails_is_taken_from_the_mirror(bench: Bench) -> None:
+def test_2_days_are_revalidated_before_selecting_and_one_that_fails_is_taken_from_the_mirror(
+    bench: Bench,
+) -> None:
     bench.offer("old", "new")
     in_short(bench, "old")
     bench.clock.pass_time(timedelta(minutes=30))
@@ -81,7 +84,12 @@ def test_4_without_recordings_is_known_by_the_details_and_ignored_not_failed(ben
     bench.offer("silent", calls=0)
     bench.crm.sell(TODAY, summary("called"), summary("silent"))
     run = bench.run(ficheSelection={**LAST_DAY, "onlyWithRecordings": True})
-    assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == ("completed", 2, 1, 1)
+    assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == (
+        "completed",
+        2,
+        1,
+        1,
+    )
     assert bench.outcomes(run)["silent"] == Outcome("ignored", "no_recordings", "No recordings")
 
 
@@ -109,7 +117,9 @@ def test_6_too_many_recordings_are_too_many_by_the_schedule_first_and_the_settin
     assert len(bench.speech.called) == 2
 
 
-def test_7_without_the_transcription_stage_the_audit_has_transcribed_what_it_needs(bench: Bench) -> None:
+def test_7_without_the_transcription_stage_the_audit_has_transcribed_what_it_needs(
+    bench: Bench,
+) -> None:
     bench.sell("done")
     bench.offer("waiting")
     run = bench.run("done", "waiting", runTranscription=False)

@@ -1,4 +1,5 @@
-"""Whatever happens to fiches, each ends as one row, the counts add up, and the verdict follows from them."""
+"""Whatever happens to fiches, each ends as one row, the counts add up, and the verdict follows from
+them."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -110,9 +111,14 @@ def verdict(ends: Counter[str]) -> str:
     return "partial" if ends["successful"] else "failed"
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=12,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(fates=st.lists(FATES, min_size=1, max_size=8), go_on=st.booleans())
-def test_selected_is_successful_and_failed_and_ignored(bench: Visited, fates: list[Fate], go_on: bool) -> None:
+def test_selected_is_successful_and_failed_and_ignored(
+    bench: Visited, fates: list[Fate], go_on: bool
+) -> None:
     stopped = not go_on and any(fate.crm == "is busy" for fate in fates)
     named = {bench.strike(fate): fate for fate in fates}
     run = bench.visit(list(named), go_on=go_on)
@@ -122,7 +128,10 @@ def test_selected_is_successful_and_failed_and_ignored(bench: Visited, fates: li
     ends = Counter(expected)
     assert (run.selected_fiches, run.status) == (len(fates), verdict(ends))
     assert (run.successful_fiches, run.failed_fiches) == (ends["successful"], ends["failed"])
-    assert (run.ignored_fiches, run.total_fiches) == (ends["ignored"], ends["successful"] + ends["failed"])
+    assert (run.ignored_fiches, run.total_fiches) == (
+        ends["ignored"],
+        ends["successful"] + ends["failed"],
+    )
     for outcome in bench.outcomes(run).values():
         assert bool(outcome.reason) == bool(outcome.words) == (outcome.status != "successful")
 
@@ -139,8 +148,13 @@ def test_selected_is_successful_and_failed_and_ignored(bench: Visited, fates: li
         ([Fate("is busy")], "failed"),
     ],
 )
-def test_the_verdict_of_a_run_is_that_of_the_seed(fates: list[Fate], status: str, bench: Visited) -> None:
+def test_the_verdict_of_a_run_is_that_of_the_seed(
+    fates: list[Fate], status: str, bench: Visited
+) -> None:
     run = bench.visit([bench.strike(fate) for fate in fates], go_on=True)
     schedule_says = {"completed": "success"}.get(status, status)
     with bench.database.reading() as session:
-        assert (run.status, get_schedule(session, run.schedule_id).last_run_status) == (status, schedule_says)
+        assert (run.status, get_schedule(session, run.schedule_id).last_run_status) == (
+            status,
+            schedule_says,
+        )

@@ -1,4 +1,5 @@
-"""The seed's failure modes, each with what happens now: nothing hangs, and every fiche says how it ended."""
+"""The seed's failure modes, each with what happens now: nothing hangs, and every fiche says how it
+ended."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +16,12 @@ from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import reconcile_stale_runs
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.core.coordination import FailoverRateLimiter, Rate
-from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    ConflictError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.automation.due import RULES, change
@@ -72,7 +78,9 @@ def test_2_sales_lists_that_fail_are_told_of_and_the_mirror_is_used(bench: Bench
     bench.crm.fail_always(TODAY.isoformat(), BUSY)
     run = bench.carry_out(first.schedule_id, "dagster-9")
     assert (run.status, run.selected_fiches) == ("completed", 2)
-    assert run.error_details == {"revalidation_failures": [{"date": "2026-05-04", "error": str(BUSY)}]}
+    assert run.error_details == {
+        "revalidation_failures": [{"date": "2026-05-04", "error": str(BUSY)}]
+    }
     assert f"Failed to revalidate 04/05/2026: {BUSY}" in bench.logs(run)
 
 
@@ -100,9 +108,15 @@ def test_3_fiche_details_that_never_come_fail_and_may_stop_the_later_stages(
     bench.crm.sell(TODAY, summary("2"))
     bench.crm.fail_always("2", BUSY)
     bench.crm.fail_always("3", BUSY)
-    bench.select(bench.open(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-sales"))  # mirrors 2 in short
+    bench.select(
+        bench.open(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-sales")
+    )  # mirrors 2 in short
     run = bench.run("1", "2", "3", continueOnError=go_on)
-    assert (run.status, run.transcriptions_run, run.audits_run) == ("partial", transcribed, transcribed)
+    assert (run.status, run.transcriptions_run, run.audits_run) == (
+        "partial",
+        transcribed,
+        transcribed,
+    )
     in_short = "Fiche details not fetched (still sales-list-only cache)"
     assert bench.outcomes(run) == {
         "1": Outcome("successful"),
@@ -115,7 +129,12 @@ def test_4_a_fiche_that_is_gone_is_ignored_and_leaves_the_totals(bench: Bench) -
     bench.offer("1")
     bench.automatic()
     run = bench.run("1", "gone", continueOnError=False)
-    assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == ("completed", 2, 1, 1)
+    assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == (
+        "completed",
+        2,
+        1,
+        1,
+    )
     assert bench.outcomes(run)["gone"] == Outcome("ignored", "not_found", "Fiche not found (404)")
 
 
@@ -148,17 +167,25 @@ def test_6_audits_that_stall_are_recorded_fiche_by_fiche(
     async def stalls(wish: AuditWish) -> AuditSummary:
         if wish.fiche_id not in stuck:
             return await audit(wish)
-        await come_true(lambda: counted(bench, FicheResultRow, FicheResultRow.status != "pending") == 2 - len(stuck))
+        await come_true(
+            lambda: (
+                counted(bench, FicheResultRow, FicheResultRow.status != "pending") == 2 - len(stuck)
+            )
+        )
         return await never(wish)
 
     monkeypatch.setattr(Bench, "shop", replace(bench.shop, audit=stalls))
     run = bench.run("1", "2")
     assert (run.status, run.failed_fiches) == (status, len(stuck))
     late = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")
-    assert bench.outcomes(run) == {one: late if one in stuck else Outcome("successful") for one in ("1", "2")}
+    assert bench.outcomes(run) == {
+        one: late if one in stuck else Outcome("successful") for one in ("1", "2")
+    }
 
 
-def test_7_workers_that_are_gone_leave_a_run_that_is_taken_over_or_ended_as_stale(bench: Bench) -> None:
+def test_7_workers_that_are_gone_leave_a_run_that_is_taken_over_or_ended_as_stale(
+    bench: Bench,
+) -> None:
     bench.offer("1", "2")
     bench.automatic()
     ticket = bench.until_work("1", "2")
@@ -180,7 +207,9 @@ def test_7_workers_that_are_gone_leave_a_run_that_is_taken_over_or_ended_as_stal
 
 
 class Down:
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         raise TransientError("Redis does not answer: connection refused.")
 
 
@@ -193,7 +222,9 @@ def test_7_1_redis_that_is_down_ends_nothing(bench: Bench) -> None:
     assert second.reserved >= 4
 
 
-def test_8_pusher_webhook_and_email_that_fail_are_on_record_and_the_run_is_as_it_was(bench: Bench) -> None:
+def test_8_pusher_webhook_and_email_that_fail_are_on_record_and_the_run_is_as_it_was(
+    bench: Bench,
+) -> None:
     bench.offer("1")
     bench.automatic()
     schedule = bench.schedule("1", notifyEmails=["ops@example.test"], notifyOnComplete=True)
@@ -207,7 +238,9 @@ def test_8_pusher_webhook_and_email_that_fail_are_on_record_and_the_run_is_as_it
         attempts=2,
     )
     relay(post, bench.database)
-    told = {row.channel: (row.status, row.attempts, row.last_error) for row in records(bench.database)}
+    told = {
+        row.channel: (row.status, row.attempts, row.last_error) for row in records(bench.database)
+    }
     assert told == {
         "webhook": ("failed", 2, "The receiver did not answer."),
         "email": ("failed", 1, "The mail server refused the address."),

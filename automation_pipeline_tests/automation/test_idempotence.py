@@ -1,4 +1,5 @@
-"""A run repeated from any point: what is finished is asked of no provider again, and the end is the same."""
+"""A run repeated from any point: what is finished is asked of no provider again, and the end is the
+same."""
 
 from collections import Counter
 
@@ -34,14 +35,18 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def check(bench: Bench, run: Run) -> None:
     """One question for each thing that there was to know, and a run that ended well."""
     assert Counter(bench.crm.asked) == dict.fromkeys(FICHES, 1)
-    assert Counter(bench.speech.called) == {bench.url(fiche, n): 1 for fiche in ("1", "2") for n in (1, 2)}
+    assert Counter(bench.speech.called) == {
+        bench.url(fiche, n): 1 for fiche in ("1", "2") for n in (1, 2)
+    }
     assert (bench.model.calls, bench.audits()) == (2 * STEPS, 2)
     assert bench.statuses(run) == ["successful", "successful", "ignored"]
     assert (run.status, run.transcriptions_run, run.audits_run) == ("completed", 2, 2)
 
 
 @pytest.mark.parametrize("done", range(5))
-def test_a_new_attempt_after_any_stage_asks_for_nothing_that_is_done(done: int, bench: Bench) -> None:
+def test_a_new_attempt_after_any_stage_asks_for_nothing_that_is_done(
+    done: int, bench: Bench
+) -> None:
     ticket = bench.open(bench.schedule(*FICHES).id)
     for stage in bench.stages[:done]:
         stage(ticket)
@@ -76,7 +81,9 @@ def let_claims_run_out(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("nth", range(1, 5))
-def test_a_crash_while_transcribing_loses_no_transcript_that_was_there(nth: int, bench: Bench) -> None:
+def test_a_crash_while_transcribing_loses_no_transcript_that_was_there(
+    nth: int, bench: Bench
+) -> None:
     calls = 0
 
     async def dies_at_the_nth(_url: str) -> None:
@@ -107,7 +114,9 @@ def all_is_transcribed(bench: Bench) -> bool:
 def test_a_crash_while_auditing_loses_no_audit_that_had_ended(nth: int, bench: Bench) -> None:
     async def dies_at_the_nth(_question: Question) -> None:
         is_the_nth = bench.model.calls == nth
-        await come_true(lambda: all_is_transcribed(bench))  # or the crash would cut off the other fiche's call too
+        await come_true(
+            lambda: all_is_transcribed(bench)
+        )  # or the crash would cut off the other fiche's call too
         if is_the_nth:
             raise ZeroDivisionError
 
@@ -127,7 +136,10 @@ def test_an_edited_schedule_changes_no_run_that_has_selected_its_fiches(bench: B
     bench.offer("1")
     ticket = bench.until_work("1")
     schedule_id = bench.read(ticket).schedule_id
-    patch = {"runAudits": False, "ficheSelection": {"mode": "manual", "ficheIds": ["2"], "useRlm": True}}
+    patch = {
+        "runAudits": False,
+        "ficheSelection": {"mode": "manual", "ficheIds": ["2"], "useRlm": True},
+    }
     update_schedule(schedule_id, patch, database=bench.database, clock=bench.clock)
     assert bench.tries(ticket).schedule.run_audits
     assert not bench.tries(ticket).selection.use_rlm

@@ -1,4 +1,5 @@
-"""The seed's symptoms, each with the fastest checks that answer it: rows, logs and reasons, and no guessing."""
+"""The seed's symptoms, each with the fastest checks that answer it: rows, logs and reasons, and no
+guessing."""
 
 from datetime import date, timedelta
 
@@ -50,7 +51,9 @@ class TestTheSchedulerNeverTriggersASchedule:
     @pytest.mark.parametrize(
         "change_it", [{"is_active": False}, {"schedule_type": "MANUAL"}], ids=["inactive", "manual"]
     )
-    def test_one_that_is_not_watched_has_no_occurrences(self, change_it: dict[str, object], bench: Bench) -> None:
+    def test_one_that_is_not_watched_has_no_occurrences(
+        self, change_it: dict[str, object], bench: Bench
+    ) -> None:
         schedule = a_daily(bench.database, bench.clock)
         change(bench.database, schedule.id, **change_it)
         bench.clock.pass_time(timedelta(days=1))
@@ -63,9 +66,14 @@ class TestTheSchedulerNeverTriggersASchedule:
 
     @pytest.mark.parametrize(
         ("marked", "hours", "because"),
-        [(True, 0, "the previous run is still at work"), (False, 2, "missed while the scheduler was down")],
+        [
+            (True, 0, "the previous run is still at work"),
+            (False, 2, "missed while the scheduler was down"),
+        ],
     )
-    def test_a_due_time_without_a_run_says_why(self, marked: bool, hours: int, because: str, bench: Bench) -> None:
+    def test_a_due_time_without_a_run_says_why(
+        self, marked: bool, hours: int, because: str, bench: Bench
+    ) -> None:
         schedule = a_daily(bench.database, bench.clock)
         [started] = look(bench.database, bench.clock).triggered
         finalise_run(started.run_id, database=bench.database, clock=bench.clock, breakdown="over")
@@ -109,7 +117,10 @@ class TestARunIsStuckInFicheDetails:
                 "short": "Fiche details not fetched (still sales-list-only cache)",
                 "absent": "Fiche not found in cache",
             }
-            assert reasons_of(session, run.id) == {"failed": {"fetch_failed": 2}, "ignored": {"not_found": 1}}
+            assert reasons_of(session, run.id) == {
+                "failed": {"fetch_failed": 2},
+                "ignored": {"not_found": 1},
+            }
         assert run.total_fiches == 2, "what is not found leaves the totals"
 
 
@@ -137,7 +148,9 @@ class TestARunIsStuckInTranscription:
         bench.crm.add(fiche("blank", call("1", url="")))
         bench.offer("slow", "keyless")
         bench.speech.fail_always(bench.url("slow"), TransientError("status=429 slow down"))
-        bench.speech.fail_always(bench.url("keyless"), PermanentError("The key is refused (status 401)."))
+        bench.speech.fail_always(
+            bench.url("keyless"), PermanentError("The key is refused (status 401).")
+        )
         run = bench.run("blank", "slow", "keyless", runAudits=False)
         words = "Transcription incomplete: "
         assert [str(outcome.words) for outcome in bench.outcomes(run).values()] == [
@@ -152,7 +165,9 @@ class TestARunIsStuckInAudits:
         bench.sell("1")
         bench.configure(1, "Not automatic")
         run = bench.run("1")
-        assert bench.outcomes(run) == {"1": Outcome("failed", "no_audit_config", "No audit configs resolved")}
+        assert bench.outcomes(run) == {
+            "1": Outcome("failed", "no_audit_config", "No audit configs resolved")
+        }
 
     def test_audits_are_linked_to_the_run_and_the_log_counts_them(self, bench: Bench) -> None:
         bench.sell("1")
@@ -165,7 +180,9 @@ class TestARunIsStuckInAudits:
         assert set(watch.phases) == {"auditing"}
         with bench.database.reading() as session:
             linked = (AuditRow.automation_run_id == run.id, AuditRow.is_latest)
-            assert list(session.scalars(select(AuditRow.status).where(*linked))) == ["completed"] * 4
+            assert (
+                list(session.scalars(select(AuditRow.status).where(*linked))) == ["completed"] * 4
+            )
         assert "Running 2 configs × 2 fiches = 4 total audits" in bench.logs(run)
         assert "Audit progress: 4/4 (completed=4, failed=0)" in bench.logs(run)
 
@@ -183,11 +200,21 @@ class TestARunEndedPartialButCompletedWasExpected:
         names = ["good", "lost", "mute", "far", "many", "silent", "gone"]
         wishes = {"groupes": ["TEAM R1"], "onlyWithRecordings": True, "maxRecordingsPerFiche": 5}
         run = bench.run(ficheSelection={"mode": "manual", "ficheIds": names, **wishes})
-        assert (run.status, run.successful_fiches, run.failed_fiches, run.ignored_fiches) == ("partial", 1, 2, 4)
+        assert (run.status, run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (
+            "partial",
+            1,
+            2,
+            4,
+        )
         with bench.database.reading() as session:
             assert reasons_of(session, run.id) == {
                 "failed": {"fetch_failed": 1, "transcription_incomplete": 1},
-                "ignored": {"groupe_not_selected": 1, "no_recordings": 1, "not_found": 1, "too_many_recordings": 1},
+                "ignored": {
+                    "groupe_not_selected": 1,
+                    "no_recordings": 1,
+                    "not_found": 1,
+                    "too_many_recordings": 1,
+                },
             }
         assert "Transcription progress: 1/2" in bench.logs(run)
 

@@ -1,4 +1,5 @@
-"""Finding 2.2, `skipIfTranscribed: false`: a run transcribes every recording of its fiches once, transcribed or not."""
+"""Finding 2.2, `skipIfTranscribed: false`: a run transcribes every recording of its fiches once,
+transcribed or not."""
 
 import pytest
 
@@ -17,7 +18,10 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def made_at(bench: Bench) -> list[object]:
     with bench.database.reading() as session:
-        return [row.transcribed_at for row in session.query(CallRecordingRow).order_by(CallRecordingRow.id)]
+        return [
+            row.transcribed_at
+            for row in session.query(CallRecordingRow).order_by(CallRecordingRow.id)
+        ]
 
 
 def test_each_run_transcribes_again_once_and_a_repeated_attempt_does_not(bench: Bench) -> None:

@@ -30,14 +30,20 @@ def test_no_bar_is_made_up() -> None:
         ({100: [12, 12], 10_000: [13, 12]}, "12 or 13", False),
     ],
 )
-def test_one_statement_more_is_no_constant_number(by_size: dict[int, Sequence[int]], found: str, reached: bool) -> None:
+def test_one_statement_more_is_no_constant_number(
+    by_size: dict[int, Sequence[int]], found: str, reached: bool
+) -> None:
     bar = ground.constant("statements", by_size)
     assert (bar.found, bar.is_reached) == (found, reached)
 
 
 def test_every_batch_is_whole_and_within_the_table() -> None:
     made = ground.batches_of(fiches=5000, size=1000, repetitions=3)
-    assert [list(batch)[:2] for batch in made["side by side"]] == [[1, 2], [1334, 1335], [2667, 2668]]
+    assert [list(batch)[:2] for batch in made["side by side"]] == [
+        [1, 2],
+        [1334, 1335],
+        [2667, 2668],
+    ]
     for batch in (batch for batches in made.values() for batch in batches):
         assert len(set(batch)) == 1000
         assert set(batch) <= set(range(1, 5001))

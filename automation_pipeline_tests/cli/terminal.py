@@ -1,4 +1,5 @@
-"""An operator's terminal inside the test's process: words in; exit code, output and complaints out."""
+"""An operator's terminal inside the test's process: words in; exit code, output and complaints
+out."""
 
 import io
 import json
@@ -33,7 +34,8 @@ build_once = cache(typer.main.get_command)
 
 @dataclass(frozen=True)
 class Ended:
-    """`err` is the sentence that is complained in, also where it came in a JSON document: that is `error`."""
+    """`err` is the sentence that is complained in, also where it came in a JSON document: that is
+    `error`."""
 
     code: int
     out: str
@@ -42,7 +44,9 @@ class Ended:
 
 
 class Terminal:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: Path) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: Path
+    ) -> None:
         self._monkeypatch, self._capsys, self.room = monkeypatch, capsys, room
 
     def export(self, **variables: str) -> None:
@@ -61,7 +65,9 @@ class Terminal:
         if "--json" not in words or not said.err.startswith('{"error": '):
             return Ended(code, said.out, said.err)
         error = json.loads(said.err)["error"]
-        sentence = error["message"] if error["message"].endswith((".", "?")) else f"{error['message']}."
+        sentence = (
+            error["message"] if error["message"].endswith((".", "?")) else f"{error['message']}."
+        )
         return Ended(code, said.out, f"{sentence}\n", error)
 
     def json(self, *words: str, given: object = None, code: int = 0) -> Any:

@@ -24,10 +24,16 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     [
         (["--port", "70000"], 2, "Invalid value for '--port': "),
         (["--host", "192.0.2.7", "--port", "0"], 1, "The API cannot listen on 192.0.2.7:0: "),
-        (["--host", "no.such.host.invalid", "--port", "0"], 1, "The API cannot listen on no.such.host.invalid:0: "),
+        (
+            ["--host", "no.such.host.invalid", "--port", "0"],
+            1,
+            "The API cannot listen on no.such.host.invalid:0: ",
+        ),
     ],
 )
-def test_where_it_cannot_listen_it_says_so(terminal: Terminal, words: list[str], code: int, sentence: str) -> None:
+def test_where_it_cannot_listen_it_says_so(
+    terminal: Terminal, words: list[str], code: int, sentence: str
+) -> None:
     ended = terminal.run("api", *words)
     assert (ended.code, ended.out, len(ended.err.splitlines())) == (code, "", 1)
     assert ended.err.startswith(sentence)
@@ -38,22 +44,39 @@ def test_an_address_that_is_taken_is_one_sentence(terminal: Terminal) -> None:
         port = taken.getsockname()[1]
         terminal.export(API_PORT=str(port))
         ended = terminal.run("api")
-    assert (ended.code, ended.err) == (1, f"The API cannot listen on 127.0.0.1:{port}: Address already in use.\n")
+    assert (ended.code, ended.err) == (
+        1,
+        f"The API cannot listen on 127.0.0.1:{port}: Address already in use.\n",
+    )
 
 
 def test_without_tables_it_says_how_to_make_them(terminal: Terminal) -> None:
     (terminal.room / "empty.db").touch()
     terminal.export(DATABASE_URL="sqlite:///empty.db")
     ended = terminal.run("api", "--port", "0")
-    assert (ended.code, ended.err) == (1, "The database is empty: run `automation db upgrade` first.\n")
+    assert (ended.code, ended.err) == (
+        1,
+        "The database is empty: run `automation db upgrade` first.\n",
+    )
 
 
 def test_it_serves_until_it_is_told_to_stop(terminal: Terminal) -> None:
-    command = [sys.executable, "-c", "from automation_pipeline.cli.main import main; main()", "api", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-c",
+        "from automation_pipeline.cli.main import main; main()",
+        "api",
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
-            told = re.fullmatch(r"api listening on (http://127\.0\.0\.1:[0-9]+)\n", process.stdout.readline())
+            told = re.fullmatch(
+                r"api listening on (http://127\.0\.0\.1:[0-9]+)\n", process.stdout.readline()
+            )
             assert told is not None
             assert httpx.get(f"{told[1]}/health", timeout=60).status_code == 200
             process.send_signal(signal.SIGTERM)

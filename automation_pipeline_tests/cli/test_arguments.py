@@ -21,7 +21,10 @@ def test_a_fiche_id_is_a_number(fiche_id: str) -> None:
     check_fiche_ids([fiche_id])
 
 
-@every_case("fiche_id", ["", "0", "007", "-7", "+7", "7.0", "7 ", "7\n", "1" * 19, "²", "٧", "７", "7\udcff"])
+@every_case(
+    "fiche_id",
+    ["", "0", "007", "-7", "+7", "7.0", "7 ", "7\n", "1" * 19, "²", "٧", "７", "7\udcff"],
+)
 def test_what_no_fiche_can_have_is_refused(fiche_id: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         check_fiche_ids(["7", fiche_id])
@@ -29,7 +32,15 @@ def test_what_no_fiche_can_have_is_refused(fiche_id: str) -> None:
 
 
 @every_case("fiche_id", ["abc", "٧", "07", "1" * 19])
-@every_case("words", ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"])
-def test_every_command_refuses_it_in_the_same_words(terminal: Terminal, words: str, fiche_id: str) -> None:
+@every_case(
+    "words", ["audit {} --config 1", "transcribe 7 {}", "fiches show {}", "audits list --fiche {}"]
+)
+def test_every_command_refuses_it_in_the_same_words(
+    terminal: Terminal, words: str, fiche_id: str
+) -> None:
     ended = terminal.run(*words.format(fiche_id).split())
-    assert (ended.code, ended.out, ended.err) == (2, "", f"A fiche id is a number, unlike {fiche_id}.\n")
+    assert (ended.code, ended.out, ended.err) == (
+        2,
+        "",
+        f"A fiche id is a number, unlike {fiche_id}.\n",
+    )

@@ -1,4 +1,5 @@
-"""`automation audit`: asking is quick and answers the ids; what is followed is shown with its evidence."""
+"""`automation audit`: asking is quick and answers the ids; what is followed is shown with its
+evidence."""
 
 import json
 import threading
@@ -39,7 +40,11 @@ def test_one_fiche_is_one_request(terminal: Terminal, bench: Bench) -> None:
         "batch_id": None,
         "audits": [{"fiche_id": "1900417", "tracking_id": request.request_key}],
     }
-    assert (request.job, request.config["use_rlm"], request.config["trigger_source"]) == ("audit_fiche", True, "cli")
+    assert (request.job, request.config["use_rlm"], request.config["trigger_source"]) == (
+        "audit_fiche",
+        True,
+        "cli",
+    )
 
 
 def test_several_fiches_are_a_batch(terminal: Terminal, bench: Bench) -> None:
@@ -64,7 +69,9 @@ class Daemon(threading.Event):
 def dagster_does(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     follow = following.follow_audits
     monkeypatch.setattr(
-        audit, "follow_audits", lambda *given, **named: follow(*given, **{**named, "pause": Daemon(act)})
+        audit,
+        "follow_audits",
+        lambda *given, **named: follow(*given, **{**named, "pause": Daemon(act)}),
     )
 
 
@@ -103,7 +110,11 @@ def test_a_request_that_comes_to_nothing_is_told(
 
     def refuse() -> None:
         with terminal.database.transaction() as session:
-            mark_refused(session, requests(terminal)[0].request_key, "LLM API key not configured (set LLM_API_KEY)")
+            mark_refused(
+                session,
+                requests(terminal)[0].request_key,
+                "LLM API key not configured (set LLM_API_KEY)",
+            )
 
     dagster_does(refuse, monkeypatch)
     ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
@@ -171,7 +182,9 @@ def test_one_alone_that_is_refused_is_a_document_too(
     ended = terminal.run("audit", "7", "--config", "1", "--wait", "--json")
     assert (ended.code, ended.error and ended.error["message"]) == (1, NO_KEY)
     told = json.loads(ended.out)
-    assert [(one["status"], one["error"], one["audit_id"]) for one in told["audits"]] == [("failed", NO_KEY, None)]
+    assert [(one["status"], one["error"], one["audit_id"]) for one in told["audits"]] == [
+        ("failed", NO_KEY, None)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Audit configurations from the command line: imported, shown, exported, put out of use; nonsense is refused."""
+"""Audit configurations from the command line: imported, shown, exported, put out of use; nonsense
+is refused."""
 
 import json
 from collections.abc import Iterator
@@ -39,12 +40,22 @@ def refused(terminal: Terminal, words: str, code: int, given: bytes = b"") -> st
 
 
 def test_a_file_is_created_unchanged_and_updated(terminal: Terminal) -> None:
-    assert put(terminal, FULL) == {"id": "1", "name": FULL["name"], "outcome": "created", "steps": 2}
+    assert put(terminal, FULL) == {
+        "id": "1",
+        "name": FULL["name"],
+        "outcome": "created",
+        "steps": 2,
+    }
     assert put(terminal, FULL)["outcome"] == "unchanged"
     changed = FULL | {"description": "Another"}
     sentence = refused(terminal, "import - --json", 1, json.dumps(changed).encode())
     assert sentence.endswith("and other content (description): add --update to replace it.")
-    assert put(terminal, changed, "--update") == {"id": "1", "name": FULL["name"], "outcome": "updated", "steps": 2}
+    assert put(terminal, changed, "--update") == {
+        "id": "1",
+        "name": FULL["name"],
+        "outcome": "updated",
+        "steps": 2,
+    }
     (terminal.room / "config.json").write_text(json.dumps(changed), encoding="utf-8-sig")
     ended = terminal.run("audit-configs", "import", "config.json")
     assert ended.out == "Audit config 1 is unchanged: Conformité — é, 2 step(s).\n"
@@ -59,7 +70,9 @@ def test_the_list_shows_active_ones_and_all_when_asked(terminal: Terminal) -> No
         "audits": 1,
     }  # fmt: skip
     assert listed(terminal) == [active]
-    assert [(one["id"], one["isActive"], one["totalWeight"]) for one in listed(terminal, "--all")] == [
+    assert [
+        (one["id"], one["isActive"], one["totalWeight"]) for one in listed(terminal, "--all")
+    ] == [
         ("2", False, 15),
         ("1", True, 12),
     ]
@@ -97,7 +110,9 @@ def test_what_is_shown_has_ids_and_times_beside_what_was_given(terminal: Termina
 
 
 @pytest.mark.parametrize("given", [FULL, document(isActive=False)])
-def test_an_export_goes_to_another_database_and_back(terminal: Terminal, given: dict[str, object]) -> None:
+def test_an_export_goes_to_another_database_and_back(
+    terminal: Terminal, given: dict[str, object]
+) -> None:
     put(terminal, given)
     exported = terminal.run("audit-configs", "export", "1")
     assert (exported.code, exported.err) == (0, "")
@@ -107,28 +122,38 @@ def test_an_export_goes_to_another_database_and_back(terminal: Terminal, given: 
     written = terminal.run("audit-configs", "export", "1", "--output", "out.json")
     assert written.out == "Audit config 1 is written to out.json.\n"
     assert (terminal.room / "out.json").read_text(encoding="utf-8") == exported.out
-    assert terminal.json("audit-configs", "export", "1", "-o", "out.json") == {"id": "1", "file": "out.json"}
+    assert terminal.json("audit-configs", "export", "1", "-o", "out.json") == {
+        "id": "1",
+        "file": "out.json",
+    }
     terminal.run("audit-configs", "delete", "1")
     assert terminal.json("audit-configs", "import", "out.json")["outcome"] == "created"
 
 
 @pytest.mark.parametrize("given", [FULL, document(version="2", totalSteps=3, verificationNote="-")])
 def test_a_good_file_is_valid_and_not_stored(terminal: Terminal, given: object) -> None:
-    assert terminal.json("audit-configs", "validate", "-", given=given) == {"valid": True, "errors": []}
+    assert terminal.json("audit-configs", "validate", "-", given=given) == {
+        "valid": True,
+        "errors": [],
+    }
     ended = terminal.run("audit-configs", "validate", "-", given=json.dumps(given).encode())
     assert (ended.code, ended.out, ended.err) == (0, "valid\n", "")
     assert listed(terminal, "--all") == []
 
 
 def test_every_fault_of_a_file_is_told_and_import_stores_nothing(terminal: Terminal) -> None:
-    given = document(nmae="x") | {"steps": [step_document(0, weight=11), step_document(2, severityLevel="BAD\nLY")]}
+    given = document(nmae="x") | {
+        "steps": [step_document(0, weight=11), step_document(2, severityLevel="BAD\nLY")]
+    }
     told = terminal.json("audit-configs", "validate", "-", given=given, code=1)
     assert (told["valid"], set(told)) == (False, {"valid", "errors"})
     fields = {error["field"] for error in told["errors"]}
     assert {"nmae", "steps.0.weight", "steps.1.severityLevel", "steps"} <= fields
     ended = terminal.run("audit-configs", "validate", "-", given=json.dumps(given).encode())
     assert (ended.code, ended.err) == (1, "")
-    assert ended.out.splitlines() == [f"{error['field']}: {error['message']}" for error in told["errors"]]
+    assert ended.out.splitlines() == [
+        f"{error['field']}: {error['message']}" for error in told["errors"]
+    ]
     sentence = refused(terminal, "import -", 2, json.dumps(given).encode())
     assert all(field in sentence for field in fields)
     assert listed(terminal, "--all") == []
@@ -146,8 +171,13 @@ def test_what_is_taken_out_of_use_comes_back(terminal: Terminal) -> None:
     assert listed(terminal) == []
     assert terminal.json("audit-configs", "activate", "1") == told | {"isActive": True}
     assert len(listed(terminal)) == 1
-    assert terminal.run("audit-configs", "deactivate", "1").out == "Audit config 1 is deactivated: Sales.\n"
-    assert terminal.run("audit-configs", "activate", "1").out == "Audit config 1 is active: Sales.\n"
+    assert (
+        terminal.run("audit-configs", "deactivate", "1").out
+        == "Audit config 1 is deactivated: Sales.\n"
+    )
+    assert (
+        terminal.run("audit-configs", "activate", "1").out == "Audit config 1 is active: Sales.\n"
+    )
 
 
 def test_what_is_unused_is_deleted_and_what_is_used_is_not(terminal: Terminal) -> None:
@@ -177,7 +207,9 @@ def test_steps_take_another_order(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("order", "at_fault"), [("1 2", "3"), ("1 2 3 3", "3"), ("1 2 3 9", "9")])
-def test_an_order_that_does_not_name_every_step_once_is_refused(terminal: Terminal, order: str, at_fault: str) -> None:
+def test_an_order_that_does_not_name_every_step_once_is_refused(
+    terminal: Terminal, order: str, at_fault: str
+) -> None:
     put(terminal, document())
     sentence = refused(terminal, f"reorder 1 {order}", 2)
     assert sentence.startswith("The new order must name every step once: stepIds: ")
@@ -209,7 +241,9 @@ def test_a_file_that_cannot_be_used_ends_with_2(
 @pytest.mark.parametrize("output", [".", "no/such/folder.json"])
 def test_an_export_that_cannot_be_written_ends_with_2(terminal: Terminal, output: str) -> None:
     put(terminal, document())
-    assert refused(terminal, f"export 1 --output {output}", 2).startswith(f"{output} cannot be written: ")
+    assert refused(terminal, f"export 1 --output {output}", 2).startswith(
+        f"{output} cannot be written: "
+    )
 
 
 WITH_AN_ID = ["show", "export", "activate", "deactivate", "delete", "reorder"]

@@ -1,4 +1,5 @@
-"""Audits from the command line: listed, shown down to the quotation, overruled, judged again; nonsense is refused."""
+"""Audits from the command line: listed, shown down to the quotation, overruled, judged again;
+nonsense is refused."""
 
 import asyncio
 import threading
@@ -32,11 +33,14 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture(autouse=True)
 def bench(terminal: Terminal, clock: StandingClock) -> Bench:
-    """Audit 1: a critical step of which the second point is ABSENT, and one that was not dealt with."""
+    """Audit 1: a critical step of which the second point is ABSENT, and one that was not dealt
+    with."""
 
     def answer(asked: Question) -> Reply | Exception:
         if StepInPrompt.of(asked).position == 2:
-            return step_answer(asked, statuts="ABSENT", score=0, traite=False, commentaire_global="No [goodbye].")
+            return step_answer(
+                asked, statuts="ABSENT", score=0, traite=False, commentaire_global="No [goodbye]."
+            )
         return step_answer(asked, statuts=["PRESENT", "ABSENT"], score=4)
 
     bench = Bench(terminal.database, clock, model=FakeLanguageModel(answer))
@@ -74,12 +78,17 @@ def request_key(terminal: Terminal) -> str:
         return session.scalars(select(RunRequestRow.request_key)).one()
 
 
-def test_the_list_shows_the_latest_and_all_versions_when_asked(terminal: Terminal, bench: Bench) -> None:
+def test_the_list_shows_the_latest_and_all_versions_when_asked(
+    terminal: Terminal, bench: Bench
+) -> None:
     bench.audit("1900417", 1, "audit-2")
     listed = terminal.json("audits", "list")
     assert ([audit["id"] for audit in listed["audits"]], listed["total"]) == (["2"], 1)
     everything = terminal.json("audits", "list", "--all-versions")
-    assert [(audit["id"], audit["isLatest"]) for audit in everything["audits"]] == [("2", True), ("1", False)]
+    assert [(audit["id"], audit["isLatest"]) for audit in everything["audits"]] == [
+        ("2", True),
+        ("1", False),
+    ]
     for flags, ids in [
         (["--fiche", "1900417", "--fiche", "7"], ["2"]),
         (["--fiche", "7"], []),
@@ -98,7 +107,10 @@ def test_people_see_the_verdict_first_and_then_every_step(terminal: Terminal) ->
     ended = terminal.run("audits", "show", "1")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0].strip().split(maxsplit=1) == ["verdict", "REJET, 40.00 %, 0/1 critical steps passed"]
+    assert lines[0].strip().split(maxsplit=1) == [
+        "verdict",
+        "REJET, 40.00 %, 0/1 critical steps passed",
+    ]
     assert "1900417  Odile MARTEL" in ended.out
     [first] = [line for line in lines if line.startswith("1 ")]
     assert first.split() == ["1", "Greeting", "[1]", "*", "PARTIEL", "4/8", "Étape", "analysée."]
@@ -111,7 +123,10 @@ def test_every_point_is_shown_with_what_proves_it(terminal: Terminal) -> None:
     said = terminal.run("audits", "show", "1", "--steps").out
     assert "1  Greeting [1]: PARTIEL, 4/8\n" in said
     assert "  1. PRESENT  Name given\n     Jugé PRESENT.\n" in said
-    assert "     « Bonjour, cet appel est enregistré. » 00:00, call 1 (03/02/2026 10:14), speaker_0\n" in said
+    assert (
+        "     « Bonjour, cet appel est enregistré. » 00:00, call 1 (03/02/2026 10:14), speaker_0\n"
+        in said
+    )
     assert "  2. ABSENT  Recording announced\n" in said
 
 
@@ -140,24 +155,45 @@ def test_an_incomplete_audit_says_what_is_missing(terminal: Terminal, bench: Ben
     assert first.split()[3:6] == ["*", "not", "judged"]
     assert [audit["id"] for audit in terminal.json("audits", "list")["audits"]] == ["1"]
     listed = terminal.json("audits", "list", "--all-versions", "--status", "incomplete")["audits"]
-    assert [(audit["id"], audit["scorePercentage"], audit["niveau"]) for audit in listed] == [("2", None, "PENDING")]
+    assert [(audit["id"], audit["scorePercentage"], audit["niveau"]) for audit in listed] == [
+        ("2", None, "PENDING")
+    ]
 
 
 def test_a_person_overrules_a_step_and_a_control_point(terminal: Terminal) -> None:
-    words = ["--step", "1", "--point", "2", "--statut", "present", "--comment", "Heard.", "--reviewer", "qa"]
+    words = [
+        "--step",
+        "1",
+        "--point",
+        "2",
+        "--statut",
+        "present",
+        "--comment",
+        "Heard.",
+        "--reviewer",
+        "qa",
+    ]
     told = terminal.json("audits", "review", "1", *words, "--reason", "At 00:12")
     assert (told["step"]["conforme"], told["audit"]["scorePercentage"]) == ("CONFORME", 80.0)
     [review] = told["step"]["human_review"]
-    assert (review["by"], review["reason"], review["override"]["commentaire"]) == ("qa", "At 00:12", "Heard.")
+    assert (review["by"], review["reason"], review["override"]["commentaire"]) == (
+        "qa",
+        "At 00:12",
+        "Heard.",
+    )
     words = ["--step", "2", "--conforme", "CONFORME", "--score", "2", "--dealt-with"]
     ended = terminal.run("audits", "review", "1", *words)
-    assert ended.out == ("Step 2  Goodbye: CONFORME, 2/2\nAudit 1: EXCELLENT, 100.00 %, 1/1 critical steps passed\n")
+    assert ended.out == (
+        "Step 2  Goodbye: CONFORME, 2/2\nAudit 1: EXCELLENT, 100.00 %, 1/1 critical steps passed\n"
+    )
     said = terminal.run("audits", "show", "1", "--steps").out
     assert "by qa: control point 2, statut ABSENT -> PRESENT, the comment (At 00:12)\n" in said
 
 
 def test_a_rerun_is_asked_for(terminal: Terminal) -> None:
-    asked = terminal.json("audits", "rerun", "1", "--step", "1", "--point", "2", "--instructions", "Listen.")
+    asked = terminal.json(
+        "audits", "rerun", "1", "--step", "1", "--point", "2", "--instructions", "Listen."
+    )
     assert asked == {
         "rerun_id": f"rerun-1-1-cp-2-{asked['event_id']}", "event_id": asked["event_id"], "audit_id": "1",
         "step_position": 1, "control_point_index": 2,
@@ -166,7 +202,9 @@ def test_a_rerun_is_asked_for(terminal: Terminal) -> None:
     assert "is requested" in terminal.run("audits", "rerun", "1", "--step", "1").out
 
 
-def test_a_rerun_is_followed_to_its_end(terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_is_followed_to_its_end(
+    terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def carry_out() -> None:
         wish = Rerun(rerun_id=request_key(terminal), place=StepLocation(1, 1))
         bench.model = FakeLanguageModel()
@@ -174,7 +212,11 @@ def test_a_rerun_is_followed_to_its_end(terminal: Terminal, bench: Bench, monkey
 
     meanwhile(monkeypatch, carry_out)
     told = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")
-    assert (told["step"]["conforme"], told["audit"]["niveau"], told["step_position"]) == ("CONFORME", "BON", 1)
+    assert (told["step"]["conforme"], told["audit"]["niveau"], told["step_position"]) == (
+        "CONFORME",
+        "BON",
+        1,
+    )
     assert told["error"] is None
 
 
@@ -188,7 +230,9 @@ def test_a_rerun_that_fails_is_told_of(terminal: Terminal, monkeypatch: pytest.M
     assert (ended.code, ended.err) == (1, "The model is away.\n")
 
 
-def test_a_rerun_that_fails_is_a_document_all_the_same(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_that_fails_is_a_document_all_the_same(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> None:
         with terminal.database.transaction() as session:
             mark_refused(session, request_key(terminal), "The model is away.")
@@ -205,7 +249,9 @@ def test_ctrl_c_says_that_the_rerun_goes_on(
 ) -> None:
     meanwhile(monkeypatch, None)
     ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", *flags)
-    goes_on = "The rerun goes on without us: `automation audits show 1 --steps` tells what it finds.\n"
+    goes_on = (
+        "The rerun goes on without us: `automation audits show 1 --steps` tells what it finds.\n"
+    )
     assert (ended.code, ended.err) == (130, goes_on)
 
 
@@ -231,15 +277,35 @@ def test_an_audit_goes_out_of_sight_and_comes_back(terminal: Terminal) -> None:
         ("review 1", 2, "Missing option '--step'"),
         ("review 1 --step 1", 2, "The review cannot be accepted: conforme: is required."),
         ("review 1 --step 1 --conforme YES", 2, "Invalid value for '--conforme'"),
-        ("review 1 --step 1 --conforme PARTIEL --score 9", 2, "The review cannot be accepted: score: must not be"),
-        ("review 1 --step 1 --statut PRESENT", 2, "--statut and --comment are about a control point"),
-        ("review 1 --step 1 --point 1 --score 3", 2, "--conforme, --score and --dealt-with are about a whole step"),
-        ("review 1 --step 1 --point 1", 2, "The review cannot be accepted: A review of a control point gives"),
+        (
+            "review 1 --step 1 --conforme PARTIEL --score 9",
+            2,
+            "The review cannot be accepted: score: must not be",
+        ),
+        (
+            "review 1 --step 1 --statut PRESENT",
+            2,
+            "--statut and --comment are about a control point",
+        ),
+        (
+            "review 1 --step 1 --point 1 --score 3",
+            2,
+            "--conforme, --score and --dealt-with are about a whole step",
+        ),
+        (
+            "review 1 --step 1 --point 1",
+            2,
+            "The review cannot be accepted: A review of a control point gives",
+        ),
         ("review 1 --step 9 --conforme PARTIEL", 1, "Audit step with ID '1:9' not found."),
         ("review 7 --step 1 --conforme PARTIEL", 1, "Audit not found."),
         ("rerun 1 --step 0", 2, "Invalid value for '--step'"),
         ("rerun 1 --step 1 --point 9", 1, "Audit control point with ID '1:1:9' not found."),
-        (f"rerun 1 --step 1 --instructions {'x' * 5001}", 2, "The rerun cannot be accepted: instructions: must have"),
+        (
+            f"rerun 1 --step 1 --instructions {'x' * 5001}",
+            2,
+            "The rerun cannot be accepted: instructions: must have",
+        ),
         ("delete 7", 1, "Audit not found."),
         ("restore 7", 1, "Audit not found."),
     ],
@@ -251,8 +317,13 @@ def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sen
     assert len(ended.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", ["review 1 --step 1 --conforme PARTIEL", "rerun 1 --step 1 --wait"])
+@pytest.mark.parametrize(
+    "words", ["review 1 --step 1 --conforme PARTIEL", "rerun 1 --step 1 --wait"]
+)
 def test_a_running_audit_is_left_alone(terminal: Terminal, bench: Bench, words: str) -> None:
     put(bench.database, 1, "running")
     ended = terminal.run("audits", *words.split())
-    assert (ended.code, ended.err) == (1, "Audit 1 is running: only a completed audit can be changed.\n")
+    assert (ended.code, ended.err) == (
+        1,
+        "Audit 1 is running: only a completed audit can be changed.\n",
+    )

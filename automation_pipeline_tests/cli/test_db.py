@@ -19,7 +19,9 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_an_empty_database_is_brought_to_the_newest_revision_and_again_is_nothing(terminal: Terminal) -> None:
+def test_an_empty_database_is_brought_to_the_newest_revision_and_again_is_nothing(
+    terminal: Terminal,
+) -> None:
     assert terminal.json("db", "current") == {"revision": None}
     assert terminal.json("db", "upgrade") == {"before": None, "revision": NEWEST}
     assert terminal.json("db", "upgrade") == {"before": NEWEST, "revision": NEWEST}
@@ -27,7 +29,9 @@ def test_an_empty_database_is_brought_to_the_newest_revision_and_again_is_nothin
 
 
 def test_the_same_in_sentences(terminal: Terminal) -> None:
-    said = [terminal.run("db", command).out for command in ("current", "upgrade", "upgrade", "current")]
+    said = [
+        terminal.run("db", command).out for command in ("current", "upgrade", "upgrade", "current")
+    ]
     missing = terminal.room / "made" / "new.db"
     assert said == [
         f"There is no database at {missing}: run `automation db upgrade`.\n",
@@ -46,7 +50,8 @@ def test_what_was_stored_survives_another_upgrade(terminal: Terminal) -> None:
 
 @pytest.fixture
 def bare(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Without DATABASE_URL and AUTOMATION_HOME, in an empty folder, with a user's data directory in the room."""
+    """Without DATABASE_URL and AUTOMATION_HOME, in an empty folder, with a user's data directory in
+    the room."""
     monkeypatch.delenv("DATABASE_URL")
     monkeypatch.delenv("AUTOMATION_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(terminal.room / "data"))
@@ -71,15 +76,26 @@ def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing
     missing = bare.room / "data/automation-pipeline/.automation/automation.db"
     sentence = f"There is no database at {missing}: run `automation db upgrade`.\n"
     before = files_below(bare.room)
-    asked = ("schedules list", "runs show 1", "api --port 0", "db backup copy.db", "tokens list --json")
+    asked = (
+        "schedules list",
+        "runs show 1",
+        "api --port 0",
+        "db backup copy.db",
+        "tokens list --json",
+    )
     ended = {words: bare.run(*words.split()) for words in asked}
     found = {words: (one.code, one.out, one.err) for words, one in ended.items()}
     assert found == dict.fromkeys(asked, (1, "", sentence))
     assert ended["tokens list --json"].error is not None
     assert bare.run("db", "current").out == sentence
     assert bare.json("db", "current") == {"revision": None}
-    checks = {check["name"]: check for check in json.loads(bare.run("doctor", "--json").out)["checks"]}
-    assert (checks["database"]["state"], f"{checks['database']['detail']}\n") == ("failed", sentence)
+    checks = {
+        check["name"]: check for check in json.loads(bare.run("doctor", "--json").out)["checks"]
+    }
+    assert (checks["database"]["state"], f"{checks['database']['detail']}\n") == (
+        "failed",
+        sentence,
+    )
     go(monkeypatch, bare.room)
     assert bare.run("db", "restore", "empty").code == 2
     assert files_below(bare.room) == before

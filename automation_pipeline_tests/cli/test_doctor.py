@@ -9,9 +9,23 @@ from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.mail.letter_box import LetterBox, letter_box
 from automation_pipeline_tests.outside import TOKEN, fault
 
-CHECKS = ["database", "redis", "crm", "speech", "model", "shop", "search", "inpi", "rcs", "smtp", "pusher", "dagster"]
+CHECKS = [
+    "database",
+    "redis",
+    "crm",
+    "speech",
+    "model",
+    "shop",
+    "search",
+    "inpi",
+    "rcs",
+    "smtp",
+    "pusher",
+    "dagster",
+]
 CHECKS += ["daemon", "access"]
-# Nothing but the database and the CRM is there yet; that the daemon does not run keeps nothing from being healthy.
+# Nothing but the database and the CRM is there yet; that the daemon does not run keeps nothing from
+# being healthy.
 HEALTHY = ["ok", "not set", "ok", *["not set"] * 8, "ok", "failed", "not set"]
 
 
@@ -47,7 +61,9 @@ def test_a_healthy_system_is_one_line_a_thing_and_exit_0(healthy: Terminal, simu
 
 def test_the_same_as_json(healthy: Terminal) -> None:
     found = findings(healthy)
-    assert dict(zip(found, HEALTHY, strict=True)) == {name: state for name, (state, _) in found.items()}
+    assert dict(zip(found, HEALTHY, strict=True)) == {
+        name: state for name, (state, _) in found.items()
+    }
     assert list(found) == CHECKS
 
 
@@ -90,7 +106,9 @@ def test_nobody_at_the_address_of_the_crm_fails(terminal: Terminal) -> None:
     assert "failed   crm       The CRM could not be reached" in ended.out
 
 
-def test_an_unreachable_database_fails_and_the_others_are_still_looked_at(healthy: Terminal) -> None:
+def test_an_unreachable_database_fails_and_the_others_are_still_looked_at(
+    healthy: Terminal,
+) -> None:
     healthy.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
     found = findings(healthy, code=1)
     failed = {name for name, (state, _) in found.items() if state == "failed"}
@@ -129,7 +147,10 @@ def test_the_definitions_are_really_loaded(healthy: Terminal) -> None:
 
 @pytest.mark.parametrize(
     ("key", "code", "state", "says"),
-    [("sim-speech-key", 0, "ok", "answers and accepts the key"), ("wr0ng", 1, "failed", "check ELEVENLABS_API_KEY")],
+    [
+        ("sim-speech-key", 0, "ok", "answers and accepts the key"),
+        ("wr0ng", 1, "failed", "check ELEVENLABS_API_KEY"),
+    ],
 )
 def test_the_key_of_speech_to_text_is_tried(
     healthy: Terminal, simulated: str, key: str, code: int, state: str, says: str
@@ -143,13 +164,18 @@ def test_the_key_of_speech_to_text_is_tried(
 
 @pytest.mark.parametrize(
     ("password", "code", "state", "says"),
-    [("right", 0, "ok", "answers and lets us in"), ("wr0ng", 1, "failed", "check SMTP_USER and SMTP_PASS")],
+    [
+        ("right", 0, "ok", "answers and lets us in"),
+        ("wr0ng", 1, "failed", "check SMTP_USER and SMTP_PASS"),
+    ],
 )
 def test_the_mail_server_is_asked_to_let_us_in(
     healthy: Terminal, password: str, code: int, state: str, says: str
 ) -> None:
     with letter_box(LetterBox(login=("robot@example.com", "right"))) as box:
-        healthy.export(SMTP_HOST="127.0.0.1", SMTP_PORT=str(box.port), SMTP_USER="robot@example.com")
+        healthy.export(
+            SMTP_HOST="127.0.0.1", SMTP_PORT=str(box.port), SMTP_USER="robot@example.com"
+        )
         healthy.export(SMTP_PASS=password)
         found = findings(healthy, code)["smtp"]
     assert found[0] == state

@@ -1,4 +1,5 @@
-"""`automation enrich`: companies are asked for, worked on where no daemon does, shown, and written to a file."""
+"""`automation enrich`: companies are asked for, worked on where no daemon does, shown, and written
+to a file."""
 
 import csv
 from collections.abc import Iterator
@@ -47,14 +48,18 @@ def states(terminal: Terminal) -> list[str]:
 def test_the_command_does_the_work_here(terminal: Terminal) -> None:
     ended = terminal.run("enrich", "552 032 534", LVMH, "--here")
     assert (ended.code, ended.err) == (0, "")
-    assert f"{DANONE} SUCCESS DANONE [SA] PARIS 70.10Z Sièges sociaux" in " ".join(ended.out.split())
+    assert f"{DANONE} SUCCESS DANONE [SA] PARIS 70.10Z Sièges sociaux" in " ".join(
+        ended.out.split()
+    )
     assert states(terminal) == ["DONE", "DONE"]
     with terminal.database.reading() as session:
         assert set(session.scalars(select(CompanyRequestRow.created_by))) == {"cli:ada"}
 
 
 @pytest.mark.usefixtures("search")
-def test_beside_a_daemon_the_work_is_only_followed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beside_a_daemon_the_work_is_only_followed(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with terminal.database.transaction() as session:
         record_heartbeat(session, DAEMON)
     monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
@@ -82,14 +87,18 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
         calls_before.extend(search.calls)
         expire(terminal)
 
-    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=lambda: Meanwhile(the_lease_ends)))
+    monkeypatch.setattr(
+        enrich, "threading", SimpleNamespace(Event=lambda: Meanwhile(the_lease_ends))
+    )
     [told] = terminal.json("enrich", DANONE, "--here")["companies"]
     assert (told["outcome"], told["status"], states(terminal)) == ("ATTACHED", "SUCCESS", ["DONE"])
     assert (calls_before, len(search.calls)) == ([], 1)
 
 
 @pytest.mark.usefixtures("search")
-def test_whoever_goes_away_is_told_who_does_the_rest(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_goes_away_is_told_who_does_the_rest(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert DatabaseClaims(terminal.database).take(claim_key(DANONE), "another", 120)
     monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
     ended = terminal.run("enrich", DANONE, "--here", "--json")
@@ -101,11 +110,17 @@ def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: Fake
     assert (asked["outcome"], asked["status"], asked["company"]) == ("ENQUEUED", "PENDING", None)
     terminal.json("enrich", DANONE, "--here")
     [known] = terminal.json("enrich", DANONE)["companies"]
-    assert (known["outcome"], known["status"], known["company"]["city"]) == ("CACHE_HIT", "SUCCESS", "PARIS")
+    assert (known["outcome"], known["status"], known["company"]["city"]) == (
+        "CACHE_HIT",
+        "SUCCESS",
+        "PARIS",
+    )
     assert len(search.calls) == 1
 
 
-def test_what_is_fresh_is_asked_for_anew_by_force_alone(terminal: Terminal, search: FakeRegistry) -> None:
+def test_what_is_fresh_is_asked_for_anew_by_force_alone(
+    terminal: Terminal, search: FakeRegistry
+) -> None:
     for options in ((), ("--force",), ()):
         terminal.json("enrich", DANONE, "--here", *options)
     assert len(search.calls) == 2
@@ -121,7 +136,9 @@ def test_one_that_fails_is_told_and_the_command_fails(terminal: Terminal) -> Non
 
 @pytest.mark.usefixtures("search")
 def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
-    (terminal.room / "in.csv").write_text(f"name;SIREN\nDanone;{DANONE}\nLVMH;{LVMH}\nWrong;12\n;\n", encoding="utf-8")
+    (terminal.room / "in.csv").write_text(
+        f"name;SIREN\nDanone;{DANONE}\nLVMH;{LVMH}\nWrong;12\n;\n", encoding="utf-8"
+    )
     ended = terminal.run("enrich", DANONE, "--csv", "in.csv", "--out", "out.csv", "--here")
     assert ended.code == 1
     with (terminal.room / "out.csv").open(encoding="utf-8", newline="") as file:
@@ -136,7 +153,9 @@ def test_a_csv_goes_in_and_a_csv_comes_out(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("out", ["no/where.csv", "folder"])
-def test_nobody_is_asked_where_the_answer_cannot_be_written(terminal: Terminal, search: FakeRegistry, out: str) -> None:
+def test_nobody_is_asked_where_the_answer_cannot_be_written(
+    terminal: Terminal, search: FakeRegistry, out: str
+) -> None:
     (terminal.room / "folder").mkdir()
     ended = terminal.run("enrich", DANONE, "--here", "--out", out)
     assert (ended.code, ended.out, search.calls, states(terminal)) == (2, "", [], [])

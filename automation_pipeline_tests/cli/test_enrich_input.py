@@ -44,8 +44,13 @@ def test_numbers_that_contradict_each_other_are_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_csv_is_refused_by_the_line(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"companies\.csv cannot be read: line 3: field larger than"):
-        read(tmp_path, f"siren,name\n{DANONE},Danone\n{DANONE},{'x' * (csv.field_size_limit() + 1)}\n")
+    with pytest.raises(
+        InvalidInputError, match=r"companies\.csv cannot be read: line 3: field larger than"
+    ):
+        read(
+            tmp_path,
+            f"siren,name\n{DANONE},Danone\n{DANONE},{'x' * (csv.field_size_limit() + 1)}\n",
+        )
 
 
 @given(st.text(max_size=20))

@@ -46,7 +46,9 @@ def test_a_second_sync_asks_for_no_details_again(terminal: Terminal, simulated: 
     assert calls(simulated, MISSING) == 1
 
 
-def test_a_second_sync_asks_for_no_final_list_again_unless_by_force(terminal: Terminal, simulated: str) -> None:
+def test_a_second_sync_asks_for_no_final_list_again_unless_by_force(
+    terminal: Terminal, simulated: str
+) -> None:
     first = terminal.json("fiches", "sync", "--date", DAY)
     assert terminal.json("fiches", "sync", "--date", DAY) == first
     assert calls(simulated, DAY, "crm.sales_list") == 1
@@ -60,7 +62,9 @@ def test_a_day_that_the_crm_refuses_is_named_and_the_exit_is_1(terminal: Termina
     terminal.export(FICHE_API_AUTH_TOKEN="wr0ng")
     ended = terminal.run("fiches", "sync", "--date", DAY)
     assert ended.code == 1
-    assert f"{DAY}: The CRM refused our token for the sales list of {DAY} (status 401)." in ended.out
+    assert (
+        f"{DAY}: The CRM refused our token for the sales list of {DAY} (status 401)." in ended.out
+    )
 
 
 def test_fiches_that_fail_are_counted_by_their_cause(terminal: Terminal, simulated: str) -> None:
@@ -81,9 +85,15 @@ def test_a_fiche_is_shown_with_its_calls(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize(
     ("details", "fiche_id", "state"),
-    [(False, CALLED.id, "sales list only"), (True, CALLED.id, "full details"), (True, MISSING, "not found")],
+    [
+        (False, CALLED.id, "sales list only"),
+        (True, CALLED.id, "full details"),
+        (True, MISSING, "not found"),
+    ],
 )
-def test_the_state_of_a_fiche_is_told(terminal: Terminal, details: bool, fiche_id: str, state: str) -> None:
+def test_the_state_of_a_fiche_is_told(
+    terminal: Terminal, details: bool, fiche_id: str, state: str
+) -> None:
     terminal.run("fiches", "sync", "--date", DAY, *(["--details"] if details else []))
     document = terminal.json("fiches", "show", fiche_id)
     assert (document["fiche_id"], document["state"]) == (fiche_id, state)
@@ -104,7 +114,9 @@ def test_the_state_of_a_fiche_is_told(terminal: Terminal, details: bool, fiche_i
         ("sync --from 2020-01-01 --to 2026-01-01", "At most 366 days can be asked for at a time."),
     ],
 )
-def test_wrong_days_are_refused_before_anybody_is_asked(terminal: Terminal, words: str, sentence: str) -> None:
+def test_wrong_days_are_refused_before_anybody_is_asked(
+    terminal: Terminal, words: str, sentence: str
+) -> None:
     ended = terminal.run("fiches", *words.split())
     assert (ended.code, ended.out, ended.err) == (2, "", f"{sentence}\n")
 

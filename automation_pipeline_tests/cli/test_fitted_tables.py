@@ -18,7 +18,9 @@ def printed(capsys: pytest.CaptureFixture[str], *rows: tuple[object, ...]) -> li
 
 
 @pytest.mark.parametrize("width", [80, 250])
-def test_a_row_in_a_file_is_one_line(capsys: pytest.CaptureFixture[str], on_terminal: Sized, width: int) -> None:
+def test_a_row_in_a_file_is_one_line(
+    capsys: pytest.CaptureFixture[str], on_terminal: Sized, width: int
+) -> None:
     on_terminal(width, is_terminal=False)
     header, row = printed(capsys, ROW)
     assert header.split() == ["target", "variant", "before", "after", "change"]
@@ -33,14 +35,19 @@ def test_what_is_too_long_for_a_file_is_broken_between_words_only(
     lines = printed(capsys, (*ROW[:-1], "because " * 40))
     assert len(lines) > 2
     assert all(len(line) <= NARROWEST_FILE for line in lines)
-    assert {word for line in lines for word in line.split() if word.startswith("b")} == {"before", "because"}
+    assert {word for line in lines for word in line.split() if word.startswith("b")} == {
+        "before",
+        "because",
+    }
     assert "19.95 EUR  16.90 EUR  -15.3 %  -3.05 EUR" in lines[1]
     [long] = [line for line in printed(capsys, (*ROW[:-1], "x" * 200)) if "xxx" in line]
     assert long.endswith("x" * 200)
 
 
 @pytest.mark.parametrize("width", [80, 250])
-def test_a_terminal_shows_every_price_whole(capsys: pytest.CaptureFixture[str], on_terminal: Sized, width: int) -> None:
+def test_a_terminal_shows_every_price_whole(
+    capsys: pytest.CaptureFixture[str], on_terminal: Sized, width: int
+) -> None:
     on_terminal(width, is_terminal=True)
     lines = printed(capsys, ROW)
     assert all(len(line) <= width for line in lines)
@@ -66,10 +73,14 @@ def test_where_a_terminal_has_no_room_for_a_table_each_row_is_a_block(
     on_terminal(50, is_terminal=True)
     lines = printed(capsys, ROW, (2, *ROW[1:]))
     assert all(len(line) <= 50 for line in lines)
-    assert [line.split() for line in lines if line.startswith("before")] == [["before", "19.95", "EUR"]] * 2
+    assert [line.split() for line in lines if line.startswith("before")] == [
+        ["before", "19.95", "EUR"]
+    ] * 2
     assert not any(line.startswith(("sku", "note")) for line in lines)
 
 
-def test_a_table_without_rows_has_its_head(capsys: pytest.CaptureFixture[str], on_terminal: Sized) -> None:
+def test_a_table_without_rows_has_its_head(
+    capsys: pytest.CaptureFixture[str], on_terminal: Sized
+) -> None:
     on_terminal(80, is_terminal=True)
     assert [line.split() for line in printed(capsys)] == [list(COLUMNS)]

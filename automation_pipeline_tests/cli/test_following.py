@@ -37,9 +37,12 @@ class Interrupted(threading.Event):
 
 
 class Passing(threading.Event):
-    """Time passes, nobody sleeps; `at` calls what is to happen before so many waits, and Ctrl-C ends the rest."""
+    """Time passes, nobody sleeps; `at` calls what is to happen before so many waits, and Ctrl-C
+    ends the rest."""
 
-    def __init__(self, clock: StandingClock, waits: int, at: dict[int, Callable[[], None]] | None = None) -> None:
+    def __init__(
+        self, clock: StandingClock, waits: int, at: dict[int, Callable[[], None]] | None = None
+    ) -> None:
         super().__init__()
         self._clock, self._left, self._at = clock, waits, at or {}
 
@@ -99,7 +102,9 @@ def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
     assert (ended.code, ended.err) == (130, RUN_GOES_ON)
 
 
-def test_a_run_that_a_thread_advances_is_watched_to_its_end(services: Services, run_id: int) -> None:
+def test_a_run_that_a_thread_advances_is_watched_to_its_end(
+    services: Services, run_id: int
+) -> None:
     ours, clock = services.database, services.clock
 
     def work() -> None:

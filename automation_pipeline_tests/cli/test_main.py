@@ -1,4 +1,5 @@
-"""Wrong usage and bad luck: an exit code and one sentence, never a traceback; and help for every command."""
+"""Wrong usage and bad luck: an exit code and one sentence, never a traceback; and help for every
+command."""
 
 import json
 import subprocess
@@ -55,7 +56,9 @@ def test_every_command_explains_itself(terminal: Terminal, words: tuple[str, ...
 
 
 @every_case("words", ["", "db", "schedules", "runs"])
-def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(terminal: Terminal, words: str) -> None:
+def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(
+    terminal: Terminal, words: str
+) -> None:
     ended = terminal.run(*words.split())
     assert ended.code == 2
     assert "Commands:" in ended.out + ended.err
@@ -78,8 +81,14 @@ def test_a_group_without_a_command_shows_its_help_and_is_wrong_usage(terminal: T
         ("schedules next 1.5", "Invalid value for 'schedule_id': "),
         ("schedules next 1 --count 0", "Invalid value for '--count': "),
         ("schedules next 1 --count 1001", "Invalid value for '--count': "),
-        ("schedules next 1 --after tomorrow", "--after is not an ISO instant such as 2026-03-29T01:00:00Z: tomorrow."),
-        ("schedules next 1 --after 9999-12-31", "--after must lie between the years 1970 and 2999: 9999-12-31."),
+        (
+            "schedules next 1 --after tomorrow",
+            "--after is not an ISO instant such as 2026-03-29T01:00:00Z: tomorrow.",
+        ),
+        (
+            "schedules next 1 --after 9999-12-31",
+            "--after must lie between the years 1970 and 2999: 9999-12-31.",
+        ),
         ("schedules run-now", "Missing argument 'schedule_id'."),
         ("runs show abc", "Invalid value for 'run_id': "),
         ("runs list --limit 0", "Invalid value for '--limit': "),
@@ -99,7 +108,11 @@ def test_wrong_usage_ends_with_2(terminal: Terminal, words: str, sentence: str) 
     [
         ("missing.json", None, "missing.json cannot be read: No such file or directory."),
         (".", None, ". cannot be read: Is a directory."),
-        ("f.json", b'{"name":', "f.json is not valid JSON: Expecting value: line 1 column 9 (char 8)."),
+        (
+            "f.json",
+            b'{"name":',
+            "f.json is not valid JSON: Expecting value: line 1 column 9 (char 8).",
+        ),
         ("f.json", b"", "f.json is not valid JSON: Expecting value: line 1 column 1 (char 0)."),
         ("f.json", b"[" * 100_000, "f.json is not valid JSON: it is nested too deeply."),
         ("f.json", b"[1]", "f.json must hold a JSON object."),
@@ -128,10 +141,19 @@ def test_a_file_that_cannot_be_used_ends_with_2(
         ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus' is not a known time zone."),
         ({"timeOfDay": "25:00"}, "timeOfDay: must be a time of day between 00:00 and 23:59."),
         ({"timeOfDay": None}, "timeOfDay: DAILY schedule requires timeOfDay."),
-        ({"scheduleType": "CRON", "cronExpression": "* * *"}, "cronExpression: A cron expression has five fields, "),
+        (
+            {"scheduleType": "CRON", "cronExpression": "* * *"},
+            "cronExpression: A cron expression has five fields, ",
+        ),
         ({"scheduleType": "CRON"}, "cronExpression: CRON schedule requires cronExpression."),
-        ({"ficheSelection": {"mode": "all"}}, "ficheSelection.mode: must be 'date_range', 'manual' or 'filter'."),
-        ({"ficheSelection": {"mode": "manual", "maxFiches": 10**12}}, "ficheSelection.maxFiches: must be at most"),
+        (
+            {"ficheSelection": {"mode": "all"}},
+            "ficheSelection.mode: must be 'date_range', 'manual' or 'filter'.",
+        ),
+        (
+            {"ficheSelection": {"mode": "manual", "maxFiches": 10**12}},
+            "ficheSelection.maxFiches: must be at most",
+        ),
         ({"name": "\ud800"}, "name: must not hold half a character."),
         ({"a\nb": 1}, "a b: is not a known field."),
     ],
@@ -163,14 +185,24 @@ def test_every_field_at_fault_is_in_the_sentence(terminal: Terminal) -> None:
     ],
 )
 @every_case("flag", ["", " --json"])
-def test_what_does_not_exist_ends_with_1(terminal: Terminal, words: str, flag: str, sentence: str) -> None:
+def test_what_does_not_exist_ends_with_1(
+    terminal: Terminal, words: str, flag: str, sentence: str
+) -> None:
     assert refused(terminal, words + flag, 1) == sentence
 
 
-USING_THE_DATABASE = ["schedules list", "schedules show 1", "schedules next 1", "schedules run-now 1", "runs list"]
+USING_THE_DATABASE = [
+    "schedules list",
+    "schedules show 1",
+    "schedules next 1",
+    "schedules run-now 1",
+    "runs list",
+]
 
 
-@every_case("words", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"])
+@every_case(
+    "words", [*USING_THE_DATABASE, "runs show 1", "runs logs 1", "db upgrade", "db current"]
+)
 def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> None:
     terminal.export(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work")
     sentence = refused(terminal, words, 1)
@@ -179,23 +211,35 @@ def test_an_unreachable_database_ends_with_1(terminal: Terminal, words: str) -> 
 
 
 @every_case("words", USING_THE_DATABASE)
-def test_a_database_without_tables_ends_with_1_and_says_what_to_do(terminal: Terminal, words: str) -> None:
+def test_a_database_without_tables_ends_with_1_and_says_what_to_do(
+    terminal: Terminal, words: str
+) -> None:
     (terminal.room / "empty.db").touch()
     terminal.export(DATABASE_URL="sqlite:///empty.db")
-    assert refused(terminal, words, 1) == "The database has no tables yet: run `automation db upgrade`."
+    assert (
+        refused(terminal, words, 1)
+        == "The database has no tables yet: run `automation db upgrade`."
+    )
 
 
 @every_case("words", [*USING_THE_DATABASE, "doctor", "db upgrade"])
 def test_a_wrong_variable_ends_with_2_and_is_named(terminal: Terminal, words: str) -> None:
     terminal.export(FICHE_FETCH_CONCURRENCY="many")
-    assert refused(terminal, words, 2).startswith("FICHE_FETCH_CONCURRENCY cannot be used: it should be a valid")
+    assert refused(terminal, words, 2).startswith(
+        "FICHE_FETCH_CONCURRENCY cannot be used: it should be a valid"
+    )
 
 
 def shell(terminal: Terminal, words: str) -> tuple[int, str]:
     """The exit code and standard error of the real thing; `automation` is its name in there."""
     python = f'automation() {{ "{sys.executable}" -c "from automation_pipeline.cli.main import main; main()" "$@"; }}; '
     ended = subprocess.run(
-        ["bash", "-c", python + words], cwd=terminal.room, capture_output=True, text=True, check=False, timeout=60
+        ["bash", "-c", python + words],
+        cwd=terminal.room,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     return ended.returncode, ended.stderr
 
@@ -203,7 +247,11 @@ def shell(terminal: Terminal, words: str) -> tuple[int, str]:
 @every_case(
     ("words", "output", "sentence"),
     [
-        ("schedules show 1 --json", "> /dev/full", "Standard output cannot be written: No space left on device.\n"),
+        (
+            "schedules show 1 --json",
+            "> /dev/full",
+            "Standard output cannot be written: No space left on device.\n",
+        ),
         ("--help", "1< /dev/null", "Standard output cannot be written: Bad file descriptor.\n"),
         ("runs list --json", ">&-", "Standard output is closed.\n"),
         ("schedules list", "> >(exec true)", ""),

@@ -1,4 +1,5 @@
-"""One run on the screen and as a document: the same facts, every fiche with its reason, and watched to its end."""
+"""One run on the screen and as a document: the same facts, every fiche with its reason, and watched
+to its end."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +16,12 @@ from automation_pipeline.automation.queries.ledger import open_ledger, record_mo
 from automation_pipeline.automation.rules.outcomes import failed_move, ignored_move
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run
-from automation_pipeline.automation.tables import FicheResultRow, NotificationRow, RunPhaseRow, RunRow
+from automation_pipeline.automation.tables import (
+    FicheResultRow,
+    NotificationRow,
+    RunPhaseRow,
+    RunRow,
+)
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.factories import an_opening
@@ -25,7 +31,12 @@ FICHES = ["1", "2", "3", "4"]
 MOVES = [
     ignored_move("3", Reason.NOT_FOUND, "Fiche not found (404)"),
     LedgerMove("1", OutcomeStatus.SUCCESSFUL, recordings_count=3, audits=1),
-    LedgerMove("2", OutcomeStatus.FAILED, error="The CRM answered [/503] for fiche 2.", reason=Reason.FETCH_FAILED),
+    LedgerMove(
+        "2",
+        OutcomeStatus.FAILED,
+        error="The CRM answered [/503] for fiche 2.",
+        reason=Reason.FETCH_FAILED,
+    ),
 ]
 SUMMARY = {
     "mode": "date_range",
@@ -34,7 +45,10 @@ SUMMARY = {
     "revalidation_failures": [{"date": "2026-05-02", "error": "told below"}],
     "empty_reason": None,
 }
-TROUBLE = {"revalidation_failures": [{"date": "2026-05-02", "error": "503 [/x]"}], "stack": "Traceback"}
+TROUBLE = {
+    "revalidation_failures": [{"date": "2026-05-02", "error": "503 [/x]"}],
+    "stack": "Traceback",
+}
 
 
 def transcribed(session: Session, run_id: int, *fiche_ids: str) -> None:
@@ -58,7 +72,11 @@ def run_id(terminal: Terminal, pending_id: str) -> str:
     """A run that ended, with one fiche of every kind."""
     with terminal.database.transaction() as session:
         row = session.get_one(RunRow, int(pending_id))
-        row.status, row.started_at, row.completed_at = "partial", STARTED, STARTED + timedelta(seconds=9)
+        row.status, row.started_at, row.completed_at = (
+            "partial",
+            STARTED,
+            STARTED + timedelta(seconds=9),
+        )
         row.duration_ms, row.selected_fiches, row.total_fiches = 9_040, 3, 2
         row.successful_fiches, row.failed_fiches, row.ignored_fiches = 1, 1, 1
         row.selection_summary, row.error_details = SUMMARY, TROUBLE
@@ -77,9 +95,16 @@ def run_id(terminal: Terminal, pending_id: str) -> str:
 def test_a_run_says_where_its_time_went(terminal: Terminal, run_id: str) -> None:
     with terminal.database.transaction() as session:
         attempt = session.get_one(RunRow, int(run_id)).attempt
-        for phase, seconds in (("selection", 0), ("fetching", 1.25), ("auditing", 4), ("finalizing", 9)):
+        for phase, seconds in (
+            ("selection", 0),
+            ("fetching", 1.25),
+            ("auditing", 4),
+            ("finalizing", 9),
+        ):
             entered_at = STARTED + timedelta(seconds=seconds)
-            session.add(RunPhaseRow(run_id=int(run_id), attempt=attempt, phase=phase, entered_at=entered_at))
+            session.add(
+                RunPhaseRow(run_id=int(run_id), attempt=attempt, phase=phase, entered_at=entered_at)
+            )
     said = terminal.run("runs", "show", run_id).out
     assert " ".join(said.split()).count("selection 1.2 s, fetching 2.8 s, auditing 5.0 s") == 1
     assert terminal.json("runs", "show", run_id)["phases"] == [
@@ -90,9 +115,15 @@ def test_a_run_says_where_its_time_went(terminal: Terminal, run_id: str) -> None
     ]
 
 
-def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(terminal: Terminal, run_id: str) -> None:
+def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(
+    terminal: Terminal, run_id: str
+) -> None:
     shown = terminal.json("runs", "show", run_id)
-    assert (shown["id"], shown["status"], shown["startedAt"]) == (run_id, "partial", "2026-05-04T10:00:00.000Z")
+    assert (shown["id"], shown["status"], shown["startedAt"]) == (
+        run_id,
+        "partial",
+        "2026-05-04T10:00:00.000Z",
+    )
     assert (shown["selectedFiches"], shown["successfulFiches"], shown["ignoredFiches"]) == (3, 1, 1)
     assert [(fiche["ficheId"], fiche["status"], fiche["reason"]) for fiche in shown["fiches"]] == [
         ("1", "successful", None),
@@ -109,7 +140,12 @@ def test_a_run_is_shown_with_its_outcomes_in_the_order_of_selection(terminal: Te
     }  # fmt: skip
     assert shown["selectionSummary"] == SUMMARY
     [told] = shown["notifications"]
-    assert (told["channel"], told["status"], told["statusCode"], told["sentAt"]) == ("webhook", "failed", 503, None)
+    assert (told["channel"], told["status"], told["statusCode"], told["sentAt"]) == (
+        "webhook",
+        "failed",
+        503,
+        None,
+    )
 
 
 def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
@@ -137,14 +173,18 @@ def test_people_see_the_same(terminal: Terminal, run_id: str) -> None:
         assert left_out not in said
 
 
-def test_a_run_that_has_selected_nothing_yet_shows_no_table(terminal: Terminal, pending_id: str) -> None:
+def test_a_run_that_has_selected_nothing_yet_shows_no_table(
+    terminal: Terminal, pending_id: str
+) -> None:
     shown = terminal.run("runs", "show", pending_id).out
     assert "0 selected" in shown
     assert "outcome" not in shown
     assert terminal.run("runs", "logs", pending_id).out == ""
 
 
-def test_a_run_that_breaks_the_law_of_conservation_is_told_so(terminal: Terminal, run_id: str) -> None:
+def test_a_run_that_breaks_the_law_of_conservation_is_told_so(
+    terminal: Terminal, run_id: str
+) -> None:
     with terminal.database.transaction() as session:
         session.get_one(RunRow, int(run_id)).selected_fiches = 4
     assert "4 selected, and not 3 = 1 successful" in terminal.run("runs", "show", run_id).out
@@ -183,7 +223,9 @@ class Advancing:
     def _audit(self) -> None:
         with self._database.transaction() as session:
             transcribed(session, self._id, "1", "2")
-        done = LedgerMove("1", self._verdict, stage=FicheStage.FETCHED, reason=Reason.AUDIT_FAILED, audits=1)
+        done = LedgerMove(
+            "1", self._verdict, stage=FicheStage.FETCHED, reason=Reason.AUDIT_FAILED, audits=1
+        )
         self._move(done, replace(failed_move("2", Reason.AUDIT_FAILED, "No answer"), audits=1))
 
     def _move(self, *moves: LedgerMove) -> None:
@@ -194,7 +236,9 @@ class Advancing:
         finalise_run(self._id, database=self._database, clock=self._clock)
 
 
-@pytest.mark.parametrize(("verdict", "status", "code"), [("successful", "partial", 0), ("failed", "failed", 1)])
+@pytest.mark.parametrize(
+    ("verdict", "status", "code"), [("successful", "partial", 0), ("failed", "failed", 1)]
+)
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
     terminal: Terminal, pending_id: str, monkeypatch: pytest.MonkeyPatch,
@@ -213,9 +257,13 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
         assert fact in said
 
 
-def test_a_retry_can_be_waited_for(terminal: Terminal, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_can_be_waited_for(
+    terminal: Terminal, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
-        runs, "threading", SimpleNamespace(Event=lambda: Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL))
+        runs,
+        "threading",
+        SimpleNamespace(Event=lambda: Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL)),
     )
     shown = terminal.json("runs", "retry", run_id, "--wait")
     assert (shown["run_id"], shown["retryOfRunId"], shown["status"]) == ("2", run_id, "partial")

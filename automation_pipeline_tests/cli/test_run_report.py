@@ -150,7 +150,11 @@ def test_a_big_run_is_summed_up(bench: Bench, run_id: int) -> None:
 
 @pytest.mark.parametrize(
     ("ended", "law"),
-    [(0, "2 of 2 fiches have not ended."), (1, "1 of 2 fiches have not ended."), (2, "2 selected = 2 successful + 0 ")],
+    [
+        (0, "2 of 2 fiches have not ended."),
+        (1, "1 of 2 fiches have not ended."),
+        (2, "2 selected = 2 successful + 0 "),
+    ],
 )
 def test_a_run_at_work_says_how_far_it_is(bench: Bench, ended: int, law: str) -> None:
     run_id = open_a_run(bench, ("1", "2"))
@@ -164,7 +168,8 @@ def test_rows_that_do_not_add_up_are_not_hidden(bench: Bench, run_id: int) -> No
     with bench.database.transaction() as session:
         tell(session, run_id, selected_fiches=5)
     assert (
-        "It does not add up: 5 selected = 2 successful + 1 failed + 1 ignored is not so." in page_of(bench, run_id).said
+        "It does not add up: 5 selected = 2 successful + 1 failed + 1 ignored is not so."
+        in page_of(bench, run_id).said
     )
 
 
@@ -183,7 +188,11 @@ def test_the_command_writes_the_page_where_it_is_told_to(terminal: Terminal, run
     ("words", "code", "complaint"),
     [
         (("999",), 1, "Run 999 not found.\n"),
-        (("1", "-o", "automation.db/page.html"), 2, "automation.db/page.html cannot be written: Not a directory.\n"),
+        (
+            ("1", "-o", "automation.db/page.html"),
+            2,
+            "automation.db/page.html cannot be written: Not a directory.\n",
+        ),
     ],
 )
 def test_a_wrong_run_or_file_is_one_sentence(

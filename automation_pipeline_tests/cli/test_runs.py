@@ -1,4 +1,5 @@
-"""Runs from the command line: listed, what they wrote down, cancelled, and run again; see test_run_outcomes too."""
+"""Runs from the command line: listed, what they wrote down, cancelled, and run again; see
+test_run_outcomes too."""
 
 import json
 from collections.abc import Iterator
@@ -35,12 +36,18 @@ def run_id(terminal: Terminal) -> str:
     run_id = terminal.json("schedules", "run-now", terminal.create())["run_id"]
     with terminal.database.transaction() as session:
         row = session.get_one(RunRow, int(run_id))
-        row.status, row.started_at, row.completed_at = "partial", STARTED, STARTED + timedelta(seconds=9)
+        row.status, row.started_at, row.completed_at = (
+            "partial",
+            STARTED,
+            STARTED + timedelta(seconds=9),
+        )
         row.duration_ms, row.selected_fiches, row.total_fiches = 9_040, 3, 2
         row.successful_fiches, row.failed_fiches, row.ignored_fiches = 1, 1, 1
         open_ledger(session, row.id, FICHES, len(FICHES), STARTED)
         record_moves(session, row.id, MOVES, STARTED)
-        write_log(session, row.id, STARTED, "info", "Selected 3 fiches [for] [/today]", {"fiches": 3})
+        write_log(
+            session, row.id, STARTED, "info", "Selected 3 fiches [for] [/today]", {"fiches": 3}
+        )
         write_log(session, row.id, STARTED + timedelta(seconds=9), "warning", "One failed")
     return run_id
 
@@ -92,17 +99,23 @@ def test_runs_are_listed_newest_first_and_can_be_narrowed(terminal: Terminal) ->
     assert listed("--status", "running") == []
 
 
-def test_the_table_fits_a_narrow_terminal_without_leaving_anything_out(terminal: Terminal, run_id: str) -> None:
+def test_the_table_fits_a_narrow_terminal_without_leaving_anything_out(
+    terminal: Terminal, run_id: str
+) -> None:
     header, row = terminal.run("runs", "list").out.splitlines()
-    assert " ".join(header.split()) == "id schedule status started (UTC) seconds fiches ok failed ignored"
+    assert (
+        " ".join(header.split())
+        == "id schedule status started (UTC) seconds fiches ok failed ignored"
+    )
     assert " ".join(row.split()) == "1 1 partial 2026-05-04 10:00 9.0 3 1 1 1"
     assert max(len(header), len(row)) <= 80
 
 
 def test_a_log_is_narrowed_to_what_is_urgent(terminal: Terminal, run_id: str) -> None:
-    assert [line["message"] for line in terminal.json("runs", "logs", run_id, "--level", "warning")["logs"]] == [
-        "One failed"
-    ]
+    assert [
+        line["message"]
+        for line in terminal.json("runs", "logs", run_id, "--level", "warning")["logs"]
+    ] == ["One failed"]
     assert terminal.run("runs", "logs", run_id, "--level", "error").out == ""
 
 
@@ -123,11 +136,23 @@ def test_a_log_is_followed_until_the_run_has_ended(
             session.get_one(RunRow, run_id).completed_at = STARTED
 
     steps = iter([lambda: write("The first"), lambda: None, lambda: write("The second"), end])
-    monkeypatch.setattr(runs, "threading", SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda _: next(steps)())))
+    monkeypatch.setattr(
+        runs,
+        "threading",
+        SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda _: next(steps)())),
+    )
     ended = terminal.run("runs", "logs", str(run_id), "--follow", *flags)
     assert ended.code == 0
-    told = [line["message"] for line in json.loads(ended.out)["logs"]] if flags else ended.out.splitlines()
-    assert [line.removeprefix("10:00:00  info     ") for line in told] == ["The first", "The second", "The last"]
+    told = (
+        [line["message"] for line in json.loads(ended.out)["logs"]]
+        if flags
+        else ended.out.splitlines()
+    )
+    assert [line.removeprefix("10:00:00  info     ") for line in told] == [
+        "The first",
+        "The second",
+        "The last",
+    ]
 
 
 def test_a_run_is_cancelled_with_its_reason(terminal: Terminal) -> None:
@@ -164,27 +189,47 @@ def test_an_operator_is_asked_before_a_run_is_cancelled(
 
 def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id: str) -> None:
     asked = terminal.json("runs", "retry", run_id)
-    assert asked == {"run_id": "2", "retry_of_run_id": run_id, "schedule_id": "1", "status": "pending"}
+    assert asked == {
+        "run_id": "2",
+        "retry_of_run_id": run_id,
+        "schedule_id": "1",
+        "status": "pending",
+    }
     shown = terminal.json("runs", "show", "2")
     assert (shown["trigger"], shown["retryOfRunId"]) == ("retry", run_id)
     terminal.json("runs", "cancel", "2", "--yes")
     said = terminal.run("runs", "retry", run_id).out
-    assert said == "Run 3 is requested, for what failed in run 1: `automation runs watch 3` follows it.\n"
+    assert (
+        said
+        == "Run 3 is requested, for what failed in run 1: `automation runs watch 3` follows it.\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [
-        (["list", "--status", "ended"], 2, "Invalid value for '--status': Value error, 'ended' is not one of"),
+        (
+            ["list", "--status", "ended"],
+            2,
+            "Invalid value for '--status': Value error, 'ended' is not one of",
+        ),
         (["list", "--limit", "0"], 2, "Invalid value for '--limit'"),
         (["show", "99"], 1, "Run 99 not found."),
         (["logs", "99", "--follow"], 1, "Run 99 not found."),
-        (["logs", "1", "--level", "loud"], 2, "Invalid value for '--level': Value error, 'loud' is not one of"),
+        (
+            ["logs", "1", "--level", "loud"],
+            2,
+            "Invalid value for '--level': Value error, 'loud' is not one of",
+        ),
         (["watch", "99"], 1, "Run 99 not found."),
         (["watch", "x"], 2, "Invalid value for 'run_id'"),
         (["cancel", "2"], 2, "Nobody is here to be asked: say --yes to cancel run 2."),
         (["cancel", "99", "--yes"], 1, "Run 99 not found."),
-        (["cancel", "2", "--yes", "--reason", "x" * 501], 2, "The run stays: reason: is longer than 500 characters."),
+        (
+            ["cancel", "2", "--yes", "--reason", "x" * 501],
+            2,
+            "The run stays: reason: is longer than 500 characters.",
+        ),
         (["retry", "2"], 1, "Run 2 is still pending: wait for its end, or cancel it first."),
     ],
 )

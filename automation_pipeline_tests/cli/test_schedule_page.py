@@ -1,4 +1,5 @@
-"""Schedules changed, paused, skipped and deleted from the command line, and how they look on the screen."""
+"""Schedules changed, paused, skipped and deleted from the command line, and how they look on the
+screen."""
 
 import json
 from collections.abc import Iterator
@@ -23,11 +24,22 @@ def set_columns(terminal: Terminal, **columns: object) -> None:
 
 
 def test_a_patch_changes_what_it_names_and_null_clears(terminal: Terminal) -> None:
-    schedule_id = terminal.create(description="Old", webhookUrl="https://hooks.test/a", pauseAfterFailures=3)
-    patch = {"name": "New", "description": None, "webhookUrl": "", "pauseAfterFailures": None, "timeOfDay": "04:00"}
+    schedule_id = terminal.create(
+        description="Old", webhookUrl="https://hooks.test/a", pauseAfterFailures=3
+    )
+    patch = {
+        "name": "New",
+        "description": None,
+        "webhookUrl": "",
+        "pauseAfterFailures": None,
+        "timeOfDay": "04:00",
+    }
     answer = terminal.json("schedules", "update", schedule_id, "--file", "-", given=patch)
     assert answer == terminal.json("schedules", "show", schedule_id)
-    told = [answer[name] for name in ("name", "description", "webhookUrl", "pauseAfterFailures", "timeOfDay")]
+    told = [
+        answer[name]
+        for name in ("name", "description", "webhookUrl", "pauseAfterFailures", "timeOfDay")
+    ]
     assert told == ["New", None, None, None, "04:00"]
     assert answer["ficheSelection"]["ficheIds"] == ["1900417"]
 
@@ -68,7 +80,11 @@ def test_a_paused_schedule_says_why_and_has_no_next_occurrence(terminal: Termina
     schedule_id = terminal.create()
     assert terminal.json("schedules", "show", schedule_id)["nextDueAt"] is not None
     paused = terminal.json("schedules", "pause", schedule_id, "--reason", "Holidays")
-    assert (paused["isActive"], paused["pausedReason"], paused["nextDueAt"]) == (False, "Holidays", None)
+    assert (paused["isActive"], paused["pausedReason"], paused["nextDueAt"]) == (
+        False,
+        "Holidays",
+        None,
+    )
     page = terminal.run("schedules", "show", schedule_id).out
     assert "DAILY, paused, Europe/Paris" in page
     assert "Holidays" in page
@@ -79,9 +95,16 @@ def test_a_paused_schedule_says_why_and_has_no_next_occurrence(terminal: Termina
 
 def test_people_are_told_what_was_done(terminal: Terminal) -> None:
     schedule_id = terminal.create()
-    said = [terminal.run("schedules", *words).out for words in (["pause", "1"], ["resume", "1"], ["delete", "1", "-y"])]
+    said = [
+        terminal.run("schedules", *words).out
+        for words in (["pause", "1"], ["resume", "1"], ["delete", "1", "-y"])
+    ]
     assert schedule_id == "1"
-    assert said == ["Schedule 1 is paused.\n", "Schedule 1 is active.\n", "Schedule 1 is deleted.\n"]
+    assert said == [
+        "Schedule 1 is paused.\n",
+        "Schedule 1 is active.\n",
+        "Schedule 1 is deleted.\n",
+    ]
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [(b"y\n", 0, 0), (b"n\n", 130, 1)])
@@ -89,13 +112,19 @@ def test_an_operator_is_asked_before_a_schedule_is_deleted(
     terminal: Terminal, answer: bytes, code: int, left: int
 ) -> None:
     ended = terminal.run("schedules", "delete", terminal.create(), given=answer, somebody=True)
-    assert (ended.code, "Delete schedule 1, Sales, and all of its 0 runs?" in ended.err) == (code, True)
+    assert (ended.code, "Delete schedule 1, Sales, and all of its 0 runs?" in ended.err) == (
+        code,
+        True,
+    )
     assert len(terminal.json("schedules", "list")["schedules"]) == left
 
 
 def test_a_deleted_schedule_is_gone(terminal: Terminal) -> None:
     schedule_id = terminal.create()
-    assert terminal.json("schedules", "delete", schedule_id, "--yes") == {"id": schedule_id, "deleted": True}
+    assert terminal.json("schedules", "delete", schedule_id, "--yes") == {
+        "id": schedule_id,
+        "deleted": True,
+    }
     assert terminal.json("schedules", "list", "--include-inactive") == {"schedules": []}
 
 
@@ -109,15 +138,25 @@ def test_a_schedule_whose_run_waits_is_not_deleted(terminal: Terminal) -> None:
 
 def test_skipped_occurrences_are_marked_as_such(terminal: Terminal) -> None:
     schedule_id = terminal.create()
-    first, second, third = terminal.json("schedules", "next", schedule_id, "--count", "3")["occurrences"]
+    first, second, third = terminal.json("schedules", "next", schedule_id, "--count", "3")[
+        "occurrences"
+    ]
     skipped = [terminal.json("schedules", "skip-next", schedule_id) for _ in range(2)]
-    assert skipped == [{"id": schedule_id, "skipped": first}, {"id": schedule_id, "skipped": second}]
-    assert terminal.json("schedules", "show", schedule_id)["nextDueAt"] == third.replace("Z", ".000Z")
+    assert skipped == [
+        {"id": schedule_id, "skipped": first},
+        {"id": schedule_id, "skipped": second},
+    ]
+    assert terminal.json("schedules", "show", schedule_id)["nextDueAt"] == third.replace(
+        "Z", ".000Z"
+    )
     for words in (["show", schedule_id], ["next", schedule_id, "--count", "3"]):
         assert terminal.run("schedules", *words).out.count("skipped") == 2
     manual = terminal.create(scheduleType="MANUAL")
     ended = terminal.run("schedules", "skip-next", manual)
-    assert (ended.code, ended.err) == (1, f"Schedule {manual} is MANUAL: it has no next occurrence to skip.\n")
+    assert (ended.code, ended.err) == (
+        1,
+        f"Schedule {manual} is MANUAL: it has no next occurrence to skip.\n",
+    )
 
 
 def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Terminal) -> None:
@@ -127,7 +166,11 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
         session.execute(update(RunRow).values(status="completed"))
         for days, run_id, why in ((0, 1, None), (1, None, "skipped by an operator")):
             due_at = due - timedelta(days=days)
-            session.add(OccurrenceRow(schedule_id=1, due_at=due_at, run_id=run_id, not_run_because=why, decided_at=due))
+            session.add(
+                OccurrenceRow(
+                    schedule_id=1, due_at=due_at, run_id=run_id, not_run_because=why, decided_at=due
+                )
+            )
     decided = terminal.json("schedules", "occurrences", schedule_id)["occurrences"]
     assert decided == [
         {"dueAt": "2026-03-29T01:00:00Z", "runId": "1", "runStatus": "completed", "notRunBecause": None,
@@ -135,7 +178,10 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
         {"dueAt": "2026-03-28T01:00:00Z", "runId": None, "runStatus": None,
          "notRunBecause": "skipped by an operator", "decidedAt": "2026-03-29T01:00:00Z"},
     ]  # fmt: skip
-    assert terminal.json("schedules", "occurrences", schedule_id, "--limit", "1")["occurrences"] == decided[:1]
+    assert (
+        terminal.json("schedules", "occurrences", schedule_id, "--limit", "1")["occurrences"]
+        == decided[:1]
+    )
     page = terminal.run("schedules", "occurrences", schedule_id).out
     assert "Sun 29 Mar 2026 03:00 CEST" in page
 
@@ -143,16 +189,34 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
 @pytest.mark.parametrize(
     ("fields", "facts"),
     [
-        ({}, ["every day at 02:30", "details, transcription (normal priority), audits by the automatic ones"]),
-        ({"scheduleType": "WEEKLY", "dayOfWeek": 0, "jitterSeconds": 90}, ["every Sunday at 02:30, up to 90 s later"]),
-        ({"scheduleType": "MONTHLY", "dayOfMonth": 28}, ["on day 28 of the month at 02:30 selection"]),
+        (
+            {},
+            [
+                "every day at 02:30",
+                "details, transcription (normal priority), audits by the automatic ones",
+            ],
+        ),
+        (
+            {"scheduleType": "WEEKLY", "dayOfWeek": 0, "jitterSeconds": 90},
+            ["every Sunday at 02:30, up to 90 s later"],
+        ),
+        (
+            {"scheduleType": "MONTHLY", "dayOfMonth": 28},
+            ["on day 28 of the month at 02:30 selection"],
+        ),
         ({"scheduleType": "MONTHLY", "dayOfMonth": 31}, ["at 02:30; a shorter month is left out"]),
         (
             {"scheduleType": "MONTHLY", "dayOfMonth": 31, "shortMonths": "last_day"},
             ["at 02:30; a shorter month has it on its last day"],
         ),
-        ({"scheduleType": "CRON", "cronExpression": "*/15 8-18 * * MON-FRI"}, ["*/15 8-18 * * MON-FRI"]),
-        ({"scheduleType": "MANUAL", "runAudits": False, "runTranscription": False}, ["stages details on errors"]),
+        (
+            {"scheduleType": "CRON", "cronExpression": "*/15 8-18 * * MON-FRI"},
+            ["*/15 8-18 * * MON-FRI"],
+        ),
+        (
+            {"scheduleType": "MANUAL", "runAudits": False, "runTranscription": False},
+            ["stages details on errors"],
+        ),
         ({"useAutomaticAudits": False}, ["audits by no configuration"]),
         (
             {"continueOnError": False, "retryFailed": True, "maxRetries": 2},
@@ -160,22 +224,35 @@ def test_the_last_due_times_are_listed_with_what_became_of_them(terminal: Termin
         ),
         ({"pauseAfterFailures": 3}, ["goes on, is paused after 3 failed runs in a row, 0 so far"]),
         ({"catchUp": "all", "catchUpLimit": 5}, ["all of the occurrences missed, 5 at most"]),
-        ({"webhookUrl": "https://hooks.test/a", "notifyEmails": ["a@b.test"]}, ["https://hooks.test/a, a@b.test"]),
+        (
+            {"webhookUrl": "https://hooks.test/a", "notifyEmails": ["a@b.test"]},
+            ["https://hooks.test/a, a@b.test"],
+        ),
     ],
 )
-def test_the_page_tells_what_the_schedule_does(terminal: Terminal, fields: dict[str, object], facts: list[str]) -> None:
+def test_the_page_tells_what_the_schedule_does(
+    terminal: Terminal, fields: dict[str, object], facts: list[str]
+) -> None:
     page = " ".join(terminal.run("schedules", "show", terminal.create(**fields)).out.split())
     for fact in facts:
         assert fact in page
 
 
-def test_a_stored_schedule_that_has_gone_wrong_is_still_shown_and_can_be_put_right(terminal: Terminal) -> None:
+def test_a_stored_schedule_that_has_gone_wrong_is_still_shown_and_can_be_put_right(
+    terminal: Terminal,
+) -> None:
     schedule_id = terminal.create()
     set_columns(terminal, timezone="Mars/Olympus")
     assert terminal.json("schedules", "show", schedule_id)["nextDueAt"] is None
-    assert "It is never due: 'Mars/Olympus' is not a known time zone." in terminal.run("schedules", "show", "1").out
+    assert (
+        "It is never due: 'Mars/Olympus' is not a known time zone."
+        in terminal.run("schedules", "show", "1").out
+    )
     assert "never: see `show`" in terminal.run("schedules", "list").out
-    assert terminal.run("schedules", "next", schedule_id).err == "'Mars/Olympus' is not a known time zone.\n"
+    assert (
+        terminal.run("schedules", "next", schedule_id).err
+        == "'Mars/Olympus' is not a known time zone.\n"
+    )
     assert terminal.run("schedules", "occurrences", schedule_id).code == 0
     mended = terminal.json("schedules", "update", schedule_id, "-f", "-", given={"timezone": "UTC"})
     assert mended["nextDueAt"] is not None

@@ -1,4 +1,5 @@
-"""Schedules from the command line: created, shown, their coming occurrences, and a run asked for."""
+"""Schedules from the command line: created, shown, their coming occurrences, and a run asked
+for."""
 
 import json
 import threading
@@ -24,7 +25,9 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 def occurrences(terminal: Terminal, schedule_id: str, after: str, count: int = 3) -> list[str]:
-    answer = terminal.json("schedules", "next", schedule_id, "--after", after, "--count", str(count))
+    answer = terminal.json(
+        "schedules", "next", schedule_id, "--after", after, "--count", str(count)
+    )
     assert set(answer) == {"occurrences"}
     return answer["occurrences"]
 
@@ -39,7 +42,12 @@ def test_a_schedule_from_standard_input_round_trips(terminal: Terminal) -> None:
     given = DAILY | {
         "description": "Every morning — é",
         "isActive": False,
-        "ficheSelection": {"mode": "date_range", "dateRange": "yesterday", "groupes": ["TEAM R1"], "maxFiches": 50},
+        "ficheSelection": {
+            "mode": "date_range",
+            "dateRange": "yesterday",
+            "groupes": ["TEAM R1"],
+            "maxFiches": 50,
+        },
         "specificAuditConfigs": configs,
         "transcriptionPriority": "high",
         "maxRetries": 2,
@@ -89,9 +97,18 @@ def test_a_name_is_shown_as_it_is(terminal: Terminal, name: str) -> None:
 
 def test_an_external_api_key_is_stored_and_never_printed(terminal: Terminal) -> None:
     given = json.dumps(DAILY | {"externalApiKey": "s3cret"}).encode()
-    said = [terminal.run("schedules", "create", "--file", "-", *flag, given=given) for flag in ([], ["--json"])]
-    said += [terminal.run("schedules", *words) for words in (["show", "1"], ["show", "1", "--json"], ["list"])]
-    said += [terminal.run("schedules", *words) for words in (["list", "--json"], ["run-now", "1", "--json"])]
+    said = [
+        terminal.run("schedules", "create", "--file", "-", *flag, given=given)
+        for flag in ([], ["--json"])
+    ]
+    said += [
+        terminal.run("schedules", *words)
+        for words in (["show", "1"], ["show", "1", "--json"], ["list"])
+    ]
+    said += [
+        terminal.run("schedules", *words)
+        for words in (["list", "--json"], ["run-now", "1", "--json"])
+    ]
     assert [ended.code for ended in said] == [0] * 7
     assert not any("s3cret" in ended.out + ended.err for ended in said)
     with terminal.database.reading() as session:
@@ -108,10 +125,26 @@ def test_paused_schedules_are_listed_when_asked_for(terminal: Terminal) -> None:
 @pytest.mark.parametrize(
     ("fields", "after", "coming"),
     [
-        ({}, BEFORE_SPRING, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"]),
-        ({}, BEFORE_AUTUMN, ["2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z", "2026-10-27T01:30:00Z"]),
-        ({}, "2026-03-28T13:00:00+01:00", ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"]),
-        ({}, "2026-03-29T01:00:00", ["2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z", "2026-04-01T00:30:00Z"]),
+        (
+            {},
+            BEFORE_SPRING,
+            ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"],
+        ),
+        (
+            {},
+            BEFORE_AUTUMN,
+            ["2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z", "2026-10-27T01:30:00Z"],
+        ),
+        (
+            {},
+            "2026-03-28T13:00:00+01:00",
+            ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z"],
+        ),
+        (
+            {},
+            "2026-03-29T01:00:00",
+            ["2026-03-30T00:30:00Z", "2026-03-31T00:30:00Z", "2026-04-01T00:30:00Z"],
+        ),
         (
             {"timezone": "UTC"},
             BEFORE_SPRING,
@@ -133,12 +166,22 @@ def test_paused_schedules_are_listed_when_asked_for(terminal: Terminal) -> None:
             ["2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z", "2026-03-29T03:00:00Z"],
         ),
         (
-            {"scheduleType": "MONTHLY", "dayOfMonth": 31, "shortMonths": "last_day", "timezone": "UTC"},
+            {
+                "scheduleType": "MONTHLY",
+                "dayOfMonth": 31,
+                "shortMonths": "last_day",
+                "timezone": "UTC",
+            },
             "2028-02-01T00:00:00Z",
             ["2028-02-29T02:30:00Z", "2028-03-31T02:30:00Z", "2028-04-30T02:30:00Z"],
         ),
         (
-            {"scheduleType": "MONTHLY", "dayOfMonth": 29, "shortMonths": "last_day", "timezone": "UTC"},
+            {
+                "scheduleType": "MONTHLY",
+                "dayOfMonth": 29,
+                "shortMonths": "last_day",
+                "timezone": "UTC",
+            },
             "2027-02-01T00:00:00Z",
             ["2027-02-28T02:30:00Z", "2027-03-29T02:30:00Z", "2027-04-29T02:30:00Z"],
         ),
@@ -168,7 +211,9 @@ def test_without_an_instant_the_occurrences_begin_now(terminal: Terminal) -> Non
 
 
 def test_people_see_the_wall_clock_beside_utc(terminal: Terminal) -> None:
-    ended = terminal.run("schedules", "next", terminal.create(), "--after", BEFORE_SPRING, "--count", "1")
+    ended = terminal.run(
+        "schedules", "next", terminal.create(), "--after", BEFORE_SPRING, "--count", "1"
+    )
     assert "Sun 29 Mar 2026 03:00 CEST  2026-03-29 01:00" in ended.out
     manual = terminal.run("schedules", "next", terminal.create(scheduleType="MANUAL"))
     assert "runs only when it is asked to" in manual.out
@@ -183,10 +228,17 @@ def test_run_now_files_one_request_and_one_pending_run(terminal: Terminal) -> No
     assert request.config == {"schedule_id": 1, "run_id": 1}
     assert request.tags["automation/run_id"] == "1"
     [run] = terminal.json("runs", "list")["runs"]
-    assert (run["id"], run["scheduleId"], run["status"], run["trigger"]) == ("1", schedule_id, "pending", "manual")
+    assert (run["id"], run["scheduleId"], run["status"], run["trigger"]) == (
+        "1",
+        schedule_id,
+        "pending",
+        "manual",
+    )
 
 
-def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(terminal: Terminal) -> None:
+def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(
+    terminal: Terminal,
+) -> None:
     schedule_id = terminal.create()
     (terminal.room / "two.json").write_text('{"mode": "manual", "ficheIds": ["7", "8"]}')
     ended = terminal.run("schedules", "run-now", schedule_id, "--selection", "two.json")
@@ -196,19 +248,26 @@ def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(ter
     overrides = run.config_snapshot["overrides"]
     assert isinstance(overrides, dict)
     assert overrides["ficheIds"] == ["7", "8"]
-    assert terminal.json("schedules", "show", schedule_id)["ficheSelection"]["ficheIds"] == ["1900417"]
+    assert terminal.json("schedules", "show", schedule_id)["ficheSelection"]["ficheIds"] == [
+        "1900417"
+    ]
 
 
 @pytest.mark.parametrize(
     ("selection", "sentence"),
     [
-        ('{"mode": "all"}', "Invalid fiche selection data: mode: must be 'date_range', 'manual' or 'filter'.\n"),
+        (
+            '{"mode": "all"}',
+            "Invalid fiche selection data: mode: must be 'date_range', 'manual' or 'filter'.\n",
+        ),
         ('{"ficheIds": []}', "Invalid fiche selection data: mode: is required.\n"),
     ],
 )
 def test_a_wrong_selection_files_nothing(terminal: Terminal, selection: str, sentence: str) -> None:
     schedule_id = terminal.create()
-    ended = terminal.run("schedules", "run-now", schedule_id, "--selection", "-", given=selection.encode())
+    ended = terminal.run(
+        "schedules", "run-now", schedule_id, "--selection", "-", given=selection.encode()
+    )
     assert (ended.code, ended.out, ended.err) == (2, "", sentence)
     assert requests(terminal) == []
 
@@ -223,7 +282,9 @@ def test_a_paused_schedule_is_not_run_and_files_nothing(terminal: Terminal) -> N
 
 @pytest.mark.parametrize(("status", "code"), [("completed", 0), ("partial", 0), ("failed", 1)])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_waiting_for_a_run_ends_as_the_run_does(terminal: Terminal, status: str, code: int, flags: list[str]) -> None:
+def test_waiting_for_a_run_ends_as_the_run_does(
+    terminal: Terminal, status: str, code: int, flags: list[str]
+) -> None:
     schedule_id, database = terminal.create(), terminal.database
 
     def end_it() -> None:
@@ -237,4 +298,8 @@ def test_waiting_for_a_run_ends_as_the_run_does(terminal: Terminal, status: str,
     dagster.join()
     assert (ended.code, ended.err) == (code, "")
     if flags:
-        assert json.loads(ended.out) == {"run_id": "1", "schedule_id": schedule_id, "status": status}
+        assert json.loads(ended.out) == {
+            "run_id": "1",
+            "schedule_id": schedule_id,
+            "status": status,
+        }

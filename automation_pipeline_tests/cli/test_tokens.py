@@ -1,4 +1,5 @@
-"""Tokens from the command line: shown once, listed by how they begin, revoked at once; nonsense is refused."""
+"""Tokens from the command line: shown once, listed by how they begin, revoked at once; nonsense is
+refused."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +15,16 @@ from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.organisations import create_organisation
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
-CREATE = ("tokens", "create", "--name", "nightly", "--permission", "automation.write", "--scope", "ALL")
+CREATE = (
+    "tokens",
+    "create",
+    "--name",
+    "nightly",
+    "--permission",
+    "automation.write",
+    "--scope",
+    "ALL",
+)
 
 
 @pytest.fixture
@@ -50,8 +60,17 @@ def test_a_token_is_answered_once_and_lets_its_program_in(terminal: Terminal) ->
     assert list(told)[:2] == ["id", "token"]
     assert told["id"] == "1"
     assert told["token"].startswith(told["prefix"])
-    assert (told["name"], told["state"], told["permissions"]) == ("nightly", "active", ["automation.write"])
-    assert (told["scope"], told["groupes"], told["crmUserId"], told["expiresAt"]) == ("ALL", [], None, None)
+    assert (told["name"], told["state"], told["permissions"]) == (
+        "nightly",
+        "active",
+        ["automation.write"],
+    )
+    assert (told["scope"], told["groupes"], told["crmUserId"], told["expiresAt"]) == (
+        "ALL",
+        [],
+        None,
+        None,
+    )
     caller = caller_of(terminal, told["token"])
     assert caller is not None
     assert caller.reach(Permission.AUTOMATION, Action.READ)
@@ -66,7 +85,13 @@ def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal
     assert caller_of(terminal, said[0]) is not None
     assert said[-1] == "Keep the token: it is not shown again."
     assert [line.split()[0] for line in said[1:-1]] == ["id", "name", "may", "reaches", "expires"]
-    for words in (["list"], ["list", "--json"], ["list", "--all"], ["revoke", "1"], ["revoke", "1", "--json"]):
+    for words in (
+        ["list"],
+        ["list", "--json"],
+        ["list", "--all"],
+        ["revoke", "1"],
+        ["revoke", "1", "--json"],
+    ):
         ended = terminal.run("tokens", *words)
         assert ended.code == 0
         assert said[0] not in ended.out + ended.err
@@ -78,7 +103,12 @@ def test_people_see_the_token_alone_on_its_line_and_only_then(terminal: Terminal
         ("-p fiches,audits.run -s all", ["fiches.read", "audits.write"], "ALL", {}),
         ("-p * --scope ALL", ["*"], "ALL", {}),
         ("-p all.read -p audits.write -s ALL", ["*.read", "audits.write"], "ALL", {}),
-        ("-p fiches -s GROUP -g NORD --groupe [SUD]", ["fiches.read"], "GROUP", {"groupes": ["NORD", "[SUD]"]}),
+        (
+            "-p fiches -s GROUP -g NORD --groupe [SUD]",
+            ["fiches.read"],
+            "GROUP",
+            {"groupes": ["NORD", "[SUD]"]},
+        ),
         ("-p fiches -s self --crm-user-id 77", ["fiches.read"], "SELF", {"crmUserId": "77"}),
         ("-p fiches -s ALL -n [bold]", ["fiches.read"], "ALL", {"name": "[bold]"}),
     ],
@@ -105,7 +135,10 @@ def test_a_revoked_token_is_refused_and_no_longer_listed(terminal: Terminal) -> 
     assert caller_of(terminal, first["token"]) is None
     assert caller_of(terminal, second["token"]) is not None
     assert [token["id"] for token in terminal.json("tokens", "list")["tokens"]] == ["2"]
-    states = [(token["id"], token["state"]) for token in terminal.json("tokens", "list", "--all")["tokens"]]
+    states = [
+        (token["id"], token["state"])
+        for token in terminal.json("tokens", "list", "--all")["tokens"]
+    ]
     assert states == [("2", "active"), ("1", "revoked")]
 
 
@@ -124,7 +157,9 @@ def test_a_revoked_token_is_refused_and_no_longer_listed(terminal: Terminal) -> 
         ("-p fiches -s ALL --expires-in-days soon", "Invalid value for '--expires-in-days': "),
     ],
 )
-def test_a_token_that_cannot_be_is_refused_with_2(terminal: Terminal, words: str, sentence: str) -> None:
+def test_a_token_that_cannot_be_is_refused_with_2(
+    terminal: Terminal, words: str, sentence: str
+) -> None:
     assert refused(terminal, 2, "create", *words.split()).startswith(sentence)
     assert terminal.json("tokens", "list", "--all") == {"tokens": []}
 
@@ -141,7 +176,13 @@ def test_an_id_that_is_none_ends_with_2(terminal: Terminal, wrong: str) -> None:
 
 def test_the_help_tells_how_a_token_is_used(terminal: Terminal) -> None:
     said = " ".join(terminal.run("tokens", "create", "--help").out.split())
-    for words in ("Authorization: Bearer TOKEN", "X-API-Key: TOKEN", "automation.write", "GROUP", "only its hash"):
+    for words in (
+        "Authorization: Bearer TOKEN",
+        "X-API-Key: TOKEN",
+        "automation.write",
+        "GROUP",
+        "only its hash",
+    ):
         assert words in said
 
 
@@ -161,5 +202,9 @@ def test_a_token_belongs_to_the_organisation_that_is_named(terminal: Terminal) -
     assert caller is not None
     assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
     said = terminal.run("tokens", "create", *about).out.splitlines()
-    assert [line.split()[1:] for line in said if line.startswith("reaches")] == [["all", "of", "acme"]]
-    assert "permissions: of a token of an organisation" in refused(terminal, 2, "create", *about, "-p", "fiches")
+    assert [line.split()[1:] for line in said if line.startswith("reaches")] == [
+        ["all", "of", "acme"]
+    ]
+    assert "permissions: of a token of an organisation" in refused(
+        terminal, 2, "create", *about, "-p", "fiches"
+    )

@@ -58,23 +58,37 @@ def test_without_a_daemon_every_command_says_so_and_fails(
         terminal.run("runs", "cancel", "1", "--yes")
         as_json = terminal.run(*words, "--wait", "--json")
         told = as_json.error or {}
-        sentence = "Dagster's daemon has no heartbeat" in plain.err and len(plain.err.splitlines()) == 1
-        document = told.get("code") == "NO_DAEMON" and "no heartbeat" in told["message"] and "details" in told
+        sentence = (
+            "Dagster's daemon has no heartbeat" in plain.err and len(plain.err.splitlines()) == 1
+        )
+        document = (
+            told.get("code") == "NO_DAEMON"
+            and "no heartbeat" in told["message"]
+            and "details" in told
+        )
         if (plain.code, as_json.code, as_json.out) != (1, 1, "") or not sentence or not document:
             wrong.append((name, plain, as_json))
     assert wrong == []
 
 
-def test_a_slow_start_of_the_command_counts_as_waiting(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_start_of_the_command_counts_as_waiting(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 60.0)
     monkeypatch.setattr(waiting, "LEAST_PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(cli, "STARTED_AT", time.monotonic() - 100)
     began = time.monotonic()
     ended = terminal.run("transcribe", "7", "--wait")
-    assert (ended.code, "Nothing has begun" in ended.err, time.monotonic() - began < 30) == (1, True, True)
+    assert (ended.code, "Nothing has begun" in ended.err, time.monotonic() - began < 30) == (
+        1,
+        True,
+        True,
+    )
 
 
-def test_a_refused_request_is_told_with_its_reason(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_request_is_told_with_its_reason(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(launching: LocalLaunching) -> None:
         with terminal.database.transaction() as session:
             record_heartbeat(session, DAEMON)
@@ -89,7 +103,9 @@ def test_a_refused_request_is_told_with_its_reason(terminal: Terminal, monkeypat
     assert "The run queue is closed" in ended.error["message"]
 
 
-def test_a_timeout_ends_the_waiting_and_not_the_work(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_ends_the_waiting_and_not_the_work(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 60.0)
     ended = terminal.run("transcribe", "7", "--timeout", "0.1", "--json")
     assert (ended.code, ended.error and ended.error["code"]) == (1, "TIMEOUT")
@@ -112,6 +128,8 @@ def test_errors_are_one_json_document_where_json_is_asked_for(terminal: Terminal
     ):
         ended = terminal.run(*words.split())
         told = ended.error or {}
-        if (ended.code, ended.out, told.get("code")) != (exit_code, "", code) or not told.get("message"):
+        if (ended.code, ended.out, told.get("code")) != (exit_code, "", code) or not told.get(
+            "message"
+        ):
             wrong.append((words, ended))
     assert wrong == []

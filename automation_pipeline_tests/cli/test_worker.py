@@ -1,4 +1,5 @@
-"""`automation worker`: Celery's worker with our settings; what keeps it from that is one sentence."""
+"""`automation worker`: Celery's worker with our settings; what keeps it from that is one
+sentence."""
 
 import os
 from collections.abc import Iterator
@@ -41,10 +42,20 @@ def test_what_it_lacks_is_one_sentence(
 
 
 @pytest.mark.parametrize(("words", "width"), [([], "5"), (["--concurrency", "3"], "3")])
-def test_it_becomes_celerys_worker(terminal: Terminal, begun: list[list[str]], words: list[str], width: str) -> None:
-    terminal.export(AUTOMATION_EXECUTOR="celery", REDIS_URL="redis://r/1", AUTOMATION_CELERY_CONCURRENCY="5")
+def test_it_becomes_celerys_worker(
+    terminal: Terminal, begun: list[list[str]], words: list[str], width: str
+) -> None:
+    terminal.export(
+        AUTOMATION_EXECUTOR="celery", REDIS_URL="redis://r/1", AUTOMATION_CELERY_CONCURRENCY="5"
+    )
     assert terminal.run("worker", "--name", "one@%h", *words).code == 0
     (program,) = begun
-    assert program[1:6] == ["-m", "celery", "-A", "automation_pipeline.orchestration.celery", "worker"]
+    assert program[1:6] == [
+        "-m",
+        "celery",
+        "-A",
+        "automation_pipeline.orchestration.celery",
+        "worker",
+    ]
     assert program[program.index("--concurrency") + 1] == width
     assert program[program.index("--hostname") + 1] == "one@%h"

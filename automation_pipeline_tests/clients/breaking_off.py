@@ -13,7 +13,10 @@ Result = TypeVar("Result")
 
 
 def over_after(
-    said: str, call: Coroutine[object, object, Result], seconds: float, monkeypatch: pytest.MonkeyPatch
+    said: str,
+    call: Coroutine[object, object, Result],
+    seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Result:
     """So much has been read, and more is asked for, when so many seconds pass."""
     read, pieces_of = bytearray(), httpx.Response.aiter_raw

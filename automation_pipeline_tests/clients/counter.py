@@ -1,4 +1,5 @@
-"""A shop whose answers a test writes itself: documents of the wire, and the client that meets them."""
+"""A shop whose answers a test writes itself: documents of the wire, and the client that meets
+them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,11 +18,20 @@ NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 TOKEN = "shpat_s3cret0123"
 ROOT = "https://shop.test/hidden"
 PATH = "/hidden/admin/api/2026-10/graphql.json"
-WRITES = tuple(PriceWrite(str(number), Price(100 * number, "EUR", 900), writes_compare_at=True) for number in (1, 2, 3))
+WRITES = tuple(
+    PriceWrite(str(number), Price(100 * number, "EUR", 900), writes_compare_at=True)
+    for number in (1, 2, 3)
+)
 
 
-def client(answer: Any, token: str | None = TOKEN, base_url: str = ROOT, **options: Any) -> ShopifyShop:
-    options = {"version": "2026-10", "now": lambda: NOW, "transport": httpx.MockTransport(answer)} | options
+def client(
+    answer: Any, token: str | None = TOKEN, base_url: str = ROOT, **options: Any
+) -> ShopifyShop:
+    options = {
+        "version": "2026-10",
+        "now": lambda: NOW,
+        "transport": httpx.MockTransport(answer),
+    } | options
     return ShopifyShop(base_url, token, **options)
 
 
@@ -85,7 +95,10 @@ def node(number: int = 1, **changed: object) -> dict[str, Any]:
 def catalogue(*nodes: object, after: object = None, currency: object = "EUR") -> dict[str, Any]:
     info = {"hasNextPage": after is not None, "endCursor": after}
     return {
-        "data": {"shop": {"currencyCode": currency}, "productVariants": {"pageInfo": info, "nodes": list(nodes)}},
+        "data": {
+            "shop": {"currencyCode": currency},
+            "productVariants": {"pageInfo": info, "nodes": list(nodes)},
+        },
     }
 
 
@@ -94,15 +107,24 @@ def told(*nodes: object, currency: object = "EUR") -> dict[str, Any]:
 
 
 def priced(number: int, price: object = "1.00", compare_at: object = "9.00") -> dict[str, Any]:
-    return {"id": f"gid://shopify/ProductVariant/{number}", "price": price, "compareAtPrice": compare_at}
+    return {
+        "id": f"gid://shopify/ProductVariant/{number}",
+        "price": price,
+        "compareAtPrice": compare_at,
+    }
 
 
 def updated(*variants: object, errors: object = ()) -> dict[str, Any]:
-    update = {"productVariants": list(variants), "userErrors": list(errors) if isinstance(errors, tuple) else errors}
+    update = {
+        "productVariants": list(variants),
+        "userErrors": list(errors) if isinstance(errors, tuple) else errors,
+    }
     return {"data": {"productVariantsBulkUpdate": update}}
 
 
-def complaint(*field: object, code: object = "INVALID_INPUT", message: object = "is not right") -> dict[str, Any]:
+def complaint(
+    *field: object, code: object = "INVALID_INPUT", message: object = "is not right"
+) -> dict[str, Any]:
     return {"field": list(field) or None, "code": code, "message": message}
 
 

@@ -1,4 +1,5 @@
-"""The CRM client with a standing clock and a sleep that takes notes, on the simulator or on a test's own answers."""
+"""The CRM client with a standing clock and a sleep that takes notes, on the simulator or on a
+test's own answers."""
 
 import asyncio
 import json
@@ -82,7 +83,8 @@ class Waits:
 
 
 class Crm:
-    """The client with a clock that stands, a sleep that only takes notes, and one call at a time."""
+    """The client with a clock that stands, a sleep that only takes notes, and one call at a
+    time."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Company registries whose answers a test writes itself: documents of the wire, and the clients that meet them."""
+"""Company registries whose answers a test writes itself: documents of the wire, and the clients
+that meet them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,11 @@ PURPOSE = Purpose("13002526500013", "a reason", "a matter")
 
 def options(answer: Any, **more: Any) -> dict[str, Any]:
     # No machine is so slow that an answer from memory would come too late.
-    return {"now": lambda: NOW, "transport": httpx.MockTransport(answer), "timeout_seconds": 60.0} | more
+    return {
+        "now": lambda: NOW,
+        "transport": httpx.MockTransport(answer),
+        "timeout_seconds": 60.0,
+    } | more
 
 
 def search(answer: Any, **more: Any) -> CompanySearch:
@@ -33,7 +38,9 @@ def search(answer: Any, **more: Any) -> CompanySearch:
 
 
 def inpi(answer: Any, **more: Any) -> InpiRegister:
-    return InpiRegister(ROOT, Account("anna", PASSWORD), **options(answer, **{"limiter": AtOnce(), **more}))
+    return InpiRegister(
+        ROOT, Account("anna", PASSWORD), **options(answer, **{"limiter": AtOnce(), **more})
+    )
 
 
 def entreprise(answer: Any, **more: Any) -> CommerceRegister:
@@ -108,7 +115,13 @@ def unit(siren: str = SIREN, **changed: object) -> dict[str, Any]:
 
 
 def found(*units: object) -> dict[str, Any]:
-    return {"results": list(units), "total_results": len(units), "page": 1, "per_page": 10, "total_pages": 1}
+    return {
+        "results": list(units),
+        "total_results": len(units),
+        "page": 1,
+        "per_page": 10,
+        "total_pages": 1,
+    }
 
 
 def formality(shape: str = "personneMorale", siren: str = SIREN, **who: Any) -> dict[str, Any]:
@@ -158,11 +171,19 @@ def extract(siren: str = SIREN, **changed: object) -> dict[str, Any]:
         "nom_commercial": "GERVAIS",
         "greffe": {"valeur": "PARIS", "code": "7501"},
         "etablissement_principal": {"code_ape": "7010Z"},
-        "personne_morale": {"denomination": "DANONE", "forme_juridique": {"valeur": "SA", "code": "SA"}},
+        "personne_morale": {
+            "denomination": "DANONE",
+            "forme_juridique": {"valeur": "SA", "code": "SA"},
+        },
         "personne_physique": {"nom": None, "prenom": None},
     }
     return {"data": data | changed, "links": {}, "meta": {}}
 
 
 def complaint(*codes: str, **meta: object) -> dict[str, Any]:
-    return {"errors": [{"code": code, "title": "No", "detail": "No.", "source": {}, "meta": meta} for code in codes]}
+    return {
+        "errors": [
+            {"code": code, "title": "No", "detail": "No.", "source": {}, "meta": meta}
+            for code in codes
+        ]
+    }

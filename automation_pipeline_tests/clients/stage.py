@@ -24,8 +24,8 @@ class Heard(NamedTuple):
 
 @dataclass
 class Stage:
-    """`lines`: all connections that ever were; `open_ones`: those of now; `heard`: whole calls in their order;
-    `scraps`: what was said and was no whole call."""
+    """`lines`: all connections that ever were; `open_ones`: those of now; `heard`: whole calls in
+    their order; `scraps`: what was said and was no whole call."""
 
     url: str = ""
     lines: int = 0
@@ -53,7 +53,9 @@ async def staged(play: Play, host: str = "127.0.0.1") -> AsyncGenerator[Stage]:
             writer.close()
 
     server = await asyncio.start_server(line, host, 0)
-    stage.url = f"http://{f'[{host}]' if ':' in host else host}:{server.sockets[0].getsockname()[1]}/"
+    stage.url = (
+        f"http://{f'[{host}]' if ':' in host else host}:{server.sockets[0].getsockname()[1]}/"
+    )
     try:
         yield stage
     finally:
@@ -73,7 +75,9 @@ def meet(play: Play, talk: Talk, host: str = "127.0.0.1") -> None:
 
 
 def saying(answer: bytes, *, hangs_up: bool = False) -> Play:
-    async def play(stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def play(
+        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         stage.heard.append(await heard(reader))
         writer.write(answer)
         await writer.drain()
@@ -83,7 +87,9 @@ def saying(answer: bytes, *, hangs_up: bool = False) -> Play:
 
 
 def endlessly(beginning: bytes, again: bytes) -> Play:
-    async def play(stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def play(
+        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         stage.heard.append(await heard(reader))
         writer.write(beginning)
         while not writer.is_closing():

@@ -1,4 +1,5 @@
-"""A small server that is both the audio's host and ElevenLabs, page by page as a test says; and the client on it."""
+"""A small server that is both the audio's host and ElevenLabs, page by page as a test says; and the
+client on it."""
 
 import asyncio
 import json
@@ -33,10 +34,23 @@ HEARD = {
     "language_probability": 0.98,
     "text": "Bonjour madame (rire)",
     "words": [
-        {"text": "Bonjour", "start": 0.12, "end": 0.58, "type": "word", "speaker_id": "speaker_0", "logprob": -0.03},
+        {
+            "text": "Bonjour",
+            "start": 0.12,
+            "end": 0.58,
+            "type": "word",
+            "speaker_id": "speaker_0",
+            "logprob": -0.03,
+        },
         {"text": " ", "start": 0.58, "end": 0.6, "type": "spacing", "speaker_id": "speaker_0"},
         {"text": "madame", "start": 0.6, "end": 1.1, "type": "word", "speaker_id": "speaker_0"},
-        {"text": "(rire)", "start": 3.1, "end": 3.6, "type": "audio_event", "speaker_id": "speaker_1"},
+        {
+            "text": "(rire)",
+            "start": 3.1,
+            "end": 3.6,
+            "type": "audio_event",
+            "speaker_id": "speaker_1",
+        },
     ],
 }
 
@@ -113,7 +127,9 @@ class Upload:
         }
         sent = parts.pop("file")
         file = (sent.get_filename(), sent.get_content_type(), sent.get_content())
-        return cls(*about, {str(name): part.get_content().strip() for name, part in parts.items()}, file)
+        return cls(
+            *about, {str(name): part.get_content().strip() for name, part in parts.items()}, file
+        )
 
 
 class Studio:
@@ -125,7 +141,9 @@ class Studio:
         self.closing = Event()
         self.pages: dict[str, Page] = {AUDIO: answer(200, SOUND), SPEECH: saying(HEARD)}
 
-    def transcript(self, url: str | None = None, turn: Turn = at_will, **options: Any) -> Transcript:
+    def transcript(
+        self, url: str | None = None, turn: Turn = at_will, **options: Any
+    ) -> Transcript:
         async def asked() -> Transcript:
             speech = self.client(**options)
             try:
@@ -142,7 +160,9 @@ class Studio:
 
     def client(self, key: str = KEY, **options: Any) -> ElevenLabsSpeechToText:
         """Audio comes from here, unless a test says more."""
-        return ElevenLabsSpeechToText(key, self.url, now=lambda: NOW, **({"audio_origins": [self.url]} | options))
+        return ElevenLabsSpeechToText(
+            key, self.url, now=lambda: NOW, **({"audio_origins": [self.url]} | options)
+        )
 
 
 class _Server(ThreadingHTTPServer):
@@ -188,7 +208,9 @@ def streaming(pieces: int, *, announced: bool = True) -> Page:
     """So many pieces of 64 KiB; unannounced, only the end of the connection tells their number."""
 
     def page(exchange: Exchange) -> None:
-        length = {"Content-Length": str(pieces * len(PIECE))} if announced else {"Connection": "close"}
+        length = (
+            {"Content-Length": str(pieces * len(PIECE))} if announced else {"Connection": "close"}
+        )
         exchange.start(200, length)
         for _ in range(pieces):
             exchange.wfile.write(PIECE)

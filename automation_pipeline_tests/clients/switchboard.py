@@ -1,4 +1,5 @@
-"""A small server in the test's own loop that knows each of its connections, and answers as the path says."""
+"""A small server in the test's own loop that knows each of its connections, and answers as the path
+says."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,8 +12,8 @@ PIECE = bytes(100_000)
 
 @dataclass
 class Switchboard:
-    """`asked`: targets in their order; `lines`: all connections that ever were; `most`: open ones at their height;
-    `places`: the addresses that the connections went to."""
+    """`asked`: targets in their order; `lines`: all connections that ever were; `most`: open ones
+    at their height; `places`: the addresses that the connections went to."""
 
     url: str = ""
     lines: int = 0

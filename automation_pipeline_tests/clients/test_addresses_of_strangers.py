@@ -1,6 +1,8 @@
-"""Nobody who chooses an address gets us to call inside: webhooks and recordings, down to the sockets that are opened.
+"""Nobody who chooses an address gets us to call inside: webhooks and recordings, down to the
+sockets that are opened.
 
-Every name leads to a public address here unless a test says otherwise: what a name's looks do not give away, is met."""
+Every name leads to a public address here unless a test says otherwise: what a name's looks do not
+give away, is met."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -76,7 +78,8 @@ def outside() -> Iterator[Place]:
 
 @pytest.fixture
 def opened(outside: Place, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The hosts that sockets were opened to. The public address is played by `outside`; all others are themselves."""
+    """The hosts that sockets were opened to. The public address is played by `outside`; all others
+    are themselves."""
     hosts: list[str] = []
 
     connect = anyio.connect_tcp
@@ -156,8 +159,12 @@ def test_no_socket_is_opened_for_a_host_that_is_not_public(
     assert (opened, inside.calls) == ([], [])
 
 
-@pytest.mark.parametrize("scheme", ["ftp", "file", "gopher", "dict", "ws", "javascript", "unix", "http+unix", "data"])
-def test_no_socket_is_opened_for_another_scheme(scheme: str, call: Call, inside: Place, opened: list[str]) -> None:
+@pytest.mark.parametrize(
+    "scheme", ["ftp", "file", "gopher", "dict", "ws", "javascript", "unix", "http+unix", "data"]
+)
+def test_no_socket_is_opened_for_another_scheme(
+    scheme: str, call: Call, inside: Place, opened: list[str]
+) -> None:
     with pytest.raises(PermanentError):
         call(f"{scheme}://public.example.com:{inside.port}/", leading_to([PUBLIC]))
     assert (opened, inside.calls) == ([], [])
@@ -187,7 +194,9 @@ def test_a_name_that_changes_after_it_was_checked_leads_to_what_was_checked(
     assert (len(outside.calls), inside.calls) == (1, [])
 
 
-@pytest.mark.parametrize("host", [*HOSTS[:60:4], "[::1]", "169.254.169.254", "localhost.", "anna@127.0.0.1"])
+@pytest.mark.parametrize(
+    "host", [*HOSTS[:60:4], "[::1]", "169.254.169.254", "localhost.", "anna@127.0.0.1"]
+)
 def test_a_redirect_inside_is_not_followed(
     host: str, call: Call, inside: Place, outside: Place, opened: list[str]
 ) -> None:

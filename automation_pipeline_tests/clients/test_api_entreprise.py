@@ -49,7 +49,9 @@ def test_every_call_says_for_whom_and_why() -> None:
         (451, ("00451",), "FORBIDDEN", "legal reasons"),
     ],
 )
-def test_a_refusal_says_what_to_look_at(status: int, codes: tuple[str, ...], code: str, says: str) -> None:
+def test_a_refusal_says_what_to_look_at(
+    status: int, codes: tuple[str, ...], code: str, says: str
+) -> None:
     error = fetch(entreprise(saying(complaint(*codes), status)))
     assert (error.error_code, error.http_status) == (code, status)
     assert says in error.message
@@ -62,7 +64,9 @@ def test_a_wait_may_stand_in_the_errors(headers: dict[str, str], wait: float) ->
 
 
 @every_case(("status", "code"), [(404, "02003"), (422, "00301")])
-def test_the_check_asks_for_nobody_and_is_content_when_that_is_all_that_is_wrong(status: int, code: str) -> None:
+def test_the_check_asks_for_nobody_and_is_content_when_that_is_all_that_is_wrong(
+    status: int, code: str
+) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert f"/{UNKNOWN_COMPANY}/" in request.url.path
         return httpx.Response(status, json=complaint(code))

@@ -1,4 +1,5 @@
-"""The download of a recording: what each failure means and says, its limits, and what is left behind: nothing."""
+"""The download of a recording: what each failure means and says, its limits, and what is left
+behind: nothing."""
 
 import asyncio
 import gzip
@@ -83,7 +84,10 @@ def left_in(folder: Path) -> list[str]:
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             opened.append(str(descriptor.readlink()))
-    return [*map(str, folder.iterdir()), *(name for name in opened if name.startswith(f"{folder}/"))]
+    return [
+        *map(str, folder.iterdir()),
+        *(name for name in opened if name.startswith(f"{folder}/")),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,11 @@ def left_in(folder: Path) -> list[str]:
         (answer(200), AudioRefusedError, "Audio download failed: the audio is empty."),
         (answer(204), AudioRefusedError, "Audio download failed: the audio is empty."),
         (streaming(16), AudioRefusedError, "Audio download failed: it is bigger than 1 MB."),
-        (streaming(16, announced=False), AudioRefusedError, "Audio download failed: it is bigger than 1 MB."),
+        (
+            streaming(16, announced=False),
+            AudioRefusedError,
+            "Audio download failed: it is bigger than 1 MB.",
+        ),
         (
             answer(200, gzip.compress(bytes(1_000_001)), Content_Encoding="gzip, gzip"),
             AudioRefusedError,
@@ -116,7 +124,11 @@ def left_in(folder: Path) -> list[str]:
             AudioUnavailableError,
             "Audio download failed: its host could not be reached (RemoteProtocolError).",
         ),
-        (drop, AudioUnavailableError, "Audio download failed: its host could not be reached (RemoteProtocolError)."),
+        (
+            drop,
+            AudioUnavailableError,
+            "Audio download failed: its host could not be reached (RemoteProtocolError).",
+        ),
         (redirect(AUDIO), AudioRefusedError, "Audio download failed: more than 3 redirects."),
         (
             redirect("ftp://records.test/1.mp3"),
@@ -172,7 +184,9 @@ def test_a_host_that_is_not_there_is_transient(studio: Studio, host: str) -> Non
 @pytest.mark.parametrize(
     ("header", "wait"), [("7", 7), ("Mon, 04 May 2026 10:01:30 GMT", 90), ("soon", None), ("0", 1)]
 )
-def test_the_wait_that_the_host_asks_for_is_kept(studio: Studio, status: int, header: str, wait: float | None) -> None:
+def test_the_wait_that_the_host_asks_for_is_kept(
+    studio: Studio, status: int, header: str, wait: float | None
+) -> None:
     studio.pages[AUDIO] = answer(status, Retry_After=header)
     met = studio.error()
     assert isinstance(met, AudioUnavailableError)
@@ -184,7 +198,11 @@ def test_the_wait_that_the_host_asks_for_is_kept(studio: Studio, status: int, he
     [
         (silent, AudioLimits(read_seconds=0.1), "its host did not answer in time."),
         # Every read is quick, the whole is not.
-        (trickle, AudioLimits(read_seconds=60, total_seconds=0.3), "it was not complete after 0.3 s."),
+        (
+            trickle,
+            AudioLimits(read_seconds=60, total_seconds=0.3),
+            "it was not complete after 0.3 s.",
+        ),
     ],
 )
 def test_a_slow_host_is_given_up_in_time_and_is_transient(
@@ -197,7 +215,9 @@ def test_a_slow_host_is_given_up_in_time_and_is_transient(
     assert (type(met), str(met)) == (AudioUnavailableError, f"Audio download failed: {says}")
 
 
-def test_a_disk_that_is_full_is_told_and_is_transient(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_told_and_is_transient(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(audio, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
     met = studio.error()
     assert type(met) is AudioUnavailableError
@@ -237,14 +257,20 @@ def test_three_redirects_are_followed(studio: Studio) -> None:
 
 
 def test_the_body_of_a_redirect_is_not_read(studio: Studio) -> None:
-    studio.pages |= {AUDIO: answer(302, b"x", Location=OTHER, Content_Length="1000000000"), OTHER: answer(200, SOUND)}
+    studio.pages |= {
+        AUDIO: answer(302, b"x", Location=OTHER, Content_Length="1000000000"),
+        OTHER: answer(200, SOUND),
+    }
     studio.transcript(audio_limits=HASTE)
     assert len(studio.uploads) == 1
 
 
 def test_a_name_that_has_no_address_may_have_one_later(studio: Studio) -> None:
     met = studio.error("http://nowhere.invalid/1.mp3", audio_origins=[])
-    assert (type(met), str(met)) == (AudioUnavailableError, "Audio download failed: its host could not be found.")
+    assert (type(met), str(met)) == (
+        AudioUnavailableError,
+        "Audio download failed: its host could not be found.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +278,10 @@ def test_a_name_that_has_no_address_may_have_one_later(studio: Studio) -> None:
     [
         ("http://127.0.0.1/1.mp3", "recording_url IP not allowed"),
         ("http://localhost/1.mp3", "recording_url hostname not allowed"),
-        ("https://anna:s3cret@host.example.com/1.mp3", "recording_url must not include credentials"),
+        (
+            "https://anna:s3cret@host.example.com/1.mp3",
+            "recording_url must not include credentials",
+        ),
     ],
 )
 def test_an_address_that_is_not_ours_to_call_is_refused_for_good_with_a_hint(
@@ -296,7 +325,16 @@ def test_the_key_of_the_provider_is_not_shown_to_the_host(studio: Studio) -> Non
 
 
 @pytest.mark.parametrize(
-    "page", [answer(404), answer(503), drop, cut_short, streaming(16), redirect(AUDIO), redirect("ftp://anna:s3cret@x")]
+    "page",
+    [
+        answer(404),
+        answer(503),
+        drop,
+        cut_short,
+        streaming(16),
+        redirect(AUDIO),
+        redirect("ftp://anna:s3cret@x"),
+    ],
 )
 def test_no_error_shows_any_part_of_the_address(studio: Studio, page: Page) -> None:
     studio.pages[AUDIO] = page
@@ -317,7 +355,9 @@ def test_no_file_is_left_behind(studio: Studio, scratch: Path, page: Page) -> No
 
 
 @pytest.mark.parametrize("slow", [AUDIO, "/v1/speech-to-text"])
-def test_no_file_is_left_behind_when_it_is_cancelled(studio: Studio, scratch: Path, slow: str) -> None:
+def test_no_file_is_left_behind_when_it_is_cancelled(
+    studio: Studio, scratch: Path, slow: str
+) -> None:
     studio.pages[slow] = trickle
 
     async def cancelled() -> None:
@@ -336,7 +376,11 @@ def test_no_file_is_left_behind_when_it_is_cancelled(studio: Studio, scratch: Pa
 def test_memory_stays_flat_for_two_hundred_megabytes(studio: Studio) -> None:
     studio.pages["/rec/big.mp3"] = streaming(200 * 16)
     grown = subprocess.run(
-        [sys.executable, "-c", PROGRAM, studio.url], capture_output=True, text=True, check=True, env=os.environ
+        [sys.executable, "-c", PROGRAM, studio.url],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ,
     )
     assert studio.uploads[-1].size > 200 * 1024 * 1024
     assert int(grown.stdout) < 40

@@ -1,4 +1,5 @@
-"""The client of our own API: refusals are the errors that they were there, what is posted is done once."""
+"""The client of our own API: refusals are the errors that they were there, what is posted is done
+once."""
 
 import httpx
 import pytest
@@ -22,7 +23,8 @@ DONE = {"success": True, "data": {}}
 
 
 class Line:
-    """What is answered to each request in turn, and the requests themselves; the last answer is for all that follow."""
+    """What is answered to each request in turn, and the requests themselves; the last answer is for
+    all that follow."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.asked: list[httpx.Request] = []
@@ -40,7 +42,9 @@ class Line:
         return AutomationApi(URL, TOKEN, transport=httpx.MockTransport(self))
 
 
-def refused(status: int, code: str, sentence: str = "It cannot be", **more: object) -> httpx.Response:
+def refused(
+    status: int, code: str, sentence: str = "It cannot be", **more: object
+) -> httpx.Response:
     return httpx.Response(status, json={"success": False, "error": sentence, "code": code, **more})
 
 
@@ -74,7 +78,10 @@ def test_a_refusal_is_the_error_that_it_was_there(
 
 
 def test_the_fields_at_fault_come_along() -> None:
-    faults = [{"field": "timeOfDay", "message": "is required"}, {"field": "", "message": "both at once"}]
+    faults = [
+        {"field": "timeOfDay", "message": "is required"},
+        {"field": "", "message": "both at once"},
+    ]
     with pytest.raises(InvalidInputError) as error:
         Line(refused(400, "VALIDATION_ERROR", details=faults)).api.post("/x", {})
     assert error.value.fields == (("timeOfDay", "is required"), ("", "both at once"))
@@ -92,12 +99,16 @@ def test_the_fields_at_fault_come_along() -> None:
 )
 def test_what_is_not_our_api_is_told_as_such(answer: httpx.Response) -> None:
     line = Line(answer)
-    with pytest.raises(UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"):
+    with pytest.raises(
+        UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"
+    ):
         line.api.get("/x")
     assert [request.url.host for request in line.asked] == ["api.example.test"]
 
 
-@every_case("lost", [httpx.ReadError("reset"), httpx.RemoteProtocolError("gone"), httpx.ReadTimeout("slow")])
+@every_case(
+    "lost", [httpx.ReadError("reset"), httpx.RemoteProtocolError("gone"), httpx.ReadTimeout("slow")]
+)
 def test_a_post_whose_answer_was_lost_is_sent_once_more_under_the_same_key(lost: Exception) -> None:
     line = Line(lost, httpx.Response(201, json=DONE))
     assert line.api.post("/x", {"a": 1}) == DONE
@@ -136,7 +147,9 @@ def test_what_is_not_safe_to_repeat_is_sent_once(ask: object) -> None:
         (httpx.ConnectTimeout("slow"), "did not answer in time"),
     ],
 )
-def test_trouble_on_the_way_names_the_origin_and_nothing_secret(trouble: Exception, says: str) -> None:
+def test_trouble_on_the_way_names_the_origin_and_nothing_secret(
+    trouble: Exception, says: str
+) -> None:
     with pytest.raises(TransientError) as error:
         Line(trouble).api.get("/x", {"q": "private"})
     assert str(error.value).startswith(f"The API at https://api.example.test:8443 {says}")
@@ -148,6 +161,9 @@ def test_the_request_is_as_the_api_wants_it() -> None:
     with correlated("seven"):
         line.api.get("/api/x", {"status": ["a", "b"], "all": True, "none": None, "limit": 5})
     [request] = line.asked
-    assert str(request.url) == "https://api.example.test:8443/deep/api/x?status=a&status=b&all=true&limit=5"
+    assert (
+        str(request.url)
+        == "https://api.example.test:8443/deep/api/x?status=a&status=b&all=true&limit=5"
+    )
     assert request.headers["Authorization"] == f"Bearer {TOKEN}"
     assert request.headers["X-Request-Id"] == "seven"

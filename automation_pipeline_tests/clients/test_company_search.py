@@ -23,7 +23,9 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case("siret", [None, SIRET])
-def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(siret: str | None) -> None:
+def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(
+    siret: str | None,
+) -> None:
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -36,7 +38,9 @@ def test_one_call_asks_for_the_company_for_all_that_is_read_and_for_no_officers(
     assert (request.method, request.url.path) == ("GET", "/hidden/search")
     params = request.url.params
     assert (params["q"], params["per_page"], params["minimal"]) == (siret or SIREN, "1", "true")
-    included = {"siege", "complements", "finances"} | ({"matching_etablissements"} if siret else set())
+    included = {"siege", "complements", "finances"} | (
+        {"matching_etablissements"} if siret else set()
+    )
     assert set(params["include"].split(",")) == included
     assert "Authorization" not in request.headers
 

@@ -1,4 +1,5 @@
-"""Whether the company that was asked for was found, and what the Recherche d'entreprises says of it."""
+"""Whether the company that was asked for was found, and what the Recherche d'entreprises says of
+it."""
 
 import json
 from datetime import date
@@ -58,7 +59,11 @@ def test_a_company_is_told_in_our_words() -> None:
         ({"siege": seat(complement_adresse="BATIMENT B")}, "address_line2", "BATIMENT B"),
         ({"siege": seat(code_postal=1000)}, "postal_code", "01000"),
         ({"siege": seat(libelle_pays_etranger="SUISSE")}, "country_code", "CH"),
-        ({"siege": seat(libelle_commune=None, libelle_commune_etranger="GENEVE")}, "city", "GENEVE"),
+        (
+            {"siege": seat(libelle_commune=None, libelle_commune_etranger="GENEVE")},
+            "city",
+            "GENEVE",
+        ),
         ({"date_creation": "nobody knows"}, "creation_date", None),
         ({"tranche_effectif_salarie": None}, "headcount_range", None),
     ],
@@ -78,7 +83,9 @@ def test_a_company_that_is_told_in_part_keeps_its_name_and_commune() -> None:
 
 
 def test_a_sole_trader_who_is_masked_is_found_all_the_same() -> None:
-    record = read(unit(nom_complet=MASK, nom_raison_sociale=None, siege=seat(adresse=MASK, code_postal=MASK)))
+    record = read(
+        unit(nom_complet=MASK, nom_raison_sociale=None, siege=seat(adresse=MASK, code_postal=MASK))
+    )
     assert record is not None
     assert (record.is_masked, record.said.legal_name, record.said.city) == (True, None, "PARIS")
 
@@ -93,7 +100,13 @@ def test_what_changes_by_itself_is_not_kept() -> None:
 
 @every_case(
     ("sirens", "is_found"),
-    [([], False), ([SIREN], True), ([OTHER], False), ([SIREN, OTHER], True), ([OTHER, SIREN], False)],
+    [
+        ([], False),
+        ([SIREN], True),
+        ([OTHER], False),
+        ([SIREN, OTHER], True),
+        ([OTHER, SIREN], False),
+    ],
 )
 def test_only_the_first_that_was_found_is_the_one(sirens: list[str], is_found: bool) -> None:
     record = read(*map(unit, sirens))
@@ -101,4 +114,7 @@ def test_only_the_first_that_was_found_is_the_one(sirens: list[str], is_found: b
 
 
 def test_an_establishment_that_was_found_beside_the_head_office_changes_nothing() -> None:
-    assert said(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}]) == said()
+    assert (
+        said(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}])
+        == said()
+    )

@@ -1,4 +1,5 @@
-"""The CRM client against the simulator's faults: what each answer means, how often it is asked, and what is told."""
+"""The CRM client against the simulator's faults: what each answer means, how often it is asked, and
+what is told."""
 
 import httpx
 import pytest
@@ -60,13 +61,17 @@ def test_the_address_ends_with_exactly_one_api(configured: str, root: str) -> No
         ("bearerabc", {"Authorization": "Bearer bearerabc"}),
     ],
 )
-def test_the_token_is_sent_as_a_bearer_token_once(token: str | None, headers: dict[str, str]) -> None:
+def test_the_token_is_sent_as_a_bearer_token_once(
+    token: str | None, headers: dict[str, str]
+) -> None:
     assert authorization(token) == headers
 
 
 @pytest.mark.parametrize("token", [TOKEN, f"Bearer {TOKEN}", f"BEARER {TOKEN}"])
 @pytest.mark.parametrize("suffix", ["", "/", "/api", "/api/"])
-def test_however_it_is_configured_it_reaches_the_crm(simulated: str, suffix: str, token: str) -> None:
+def test_however_it_is_configured_it_reaches_the_crm(
+    simulated: str, suffix: str, token: str
+) -> None:
     Crm(simulated + suffix, token).check()
 
 
@@ -80,7 +85,9 @@ def test_however_it_is_configured_it_reaches_the_crm(simulated: str, suffix: str
         ("é ?#&%41", b"%C3%A9%20%3F%23%26%2541"),
     ],
 )
-def test_a_fiche_id_is_one_segment_of_the_path_whatever_it_holds(fiche_id: str, path: bytes) -> None:
+def test_a_fiche_id_is_one_segment_of_the_path_whatever_it_holds(
+    fiche_id: str, path: bytes
+) -> None:
     asked: list[bytes] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -99,9 +106,16 @@ def test_an_id_that_no_address_can_hold_is_refused_without_a_call(gateway: Crm) 
 def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
     details = gateway.details()
     assert (details.fiche_id, details.cle, details.groupe) == (FICHE, SOLD.cle, SOLD.groupe)
-    assert (details.prospect_nom, details.prospect_email) == (SOLD.prospect.nom, SOLD.prospect.email)
-    assert [call.call_id for call in details.recordings] == [call.call_id for call in SOLD.recordings]
-    assert [call.duration_seconds for call in details.recordings] == [call.duration_seconds for call in SOLD.recordings]
+    assert (details.prospect_nom, details.prospect_email) == (
+        SOLD.prospect.nom,
+        SOLD.prospect.email,
+    )
+    assert [call.call_id for call in details.recordings] == [
+        call.call_id for call in SOLD.recordings
+    ]
+    assert [call.duration_seconds for call in details.recordings] == [
+        call.duration_seconds for call in SOLD.recordings
+    ]
     assert details.recordings[0].started_at == SOLD.recordings[0].started_at
     assert details.recordings[0].url.startswith(gateway.url)
 
@@ -121,13 +135,33 @@ def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
         ({"status": 502, "body": "not_json"}, CrmUnavailableError, 3, "answered 502 for fiche {}"),
         ({"status": 503}, CrmUnavailableError, 3, "answered 503 for fiche {}"),
         ({"status": 504}, CrmUnavailableError, 3, "answered 504 for fiche {}"),
-        ({"drop": True}, CrmUnavailableError, 3, "could not be reached for fiche {} (RemoteProtocolError)"),
-        ({"body": "cut_short"}, CrmUnavailableError, 3, "could not be reached for fiche {} (RemoteProtocolError)"),
+        (
+            {"drop": True},
+            CrmUnavailableError,
+            3,
+            "could not be reached for fiche {} (RemoteProtocolError)",
+        ),
+        (
+            {"body": "cut_short"},
+            CrmUnavailableError,
+            3,
+            "could not be reached for fiche {} (RemoteProtocolError)",
+        ),
         ({"body": "truncated"}, CrmTruncatedError, 3, "answer for fiche {} is cut short"),
         ({"body": "not_json"}, CrmMalformedError, 3, "answer for fiche {} is not JSON"),
         ({"body": "empty"}, CrmTruncatedError, 3, "answer for fiche {} is cut short"),
-        ({"body": "wrong_types"}, CrmMistypedError, 1, "answer for fiche {} has an unexpected value at success"),
-        ({"body": "success_false"}, CrmDeclinedError, 1, "declined to give fiche {}: Simulated failure."),
+        (
+            {"body": "wrong_types"},
+            CrmMistypedError,
+            1,
+            "answer for fiche {} has an unexpected value at success",
+        ),
+        (
+            {"body": "success_false"},
+            CrmDeclinedError,
+            1,
+            "declined to give fiche {}: Simulated failure.",
+        ),
     ],
 )
 def test_every_answer_has_its_meaning_its_number_of_calls_and_its_sentence(
@@ -141,7 +175,9 @@ def test_every_answer_has_its_meaning_its_number_of_calls_and_its_sentence(
     assert len(gateway.waits.seconds) == asked - 1
 
 
-@pytest.mark.parametrize("rule", [{"status": 503}, {"status": 429}, {"drop": True}, {"body": "truncated"}])
+@pytest.mark.parametrize(
+    "rule", [{"status": 503}, {"status": 429}, {"drop": True}, {"body": "truncated"}]
+)
 def test_a_failure_that_passes_is_not_noticed(gateway: Crm, rule: dict[str, object]) -> None:
     strike(gateway, first=2, **rule)
     assert gateway.details().fiche_id == FICHE
@@ -174,7 +210,9 @@ def test_nobody_listening_is_transient() -> None:
         ("soon", 1),
     ],
 )
-def test_the_wait_that_the_crm_asks_for_is_kept(gateway: Crm, asked: str | float, waited: float) -> None:
+def test_the_wait_that_the_crm_asks_for_is_kept(
+    gateway: Crm, asked: str | float, waited: float
+) -> None:
     strike(gateway, first=1, status=429, retry_after=asked)
     gateway.details()
     assert gateway.waits.seconds == [waited]
@@ -212,7 +250,9 @@ def test_another_fiche_than_the_one_asked_for_is_refused() -> None:
         {"body": "success_false"},
     ],
 )
-def test_no_complaint_shows_the_token_or_the_address(simulated: str, rule: dict[str, object]) -> None:
+def test_no_complaint_shows_the_token_or_the_address(
+    simulated: str, rule: dict[str, object]
+) -> None:
     gateway = Crm(simulated, timeout_seconds=0.1)
     strike(gateway, **rule)
     met = gateway.error()

@@ -1,4 +1,5 @@
-"""What the CRM may say: the agreed values, their places when they are not as agreed, and anything at all."""
+"""What the CRM may say: the agreed values, their places when they are not as agreed, and anything
+at all."""
 
 import json
 from datetime import UTC, datetime
@@ -46,15 +47,29 @@ from automation_pipeline_tests.tables import every_case
         ({"recordings": [{**RECORDING, "call_id": ""}]}, "recordings.0.call_id"),
         ({"recordings": [RECORDING, {**RECORDING, "answered": "yes"}]}, "recordings.1.answered"),
         ({"recordings": [{**RECORDING, "start_time": "03/02/2026"}]}, "recordings.0.start_time"),
-        ({"recordings": [{**RECORDING, "start_time": "02/13/2026 10:12"}]}, "recordings.0.start_time"),
+        (
+            {"recordings": [{**RECORDING, "start_time": "02/13/2026 10:12"}]},
+            "recordings.0.start_time",
+        ),
         ({"recordings": [{**RECORDING, "start_time": 1770110045}]}, "recordings.0.start_time"),
-        ({"recordings": [{**RECORDING, "start_time": "0001-01-01T00:00:00+14:00"}]}, "recordings.0.start_time"),
-        ({"recordings": [{**RECORDING, "duration_seconds": 10**30}]}, "recordings.0.duration_seconds"),
+        (
+            {"recordings": [{**RECORDING, "start_time": "0001-01-01T00:00:00+14:00"}]},
+            "recordings.0.start_time",
+        ),
+        (
+            {"recordings": [{**RECORDING, "duration_seconds": 10**30}]},
+            "recordings.0.duration_seconds",
+        ),
         ({"recordings": [{**RECORDING, "duration_seconds": -1}]}, "recordings.0.duration_seconds"),
-        ({"recordings": [{**RECORDING, "duration_seconds": float("nan")}]}, "recordings.0.duration_seconds"),
+        (
+            {"recordings": [{**RECORDING, "duration_seconds": float("nan")}]},
+            "recordings.0.duration_seconds",
+        ),
     ],
 )
-def test_a_value_that_is_not_as_agreed_is_named_with_its_place(unlike: dict[str, object], where: str) -> None:
+def test_a_value_that_is_not_as_agreed_is_named_with_its_place(
+    unlike: dict[str, object], where: str
+) -> None:
     met = saying(GOOD | unlike).error()
     assert type(met) is CrmMistypedError
     assert str(met) == f"The CRM's answer for fiche {FICHE} has an unexpected value at {where}."
@@ -73,7 +88,11 @@ def test_an_array_must_be_there(array: str) -> None:
 
 
 def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
-    [call] = saying(GOOD | {"recordings": [{**RECORDING, "start_time": "03/02/2026 10:14"}]}).details().recordings
+    [call] = (
+        saying(GOOD | {"recordings": [{**RECORDING, "start_time": "03/02/2026 10:14"}]})
+        .details()
+        .recordings
+    )
     assert call.started_at == datetime(2026, 2, 3, 9, 14, tzinfo=UTC)
 
 
@@ -87,14 +106,22 @@ def test_the_start_of_a_call_is_read_day_first_on_the_clock_of_paris() -> None:
     ],
 )
 def test_the_name_of_the_audio_is_read(told: str | None, url: str, uuid: str | None) -> None:
-    [call] = saying(GOOD | {"recordings": [{**RECORDING, "recording_url": told}]}).details().recordings
+    [call] = (
+        saying(GOOD | {"recordings": [{**RECORDING, "recording_url": told}]}).details().recordings
+    )
     assert (call.url, call.uuid) == (url, uuid)
 
 
 def test_what_nobody_models_is_kept_in_its_place() -> None:
     information = {**INFORMATION, "nouveau": 1}
-    details = saying(GOOD | {"mail_devis": None, "avis": {"note": [5]}, "information": information}).details()
-    assert details.rest == {"mail_devis": None, "avis": {"note": [5]}, "information": {"nouveau": 1}}
+    details = saying(
+        GOOD | {"mail_devis": None, "avis": {"note": [5]}, "information": information}
+    ).details()
+    assert details.rest == {
+        "mail_devis": None,
+        "avis": {"note": [5]},
+        "information": {"nouveau": 1},
+    }
     assert saying(GOOD).details().rest == {}
 
 
@@ -131,13 +158,17 @@ def test_the_character_nul_which_postgresql_cannot_keep_is_left_out(text: str, k
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 documents = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=8
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
 )
 
 
 def spoilt(good: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """The good document with anything at all in the place of one field, or beside them."""
-    return st.tuples(st.sampled_from([*good, "unknown"]), documents).map(lambda change: good | dict([change]))
+    return st.tuples(st.sampled_from([*good, "unknown"]), documents).map(
+        lambda change: good | dict([change])
+    )
 
 
 def spoilt_within(good: Any) -> st.SearchStrategy[Any]:

@@ -1,4 +1,5 @@
-"""The day's sales list: what is asked, what is read, and that nothing malformed ever looks like a day without sales."""
+"""The day's sales list: what is asked, what is read, and that nothing malformed ever looks like a
+day without sales."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +17,15 @@ from automation_pipeline.clients.crm import (
     CrmUnavailableError,
 )
 from automation_pipeline.core.errors import AutomationError, NotFoundError
-from automation_pipeline_tests.clients.gateway import DAY, LIST, SALE, SOLD_ON, Crm, answering, saying
+from automation_pipeline_tests.clients.gateway import (
+    DAY,
+    LIST,
+    SALE,
+    SOLD_ON,
+    Crm,
+    answering,
+    saying,
+)
 from automation_pipeline_tests.outside import calls, fault
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
@@ -54,13 +63,18 @@ def test_the_day_is_asked_for_with_its_recordings() -> None:
 def test_the_list_is_that_of_the_day(gateway: Crm) -> None:
     sales = gateway.sales_list()
     assert (sales.day, sales.listed, sales.duplicates) == (SOLD_ON, len(DAY), 0)
-    told = [(f.fiche_id, f.cle, f.nom, f.prenom, f.telephone, f.telephone_2, f.email) for f in sales.fiches]
+    told = [
+        (f.fiche_id, f.cle, f.nom, f.prenom, f.telephone, f.telephone_2, f.email)
+        for f in sales.fiches
+    ]
     assert told == [
         (s.id, s.listed_cle, s.prospect.nom, s.prospect.prenom, s.prospect.telephone, s.prospect.telephone_2,
          s.prospect.email)
         for s in DAY
     ]  # fmt: skip
-    assert [(f.inserted_at, f.modified_at) for f in sales.fiches] == [(s.inserted_at, s.modified_at) for s in DAY]
+    assert [(f.inserted_at, f.modified_at) for f in sales.fiches] == [
+        (s.inserted_at, s.modified_at) for s in DAY
+    ]
     assert [[call.call_id for call in f.recordings] for f in sales.fiches] == [
         [call.call_id for call in s.recordings] for s in DAY
     ]
@@ -90,7 +104,9 @@ def test_a_day_without_sales_is_an_empty_list() -> None:
 )
 def test_the_id_is_the_first_that_is_there(names: dict[str, object], fiche_id: str) -> None:
     sale = {name: told for name, told in SALE.items() if name != "id"}
-    assert [f.fiche_id for f in saying({"fiches": [sale | names], "total": 1}).sales_list().fiches] == [fiche_id]
+    assert [
+        f.fiche_id for f in saying({"fiches": [sale | names], "total": 1}).sales_list().fiches
+    ] == [fiche_id]
 
 
 @every_case(
@@ -151,7 +167,10 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
         ({"fiches": [None], "total": 1}, "fiches.0"),
         ({"fiches": [SALE, []], "total": 2}, "fiches.1"),
         ({"fiches": [without(SALE, "id")], "total": 1}, "fiches.0"),
-        *[({"fiches": [SALE | {"id": wrong}], "total": 1}, "fiches.0") for wrong in (None, "", "  ")],
+        *[
+            ({"fiches": [SALE | {"id": wrong}], "total": 1}, "fiches.0")
+            for wrong in (None, "", "  ")
+        ],
         *[
             ({"fiches": [SALE | {"id": wrong}], "total": 1}, "fiches.0.id")
             for wrong in (True, 1.5, ["1"], {}, "1" * 501)
@@ -161,15 +180,24 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
             for name in SALE
             if name not in {"id", "recordings"}
         ],
-        *[({"fiches": [SALE | {name: 7}], "total": 1}, f"fiches.0.{name}") for name in SALE if name != "id"],
+        *[
+            ({"fiches": [SALE | {name: 7}], "total": 1}, f"fiches.0.{name}")
+            for name in SALE
+            if name != "id"
+        ],
         ({"fiches": [SALE | {"date_insertion": "hier"}], "total": 1}, "fiches.0.date_insertion"),
         ({"fiches": [SALE | {"recordings": [{}]}], "total": 1}, "fiches.0.recordings.0.call_id"),
     ],
 )
-def test_a_malformed_list_is_a_named_error_and_never_a_day_without_sales(document: object, where: str) -> None:
+def test_a_malformed_list_is_a_named_error_and_never_a_day_without_sales(
+    document: object, where: str
+) -> None:
     met = saying(document).list_error()
     assert type(met) is CrmMistypedError
-    assert str(met) == f"The CRM's answer for the sales list of 2026-02-03 has an unexpected value at {where}."
+    assert (
+        str(met)
+        == f"The CRM's answer for the sales list of 2026-02-03 has an unexpected value at {where}."
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""ElevenLabs' client: what it sends, what each answer means and says, and what it makes of a transcript."""
+"""ElevenLabs' client: what it sends, what each answer means and says, and what it makes of a
+transcript."""
 
 import json
 from collections.abc import Iterator
@@ -125,12 +126,18 @@ def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> Non
             f"{FAILED} status=429 provider_message=Too many requests",
         ),
         (
-            saying({"detail": {"code": "system_busy", "status": "busy", "message": "Try later"}}, 429),
+            saying(
+                {"detail": {"code": "system_busy", "status": "busy", "message": "Try later"}}, 429
+            ),
             SpeechUnavailableError,
             f"{FAILED} status=429 code=system_busy provider_message=Try later",
         ),
         (answer(408), SpeechUnavailableError, f"{FAILED} status=408"),
-        (saying({"error": "down"}, 500), SpeechUnavailableError, f"{FAILED} status=500 provider_message=down"),
+        (
+            saying({"error": "down"}, 500),
+            SpeechUnavailableError,
+            f"{FAILED} status=500 provider_message=down",
+        ),
         (answer(502, b"<html>Bad gateway</html>"), SpeechUnavailableError, f"{FAILED} status=502"),
         (saying("down", 503), SpeechUnavailableError, f"{FAILED} status=503"),
         (answer(504), SpeechUnavailableError, f"{FAILED} status=504"),
@@ -140,32 +147,71 @@ def test_the_answer_becomes_a_transcript_of_what_was_said(studio: Studio) -> Non
             f"{FAILED} status=400 code=bad_audio provider_message=Not audio",
         ),
         (
-            saying({"detail": [{"type": "missing", "loc": ["body", "file"], "msg": "Field required"}]}, 422),
+            saying(
+                {"detail": [{"type": "missing", "loc": ["body", "file"], "msg": "Field required"}]},
+                422,
+            ),
             SpeechRefusedError,
             f"{FAILED} status=422 code=missing provider_message=Field required",
         ),
-        (saying({"message": "a\n b\u0000"}, 413), SpeechRefusedError, f"{FAILED} status=413 provider_message=a b"),
+        (
+            saying({"message": "a\n b\u0000"}, 413),
+            SpeechRefusedError,
+            f"{FAILED} status=413 provider_message=a b",
+        ),
         (
             saying({"error_message": "no"}, 402),
             SpeechAccessError,
             f"{FAILED} status=402 provider_message=no (check the credit of the account)",
         ),
-        (saying({"reason": "no", "message": " "}, 404), SpeechRefusedError, f"{FAILED} status=404 provider_message=no"),
+        (
+            saying({"reason": "no", "message": " "}, 404),
+            SpeechRefusedError,
+            f"{FAILED} status=404 provider_message=no",
+        ),
         (saying({"detail": [], "message": 7}, 409), SpeechRefusedError, f"{FAILED} status=409"),
         (answer(302, Location="/elsewhere"), SpeechRefusedError, f"{FAILED} status=302"),
-        (answer(200, b"<html>"), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
+        (
+            answer(200, b"<html>"),
+            SpeechAnswerError,
+            "ElevenLabs response invalid (expected JSON object)",
+        ),
         (answer(200), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
         (answer(204), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
         (saying([HEARD]), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
         (saying(None), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
         (saying("text"), SpeechAnswerError, "ElevenLabs response invalid (expected JSON object)"),
-        (saying(HEARD | {"words": {}}), SpeechAnswerError, "ElevenLabs response invalid (unexpected value at words)"),
-        (saying(HEARD | {"text": 5}), SpeechAnswerError, "ElevenLabs response invalid (unexpected value at text)"),
-        (saying(without(HEARD, "transcription_id")), SpeechAnswerError, "Missing transcription_id from provider"),
-        (saying(HEARD | {"transcription_id": " "}), SpeechAnswerError, "Missing transcription_id from provider"),
-        (saying(HEARD | {"transcription_id": 7}), SpeechAnswerError, "Missing transcription_id from provider"),
+        (
+            saying(HEARD | {"words": {}}),
+            SpeechAnswerError,
+            "ElevenLabs response invalid (unexpected value at words)",
+        ),
+        (
+            saying(HEARD | {"text": 5}),
+            SpeechAnswerError,
+            "ElevenLabs response invalid (unexpected value at text)",
+        ),
+        (
+            saying(without(HEARD, "transcription_id")),
+            SpeechAnswerError,
+            "Missing transcription_id from provider",
+        ),
+        (
+            saying(HEARD | {"transcription_id": " "}),
+            SpeechAnswerError,
+            "Missing transcription_id from provider",
+        ),
+        (
+            saying(HEARD | {"transcription_id": 7}),
+            SpeechAnswerError,
+            "Missing transcription_id from provider",
+        ),
         (drop, SpeechUnavailableError, f"{FAILED}: it could not be reached (RemoteProtocolError)."),
-        (cut_short, SpeechUnavailableError, f"{FAILED}: it could not be reached (RemoteProtocolError)."),
+        (
+            cut_short,
+            SpeechUnavailableError,
+            f"{FAILED}: it could not be reached (RemoteProtocolError).",
+        ),
     ],
 )
 def test_every_answer_has_its_meaning_and_its_sentence(
@@ -179,7 +225,10 @@ def test_every_answer_has_its_meaning_and_its_sentence(
 
 @pytest.mark.parametrize(
     ("page", "limits"),
-    [(silent, SpeechLimits(read_seconds=0.1)), (trickle, SpeechLimits(read_seconds=60, total_seconds=0.3))],
+    [
+        (silent, SpeechLimits(read_seconds=0.1)),
+        (trickle, SpeechLimits(read_seconds=60, total_seconds=0.3)),
+    ],
 )
 def test_a_provider_that_does_not_come_to_an_end_is_given_up_in_time(
     studio: Studio, page: Page, limits: SpeechLimits
@@ -224,7 +273,9 @@ def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(studio: Studio, s
 
 def test_a_long_message_is_cut(studio: Studio) -> None:
     studio.pages[SPEECH] = saying({"message": "x" * 9000, "code": "y" * 9000}, 400)
-    assert str(studio.error()) == f"{FAILED} status=400 code={'y' * 100} provider_message={'x' * 500}"
+    assert (
+        str(studio.error()) == f"{FAILED} status=400 code={'y' * 100} provider_message={'x' * 500}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,7 +297,11 @@ def test_a_long_message_is_cut(studio: Studio) -> None:
         ({"words": [without(WORD, "speaker_id")]}, "", (Word("oui", 0.1, 0.5, "word", None),)),
         ({"words": [WORD | {"speaker_id": ""}]}, "", (Word("oui", 0.1, 0.5, "word", None),)),
         ({"words": [WORD | {"speaker_id": 1}]}, "", (Word("oui", 0.1, 0.5, "word", None),)),
-        ({"words": [WORD | {"start": 0, "end": 1}]}, "", (Word("oui", 0.0, 1.0, "word", "speaker_0"),)),
+        (
+            {"words": [WORD | {"start": 0, "end": 1}]},
+            "",
+            (Word("oui", 0.0, 1.0, "word", "speaker_0"),),
+        ),
         ({"text": "o\u0000ui", "words": [WORD | {"text": "o\u0000ui"}]}, "oui", (YES,)),
     ],
 )
@@ -284,8 +339,12 @@ def test_a_probability_that_is_no_number_is_none(said: str, probability: float |
 
 
 def test_fifty_thousand_words_are_read_and_cut_in_no_time() -> None:
-    words = [WORD | {"text": f"mot{at}", "start": at / 3, "end": at / 3 + 0.2} for at in range(50_000)]
-    body = json.dumps({"transcription_id": "tr_1", "text": "mot " * 50_000, "words": words}).encode()
+    words = [
+        WORD | {"text": f"mot{at}", "start": at / 3, "end": at / 3 + 0.2} for at in range(50_000)
+    ]
+    body = json.dumps(
+        {"transcription_id": "tr_1", "text": "mot " * 50_000, "words": words}
+    ).encode()
     began = thread_time()
     heard = _understood(body)
     chunks_of(heard.words)

@@ -1,4 +1,5 @@
-"""The guarded transport: where a name leads is looked at once, and that is where the connection goes."""
+"""The guarded transport: where a name leads is looked at once, and that is where the connection
+goes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -48,7 +49,9 @@ class Wire(httpx.AsyncBaseTransport):
         return self.answers.pop(0) if self.answers else httpx.Response(200)
 
 
-def fetch(url: str, names: Names, wire: Wire, *allowed: str, follow: bool = False) -> httpx.Response:
+def fetch(
+    url: str, names: Names, wire: Wire, *allowed: str, follow: bool = False
+) -> httpx.Response:
     async def go() -> httpx.Response:
         transport = GuardedTransport(Guard(allowed, resolve=names.resolve), inner=wire)
         async with httpx.AsyncClient(transport=transport, follow_redirects=follow) as http:
@@ -91,7 +94,9 @@ def test_one_private_address_among_all_is_enough_to_refuse(found: list[str]) -> 
     assert wire.requests == []
 
 
-@pytest.mark.parametrize("url", ["http://localhost./", "http://[::1]/", "http://0x7f.1/", "http://metadata.internal/"])
+@pytest.mark.parametrize(
+    "url", ["http://localhost./", "http://[::1]/", "http://0x7f.1/", "http://metadata.internal/"]
+)
 def test_what_looks_private_is_not_even_looked_up(url: str) -> None:
     names = Names([PUBLIC])
     with pytest.raises(AddressRefusedError):
@@ -100,8 +105,15 @@ def test_what_looks_private_is_not_even_looked_up(url: str) -> None:
 
 
 def test_a_redirect_to_a_private_place_is_refused_by_name_and_by_address() -> None:
-    for target in ("http://169.254.169.254/latest/", "http://inside.example.com/", "http://localhost/"):
-        names, wire = Names([PUBLIC], ["10.1.2.3"]), Wire(httpx.Response(302, headers={"Location": target}))
+    for target in (
+        "http://169.254.169.254/latest/",
+        "http://inside.example.com/",
+        "http://localhost/",
+    ):
+        names, wire = (
+            Names([PUBLIC], ["10.1.2.3"]),
+            Wire(httpx.Response(302, headers={"Location": target})),
+        )
         with pytest.raises(AddressRefusedError):
             fetch("http://hooks.example.com/", names, wire, follow=True)
         assert len(wire.requests) == 1
@@ -122,7 +134,9 @@ def test_a_name_without_address_may_have_one_later() -> None:
 
 def test_listed_origins_go_where_they_lead_and_redirects_only_to_listed_ones() -> None:
     names = Names([PUBLIC])
-    wire = Wire(httpx.Response(200), httpx.Response(302, headers={"Location": "http://127.0.0.1:9001/"}))
+    wire = Wire(
+        httpx.Response(200), httpx.Response(302, headers={"Location": "http://127.0.0.1:9001/"})
+    )
     fetch("http://localhost:9000/", names, wire, "http://localhost:9000")
     assert (wire.requests[0].url.host, names.asked) == ("localhost", [])
     with pytest.raises(AddressRefusedError, match="origin not allowed"):
@@ -147,8 +161,12 @@ def test_a_kept_connection_serves_only_its_own_name_and_only_while_that_leads_th
                 await http.get(f"http://{name}:{port}/")
                 return board.lines
 
-            async with httpx.AsyncClient(transport=GuardedTransport(Guard(resolve=names.resolve))) as http:
-                assert [await lines_after(name) for name in ("a.test", "a.test", "b.test", "a.test")] == [1, 1, 2, 2]
+            async with httpx.AsyncClient(
+                transport=GuardedTransport(Guard(resolve=names.resolve))
+            ) as http:
+                assert [
+                    await lines_after(name) for name in ("a.test", "a.test", "b.test", "a.test")
+                ] == [1, 1, 2, 2]
                 names.answers = [["127.0.0.2"]]
                 assert await lines_after("a.test") == 3
                 names.answers = [["10.0.0.1"]]

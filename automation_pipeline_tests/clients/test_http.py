@@ -1,4 +1,5 @@
-"""The HTTP client on real sockets: answers, connections, what was never sent, bodies that are not read."""
+"""The HTTP client on real sockets: answers, connections, what was never sent, bodies that are not
+read."""
 
 import asyncio
 import gzip
@@ -19,7 +20,13 @@ from automation_pipeline.clients.audio import AudioHosts, AudioLimits, audio_gua
 from automation_pipeline.clients.automation_api import AutomationApi
 from automation_pipeline.clients.crm import CrmClient
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
-from automation_pipeline.clients.http import HttpClient, Observation, PerLoop, SlotTransport, certificates
+from automation_pipeline.clients.http import (
+    HttpClient,
+    Observation,
+    PerLoop,
+    SlotTransport,
+    certificates,
+)
 from automation_pipeline.clients.llm import ChatCompletions
 from automation_pipeline.clients.registries.company_search import CompanySearch
 from automation_pipeline.clients.shop import ShopifyShop
@@ -28,7 +35,17 @@ from automation_pipeline.core.logs import correlated
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline_tests.clients.counter import WRITES
-from automation_pipeline_tests.clients.stage import OK, Play, Stage, endlessly, heard, in_pieces, meet, saying, staged
+from automation_pipeline_tests.clients.stage import (
+    OK,
+    Play,
+    Stage,
+    endlessly,
+    heard,
+    in_pieces,
+    meet,
+    saying,
+    staged,
+)
 from automation_pipeline_tests.clients.switchboard import Switchboard, answering
 from automation_pipeline_tests.waiting import come_true
 
@@ -54,7 +71,9 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_bytes(answer: bytes, *, hangs_up: bool = False) -> Play:
     """Each byte arrives by itself."""
 
-    async def play(stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def play(
+        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         stage.heard.append(await heard(reader))
         for at in range(len(answer)):
             writer.write(answer[at : at + 1])
@@ -86,7 +105,9 @@ def test_an_answer_is_the_same_however_its_bytes_arrive(play: Callable[[bytes], 
     for answer, body in (WHOLE | LAST).items():
         is_kept = answer in WHOLE
 
-        async def talk(stage: Stage, http: httpx.AsyncClient, body: bytes = body, is_kept: bool = is_kept) -> None:
+        async def talk(
+            stage: Stage, http: httpx.AsyncClient, body: bytes = body, is_kept: bool = is_kept
+        ) -> None:
             for _ in range(3):
                 assert (await http.get(stage.url)).content == body
                 await asyncio.sleep(0.01 if play is in_bytes else 0)
@@ -151,7 +172,9 @@ def test_headers_and_chunks_without_an_end_are_given_up() -> None:
 def test_an_answer_that_comes_before_the_body_was_sent_is_understood() -> None:
     async def play(_: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large")
+        writer.write(
+            b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\ntoo large"
+        )
         await writer.drain()
         writer.write_eof()
         while await reader.read(65_536):
@@ -169,7 +192,13 @@ def test_an_answer_that_comes_before_the_body_was_sent_is_understood() -> None:
 
 def test_what_must_not_be_sent_is_not_sent() -> None:
     async def talk(stage: Stage, http: httpx.AsyncClient) -> None:
-        for header in ((b"X-A", b"a\r\nX-B: b"), (b"X-A", b"a\nb"), (b"X A", b"a"), (b"X-A\r\nX-B", b"a"), (b"", b"a")):
+        for header in (
+            (b"X-A", b"a\r\nX-B: b"),
+            (b"X-A", b"a\nb"),
+            (b"X A", b"a"),
+            (b"X-A\r\nX-B", b"a"),
+            (b"", b"a"),
+        ):
             with pytest.raises(httpx.LocalProtocolError):
                 await http.send(httpx.Request("GET", stage.url, headers=[header]))
         assert (await http.get(stage.url)).content == b"ok"
@@ -326,7 +355,9 @@ def test_connections_that_no_call_needs_are_closed(monkeypatch: pytest.MonkeyPat
                 while board.opened > 1:
                     await http.get(board.url)
                     await asyncio.sleep(0.01)
-            assert (await http.get(f"{board.url}/bye")).text == "ok"  # one that the server closes is replaced
+            assert (
+                await http.get(f"{board.url}/bye")
+            ).text == "ok"  # one that the server closes is replaced
             await come_true(lambda: board.opened == 0)
             assert (await http.get(board.url)).text == "ok"
             await http.aclose()
@@ -440,10 +471,16 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
     certificates.cache_clear()
 
 
-def test_certificates_are_loaded_once_a_process_and_only_for_https(loaded: list[ssl.SSLContext]) -> None:
+def test_certificates_are_loaded_once_a_process_and_only_for_https(
+    loaded: list[ssl.SSLContext],
+) -> None:
     async def go() -> None:
         async with answering() as board:
-            for url, count in ((board.url, 0), ("https://127.0.0.1:1/", 1), ("https://127.0.0.1:1/", 1)):
+            for url, count in (
+                (board.url, 0),
+                ("https://127.0.0.1:1/", 1),
+                ("https://127.0.0.1:1/", 1),
+            ):
                 async with HttpClient(Observation("crm", Meter()), connections=2) as http:
                     try:
                         await http.call(http.build_request("GET", url), 10)
@@ -473,7 +510,9 @@ def shop_at(url: str) -> ShopifyShop:
 
 
 def reads_and(then: Callable[[asyncio.StreamWriter], None]) -> Play:
-    async def play(stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def play(
+        stage: Stage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         stage.heard.append(await heard(reader))
         then(writer)
         await writer.drain()
@@ -484,25 +523,36 @@ def reads_and(then: Callable[[asyncio.StreamWriter], None]) -> Play:
 
 def reset(writer: asyncio.StreamWriter) -> None:
     linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
-    writer.get_extra_info("socket").setsockopt(1, 13, linger)  # SOL_SOCKET, SO_LINGER: a reset, no goodbye
+    writer.get_extra_info("socket").setsockopt(
+        1, 13, linger
+    )  # SOL_SOCKET, SO_LINGER: a reset, no goodbye
     writer.transport.abort()
 
 
 def test_a_price_may_be_written_whenever_the_shop_has_read_the_call() -> None:
-    """A write that was never sent may be sent again; one that may have arrived is looked up first."""
+    """A write that was never sent may be sent again; one that may have arrived is looked up
+    first."""
     packed = gzip.compress(b"{}")
     after_reading: dict[str, Play] = {
         "hangs up": reads_and(lambda writer: writer.close()),
         "resets": reads_and(reset),
         "begins to answer": reads_and(lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-")),
-        "breaks off": reads_and(lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{")),
-        "is no HTTP": reads_and(lambda writer: writer.write(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n")),
+        "breaks off": reads_and(
+            lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{")
+        ),
+        "is no HTTP": reads_and(
+            lambda writer: writer.write(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n")
+        ),
         "compresses": reads_and(
             lambda writer: writer.write(
-                b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
+                b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+                % len(packed)
+                + packed
             )
         ),
-        "says too much": reads_and(lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")),
+        "says too much": reads_and(
+            lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")
+        ),
     }
     wrong: list[object] = []
 
@@ -545,7 +595,12 @@ QUESTION = Question((Message(Role.USER, "?"),), AnswerSchema("answer", {"type": 
 
 
 async def by_audio(url: str) -> None:
-    hosts = AudioHosts(now=lambda: NOW, limits=AudioLimits(max_megabytes=1), guard=audio_guard([url]), connections=1)
+    hosts = AudioHosts(
+        now=lambda: NOW,
+        limits=AudioLimits(max_megabytes=1),
+        guard=audio_guard([url]),
+        connections=1,
+    )
     try:
         async with hosts.recording(f"{url}1.mp3"):
             pass
@@ -651,7 +706,11 @@ def test_a_refusal_counts_by_its_status_although_its_body_is_not_read() -> None:
             failure = (await shop.write("7", WRITES)).failure
             await shop.aclose()
         assert failure is not None
-        assert (failure.kind, failure.retry_after_seconds, failure.outcome_unknown) == ("rate_limit", 7, False)
+        assert (failure.kind, failure.retry_after_seconds, failure.outcome_unknown) == (
+            "rate_limit",
+            7,
+            False,
+        )
 
     asyncio.run(go())
 
@@ -659,12 +718,16 @@ def test_a_refusal_counts_by_its_status_although_its_body_is_not_read() -> None:
 # --- Observation
 
 
-def observed(answer: Any, call: Callable[[HttpClient], Awaitable[object]], *, tells_id: bool = True) -> Meter:
+def observed(
+    answer: Any, call: Callable[[HttpClient], Awaitable[object]], *, tells_id: bool = True
+) -> Meter:
     meter = Meter()
 
     async def go() -> None:
         transport = httpx.MockTransport(answer)
-        async with HttpClient(Observation("crm", meter, tells_id=tells_id), transport=transport) as http:
+        async with HttpClient(
+            Observation("crm", meter, tells_id=tells_id), transport=transport
+        ) as http:
             await call(http)
 
     asyncio.run(go())
@@ -672,7 +735,9 @@ def observed(answer: Any, call: Callable[[HttpClient], Awaitable[object]], *, te
 
 
 async def get(http: HttpClient) -> None:
-    await http.call(http.build_request("GET", "https://anna:hush@crm.test/api/fiches?token=hush"), 1000)
+    await http.call(
+        http.build_request("GET", "https://anna:hush@crm.test/api/fiches?token=hush"), 1000
+    )
 
 
 def counted(meter: Meter) -> list[str]:
@@ -719,7 +784,9 @@ def test_only_providers_of_ours_get_the_id_of_the_request() -> None:
     assert seen == ["request-7", None, None]
 
 
-def test_a_call_is_a_line_of_the_log_without_query_and_credentials(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_is_a_line_of_the_log_without_query_and_credentials(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for tells_id in (True, False):
         caplog.clear()
         with caplog.at_level(logging.DEBUG, "automation_pipeline"):
@@ -742,7 +809,9 @@ def test_no_redirect_is_followed_and_no_cookie_is_kept() -> None:
 
     async def twice(http: HttpClient) -> None:
         for _ in range(2):
-            assert (await http.call(http.build_request("GET", "https://crm.test/"), 10)).status == 302
+            assert (
+                await http.call(http.build_request("GET", "https://crm.test/"), 10)
+            ).status == 302
 
     observed(answer, twice)
     assert [request.url.path for request in asked] == ["/", "/"]

@@ -1,4 +1,5 @@
-"""Calls of organisations over real sockets: what arrives, where they may go, and that no secret comes back."""
+"""Calls of organisations over real sockets: what arrives, where they may go, and that no secret
+comes back."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,12 +10,22 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard, HttpsReceiverSilentError
+from automation_pipeline.clients.webhooks import (
+    HttpsCallClient,
+    HttpsGuard,
+    HttpsReceiverSilentError,
+)
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.breaking_off import over_after
-from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, never_ends, receiver, says
+from automation_pipeline_tests.clients.receiver import (
+    Receiver,
+    hangs_up,
+    never_ends,
+    receiver,
+    says,
+)
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import pause
@@ -36,11 +47,18 @@ def other() -> Iterator[Receiver]:
 
 
 def request(url: str, **more: Any) -> HttpsRequest:
-    said = {"method": "POST", "headers": {"X-Key": SECRET}, "body": b"{}", "timeout_seconds": PATIENCE}
+    said = {
+        "method": "POST",
+        "headers": {"X-Key": SECRET},
+        "body": b"{}",
+        "timeout_seconds": PATIENCE,
+    }
     return HttpsRequest(url=url, **(said | {"secrets": (SECRET,)} | more))
 
 
-def call(*listed: str, url: str | None = None, guard: HttpsGuard | None = None, **more: Any) -> HttpsAnswer:
+def call(
+    *listed: str, url: str | None = None, guard: HttpsGuard | None = None, **more: Any
+) -> HttpsAnswer:
     client = HttpsCallClient(guard or HttpsGuard(exceptions=listed), verify=NO_CERTIFICATES)
     return asyncio.run(client.call(request(url or f"{listed[0]}/hook", **more)))
 
@@ -92,7 +110,9 @@ def test_of_the_answer_the_beginning_is_kept_without_the_secrets_that_it_repeats
 
 @pytest.mark.parametrize("before", [0, 900, 990, 1000, 4000])
 @pytest.mark.parametrize("times", [1, 400])
-def test_wherever_the_answer_is_cut_no_part_of_a_secret_is_left(hook: Receiver, before: int, times: int) -> None:
+def test_wherever_the_answer_is_cut_no_part_of_a_secret_is_left(
+    hook: Receiver, before: int, times: int
+) -> None:
     hook.answer(says(200, "." * before + SECRET * times + "." * 5000))
     assert "hunt" not in call(hook.url).text
 
@@ -137,12 +157,16 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
         ("ftp://hooks.example.com/a", [], "url must begin with https:// unless "),
     ],
 )
-def test_only_public_addresses_are_called_and_over_https_only(url: str, places: list[str], why: str) -> None:
+def test_only_public_addresses_are_called_and_over_https_only(
+    url: str, places: list[str], why: str
+) -> None:
     error = refusal(url=url, guard=leads_to(*places))
     assert (isinstance(error, InvalidInputError), str(error).startswith(why)) == (True, True)
 
 
-def test_an_origin_that_is_listed_says_nothing_about_others(hook: Receiver, other: Receiver) -> None:
+def test_an_origin_that_is_listed_says_nothing_about_others(
+    hook: Receiver, other: Receiver
+) -> None:
     error = refusal(hook.url, url=f"{other.url}/a")
     assert str(error) == (
         f"url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists its origin. Got {other.url}"
@@ -150,7 +174,9 @@ def test_an_origin_that_is_listed_says_nothing_about_others(hook: Receiver, othe
     assert other.calls == []
 
 
-def test_no_proxy_of_the_environment_is_used(hook: Receiver, other: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_of_the_environment_is_used(
+    hook: Receiver, other: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", other.url)
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert call(hook.url).status == 200
@@ -170,7 +196,10 @@ def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
     )
     hook.answer(hangs_up)
     error = refusal(hook.url, url=url)
-    assert (isinstance(error, TransientError), str(error).startswith(f"{hook.url} could not be reached (")) == (
+    assert (
+        isinstance(error, TransientError),
+        str(error).startswith(f"{hook.url} could not be reached ("),
+    ) == (
         True,
         True,
     )
@@ -202,12 +231,16 @@ def test_a_name_without_an_address_is_for_now() -> None:
 
 
 @pytest.mark.parametrize("headers", [{"X-Key": "é"}, {"X-Kéy": "a"}, {"X-Key": "a\r\nX-Other: b"}])
-def test_a_header_that_cannot_be_sent_is_a_plain_error(hook: Receiver, headers: dict[str, str]) -> None:
+def test_a_header_that_cannot_be_sent_is_a_plain_error(
+    hook: Receiver, headers: dict[str, str]
+) -> None:
     assert isinstance(refusal(hook.url, headers=headers), InvalidInputError | TransientError)
     assert hook.calls == []
 
 
-def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(tmp_path: Path) -> None:
+def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(
+    tmp_path: Path,
+) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)
     assert asyncio.run(_over_tls("hooks.example.com", certificate)) == HttpsAnswer(200, "")
     with pytest.raises(HttpsReceiverSilentError):

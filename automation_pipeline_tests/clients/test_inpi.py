@@ -130,7 +130,9 @@ def test_a_refused_password_is_not_tried_again_for_a_while() -> None:
         (503, "UPSTREAM_5XX", True),
     ],
 )
-def test_a_login_that_fails_is_told_and_may_be_tried_by_the_next_call(status: int, code: str, retryable: bool) -> None:
+def test_a_login_that_fails_is_told_and_may_be_tried_by_the_next_call(
+    status: int, code: str, retryable: bool
+) -> None:
     register = Inpi(login_status=status)
     one = inpi(register)
     error = fetch(one)
@@ -146,7 +148,9 @@ def test_a_login_that_gives_no_token_is_not_understood(document: object) -> None
 
 
 class Crowded(AtOnce):
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         self.asked.append(key)
         assert rate.limit < 5  # logins in half a minute, by all processes
         assert rate.period_seconds == 30

@@ -1,4 +1,5 @@
-"""The login at INPI's register that processes share: one logs in, the others take the token, nobody insists."""
+"""The login at INPI's register that processes share: one logs in, the others take the token, nobody
+insists."""
 
 import asyncio
 import logging
@@ -38,13 +39,20 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shared(database: Database, clock: StandingClock) -> SharedLogin:
-    return SharedLogin(DatabaseLoginTokens(database, clock, SourceApi.INPI), DatabaseClaims(database))
+    return SharedLogin(
+        DatabaseLoginTokens(database, clock, SourceApi.INPI), DatabaseClaims(database)
+    )
 
 
 def register(url: str, shared: SharedLogin, clock: StandingClock, password: str) -> InpiRegister:
     """As a process of its own has it: nothing in it is another's."""
     account = Account(outside.INPI_USERNAME, password)
-    options: Any = {"now": clock.now, "limiter": AtOnce(), "timeout_seconds": LONG, "shared": replace(shared)}
+    options: Any = {
+        "now": clock.now,
+        "limiter": AtOnce(),
+        "timeout_seconds": LONG,
+        "shared": replace(shared),
+    }
     return InpiRegister(f"{url}/registries/inpi", account, **options)
 
 
@@ -68,7 +76,9 @@ def logins(url: str) -> int:
     return outside.registries_totals(url)["sources"]["inpi.login"]["calls"]
 
 
-def test_one_process_logs_in_for_all(simulated: str, shared: SharedLogin, clock: StandingClock) -> None:
+def test_one_process_logs_in_for_all(
+    simulated: str, shared: SharedLogin, clock: StandingClock
+) -> None:
     for _ in range(2):  # those who come later find the token
         crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
         assert all(isinstance(said, SourceRecord) for said in all_at_once(crew))
@@ -85,7 +95,9 @@ def test_an_expired_token_is_replaced_once_for_all_processes(
     assert logins(simulated) == 2
 
 
-def test_a_token_that_serves_no_longer_is_not_tried(simulated: str, shared: SharedLogin, clock: StandingClock) -> None:
+def test_a_token_that_serves_no_longer_is_not_tried(
+    simulated: str, shared: SharedLogin, clock: StandingClock
+) -> None:
     all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
     clock.pass_time(subject.TOKEN_SERVES)
     all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
@@ -107,12 +119,19 @@ def test_a_wrong_password_is_tried_by_one_process_once(
     assert logins(simulated) == 1
 
 
-def test_whoever_waits_in_vain_has_not_called(shared: SharedLogin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_waits_in_vain_has_not_called(
+    shared: SharedLogin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", 0.0)
     assert shared.claims.take(LOGIN_CLAIM, "another process", 3600.0)
     calls: list[str] = []
     error = fetch(inpi(lambda request: calls.append(request.method), shared=shared))
-    assert (error.error_code, error.http_status, error.retryable, error.is_ours) == ("RATE_LIMIT", None, True, True)
+    assert (error.error_code, error.http_status, error.retryable, error.is_ours) == (
+        "RATE_LIMIT",
+        None,
+        True,
+        True,
+    )
     assert error.message.endswith(".")
     assert calls == []
 
@@ -132,7 +151,9 @@ class Gate:
 
 
 @pytest.mark.parametrize("status", [403, 429, 503])
-def test_a_login_that_fails_otherwise_leaves_the_door_to_others(shared: SharedLogin, status: int) -> None:
+def test_a_login_that_fails_otherwise_leaves_the_door_to_others(
+    shared: SharedLogin, status: int
+) -> None:
     gate = Gate(status)
     assert fetch(inpi(gate, shared=shared)).http_status == status
     assert isinstance(fetch(inpi(gate, shared=shared)), SourceRecord)
@@ -156,7 +177,9 @@ def test_one_who_gives_up_while_logging_in_leaves_the_door_to_others(shared: Sha
     assert isinstance(fetch(inpi(Gate(), shared=shared)), SourceRecord)
 
 
-def test_the_token_stands_in_no_log_and_in_no_text(shared: SharedLogin, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_token_stands_in_no_log_and_in_no_text(
+    shared: SharedLogin, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     one = inpi(Gate(), shared=shared)
     said = fetch(one)
@@ -167,12 +190,18 @@ def test_the_token_stands_in_no_log_and_in_no_text(shared: SharedLogin, caplog: 
 
 def services(url: str, database_url: str, clock: StandingClock, password: str) -> Services:
     account = {"inpi_rne_username": outside.INPI_USERNAME, "inpi_rne_password": SecretStr(password)}
-    where = {"database_url": database_url, "inpi_rne_base_url": f"{url}/registries/inpi", "redis_url": None}
+    where = {
+        "database_url": database_url,
+        "inpi_rne_base_url": f"{url}/registries/inpi",
+        "redis_url": None,
+    }
     patient = {"enrichment_timeout_seconds": LONG}
     return Services(Settings().model_copy(update={**account, **where, **patient}), clock)
 
 
-def test_the_services_of_every_process_share_the_login(simulated: str, database_url: str, clock: StandingClock) -> None:
+def test_the_services_of_every_process_share_the_login(
+    simulated: str, database_url: str, clock: StandingClock
+) -> None:
     for _ in range(2):
         one = services(simulated, database_url, clock, outside.INPI_PASSWORD)
         said = fetch(one.registries.sources[SourceApi.INPI].registry)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from automation_pipeline.clients.registries.calls import RegistryFormatError
 from automation_pipeline.clients.registries.inpi import company_of, token_of
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
-from automation_pipeline_tests.clients.registers import OTHER, SIREN, SIRET, fetch, formality, inpi, logged_in
+from automation_pipeline_tests.clients.registers import (
+    OTHER,
+    SIREN,
+    SIRET,
+    fetch,
+    formality,
+    inpi,
+    logged_in,
+)
 from automation_pipeline_tests.tables import every_case
 
 PERSON = {"entrepreneur": {"descriptionPersonne": {"nom": "MARTEL", "prenoms": ["Odile", "Anne"]}}}
@@ -43,19 +51,39 @@ def test_whoever_it_is_is_told_in_our_words(shape: str) -> None:
     ("who", "field", "value"),
     [
         ({"identite": PERSON}, "legal_name", "Odile MARTEL"),
-        ({"identite": {"entrepreneur": {"descriptionPersonne": {"nom": None, "prenoms": []}}}}, "legal_name", None),
+        (
+            {"identite": {"entrepreneur": {"descriptionPersonne": {"nom": None, "prenoms": []}}}},
+            "legal_name",
+            None,
+        ),
         ({"identite": {"entreprise": {"nicSiege": "00646"}}}, "siret", None),
         ({"detailCessationEntreprise": {"dateRadiation": "2025-01-31"}}, "active_status", "C"),
-        ({"identite": {"entreprise": {"dateRad": "2025-01-31T00:00:00+02:00"}}}, "active_status", "C"),
+        (
+            {"identite": {"entreprise": {"dateRad": "2025-01-31T00:00:00+02:00"}}},
+            "active_status",
+            "C",
+        ),
         ({"detailCessationEntreprise": None}, "active_status", "A"),
         ({"adresseEntreprise": {"adresse": {"codePays": "XYZ"}}}, "country_code", None),
         ({"adresseEntreprise": {"adresse": {"codePays": "POL"}}}, "country_code", "PL"),
-        ({"adresseEntreprise": {"adresse": {"codePays": "BEL", "codePostal": "1000"}}}, "postal_code", "1000"),
-        ({"adresseEntreprise": {"adresse": {"codePays": "FRA", "codePostal": 1000}}}, "postal_code", "01000"),
+        (
+            {"adresseEntreprise": {"adresse": {"codePays": "BEL", "codePostal": "1000"}}},
+            "postal_code",
+            "1000",
+        ),
+        (
+            {"adresseEntreprise": {"adresse": {"codePays": "FRA", "codePostal": 1000}}},
+            "postal_code",
+            "01000",
+        ),
         ({"adresseEntreprise": []}, "city", None),
         ({"adresseEntreprise": {"adresse": []}}, "legal_name", "DANONE"),
         ({"identite": []}, "legal_name", None),
-        ({"identite": {"entreprise": [], "entrepreneur": PERSON["entrepreneur"]}}, "legal_name", "Odile MARTEL"),
+        (
+            {"identite": {"entreprise": [], "entrepreneur": PERSON["entrepreneur"]}},
+            "legal_name",
+            "Odile MARTEL",
+        ),
         ({"detailCessationEntreprise": []}, "active_status", "A"),
         ({"adresseEntreprise": None}, "city", None),
     ],
@@ -76,7 +104,11 @@ SOMEWHERE = {"adresseEntreprise": {"adresse": {"commune": "PARIS"}}}
     ("kind", "content", "name"),
     [
         ("P", {"personneMorale": COMPANY, "personnePhysique": TRADER}, "TRADER"),
-        ("E", {"personneMorale": COMPANY, "personnePhysique": TRADER, "exploitation": FARM}, "FARM"),
+        (
+            "E",
+            {"personneMorale": COMPANY, "personnePhysique": TRADER, "exploitation": FARM},
+            "FARM",
+        ),
         ("M", {"personnePhysique": TRADER, "personneMorale": COMPANY}, "COMPANY"),
         ("P", {"personneMorale": {}, "personnePhysique": TRADER}, "TRADER"),
         ("P", {"personneMorale": [], "personnePhysique": TRADER}, "TRADER"),
@@ -86,14 +118,19 @@ SOMEWHERE = {"adresseEntreprise": {"adresse": {"commune": "PARIS"}}}
         ("?", {"personneMorale": COMPANY, "personnePhysique": TRADER}, "COMPANY"),
     ],
 )
-def test_of_several_the_one_that_is_named_is_told(kind: str | None, content: dict[str, object], name: str) -> None:
+def test_of_several_the_one_that_is_named_is_told(
+    kind: str | None, content: dict[str, object], name: str
+) -> None:
     document = {"siren": SIREN, "formality": {"typePersonne": kind, "content": content}}
     assert read(document).said.legal_name == name
 
 
 def test_where_nobody_is_told_by_name_the_one_that_is_named_keeps_its_address() -> None:
     content = {"personneMorale": {}, "personnePhysique": SOMEWHERE}
-    assert read({"siren": SIREN, "formality": {"typePersonne": "P", "content": content}}).said.city == "PARIS"
+    assert (
+        read({"siren": SIREN, "formality": {"typePersonne": "P", "content": content}}).said.city
+        == "PARIS"
+    )
 
 
 @every_case(
@@ -105,15 +142,20 @@ def test_where_nobody_is_told_by_name_the_one_that_is_named_keeps_its_address() 
         {"personneMorale": None, "natureCreation": None},
     ],
 )
-def test_a_company_of_which_next_to_nothing_is_known_is_told_as_that(content: dict[str, object]) -> None:
+def test_a_company_of_which_next_to_nothing_is_known_is_told_as_that(
+    content: dict[str, object],
+) -> None:
     record = read({"siren": SIREN, "formality": {"content": content}})
     assert (record.said, record.is_masked) == (CompanyFields(), False)
 
 
 @every_case(
-    ("changed", "is_masked"), [({"diffusionCommerciale": False}, True), ({"diffusionCommerciale": None}, False)]
+    ("changed", "is_masked"),
+    [({"diffusionCommerciale": False}, True), ({"diffusionCommerciale": None}, False)],
 )
-def test_who_objects_to_commercial_use_is_told_in_part(changed: dict[str, object], is_masked: bool) -> None:
+def test_who_objects_to_commercial_use_is_told_in_part(
+    changed: dict[str, object], is_masked: bool
+) -> None:
     document = formality()
     document["formality"] |= changed
     assert read(document).is_masked is is_masked
@@ -142,19 +184,28 @@ def places_in(document: Any) -> list[tuple[str, ...]]:
 
 
 def with_instead(document: Any, place: tuple[str, ...], value: object) -> Any:
-    return document | {place[0]: with_instead(document[place[0]], place[1:], value)} if place else value
+    return (
+        document | {place[0]: with_instead(document[place[0]], place[1:], value)}
+        if place
+        else value
+    )
 
 
 PLACES = places_in(formality())
 FLAT = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 JSON = st.recursive(
-    FLAT, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    FLAT,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(PLACES), JSON)
-def test_whatever_json_inpi_answers_is_a_record_or_an_error(place: tuple[str, ...], value: object) -> None:
+def test_whatever_json_inpi_answers_is_a_record_or_an_error(
+    place: tuple[str, ...], value: object
+) -> None:
     body = json.dumps(with_instead(formality(), place, value)).encode()
     said = fetch(inpi(logged_in(lambda _: httpx.Response(200, content=body))))
     assert isinstance(said, SourceRecord | SourceError)

@@ -1,4 +1,5 @@
-"""The client of language models: what it sends, what each answer means and says, and that it lets go of everything."""
+"""The client of language models: what it sends, what each answer means and says, and that it lets
+go of everything."""
 
 import asyncio
 import json
@@ -32,12 +33,21 @@ NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 KEY = "sk-s3cret0123"
 ROOT = "http://127.0.0.1:1234/v1"
 FAILED = "LLM call failed"
-SCHEMA = AnswerSchema("audit_step", {"type": "object", "properties": {}, "required": [], "additionalProperties": False})
+SCHEMA = AnswerSchema(
+    "audit_step",
+    {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+)
 QUESTION = Question((Message(Role.SYSTEM, "Tu audites."), Message(Role.USER, "Étape 1")), SCHEMA)
 
 
-def client(answer: Any, key: str | None = KEY, base_url: str = ROOT, **options: Any) -> ChatCompletions:
-    options = {"model": "gpt-4.1", "now": lambda: NOW, "transport": httpx.MockTransport(answer)} | options
+def client(
+    answer: Any, key: str | None = KEY, base_url: str = ROOT, **options: Any
+) -> ChatCompletions:
+    options = {
+        "model": "gpt-4.1",
+        "now": lambda: NOW,
+        "transport": httpx.MockTransport(answer),
+    } | options
     return ChatCompletions(key, base_url, **options)
 
 
@@ -62,14 +72,19 @@ def error(answer: Any, **options: Any) -> AutomationError:
 
 
 def saying(document: object, status: int = 200, **headers: str) -> Answer:
-    return lambda _: httpx.Response(status, json=document, headers={k.replace("_", "-"): v for k, v in headers.items()})
-
-
-def completion(finish_reason: str = "stop", usage: object = None, **message: object) -> dict[str, Any]:
-    said = {"role": "assistant", "content": "{}"} | message
-    return {"id": "chatcmpl-1", "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}]} | (
-        {"usage": usage} if usage else {}
+    return lambda _: httpx.Response(
+        status, json=document, headers={k.replace("_", "-"): v for k, v in headers.items()}
     )
+
+
+def completion(
+    finish_reason: str = "stop", usage: object = None, **message: object
+) -> dict[str, Any]:
+    said = {"role": "assistant", "content": "{}"} | message
+    return {
+        "id": "chatcmpl-1",
+        "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
+    } | ({"usage": usage} if usage else {})
 
 
 def refusing(message: object = None, code: object = None, kind: object = None) -> dict[str, object]:
@@ -105,7 +120,10 @@ def test_a_question_is_one_post_of_json() -> None:
         (b'{"choices": [{}]}', "choices.0.message"),
         (b'{"choices": [{"message": {"content": 7}}]}', "choices.0.message.content"),
         (b'{"choices": [{"message": {"content": ["a"]}}]}', "choices.0.message.content"),
-        (b'{"choices": [{"message": {"tool_calls": [{"id": "1"}]}}]}', "choices.0.message.tool_calls.0.function"),
+        (
+            b'{"choices": [{"message": {"tool_calls": [{"id": "1"}]}}]}',
+            "choices.0.message.tool_calls.0.function",
+        ),
     ],
 )
 def test_what_is_no_completion_is_transient_and_says_where(body: bytes, where: str) -> None:
@@ -118,11 +136,18 @@ def test_what_is_no_completion_is_transient_and_says_where(body: bytes, where: s
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["error", "message", "x"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["error", "message", "x"]), inner)
+    ),
     max_leaves=8,
 )
 NEARLY = st.fixed_dictionaries(
-    {"choices": st.lists(st.fixed_dictionaries({"message": JSON | st.fixed_dictionaries({"content": JSON})}))},
+    {
+        "choices": st.lists(
+            st.fixed_dictionaries({"message": JSON | st.fixed_dictionaries({"content": JSON})})
+        )
+    },
     optional={"usage": JSON | st.fixed_dictionaries({"prompt_tokens": JSON}), "error": JSON},
 )
 
@@ -134,7 +159,9 @@ NEARLY = st.fixed_dictionaries(
 )
 @example(b'{"error": ' * 500, 400, "1" * 5000)
 @example(b"1" * 5000, 200, "Mon, 99 May 99999 10:01:30 GMT")
-def test_no_answer_ends_in_anything_but_a_reply_or_our_two_errors(body: bytes, status: int, wait: str | None) -> None:
+def test_no_answer_ends_in_anything_but_a_reply_or_our_two_errors(
+    body: bytes, status: int, wait: str | None
+) -> None:
     headers = {"Retry-After": wait, "Retry-After-Ms": wait} if wait is not None else {}
     with suppress(TransientError, PermanentError):
         reply = ask(lambda _: httpx.Response(status, content=body, headers=headers))
@@ -154,9 +181,24 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
             ModelAccessError,
             f"code=invalid_api_key {{Wrong key.}}{ACCESS}",
         ),
-        (403, refusing("No.", None, "forbidden"), ModelAccessError, f"code=forbidden {{No.}}{ACCESS}"),
-        (404, refusing("Unknown.", "model_not_found"), ModelRefusedError, f"code=model_not_found {{Unknown.}}{MODEL}"),
-        (404, refusing('model "gpt-4.1" not found'), ModelRefusedError, f'{{model "gpt-4.1" not found}}{MODEL}'),
+        (
+            403,
+            refusing("No.", None, "forbidden"),
+            ModelAccessError,
+            f"code=forbidden {{No.}}{ACCESS}",
+        ),
+        (
+            404,
+            refusing("Unknown.", "model_not_found"),
+            ModelRefusedError,
+            f"code=model_not_found {{Unknown.}}{MODEL}",
+        ),
+        (
+            404,
+            refusing('model "gpt-4.1" not found'),
+            ModelRefusedError,
+            f'{{model "gpt-4.1" not found}}{MODEL}',
+        ),
         (404, {"detail": "Not Found"}, ModelRefusedError, f"{{Not Found}}{BASE}"),
         (302, {}, ModelRefusedError, BASE.strip()),
         (
@@ -206,7 +248,9 @@ def test_every_status_has_its_verdict_and_its_sentence(
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.url.path)
-        return httpx.Response(status, json=document, headers={"Location": "/elsewhere"} if status == 302 else {})
+        return httpx.Response(
+            status, json=document, headers={"Location": "/elsewhere"} if status == 302 else {}
+        )
 
     met = error(answer)
     said = says.replace("{", "provider_message=").replace("}", "")
@@ -228,7 +272,9 @@ def test_every_status_has_its_verdict_and_its_sentence(
         ({"retry_after_ms": "inf", "Retry_After": "3"}, 3),
     ],
 )
-def test_the_wait_that_the_provider_asks_for_is_kept(status: int, headers: dict[str, str], wait: float | None) -> None:
+def test_the_wait_that_the_provider_asks_for_is_kept(
+    status: int, headers: dict[str, str], wait: float | None
+) -> None:
     met = error(saying({}, status, **headers))
     assert isinstance(met, ModelUnavailableError)
     assert met.retry_after_seconds == wait
@@ -250,19 +296,27 @@ def test_a_key_that_the_provider_repeats_is_not_repeated_by_us(status: int) -> N
         (httpx.RemoteProtocolError(KEY), " (RemoteProtocolError)."),
     ],
 )
-def test_a_server_out_of_reach_is_transient_and_nothing_of_the_request_is_told(raised: Exception, how: str) -> None:
+def test_a_server_out_of_reach_is_transient_and_nothing_of_the_request_is_told(
+    raised: Exception, how: str
+) -> None:
     def answer(_: httpx.Request) -> httpx.Response:
         raise raised
 
     met = error(answer)
     assert str(met) == f"{FAILED}: the provider could not be reached{how}"
-    assert (type(met), met.__cause__, met.__suppress_context__) == (ModelUnavailableError, None, True)
+    assert (type(met), met.__cause__, met.__suppress_context__) == (
+        ModelUnavailableError,
+        None,
+        True,
+    )
 
 
 class Body(httpx.AsyncByteStream):
     """Pieces without end, counted; `wait` lies between them."""
 
-    def __init__(self, piece: bytes, wait: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)) -> None:
+    def __init__(
+        self, piece: bytes, wait: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
+    ) -> None:
         self.piece, self.wait = piece, wait
         self.sent = 0
         self.begun = asyncio.Event()
@@ -287,7 +341,9 @@ class Body(httpx.AsyncByteStream):
         (503, ModelUnavailableError, f"{FAILED} status=503"),
     ],
 )
-def test_a_huge_body_is_not_read_to_its_end(status: int, kind: type[AutomationError], says: str) -> None:
+def test_a_huge_body_is_not_read_to_its_end(
+    status: int, kind: type[AutomationError], says: str
+) -> None:
     body = Body(b" " * 100_000)
     met = error(lambda _: httpx.Response(status, stream=body))
     assert (type(met), str(met)) == (kind, says)
@@ -307,7 +363,10 @@ def test_a_call_that_does_not_come_to_an_end_is_given_up_in_time(trickles: bool)
     began = perf_counter()
     met = error(answer, timeout_seconds=0.1)
     assert perf_counter() - began < 20
-    assert (type(met), str(met)) == (ModelUnavailableError, f"{FAILED}: the provider did not answer in time.")
+    assert (type(met), str(met)) == (
+        ModelUnavailableError,
+        f"{FAILED}: the provider did not answer in time.",
+    )
     assert body.closed is trickles
 
 

@@ -1,4 +1,5 @@
-"""The way to a language model: its address, its key, and the check that both and the model are good."""
+"""The way to a language model: its address, its key, and the check that both and the model are
+good."""
 
 import httpx
 import pytest
@@ -12,7 +13,16 @@ from automation_pipeline.clients.llm import (
     chat_root,
 )
 from automation_pipeline.core.errors import AutomationError, PermanentError
-from automation_pipeline_tests.clients.test_llm import KEY, ROOT, ask, client, completion, refusing, saying, using
+from automation_pipeline_tests.clients.test_llm import (
+    KEY,
+    ROOT,
+    ask,
+    client,
+    completion,
+    refusing,
+    saying,
+    using,
+)
 from automation_pipeline_tests.tables import every_case
 
 
@@ -33,18 +43,34 @@ def test_an_address_without_a_path_gets_v1(configured: str, root: str) -> None:
 
 
 @every_case(
-    "configured", ["", "llm.test/v1", "ftp://llm.test", "http://", "http://h:port/", "http://h:99999", "http://\n"]
+    "configured",
+    [
+        "",
+        "llm.test/v1",
+        "ftp://llm.test",
+        "http://",
+        "http://h:port/",
+        "http://h:99999",
+        "http://\n",
+    ],
 )
 def test_an_address_that_is_not_of_the_web_is_refused_at_once(configured: str) -> None:
-    with pytest.raises(PermanentError, match=r"^LLM address is not one of the web \(set LLM_BASE_URL\)$"):
+    with pytest.raises(
+        PermanentError, match=r"^LLM address is not one of the web \(set LLM_BASE_URL\)$"
+    ):
         client(saying({}), base_url=configured)
 
 
 @every_case(
     ("base_url", "path"),
-    [("http://h/api?version=3", "/api/models/org%2Fmodel?version=3"), (ROOT, "/v1/models/org%2Fmodel")],
+    [
+        ("http://h/api?version=3", "/api/models/org%2Fmodel?version=3"),
+        (ROOT, "/v1/models/org%2Fmodel"),
+    ],
 )
-def test_the_query_of_the_address_stays_and_a_models_name_is_one_segment(base_url: str, path: str) -> None:
+def test_the_query_of_the_address_stays_and_a_models_name_is_one_segment(
+    base_url: str, path: str
+) -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -55,7 +81,9 @@ def test_the_query_of_the_address_stays_and_a_models_name_is_one_segment(base_ur
     assert asked[1] == path
 
 
-@every_case(("key", "header"), [(f' "{KEY}"\n', f"Bearer {KEY}"), (None, None), ("", None), (" '' ", None)])
+@every_case(
+    ("key", "header"), [(f' "{KEY}"\n', f"Bearer {KEY}"), (None, None), ("", None), (" '' ", None)]
+)
 def test_a_server_of_ones_own_may_do_without_a_key(key: str | None, header: str | None) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.headers.get("Authorization") == header
@@ -72,7 +100,9 @@ def test_openai_itself_wants_a_key(key: str | None) -> None:
 
 
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown() -> None:
-    with pytest.raises(PermanentError, match=r"^LLM API key holds characters that cannot be sent") as caught:
+    with pytest.raises(
+        PermanentError, match=r"^LLM API key holds characters that cannot be sent"
+    ) as caught:
         client(saying({}), key="sk-é")
     assert "sk-" not in str(caught.value)
     assert bare_key("sk-é") == "sk-é"

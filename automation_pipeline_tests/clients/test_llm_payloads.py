@@ -1,16 +1,30 @@
-"""Chat completions on the wire: a question in the provider's words, and a completion as the room's own reply."""
+"""Chat completions on the wire: a question in the provider's words, and a completion as the room's
+own reply."""
 
 import json
 from typing import Any
 
-from automation_pipeline.audits.models.chat import Message, Question, Reply, Role, Tool, ToolCall, ToolChoice, Usage
+from automation_pipeline.audits.models.chat import (
+    Message,
+    Question,
+    Reply,
+    Role,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
 from automation_pipeline.clients.llm import FILTERED, CompletionPayload, question_json
 from automation_pipeline_tests.clients.test_llm import QUESTION, SCHEMA, completion
 from automation_pipeline_tests.tables import every_case
 
 SEARCH = Tool("searchTranscript", "Finds passages.", {"type": "object", "properties": {}})
 CALL = ToolCall("call_7", "searchTranscript", '{"query": "mutuelle"}')
-WIRE_CALL = {"id": "call_7", "type": "function", "function": {"name": CALL.name, "arguments": CALL.arguments}}
+WIRE_CALL = {
+    "id": "call_7",
+    "type": "function",
+    "function": {"name": CALL.name, "arguments": CALL.arguments},
+}
 
 
 def sent(question: Question, temperature: float | None = None) -> dict[str, Any]:
@@ -20,7 +34,10 @@ def sent(question: Question, temperature: float | None = None) -> dict[str, Any]
 def test_a_question_is_sent_with_its_schema_and_nothing_that_was_not_asked_for() -> None:
     assert sent(QUESTION) == {
         "model": "gpt-4.1",
-        "messages": [{"role": "system", "content": "Tu audites."}, {"role": "user", "content": "Étape 1"}],
+        "messages": [
+            {"role": "system", "content": "Tu audites."},
+            {"role": "user", "content": "Étape 1"},
+        ],
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": "audit_step", "strict": True, "schema": SCHEMA.schema},
@@ -53,14 +70,19 @@ def test_a_choice_goes_with_tools_and_the_schema_with_all_but_a_required_one(
 
 
 def test_wishes_and_results_of_tools_are_sent_in_the_providers_words() -> None:
-    said = (Message(Role.ASSISTANT, "", (CALL,)), Message(Role.TOOL, '{"matches": []}', tool_call_id="call_7"))
+    said = (
+        Message(Role.ASSISTANT, "", (CALL,)),
+        Message(Role.TOOL, '{"matches": []}', tool_call_id="call_7"),
+    )
     document = sent(Question(said, SCHEMA, (SEARCH,), ToolChoice.AUTO))
     assert document["messages"] == [
         {"role": "assistant", "content": None, "tool_calls": [WIRE_CALL]},
         {"role": "tool", "content": '{"matches": []}', "tool_call_id": "call_7"},
     ]
     (tool,) = document["tools"]
-    assert tool["function"].items() >= {"name": SEARCH.name, "description": SEARCH.description}.items()
+    assert (
+        tool["function"].items() >= {"name": SEARCH.name, "description": SEARCH.description}.items()
+    )
     assert (tool["type"], tool["function"]["parameters"]) == ("function", SEARCH.parameters)
 
 
@@ -83,14 +105,26 @@ BILL = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
         (completion(content=None, refusal="I cannot."), Reply("", Usage(), refusal="I cannot.")),
         (completion("length", content='{"a'), Reply('{"a', Usage(), is_cut=True)),
         (completion("content_filter", content=None), Reply("", Usage(), refusal=FILTERED)),
-        (completion("content_filter", refusal="Not that."), Reply("{}", Usage(), refusal="Not that.")),
+        (
+            completion("content_filter", refusal="Not that."),
+            Reply("{}", Usage(), refusal="Not that."),
+        ),
         (completion(content="a\0b"), Reply("ab", Usage())),
         (completion(content='{"a": "x\\u0000y"}'), Reply('{"a": "xy"}', Usage())),
-        (completion(usage={"prompt_tokens": 7, "completion_tokens": None}), Reply("{}", Usage(7, 0))),
-        (completion(usage={"prompt_tokens": -7, "completion_tokens": 10**30}), Reply("{}", Usage())),
+        (
+            completion(usage={"prompt_tokens": 7, "completion_tokens": None}),
+            Reply("{}", Usage(7, 0)),
+        ),
+        (
+            completion(usage={"prompt_tokens": -7, "completion_tokens": 10**30}),
+            Reply("{}", Usage()),
+        ),
         (completion(usage={"prompt_tokens": True, "completion_tokens": "3"}), Reply("{}", Usage())),
         (completion(usage=[12, 3]), Reply("{}", Usage())),
-        (completion(reasoning="hm", annotations=[]) | {"system_fingerprint": None}, Reply("{}", Usage())),
+        (
+            completion(reasoning="hm", annotations=[]) | {"system_fingerprint": None},
+            Reply("{}", Usage()),
+        ),
     ],
 )
 def test_a_completion_becomes_a_reply(document: object, reply: Reply) -> None:

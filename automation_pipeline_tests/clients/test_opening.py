@@ -1,4 +1,5 @@
-"""From settings to the storefront: its name, its knobs, and what is said of a setting that is missing."""
+"""From settings to the storefront: its name, its knobs, and what is said of a setting that is
+missing."""
 
 import asyncio
 
@@ -43,7 +44,9 @@ def test_a_storefront_is_known_by_its_host_and_goes_by_its_settings() -> None:
     }
     front = storefront(**settings)
     assert front.name == "127.0.0.1:9"
-    assert front.knobs == ShopOptions(calls_at_once=7, call_seconds=12.5, lease_seconds=60.0, reconciles=False)
+    assert front.knobs == ShopOptions(
+        calls_at_once=7, call_seconds=12.5, lease_seconds=60.0, reconciles=False
+    )
 
 
 def test_a_shop_is_opened_for_each_loop_and_closed_with_it() -> None:

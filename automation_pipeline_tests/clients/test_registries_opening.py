@@ -1,4 +1,5 @@
-"""From settings to registries: which of them are called, at which pace, and what is said of half a configuration."""
+"""From settings to registries: which of them are called, at which pace, and what is said of half a
+configuration."""
 
 import pytest
 from pydantic import SecretStr
@@ -73,7 +74,9 @@ def test_half_a_configuration_is_one_sentence_that_names_what_is_missing(
 
 
 def test_an_empty_secret_is_none() -> None:
-    with pytest.raises(PermanentError, match=r"^INPI_RNE_PASSWORD is not set, though INPI_RNE_BASE_URL is"):
+    with pytest.raises(
+        PermanentError, match=r"^INPI_RNE_PASSWORD is not set, though INPI_RNE_BASE_URL is"
+    ):
         opened(**INPI | {"inpi_rne_password": SecretStr("")})
 
 
@@ -87,5 +90,7 @@ def test_one_may_be_opened_though_another_is_half_configured() -> None:
 
 def test_the_knobs_are_those_of_the_settings() -> None:
     assert registry_options(Settings().model_copy(update=NONE)) == EnrichmentOptions()
-    knobs = registry_options(Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"}))
+    knobs = registry_options(
+        Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"})
+    )
     assert knobs.optional_not_found_counts is False

@@ -1,4 +1,5 @@
-"""What becomes of one call of any registry: the table of the contract, and nothing that could hurt us."""
+"""What becomes of one call of any registry: the table of the contract, and nothing that could hurt
+us."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -59,7 +60,9 @@ def registry(request: pytest.FixtureRequest) -> tuple[Any, Any]:
         (504, "UPSTREAM_5XX", True),
     ],
 )
-def test_every_status_has_its_code(registry: tuple[Any, Any], status: int, code: str, retryable: bool) -> None:
+def test_every_status_has_its_code(
+    registry: tuple[Any, Any], status: int, code: str, retryable: bool
+) -> None:
     make, _ = registry
     error = fetch(make(saying({}, status, Location="https://elsewhere.test/")))
     assert isinstance(error, SourceError)
@@ -95,8 +98,12 @@ def test_who_does_not_answer_has_no_status_and_may_be_asked_again(
     assert ROOT not in said.message
 
 
-@pytest.mark.parametrize(("header", "wait"), [("7", 7.0), ("Mon, 04 May 2026 10:00:30 GMT", 30.0), ("soon", None)])
-def test_a_wait_that_is_asked_for_is_handed_on(registry: tuple[Any, Any], header: str, wait: float | None) -> None:
+@pytest.mark.parametrize(
+    ("header", "wait"), [("7", 7.0), ("Mon, 04 May 2026 10:00:30 GMT", 30.0), ("soon", None)]
+)
+def test_a_wait_that_is_asked_for_is_handed_on(
+    registry: tuple[Any, Any], header: str, wait: float | None
+) -> None:
     assert fetch(registry[0](saying({}, 429, Retry_After=header))).retry_after_seconds == wait
 
 
@@ -121,7 +128,9 @@ def test_an_endless_answer_is_not_read_to_its_end(registry: tuple[Any, Any]) -> 
     assert stream.read <= registry_http.MOST_BYTES + 100_000
 
 
-def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit(registry: tuple[Any, Any]) -> None:
+def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit(
+    registry: tuple[Any, Any],
+) -> None:
     stream = Endless(b" ", pause=0.01)
     error = fetch(registry[0](lambda _: httpx.Response(200, stream=stream), timeout_seconds=0.1))
     assert (error.error_code, error.http_status) == ("TIMEOUT", None)
@@ -130,7 +139,18 @@ def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit(registry: t
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"null", b"[]", b"7", b"{}", b"<html>Welcome</html>", b'{"results": [', b'{"a": NaN}', b"[" * 1000, b"\xff"],
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"7",
+        b"{}",
+        b"<html>Welcome</html>",
+        b'{"results": [',
+        b'{"a": NaN}',
+        b"[" * 1000,
+        b"\xff",
+    ],
 )
 def test_a_body_that_is_no_answer_is_our_trouble(registry: tuple[Any, Any], body: bytes) -> None:
     error = fetch(registry[0](lambda _: httpx.Response(200, content=body)))
@@ -138,7 +158,9 @@ def test_a_body_that_is_no_answer_is_our_trouble(registry: tuple[Any, Any], body
     assert "is not understood" in error.message
 
 
-def test_every_call_says_who_we_are_and_is_counted(registry: tuple[Any, Any], request: pytest.FixtureRequest) -> None:
+def test_every_call_says_who_we_are_and_is_counted(
+    registry: tuple[Any, Any], request: pytest.FixtureRequest
+) -> None:
     make, document = registry
     asked: list[httpx.Request] = []
 
@@ -154,7 +176,9 @@ def test_every_call_says_who_we_are_and_is_counted(registry: tuple[Any, Any], re
     assert meter.drain()["provider_calls_total", f'provider="{provider}",status="200"'] >= 1
 
 
-def test_a_registry_may_be_asked_from_one_event_loop_after_another(registry: tuple[Any, Any]) -> None:
+def test_a_registry_may_be_asked_from_one_event_loop_after_another(
+    registry: tuple[Any, Any],
+) -> None:
     make, document = registry
     one = make(saying(document))
     assert [isinstance(fetch(one), SourceRecord) for _ in range(2)] == [True, True]
@@ -162,7 +186,10 @@ def test_a_registry_may_be_asked_from_one_event_loop_after_another(registry: tup
 
 def test_no_text_holds_a_secret(registry: tuple[Any, Any]) -> None:
     make, _ = registry
-    for answer in (saying({"message": f"{TOKEN} {PASSWORD}"}, 400), saying({"errors": [{"code": TOKEN}]}, 422)):
+    for answer in (
+        saying({"message": f"{TOKEN} {PASSWORD}"}, 400),
+        saying({"errors": [{"code": TOKEN}]}, 422),
+    ):
         said = repr(fetch(make(answer)))
         assert TOKEN not in said
         assert PASSWORD not in said

@@ -1,4 +1,5 @@
-"""How payloads are read: what can be kept is kept as it is, everything else is refused in one sentence."""
+"""How payloads are read: what can be kept is kept as it is, everything else is refused in one
+sentence."""
 
 from contextlib import suppress
 

@@ -1,4 +1,5 @@
-"""The client of the shop: what it sends, what becomes of a call that is not answered, and that it lets go of all."""
+"""The client of the shop: what it sends, what becomes of a call that is not answered, and that it
+lets go of all."""
 
 import asyncio
 import json
@@ -40,7 +41,9 @@ ASKING = (
 
 
 @every_case(("ask", "document", "query", "variables"), ASKING, ids=["page", "prices", "write"])
-def test_every_call_is_one_post_of_graphql(ask: Any, document: object, query: str, variables: object) -> None:
+def test_every_call_is_one_post_of_graphql(
+    ask: Any, document: object, query: str, variables: object
+) -> None:
     requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -81,11 +84,23 @@ NOBODY_KNOWS = ("network", True, True)
 @every_case(
     ("error", "expected", "says"),
     [
-        (httpx.ConnectError("x"), NEVER_SENT, "could not be reached (ConnectError; check SHOP_API_BASE_URL)"),
-        (httpx.ConnectTimeout("x"), NEVER_SENT, "could not be reached (ConnectTimeout; check SHOP_API_BASE_URL)"),
+        (
+            httpx.ConnectError("x"),
+            NEVER_SENT,
+            "could not be reached (ConnectError; check SHOP_API_BASE_URL)",
+        ),
+        (
+            httpx.ConnectTimeout("x"),
+            NEVER_SENT,
+            "could not be reached (ConnectTimeout; check SHOP_API_BASE_URL)",
+        ),
         (httpx.PoolTimeout("x"), NEVER_SENT, "could not be reached"),
         (httpx.ProxyError("x"), NEVER_SENT, "could not be reached"),
-        (UnicodeError("label too long"), ("network", False, False), "cannot be looked up (check SHOP_API_BASE_URL)"),
+        (
+            UnicodeError("label too long"),
+            ("network", False, False),
+            "cannot be looked up (check SHOP_API_BASE_URL)",
+        ),
         (httpx.ReadTimeout("x"), NOBODY_KNOWS, "did not answer in time"),
         (httpx.WriteTimeout("x"), NOBODY_KNOWS, "did not answer in time"),
         (httpx.ReadError(TOKEN), NOBODY_KNOWS, "broke (ReadError)"),
@@ -98,7 +113,12 @@ def test_a_call_that_is_not_answered_says_whether_it_may_have_had_its_effect(
     error: Exception, expected: tuple[str, bool, bool], says: str, ask: Any
 ) -> None:
     called = ask(raising(error))
-    assert (called.value, verdict(called.failure), called.bucket, called.request_id) == (None, expected, None, None)
+    assert (called.value, verdict(called.failure), called.bucket, called.request_id) == (
+        None,
+        expected,
+        None,
+        None,
+    )
     assert says in called.failure.message
     assert TOKEN not in called.failure.message
     assert PATH not in called.failure.message
@@ -125,7 +145,9 @@ class Endless(httpx.AsyncByteStream):
         (401, write, ("authentication", False, False)),
     ],
 )
-def test_an_endless_answer_is_not_read_to_its_end(status: int, ask: Any, expected: tuple[str, bool, bool]) -> None:
+def test_an_endless_answer_is_not_read_to_its_end(
+    status: int, ask: Any, expected: tuple[str, bool, bool]
+) -> None:
     stream = Endless()
     assert verdict(ask(lambda _: httpx.Response(status, stream=stream)).failure) == expected
     assert stream.read <= shop.MOST_BYTES + 100_000
@@ -139,7 +161,9 @@ def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit() -> None:
 
 @every_case(("ask", "expected"), [(page, ("server", True, True)), (write, NOBODY_KNOWS)])
 @every_case("body", [b"", b"null", b"[]", b"7", b"<html>Welcome</html>", b'{"data": {"sh'])
-def test_a_body_that_is_no_answer_at_all(ask: Any, expected: tuple[str, bool, bool], body: bytes) -> None:
+def test_a_body_that_is_no_answer_at_all(
+    ask: Any, expected: tuple[str, bool, bool], body: bytes
+) -> None:
     failure = ask(lambda _: httpx.Response(200, content=body)).failure
     assert verdict(failure) == expected
     assert failure.message == "The shop's answer is not understood: it is no GraphQL."
@@ -162,7 +186,16 @@ def test_without_a_token_that_can_be_sent_there_is_no_client(token: str | None) 
 
 @every_case(
     "address",
-    ["", "shop.test", "ftp://shop.test", "http://", "http://h:port/", "http://h:99999", "http://h:0", "http://\n"],
+    [
+        "",
+        "shop.test",
+        "ftp://shop.test",
+        "http://",
+        "http://h:port/",
+        "http://h:99999",
+        "http://h:0",
+        "http://\n",
+    ],
 )
 def test_an_address_that_is_not_of_the_web_is_refused_at_once(address: str) -> None:
     with pytest.raises(PermanentError, match="SHOP_API_BASE_URL"):
@@ -192,7 +225,11 @@ def test_the_check_asks_who_the_shop_is_and_says_nothing_when_it_answers() -> No
 @every_case(
     ("answer", "kind", "says"),
     [
-        (saying({"errors": "[API] Invalid API key"}, 401), PermanentError, "Invalid API key (check SHOP_API_TOKEN)"),
+        (
+            saying({"errors": "[API] Invalid API key"}, 401),
+            PermanentError,
+            "Invalid API key (check SHOP_API_TOKEN)",
+        ),
         (saying({}, 404), PermanentError, "SHOP_API_BASE_URL"),
         (saying({}, 503, Retry_After="7"), TransientError, "answered 503"),
         (saying(failing("Throttled", "THROTTLED")), TransientError, "is busy"),
@@ -201,7 +238,9 @@ def test_the_check_asks_who_the_shop_is_and_says_nothing_when_it_answers() -> No
         (raising(httpx.ConnectError("x")), TransientError, "could not be reached"),
     ],
 )
-def test_the_check_says_what_is_wrong_in_one_sentence(answer: Any, kind: type[Exception], says: str) -> None:
+def test_the_check_says_what_is_wrong_in_one_sentence(
+    answer: Any, kind: type[Exception], says: str
+) -> None:
     with pytest.raises(kind) as caught:
         using(client(answer), lambda opened: opened.check())
     assert says in str(caught.value)

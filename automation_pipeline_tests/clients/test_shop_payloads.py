@@ -5,8 +5,22 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.models.shop import CataloguePage, FailureKind, Price, Variant, format_amount
-from automation_pipeline_tests.clients.counter import catalogue, node, page, priced, prices, saying, told
+from automation_pipeline.pricing.models.shop import (
+    CataloguePage,
+    FailureKind,
+    Price,
+    Variant,
+    format_amount,
+)
+from automation_pipeline_tests.clients.counter import (
+    catalogue,
+    node,
+    page,
+    priced,
+    prices,
+    saying,
+    told,
+)
 from automation_pipeline_tests.tables import every_case
 
 
@@ -58,23 +72,39 @@ def test_a_variant_comes_with_all_that_rules_ask_about() -> None:
         ({"tags": ["a\0b"]}, "tags", ("ab",)),
     ],
 )
-def test_what_a_shop_may_leave_out_or_say_otherwise(changed: dict[str, Any], field: str, value: object) -> None:
+def test_what_a_shop_may_leave_out_or_say_otherwise(
+    changed: dict[str, Any], field: str, value: object
+) -> None:
     assert getattr(only(**changed), field) == value
 
 
 @every_case(
     ("currency", "text", "amount"),
-    [("EUR", "19.99", 1999), ("JPY", "1299", 1299), ("JPY", "1299.0", 1299), ("KWD", "1.234", 1234)],
+    [
+        ("EUR", "19.99", 1999),
+        ("JPY", "1299", 1299),
+        ("JPY", "1299.0", 1299),
+        ("KWD", "1.234", 1234),
+    ],
 )
-def test_amounts_are_of_the_currency_that_the_answer_tells(currency: str, text: str, amount: int) -> None:
+def test_amounts_are_of_the_currency_that_the_answer_tells(
+    currency: str, text: str, amount: int
+) -> None:
     (variant,) = page(saying(catalogue(node(1, price=text), currency=currency))).value.variants
     assert (variant.amount, variant.currency) == (amount, currency)
-    assert prices(saying(told(priced(1, text, None), currency=currency))).value == {"1": Price(amount, currency)}
+    assert prices(saying(told(priced(1, text, None), currency=currency))).value == {
+        "1": Price(amount, currency)
+    }
 
 
 @every_case(
     ("after", "has_next", "asked", "expected"),
-    [("abc", True, None, "abc"), ("abc", False, None, None), (None, False, None, None), ("b", True, "a", "b")],
+    [
+        ("abc", True, None, "abc"),
+        ("abc", False, None, None),
+        (None, False, None, None),
+        ("b", True, "a", "b"),
+    ],
 )
 def test_the_next_page_begins_where_this_one_ends(
     after: str | None, has_next: bool, asked: str | None, expected: str | None
@@ -84,8 +114,12 @@ def test_the_next_page_begins_where_this_one_ends(
     assert page(saying(document), asked).value == CataloguePage((), expected)
 
 
-@every_case(("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)])
-def test_a_page_that_leads_nowhere_or_to_itself_is_not_understood(after: object, asked: str | None) -> None:
+@every_case(
+    ("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)]
+)
+def test_a_page_that_leads_nowhere_or_to_itself_is_not_understood(
+    after: object, asked: str | None
+) -> None:
     document = catalogue(node())
     document["data"]["productVariants"]["pageInfo"] = {"hasNextPage": True, "endCursor": after}
     assert page(saying(document), asked).failure.kind is FailureKind.SERVER
@@ -107,7 +141,9 @@ HIDDEN = denied(*AT, "inventoryItem", "unitCost")
         (None, [denied(*AT, "inventoryItem"), HIDDEN]),
     ],
 )
-def test_a_cost_that_the_token_may_not_see_leaves_the_page_readable(item: object, errors: list[object]) -> None:
+def test_a_cost_that_the_token_may_not_see_leaves_the_page_readable(
+    item: object, errors: list[object]
+) -> None:
     called = page(saying(catalogue(node(1, inventoryItem=item)) | {"errors": errors}))
     assert called.failure is None
     assert [(one.cost, one.amount) for one in called.value.variants] == [(None, 1999)]
@@ -174,7 +210,9 @@ NONSENSE = [
 
 
 @every_case("changed", NONSENSE, ids=lambda changed: str(changed)[:60])
-def test_one_variant_of_nonsense_spoils_the_page_and_another_attempt_may_help(changed: dict[str, Any]) -> None:
+def test_one_variant_of_nonsense_spoils_the_page_and_another_attempt_may_help(
+    changed: dict[str, Any],
+) -> None:
     called = page(saying(catalogue(node(1), node(2, **changed), after="more")))
     assert called.value is None
     assert (called.failure.kind, called.failure.retryable) == (FailureKind.SERVER, True)
@@ -189,8 +227,13 @@ def test_without_a_currency_no_amount_is_understood(currency: object) -> None:
 
 
 def test_prices_are_of_those_asked_about_that_the_shop_knows() -> None:
-    answered = told(priced(1, "1.00", None), None, {}, priced(3, None), priced(4, "4.00", "5.00"), priced(99))
-    assert prices(saying(answered), "1", "2", "3", "4").value == {"1": Price(100, "EUR"), "4": Price(400, "EUR", 500)}
+    answered = told(
+        priced(1, "1.00", None), None, {}, priced(3, None), priced(4, "4.00", "5.00"), priced(99)
+    )
+    assert prices(saying(answered), "1", "2", "3", "4").value == {
+        "1": Price(100, "EUR"),
+        "4": Price(400, "EUR", 500),
+    }
 
 
 @every_case("nodes", [[7], ["1"], [priced(1, "x")], [priced(1, 3)], [{"id": "1", "price": "1.00"}]])

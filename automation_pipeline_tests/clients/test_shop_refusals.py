@@ -1,4 +1,5 @@
-"""Answers that are no data: which failure each is, how long to wait, what is told of it, how full the bucket is."""
+"""Answers that are no data: which failure each is, how long to wait, what is told of it, how full
+the bucket is."""
 
 import json
 from datetime import timedelta
@@ -52,7 +53,9 @@ def verdict(failure: CallFailure) -> tuple[str, bool, bool]:
     ],
 )
 @every_case("body", [b"", b"<html>", b'{"errors": "no"}', b"[" * 100_000])
-def test_a_status_says_which_failure_it_is(status: int, expected: tuple[str, bool, bool], body: bytes) -> None:
+def test_a_status_says_which_failure_it_is(
+    status: int, expected: tuple[str, bool, bool], body: bytes
+) -> None:
     failure = write(lambda _: httpx.Response(status, content=body)).failure
     assert verdict(failure) == expected
     assert failure.message.startswith(f"The shop answered {status}")
@@ -62,9 +65,15 @@ def test_a_status_says_which_failure_it_is(status: int, expected: tuple[str, boo
     ("errors", "says"),
     [
         ("Exceeded 2 calls per second.", "The shop answered 422: Exceeded 2 calls per second."),
-        ({"price": ["is bad", "is long"], "id": "?"}, "The shop answered 422: price: is bad, is long; id: ?."),
+        (
+            {"price": ["is bad", "is long"], "id": "?"},
+            "The shop answered 422: price: is bad, is long; id: ?.",
+        ),
         (["one", 2, "three"], "The shop answered 422: one; three."),
-        ([{"message": "one"}, {"message": 2}, 7, {"message": "two"}], "The shop answered 422: one; two."),
+        (
+            [{"message": "one"}, {"message": 2}, 7, {"message": "two"}],
+            "The shop answered 422: one; two.",
+        ),
         (7, "The shop answered 422."),
         (None, "The shop answered 422."),
         ([], "The shop answered 422."),
@@ -76,7 +85,8 @@ def test_the_shops_words_are_told_however_it_puts_them(errors: object, says: str
 
 
 @every_case(
-    ("status", "advice"), [(401, "SHOP_API_TOKEN"), (403, "scopes"), (404, "SHOP_API_BASE_URL and SHOP_API_VERSION")]
+    ("status", "advice"),
+    [(401, "SHOP_API_TOKEN"), (403, "scopes"), (404, "SHOP_API_BASE_URL and SHOP_API_VERSION")],
 )
 def test_what_to_check_is_said_where_it_is_known(status: int, advice: str) -> None:
     assert advice in page(saying({}, status)).failure.message
@@ -98,13 +108,21 @@ def test_what_to_check_is_said_where_it_is_known(status: int, advice: str) -> No
     ],
 )
 @every_case("status", [429, 503])
-def test_a_wait_that_the_shop_asks_for_is_kept(header: str, seconds: float | None, status: int) -> None:
+def test_a_wait_that_the_shop_asks_for_is_kept(
+    header: str, seconds: float | None, status: int
+) -> None:
     assert page(saying({}, status, Retry_After=header)).failure.retry_after_seconds == seconds
 
 
 @every_case(
     ("available", "requested", "rate", "seconds"),
-    [(2, 10, 100.0, 1.0), (0, 753, 100.0, 7.53), (-50, 50, 50, 2.0), (2, None, 100.0, None), (2, 10, 0, None)],
+    [
+        (2, 10, 100.0, 1.0),
+        (0, 753, 100.0, 7.53),
+        (-50, 50, 50, 2.0),
+        (2, None, 100.0, None),
+        (2, 10, 0, None),
+    ],
 )
 def test_a_throttled_answer_waits_for_the_bucket(
     available: float, requested: float | None, rate: float, seconds: float | None
@@ -117,7 +135,10 @@ def test_a_throttled_answer_waits_for_the_bucket(
 
 
 def test_a_throttled_answer_without_a_bucket_may_still_have_a_header() -> None:
-    assert page(saying(failing("Throttled", "throttled"), Retry_After="4")).failure.retry_after_seconds == 4
+    assert (
+        page(saying(failing("Throttled", "throttled"), Retry_After="4")).failure.retry_after_seconds
+        == 4
+    )
     assert page(saying(failing("Throttled", "throttled"))).failure.retry_after_seconds is None
 
 
@@ -126,7 +147,10 @@ def test_a_throttled_answer_without_a_bucket_may_still_have_a_header() -> None:
     [
         (failing("?", "INTERNAL_SERVER_ERROR"), ("server", True, True)),
         (failing("?", "ACCESS_DENIED"), ("authorization", False, False)),
-        (failing("?", "ACCESS_DENIED", data={"productVariantsBulkUpdate": None}), ("authorization", False, False)),
+        (
+            failing("?", "ACCESS_DENIED", data={"productVariantsBulkUpdate": None}),
+            ("authorization", False, False),
+        ),
         (failing("?", "SHOP_INACTIVE"), ("shop_closed", False, False)),
         (failing("?", "MAX_COST_EXCEEDED"), ("validation", False, False)),
         (failing("?", "undefinedField"), ("unknown", False, False)),
@@ -141,13 +165,18 @@ def test_a_throttled_answer_without_a_bucket_may_still_have_a_header() -> None:
         (failing("?", "THROTTLED", **updated()), ("rate_limit", True, True)),
     ],
 )
-def test_errors_are_looked_at_before_data(answered: dict[str, Any], expected: tuple[str, bool, bool]) -> None:
+def test_errors_are_looked_at_before_data(
+    answered: dict[str, Any], expected: tuple[str, bool, bool]
+) -> None:
     called = write(saying(answered))
     assert (called.value, verdict(called.failure)) == (None, expected)
 
 
 def test_of_several_errors_being_throttled_counts_most() -> None:
-    errors = [{"message": "a", "extensions": {"code": "OTHER"}}, {"message": "b", "extensions": {"code": "THROTTLED"}}]
+    errors = [
+        {"message": "a", "extensions": {"code": "OTHER"}},
+        {"message": "b", "extensions": {"code": "THROTTLED"}},
+    ]
     assert page(saying({"errors": errors})).is_throttled
 
 
@@ -183,10 +212,20 @@ def test_no_errors_are_none(errors: object) -> None:
         ({}, None),
     ],
 )
-def test_the_bucket_is_told_with_every_answer_that_knows_it(said: dict[str, Any], bucket: BucketStatus | None) -> None:
-    for answered, status in ((catalogue(), 200), (failing("no"), 200), ({"errors": "no"}, 429), ({"data": 7}, 200)):
+def test_the_bucket_is_told_with_every_answer_that_knows_it(
+    said: dict[str, Any], bucket: BucketStatus | None
+) -> None:
+    for answered, status in (
+        (catalogue(), 200),
+        (failing("no"), 200),
+        ({"errors": "no"}, 429),
+        ({"data": 7}, 200),
+    ):
         body = json.dumps(answered | said).encode()
-        assert page(lambda _, body=body, status=status: httpx.Response(status, content=body)).bucket == bucket
+        assert (
+            page(lambda _, body=body, status=status: httpx.Response(status, content=body)).bucket
+            == bucket
+        )
 
 
 @every_case("status", [200, 429, 500])
@@ -199,7 +238,11 @@ def test_the_requests_id_is_told_with_every_answer(status: int) -> None:
 def test_no_message_shows_the_token_or_the_path_and_none_is_long() -> None:
     pieces = f"{TOKEN[:4]}\0{TOKEN[4:]} {TOKEN[:4]}\u200b{TOKEN[4:]}"
     for said in (f"No {TOKEN} at {ROOT}", f"Nothing at {PATH}", pieces, "\0\n" + TOKEN * 1000):
-        for answer in (saying({"errors": said}, 404), saying(failing(said)), saying({"errors": {said: [said]}}, 401)):
+        for answer in (
+            saying({"errors": said}, 404),
+            saying(failing(said)),
+            saying({"errors": {said: [said]}}, 401),
+        ):
             message = page(answer).failure.message
             assert len(message) < 450
             assert not any(secret in message for secret in (TOKEN, PATH, "/hidden", "\0", "\n"))
@@ -208,11 +251,14 @@ def test_no_message_shows_the_token_or_the_path_and_none_is_long() -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["message", "extensions", "code"]), inner)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["message", "extensions", "code"]), inner)
     ),
     max_leaves=8,
 )
-ANSWERS = st.fixed_dictionaries({}, optional={"data": JSON, "errors": JSON, "extensions": JSON | st.just(costing(1))})
+ANSWERS = st.fixed_dictionaries(
+    {}, optional={"data": JSON, "errors": JSON, "extensions": JSON | st.just(costing(1))}
+)
 
 
 @given(

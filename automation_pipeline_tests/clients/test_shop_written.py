@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, Price, PriceWrite
-from automation_pipeline_tests.clients.counter import TOKEN, WRITES, complaint, priced, saying, updated, write
+from automation_pipeline_tests.clients.counter import (
+    TOKEN,
+    WRITES,
+    complaint,
+    priced,
+    saying,
+    updated,
+    write,
+)
 from automation_pipeline_tests.tables import every_case
 
 CONFIRMED = [priced(1, "1.00"), priced(2, "2.00"), priced(3, "3.00")]
@@ -52,7 +60,8 @@ def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
     """Of each variant its amount, or the kind of its failure."""
     written = write(saying(answered), *writes).value
     return {
-        key: said.kind.value if isinstance(said, CallFailure) else said.unit_amount for key, said in written.items()
+        key: said.kind.value if isinstance(said, CallFailure) else said.unit_amount
+        for key, said in written.items()
     }
 
 
@@ -72,16 +81,44 @@ NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
         (CONFIRMED[:2], (), {"1": 100, "2": 200, "3": "network"}),
         ([], (), {"1": "network", "2": "network", "3": "network"}),
         ([], (NO_PRODUCT,), {"1": "not_found", "2": "not_found", "3": "not_found"}),
-        (CONFIRMED[:1], (complaint(code="PRODUCT_SUSPENDED"),), {"1": 100, "2": "validation", "3": "validation"}),
+        (
+            CONFIRMED[:1],
+            (complaint(code="PRODUCT_SUSPENDED"),),
+            {"1": 100, "2": "validation", "3": "validation"},
+        ),
         (CONFIRMED[:1], (BAD_PRICE, NO_PRODUCT), {"1": 100, "2": "validation", "3": "not_found"}),
-        (CONFIRMED[:1], (complaint("variants", "3", "price"),), {"1": 100, "2": "validation", "3": "validation"}),
-        (CONFIRMED[:1], (complaint("variants", "9" * 40),), {"1": 100, "2": "validation", "3": "validation"}),
-        (CONFIRMED[:1], (complaint("variants", "-1"),), {"1": 100, "2": "validation", "3": "validation"}),
-        (CONFIRMED[1:], (complaint("variants", 0, "price"),), {"1": "validation", "2": 200, "3": 300}),
-        (CONFIRMED[1:], (complaint("input", "variants", "0"),), {"1": "validation", "2": 200, "3": 300}),
+        (
+            CONFIRMED[:1],
+            (complaint("variants", "3", "price"),),
+            {"1": 100, "2": "validation", "3": "validation"},
+        ),
+        (
+            CONFIRMED[:1],
+            (complaint("variants", "9" * 40),),
+            {"1": 100, "2": "validation", "3": "validation"},
+        ),
+        (
+            CONFIRMED[:1],
+            (complaint("variants", "-1"),),
+            {"1": 100, "2": "validation", "3": "validation"},
+        ),
+        (
+            CONFIRMED[1:],
+            (complaint("variants", 0, "price"),),
+            {"1": "validation", "2": 200, "3": 300},
+        ),
+        (
+            CONFIRMED[1:],
+            (complaint("input", "variants", "0"),),
+            {"1": "validation", "2": 200, "3": 300},
+        ),
         ([*CONFIRMED, priced(99)], (), {"1": 100, "2": 200, "3": 300}),
         ([*CONFIRMED[:2], {}, priced(3, None)], (), {"1": 100, "2": 200, "3": "network"}),
-        (AS_BEFORE, (complaint(code="PRODUCT_SUSPENDED"),), {"1": 100, "2": "validation", "3": "validation"}),
+        (
+            AS_BEFORE,
+            (complaint(code="PRODUCT_SUSPENDED"),),
+            {"1": 100, "2": "validation", "3": "validation"},
+        ),
         (AS_BEFORE, (NO_PRODUCT,), {"1": 100, "2": "not_found", "3": "not_found"}),
         (AS_BEFORE, (BAD_PRICE,), {"1": 100, "2": "validation", "3": "network"}),
         (AS_BEFORE, (), {"1": 100, "2": "network", "3": "network"}),
@@ -114,7 +151,9 @@ def test_a_price_that_the_shop_refuses_has_not_been_written_and_never_will() -> 
 )
 def test_what_the_shop_confirms_is_told_as_it_says(asked: PriceWrite, told: dict[str, Any]) -> None:
     compare_at = None if told["compareAtPrice"] is None else 120
-    assert write(saying(updated(told)), asked).value == {"1": Price(99, asked.price.currency, compare_at)}
+    assert write(saying(updated(told)), asked).value == {
+        "1": Price(99, asked.price.currency, compare_at)
+    }
 
 
 def test_a_listed_price_that_was_not_asked_for_confirms_nothing_and_is_read_again() -> None:
@@ -126,7 +165,9 @@ def test_a_listed_price_that_was_not_asked_for_confirms_nothing_and_is_read_agai
 
 
 def test_complaints_without_words_are_told_too() -> None:
-    refused = write(saying(updated(errors=(complaint("variants", "0", code=None, message=7),)))).value["1"]
+    refused = write(
+        saying(updated(errors=(complaint("variants", "0", code=None, message=7),)))
+    ).value["1"]
     assert (refused.kind, refused.message) == (
         FailureKind.VALIDATION,
         "The shop refuses the price: it says no reason.",
@@ -134,7 +175,9 @@ def test_complaints_without_words_are_told_too() -> None:
 
 
 def test_complaints_are_shown_short_and_without_the_token() -> None:
-    long = complaint("variants", "0", message=f"{TOKEN} is\0 not\n good " + "x" * 5000, code="y" * 5000)
+    long = complaint(
+        "variants", "0", message=f"{TOKEN} is\0 not\n good " + "x" * 5000, code="y" * 5000
+    )
     said = write(saying(updated(errors=(long,)))).value["1"].message
     assert said.startswith("The shop refuses the price: *** is not good xxx")
     assert len(said) < 700
@@ -162,16 +205,30 @@ def test_after_an_answer_that_is_not_understood_nobody_knows(data: object) -> No
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["variants", "0", "price"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "price", "field"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["variants", "0", "price"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "price", "field"]), inner)
+    ),
     max_leaves=6,
 )
-ENTRIES = st.lists(st.builds(priced, st.integers(0, 5), st.just("1.00") | JSON, JSON) | JSON, max_size=4)
-ERRORS = st.lists(st.builds(lambda field, code: complaint(code=code) | {"field": field}, JSON, JSON), max_size=4)
+ENTRIES = st.lists(
+    st.builds(priced, st.integers(0, 5), st.just("1.00") | JSON, JSON) | JSON, max_size=4
+)
+ERRORS = st.lists(
+    st.builds(lambda field, code: complaint(code=code) | {"field": field}, JSON, JSON), max_size=4
+)
 
 
 @given(confirmed=ENTRIES, errors=ERRORS | JSON)
-def test_whatever_the_shop_says_of_a_write_no_price_is_forgotten(confirmed: list[object], errors: object) -> None:
+def test_whatever_the_shop_says_of_a_write_no_price_is_forgotten(
+    confirmed: list[object], errors: object
+) -> None:
     body = json.dumps(updated(*confirmed, errors=errors)).encode()
     called = write(lambda _: httpx.Response(200, content=body))
     assert (called.value is None) != (called.failure is None)

@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 from automation_pipeline.clients.elevenlabs import TranscriptPayload, plain_transcript
 from automation_pipeline_tests.tables import every_case
 
-TEXTS = st.one_of(st.text(max_size=5), st.sampled_from(["", " ", " speaker_1 ", "word", "spacing", "audio_event"]))
+TEXTS = st.one_of(
+    st.text(max_size=5), st.sampled_from(["", " ", " speaker_1 ", "word", "spacing", "audio_event"])
+)
 NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([-0.0, 10**400, 1e308]))
 ANYTHING = st.one_of(st.none(), st.booleans(), TEXTS, NUMBERS, st.just([]), st.just({}))
 WORDS = st.fixed_dictionaries(
     {"text": TEXTS, "start": NUMBERS, "end": NUMBERS, "type": TEXTS},
     optional={"speaker_id": st.one_of(st.none(), TEXTS), "logprob": NUMBERS},
 )
-ODD_WORDS = st.dictionaries(st.sampled_from(["text", "start", "end", "type", "speaker_id"]), ANYTHING)
+ODD_WORDS = st.dictionaries(
+    st.sampled_from(["text", "start", "end", "type", "speaker_id"]), ANYTHING
+)
 PLAIN = st.fixed_dictionaries(
     {"transcription_id": TEXTS},
     optional={
@@ -39,7 +43,9 @@ ODD = st.fixed_dictionaries(
 
 
 @given(st.one_of(PLAIN, ODD), st.booleans())
-def test_what_the_quick_one_reads_the_patient_one_reads_alike(document: dict[str, object], is_ascii: bool) -> None:
+def test_what_the_quick_one_reads_the_patient_one_reads_alike(
+    document: dict[str, object], is_ascii: bool
+) -> None:
     body = json.dumps(document, ensure_ascii=is_ascii).encode(errors="surrogatepass")
     quick = plain_transcript(body)
     if quick is not None:
@@ -49,9 +55,18 @@ def test_what_the_quick_one_reads_the_patient_one_reads_alike(document: dict[str
 
 
 def test_the_usual_transcript_is_read_by_the_quick_one() -> None:
-    word = {"text": "oui", "start": 0.1, "end": 0.5, "type": "word", "speaker_id": "speaker_0", "logprob": -0.1}
+    word = {
+        "text": "oui",
+        "start": 0.1,
+        "end": 0.5,
+        "type": "word",
+        "speaker_id": "speaker_0",
+        "logprob": -0.1,
+    }
     spacing = {**word, "text": " ", "type": "spacing"}
-    found = plain_transcript(json.dumps({"transcription_id": "tr_1", "text": "oui", "words": [word, spacing]}).encode())
+    found = plain_transcript(
+        json.dumps({"transcription_id": "tr_1", "text": "oui", "words": [word, spacing]}).encode()
+    )
     assert found is not None
     assert [each.text for each in found.words] == ["oui"]
 

@@ -1,4 +1,5 @@
-"""Webhooks over real sockets: what arrives, what is made of the answer, and which redirects are followed."""
+"""Webhooks over real sockets: what arrives, what is made of the answer, and which redirects are
+followed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +16,13 @@ from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.breaking_off import over_after
-from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, never_ends, receiver, says
+from automation_pipeline_tests.clients.receiver import (
+    Receiver,
+    hangs_up,
+    never_ends,
+    receiver,
+    says,
+)
 from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import pause
 
@@ -39,9 +46,17 @@ def send(
     *allowed: str, path: str = "/hook?key=s3cret", seconds: float = 5.0, guard: Guard | None = None
 ) -> WebhookAnswer:
     client = WebhookClient(
-        now=lambda: NOW, allowed_origins=allowed, timeout_seconds=seconds, guard=guard, verify=NO_CERTIFICATES
+        now=lambda: NOW,
+        allowed_origins=allowed,
+        timeout_seconds=seconds,
+        guard=guard,
+        verify=NO_CERTIFICATES,
     )
-    return asyncio.run(client.send(f"{allowed[0]}{path}", BODY, {"Content-Type": "application/json", "X-Extra": "1"}))
+    return asyncio.run(
+        client.send(
+            f"{allowed[0]}{path}", BODY, {"Content-Type": "application/json", "X-Extra": "1"}
+        )
+    )
 
 
 def refusal(*allowed: str, **more: float) -> AutomationError:
@@ -69,7 +84,9 @@ def test_the_wait_that_a_receiver_asks_for_is_told(hook: Receiver) -> None:
     assert send(hook.url).retry_after_seconds == 120
 
 
-def test_only_the_beginning_of_a_long_answer_is_kept_and_nothing_that_a_database_refuses(hook: Receiver) -> None:
+def test_only_the_beginning_of_a_long_answer_is_kept_and_nothing_that_a_database_refuses(
+    hook: Receiver,
+) -> None:
     hook.answer(says(200, "a\0b"))
     assert send(hook.url).text == "ab"
     hook.answer(says(200, "é" * 50_000))
@@ -81,11 +98,18 @@ def test_a_post_is_followed_where_it_stays_a_post(hook: Receiver, other: Receive
         hook.answer(says(status, Location=f"{other.url}/moved"))
         assert send(hook.url, other.url) == WebhookAnswer(200, "thanks")
         call = other.calls.pop()
-        assert (call.method, call.path, call.body, call.headers["X-Extra"]) == ("POST", "/moved", BODY, "1")
+        assert (call.method, call.path, call.body, call.headers["X-Extra"]) == (
+            "POST",
+            "/moved",
+            BODY,
+            "1",
+        )
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
-def test_a_redirect_that_would_lose_the_body_is_the_answer(hook: Receiver, other: Receiver, status: int) -> None:
+def test_a_redirect_that_would_lose_the_body_is_the_answer(
+    hook: Receiver, other: Receiver, status: int
+) -> None:
     hook.answer(says(status, Location=f"{other.url}/moved"))
     assert send(hook.url, other.url).status == status
     assert other.calls == []
@@ -97,11 +121,16 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
     assert len(hook.calls) == 4
 
 
-def test_a_redirect_to_an_origin_that_is_not_listed_is_refused_for_good(hook: Receiver, other: Receiver) -> None:
+def test_a_redirect_to_an_origin_that_is_not_listed_is_refused_for_good(
+    hook: Receiver, other: Receiver
+) -> None:
     hook.answer(says(307, Location=f"{other.url}/inside"))
     error = refusal(hook.url)
     assert isinstance(error, AddressRefusedError)
-    assert str(error) == f"webhookUrl origin not allowed (set WEBHOOK_ALLOWED_ORIGINS). Got {other.url}"
+    assert (
+        str(error)
+        == f"webhookUrl origin not allowed (set WEBHOOK_ALLOWED_ORIGINS). Got {other.url}"
+    )
     assert other.calls == []
 
 
@@ -138,14 +167,20 @@ def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Re
     assert "could not be reached (ConnectError)" in str(refusal("http://127.0.0.1:9"))
 
 
-def test_a_body_that_does_not_end_in_time_takes_nothing_back(hook: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_does_not_end_in_time_takes_nothing_back(
+    hook: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook.answer(never_ends(202, "accepted"))
-    client = WebhookClient(now=lambda: NOW, allowed_origins=[hook.url], timeout_seconds=3600.0, verify=NO_CERTIFICATES)
+    client = WebhookClient(
+        now=lambda: NOW, allowed_origins=[hook.url], timeout_seconds=3600.0, verify=NO_CERTIFICATES
+    )
     sending = client.send(f"{hook.url}/hook", BODY, {})
     assert over_after("accepted", sending, 3600.0, monkeypatch) == WebhookAnswer(202, "accepted")
 
 
-def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(tmp_path: Path) -> None:
+def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(
+    tmp_path: Path,
+) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)
     assert asyncio.run(_over_tls("hooks.example.com", certificate)) == WebhookAnswer(200, "")
     with pytest.raises(ReceiverSilentError):

@@ -1,4 +1,5 @@
-"""Addresses that others typed in: what the guard lets through, what it refuses, and in which words."""
+"""Addresses that others typed in: what the guard lets through, what it refuses, and in which
+words."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from socket import inet_aton, inet_ntoa
@@ -113,7 +114,9 @@ def test_addresses_that_are_not_public_are_refused_in_any_notation(host: str) ->
     assert complaint(f"https://{host}:8443") == IP
 
 
-@every_case("text", ["64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:1.1.1.1", "2a00:1450::1", "1.1.1.1"])
+@every_case(
+    "text", ["64:ff9b::8.8.8.8", "2002:808:808::1", "::ffff:1.1.1.1", "2a00:1450::1", "1.1.1.1"]
+)
 def test_an_address_that_stands_for_a_public_one_is_public(text: str) -> None:
     assert is_public(ip_address(text))
 
@@ -131,7 +134,10 @@ def test_listed_origins_are_allowed_wherever_they_are_and_nothing_else_is() -> N
     assert complaint("https://HOOKS.example.com:443/x", *listed) is None
     assert complaint("http://localhost:9000", "http://localhost:9000/") is None
     refused = "webhookUrl origin not allowed (set WEBHOOK_ALLOWED_ORIGINS). Got "
-    assert complaint("https://other.example.com/hook?key=s3cret", *listed) == refused + "https://other.example.com"
+    assert (
+        complaint("https://other.example.com/hook?key=s3cret", *listed)
+        == refused + "https://other.example.com"
+    )
     assert complaint("http://127.0.0.1:9001/", *listed) == refused + "http://127.0.0.1:9001"
     assert complaint("http://hooks.example.com/", *listed) == refused + "http://hooks.example.com"
     assert complaint("http://2130706433:9000/", *listed) == refused + "http://2130706433:9000"
@@ -158,7 +164,9 @@ def test_the_address_is_called_by_its_name() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3), st.sampled_from(["{}", "{:#x}", "0{:o}"]))
-def test_a_notation_is_judged_as_the_address_that_the_system_takes_it_for(number: int, dots: int, way: str) -> None:
+def test_a_notation_is_judged_as_the_address_that_the_system_takes_it_for(
+    number: int, dots: int, way: str
+) -> None:
     leading = [number >> (24 - 8 * place) & 0xFF for place in range(dots)]
     last = number & (256 ** (4 - dots) - 1)
     host = ".".join(way.format(part) for part in (*leading, last))
@@ -170,11 +178,15 @@ def test_a_notation_is_judged_as_the_address_that_the_system_takes_it_for(number
 def stands_for_another(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv4Address):
         return False
-    return address in ip_network("64:ff9b::/96") or bool(address.ipv4_mapped or address.sixtofour or address.teredo)
+    return address in ip_network("64:ff9b::/96") or bool(
+        address.ipv4_mapped or address.sixtofour or address.teredo
+    )
 
 
 @given(st.ip_addresses())
-def test_nothing_that_the_standard_library_calls_private_is_public(address: IPv4Address | IPv6Address) -> None:
+def test_nothing_that_the_standard_library_calls_private_is_public(
+    address: IPv4Address | IPv6Address,
+) -> None:
     if is_public(address) and not stands_for_another(address):
         near = (address.is_private, address.is_loopback, address.is_link_local)
         assert not any((*near, address.is_multicast, address.is_reserved, address.is_unspecified))

@@ -33,7 +33,11 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
             ["audit-audit-1-2", "audit-9", "fiche-1"],
         ),
         ("audit.step_started", {"audit_id": "9", "audit_db_id": "9"}, ["audit-9"]),
-        ("automation.run.started", {"job_id": "automation-run-3", "run_id": "3"}, ["job-automation-run-3"]),
+        (
+            "automation.run.started",
+            {"job_id": "automation-run-3", "run_id": "3"},
+            ["job-automation-run-3"],
+        ),
         ("fiches.progressive_fetch.progress", {"jobId": "a", "job_id": "b"}, ["job-a"]),
         ("fiches.progressive_fetch.progress", {"jobId": 5, "job_id": "b"}, ["job-b"]),
         ("batch.progress", {"batch_id": "b1"}, ["job-b1", "global"]),
@@ -58,7 +62,9 @@ def names(name: str, payload: dict[str, Any], *, private: bool = True) -> list[s
         ("scheduled", {}, ["global"]),
     ],
 )
-def test_an_event_is_shown_where_its_payload_says(name: str, payload: dict[str, Any], shown: list[str]) -> None:
+def test_an_event_is_shown_where_its_payload_says(
+    name: str, payload: dict[str, Any], shown: list[str]
+) -> None:
     assert names(name, payload) == [f"private-{channel}" for channel in shown]
     assert names(name, payload, private=False) == shown
 
@@ -71,7 +77,10 @@ def test_a_long_id_is_cut() -> None:
     ("name", "meant"),
     [
         ("private-audit-12", RealtimeChannel(ChannelKind.AUDIT, "12")),
-        ("private-audit-audit-1900417-11-x", RealtimeChannel(ChannelKind.AUDIT, "audit-1900417-11-x")),
+        (
+            "private-audit-audit-1900417-11-x",
+            RealtimeChannel(ChannelKind.AUDIT, "audit-1900417-11-x"),
+        ),
         ("private-fiche-1900417", RealtimeChannel(ChannelKind.FICHE, "1900417")),
         ("private-job-automation-run-3", RealtimeChannel(ChannelKind.JOB, "automation-run-3")),
         ("private-global", RealtimeChannel(ChannelKind.GLOBAL)),
@@ -101,11 +110,15 @@ def test_a_long_id_is_cut() -> None:
         ("private-job-" + "x" * 189, MALFORMED),
     ],
 )
-def test_a_name_means_a_channel_or_is_refused(name: str, meant: RealtimeChannel | ChannelRefusal) -> None:
+def test_a_name_means_a_channel_or_is_refused(
+    name: str, meant: RealtimeChannel | ChannelRefusal
+) -> None:
     assert parse_channel(name) == meant
 
 
-@given(st.from_regex(r"[a-z]{1,8}[./][a-z]{1,8}", fullmatch=True) | st.just("notification"), PAYLOADS)
+@given(
+    st.from_regex(r"[a-z]{1,8}[./][a-z]{1,8}", fullmatch=True) | st.just("notification"), PAYLOADS
+)
 def test_what_derivation_makes_parsing_understands(name: str, payload: dict[str, Any]) -> None:
     if isinstance(payload.get("fiche_id"), str):
         payload["fiche_id"] = str(len(payload["fiche_id"]))
@@ -118,6 +131,13 @@ def test_what_derivation_makes_parsing_understands(name: str, payload: dict[str,
 
 @given(st.text())
 def test_any_text_is_refused_or_names_the_very_channel(text: str) -> None:
-    for name in (text, f"private-{text}", f"presence-org-{text}", f"private-audit-{channel_id(text)}"):
+    for name in (
+        text,
+        f"private-{text}",
+        f"presence-org-{text}",
+        f"private-audit-{channel_id(text)}",
+    ):
         meant = parse_channel(name)
-        assert meant in {MALFORMED, NOT_ALLOWED} or (isinstance(meant, RealtimeChannel) and meant.name() == name)
+        assert meant in {MALFORMED, NOT_ALLOWED} or (
+            isinstance(meant, RealtimeChannel) and meant.name() == name
+        )

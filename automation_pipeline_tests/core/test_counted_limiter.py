@@ -12,7 +12,9 @@ class Limiter:
     def __init__(self, *waits: float | None) -> None:
         self.waits = list(waits)
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         return self.waits.pop(0)
 
 

@@ -17,7 +17,9 @@ def first(text: str, n: int, start: str) -> list[str]:
 
 def days(text: str, n: int, start: str = "2026-04-30T23:59") -> list[str]:
     """May 2026 starts on a Friday."""
-    return [f"{wall:%a %d}" for wall in islice(Cron.parse(text).walls(datetime.fromisoformat(start)), n)]
+    return [
+        f"{wall:%a %d}" for wall in islice(Cron.parse(text).walls(datetime.fromisoformat(start)), n)
+    ]
 
 
 @every_case(
@@ -69,7 +71,10 @@ def test_either_day_suffices_when_both_are_restricted_and_a_complete_field_restr
 @every_case(
     ("text", "expected"),
     [
-        ("0,30 9-10 * * *", ["05-04 09:00", "05-04 09:30", "05-04 10:00", "05-04 10:30", "05-05 09:00"]),
+        (
+            "0,30 9-10 * * *",
+            ["05-04 09:00", "05-04 09:30", "05-04 10:00", "05-04 10:30", "05-05 09:00"],
+        ),
         ("*/25 8 * * *", ["05-04 08:00", "05-04 08:25", "05-04 08:50", "05-05 08:00"]),
         ("50/5 8 * * *", ["05-04 08:50", "05-04 08:55", "05-05 08:50"]),
         ("10-40/15 8 * * *", ["05-04 08:10", "05-04 08:25", "05-04 08:40", "05-05 08:10"]),
@@ -135,7 +140,9 @@ def test_what_cannot_be_honoured_is_refused(text: str) -> None:
         Cron.parse(text)
 
 
-@every_case("text", ["0 0 31 2 *", "0 0 30 2 *", "0 0 30-31 FEB *", "0 0 31 4,6,9,11 *", "0 0 31 2 */1"])
+@every_case(
+    "text", ["0 0 31 2 *", "0 0 30 2 *", "0 0 30-31 FEB *", "0 0 31 4,6,9,11 *", "0 0 31 2 */1"]
+)
 def test_an_expression_that_never_fires_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="never fires"):
         Cron.parse(text)
@@ -154,17 +161,30 @@ def test_a_leap_day_is_found_years_ahead(start: str, expected: str) -> None:
 
 
 def test_walls_run_backwards_too() -> None:
-    walls = Cron.parse("0 9 * * MON").walls(datetime.fromisoformat("2026-05-04T09:00"), backwards=True)
+    walls = Cron.parse("0 9 * * MON").walls(
+        datetime.fromisoformat("2026-05-04T09:00"), backwards=True
+    )
     assert [wall.day for wall in islice(walls, 2)] == [27, 20]
 
 
 @every_case(
     ("text", "wildcard"),
-    [("0 * * * *", True), ("0 */4 * * *", True), ("@hourly", True), ("* 2 * * *", False), ("0 0-23 * * *", False)],
+    [
+        ("0 * * * *", True),
+        ("0 */4 * * *", True),
+        ("@hourly", True),
+        ("* 2 * * *", False),
+        ("0 0-23 * * *", False),
+    ],
 )
 def test_the_hour_is_wildcard_when_its_field_starts_with_a_star(text: str, wildcard: bool) -> None:
     assert Cron.parse(text).wildcard_hour is wildcard
 
 
 def test_the_times_of_day_are_the_product_of_hours_and_minutes() -> None:
-    assert list(Cron.parse("0,30 9,18 * * MON").times()) == [time(9), time(9, 30), time(18), time(18, 30)]
+    assert list(Cron.parse("0,30 9,18 * * MON").times()) == [
+        time(9),
+        time(9, 30),
+        time(18),
+        time(18, 30),
+    ]

@@ -28,26 +28,42 @@ PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliverySta
 )  # fmt: skip
 def test_what_a_status_means(status: int, becomes: DeliveryStatus) -> None:
     delivery = after_answer(WebhookAnswer(status, "words"), 1, PATIENCE)
-    assert (delivery.status, delivery.status_code, delivery.response_body) == (becomes, status, "words")
+    assert (delivery.status, delivery.status_code, delivery.response_body) == (
+        becomes,
+        status,
+        "words",
+    )
     assert delivery.error == (None if becomes is SENT else f"The receiver answered {status}")
 
 
 def test_the_pauses_double_until_the_last_attempt() -> None:
-    pauses = [after_answer(WebhookAnswer(503, ""), attempts, PATIENCE).pause_seconds for attempts in range(1, 5)]
+    pauses = [
+        after_answer(WebhookAnswer(503, ""), attempts, PATIENCE).pause_seconds
+        for attempts in range(1, 5)
+    ]
     assert pauses == [10, 20, 40, 80]
     assert after_answer(WebhookAnswer(503, ""), 5, PATIENCE).status is FAILED
     assert after_error(TransientError("no"), 5, PATIENCE) == Delivery(FAILED, 5, error="no")
 
 
 @every_case(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
-def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(asked: float | None, pause: float) -> None:
+def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(
+    asked: float | None, pause: float
+) -> None:
     assert after_answer(WebhookAnswer(429, "", asked), 1, PATIENCE).pause_seconds == pause
-    assert after_error(TransientError("no", retry_after_seconds=asked), 1, PATIENCE).pause_seconds == pause
+    assert (
+        after_error(TransientError("no", retry_after_seconds=asked), 1, PATIENCE).pause_seconds
+        == pause
+    )
 
 
 def test_an_error_carries_its_verdict() -> None:
-    assert after_error(PermanentError("IP not allowed"), 1, PATIENCE) == Delivery(FAILED, 1, error="IP not allowed")
-    assert after_error(TransientError("no"), 1, PATIENCE) == Delivery(PENDING, 1, error="no", pause_seconds=10)
+    assert after_error(PermanentError("IP not allowed"), 1, PATIENCE) == Delivery(
+        FAILED, 1, error="IP not allowed"
+    )
+    assert after_error(TransientError("no"), 1, PATIENCE) == Delivery(
+        PENDING, 1, error="no", pause_seconds=10
+    )
 
 
 def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
@@ -86,4 +102,7 @@ def test_an_attempt_that_takes_too_long_is_broken_off() -> None:
         return None
 
     delivery = asyncio.run(attempt(never(), 1, DeliveryPolicy(attempts=5, attempt_seconds=0.01)))
-    assert (delivery.status, delivery.error) == (PENDING, "The receiver did not answer within 0.01 s")
+    assert (delivery.status, delivery.error) == (
+        PENDING,
+        "The receiver did not answer within 0.01 s",
+    )

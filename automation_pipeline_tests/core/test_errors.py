@@ -7,7 +7,10 @@ from automation_pipeline_tests.tables import every_case
 @every_case(
     ("error", "told"),
     [
-        (InvalidInputError("No such check.", (("check", "must be 5m."),)), "No such check: check: must be 5m"),
+        (
+            InvalidInputError("No such check.", (("check", "must be 5m."),)),
+            "No such check: check: must be 5m",
+        ),
         (InvalidInputError("Invalid rule", (("a", "is b"), ("", "c"))), "Invalid rule: a: is b; c"),
         (InvalidInputError("Say one of them."), "Say one of them."),
         (PermanentError("Two\nlines."), "Two lines."),

@@ -1,4 +1,5 @@
-"""Execution windows: the golden tables of reference B4.5 and B4.6, and what holds for every window."""
+"""Execution windows: the golden tables of reference B4.5 and B4.6, and what holds for every
+window."""
 
 from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise
@@ -30,7 +31,9 @@ def window_of(text: str) -> ExecutionWindow:
     return window
 
 
-def fires(text: str, window: str, policy: WindowPolicy, after: str, n: int) -> list[WindowedOccurrence]:
+def fires(
+    text: str, window: str, policy: WindowPolicy, after: str, n: int
+) -> list[WindowedOccurrence]:
     cron, bounds = Cron.parse(text), window_of(window)
     at = datetime.fromisoformat(after).replace(tzinfo=PARIS).astimezone(UTC)
     found: list[WindowedOccurrence] = []
@@ -41,7 +44,8 @@ def fires(text: str, window: str, policy: WindowPolicy, after: str, n: int) -> l
 
 
 def shown(found: list[WindowedOccurrence]) -> list[str]:
-    """Day and local time; a star marks an instant that is not one of the cron, as in the reference."""
+    """Day and local time; a star marks an instant that is not one of the cron, as in the
+    reference."""
     return [
         f"{fire.effective_for.astimezone(PARIS):%d %H:%M}{'*' * (fire.effective_for != fire.scheduled_for)}"
         for fire in found
@@ -76,7 +80,9 @@ def shown(found: list[WindowedOccurrence]) -> list[str]:
         ("02:00-06:00", "0 1 * * *", ["04 02:00*", "05 02:00*"], []),
     ],
 )
-def test_the_window_table_of_the_reference(window: str, text: str, clamp: list[str], filtered: list[str]) -> None:
+def test_the_window_table_of_the_reference(
+    window: str, text: str, clamp: list[str], filtered: list[str]
+) -> None:
     midnight = "2026-05-04T00:00"
     assert shown(fires(text, window, CLAMP, midnight, len(clamp))) == clamp
     assert shown(fires(text, window, FILTER, midnight, len(filtered) or 3)) == filtered
@@ -86,12 +92,16 @@ def test_the_window_table_of_the_reference(window: str, text: str, clamp: list[s
 
 def test_a_fire_that_stands_for_several_occurrences_is_scheduled_for_the_latest() -> None:
     (fire,) = fires("0 */4 * * *", "22:00-06:00", CLAMP, "2026-05-04T04:00", 1)
-    assert fire == WindowedOccurrence(datetime(2026, 5, 4, 18, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC))
+    assert fire == WindowedOccurrence(
+        datetime(2026, 5, 4, 18, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC)
+    )
 
 
 def test_a_clamped_fire_keeps_the_instant_of_the_cron_as_its_nominal_one() -> None:
     (fire,) = fires("0 12 * * *", "22:00-06:00", CLAMP, "2026-05-04T00:00", 1)
-    assert fire == WindowedOccurrence(datetime(2026, 5, 4, 10, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC))
+    assert fire == WindowedOccurrence(
+        datetime(2026, 5, 4, 10, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC)
+    )
 
 
 @every_case(
@@ -100,11 +110,23 @@ def test_a_clamped_fire_keeps_the_instant_of_the_cron_as_its_nominal_one() -> No
         ("02:00-02:59", "30 2 * * *", CLAMP, "2026-03-28T12:00", ["29 03:00", "30 02:30"]),
         ("02:00-02:59", "30 2 * * *", FILTER, "2026-03-28T12:00", ["30 02:30", "31 02:30"]),
         ("02:00-02:59", "0 12 * * *", CLAMP, "2026-03-28T11:00", ["29 03:00*", "30 02:00*"]),
-        ("02:00-02:59", "*/30 * * * *", CLAMP, "2026-03-29T00:00", ["29 03:00", "30 02:00", "30 02:30"]),
+        (
+            "02:00-02:59",
+            "*/30 * * * *",
+            CLAMP,
+            "2026-03-29T00:00",
+            ["29 03:00", "30 02:00", "30 02:30"],
+        ),
         ("02:00-02:59", "*/30 * * * *", FILTER, "2026-03-29T00:00", ["30 02:00", "30 02:30"]),
         ("02:30-05:00", "0 1 * * *", CLAMP, "2026-03-29T00:00", ["29 03:00*", "30 02:30*"]),
         ("02:00-02:59", "30 2 * * *", CLAMP, "2026-10-24T12:00", ["25 02:30", "26 02:30"]),
-        ("02:00-02:59", "30 * * * *", FILTER, "2026-10-24T12:00", ["25 02:30", "25 02:30", "26 02:30"]),
+        (
+            "02:00-02:59",
+            "30 * * * *",
+            FILTER,
+            "2026-10-24T12:00",
+            ["25 02:30", "25 02:30", "26 02:30"],
+        ),
         ("02:30-02:59", "10 * * * *", CLAMP, "2026-10-25T00:30", ["25 02:30*", "26 02:30*"]),
     ],
 )
@@ -122,12 +144,16 @@ def test_in_the_overlap_hour_the_first_pass_opens_the_window() -> None:
 def test_a_start_moved_to_the_next_date_by_a_gap_is_still_found() -> None:
     nuuk, window = zone("America/Nuuk"), window_of("23:00-23:59")
     fire = next_fire(Cron.parse("30 23 * * *"), nuuk, datetime(2026, 3, 28, 12, tzinfo=UTC), window)
-    assert fire == WindowedOccurrence(datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC))
+    assert fire == WindowedOccurrence(
+        datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC)
+    )
 
 
 def test_without_a_window_a_fire_is_effective_when_scheduled() -> None:
     seven = datetime(2026, 5, 4, 7, tzinfo=UTC)
-    assert next_fire(Cron.parse("0 9 * * *"), PARIS, seven - timedelta(hours=1)) == WindowedOccurrence(seven, seven)
+    assert next_fire(
+        Cron.parse("0 9 * * *"), PARIS, seven - timedelta(hours=1)
+    ) == WindowedOccurrence(seven, seven)
 
 
 @every_case(
@@ -169,7 +195,9 @@ def test_no_bounds_mean_no_window(start: str | None, end: str | None) -> None:
         ("٠٢:٠٠", "06:00"),
     ],
 )
-def test_an_incomplete_empty_or_misspelt_window_is_refused(start: str | None, end: str | None) -> None:
+def test_an_incomplete_empty_or_misspelt_window_is_refused(
+    start: str | None, end: str | None
+) -> None:
     with pytest.raises(InvalidInputError):
         ExecutionWindow.parse(start, end)
 
@@ -180,26 +208,34 @@ def test_a_late_start_in_the_minute_of_a_moved_window_start_is_not_postponed() -
 
 
 times_of_day = st.builds(time, st.integers(0, 23), st.integers(0, 59))
-windows = st.builds(ExecutionWindow, times_of_day, times_of_day).filter(lambda window: window.start != window.end)
+windows = st.builds(ExecutionWindow, times_of_day, times_of_day).filter(
+    lambda window: window.start != window.end
+)
 instants = st.timedeltas(timedelta(0), timedelta(days=365)).map(
     lambda length: datetime(2026, 1, 1, tzinfo=UTC) + length
 )
-crons = st.sampled_from(["*/20 * * * *", "0 */4 * * *", "30 2 * * *", "0 1,12 * * 1", "15 0-5 * * *", "@daily"]).map(
-    Cron.parse
-)
-zones = st.sampled_from(["Europe/Paris", "America/Santiago", "Africa/Cairo", "Australia/Lord_Howe", "UTC"]).map(zone)
+crons = st.sampled_from(
+    ["*/20 * * * *", "0 */4 * * *", "30 2 * * *", "0 1,12 * * 1", "15 0-5 * * *", "@daily"]
+).map(Cron.parse)
+zones = st.sampled_from(
+    ["Europe/Paris", "America/Santiago", "Africa/Cairo", "Australia/Lord_Howe", "UTC"]
+).map(zone)
 
 
 @settings(deadline=None)
 @given(window=windows, at=instants, place=zones)
-def test_clamping_never_goes_back_and_settles_at_once(window: ExecutionWindow, at: datetime, place: ZoneInfo) -> None:
+def test_clamping_never_goes_back_and_settles_at_once(
+    window: ExecutionWindow, at: datetime, place: ZoneInfo
+) -> None:
     clamped = window.clamp(at, place)
     assert clamped >= at
     assert window.clamp(clamped, place) == clamped
 
 
 @settings(deadline=None)
-@given(cron=crons, window=windows, after=instants, place=zones, policy=st.sampled_from(WindowPolicy))
+@given(
+    cron=crons, window=windows, after=instants, place=zones, policy=st.sampled_from(WindowPolicy)
+)
 def test_effective_instants_strictly_increase_and_wait_at_most_once_a_window(
     cron: Cron, window: ExecutionWindow, after: datetime, place: ZoneInfo, policy: WindowPolicy
 ) -> None:
@@ -212,7 +248,11 @@ def test_effective_instants_strictly_increase_and_wait_at_most_once_a_window(
     effective = [fire.effective_for for fire in found]
     assert all(earlier < later for earlier, later in pairwise([after, *effective]))
     for fire in found:
-        assert fire.scheduled_for <= fire.effective_for < next_occurrence(cron, place, fire.scheduled_for)
+        assert (
+            fire.scheduled_for
+            <= fire.effective_for
+            < next_occurrence(cron, place, fire.scheduled_for)
+        )
         assert next_fire(cron, place, fire.scheduled_for, window, policy) == next_fire(
             cron, place, fire.effective_for, window, policy
         )

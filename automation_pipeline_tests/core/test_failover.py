@@ -1,9 +1,16 @@
-"""Failover of the rate limiter: the second is asked while the first is out, and the first again after a while."""
+"""Failover of the rate limiter: the second is asked while the first is out, and the first again
+after a while."""
 
 import asyncio
 from collections.abc import Callable
 
-from automation_pipeline.core.coordination import FailoverPermits, FailoverRateLimiter, Outage, Rate, reserve
+from automation_pipeline.core.coordination import (
+    FailoverPermits,
+    FailoverRateLimiter,
+    Outage,
+    Rate,
+    reserve,
+)
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline_tests.tables import every_case
 
@@ -14,7 +21,9 @@ class Limiter:
     def __init__(self, wait: float) -> None:
         self.wait, self.asked, self.out = wait, 0, False
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         self.asked += 1
         if self.out:
             raise TransientError("Redis does not answer.")
@@ -30,7 +39,9 @@ def by_a_task(limiter: FailoverRateLimiter) -> float | None:
 
 
 @every_case("ask", [by_a_thread, by_a_task])
-def test_the_second_is_asked_only_while_the_first_is_out(ask: Callable[[FailoverRateLimiter], float | None]) -> None:
+def test_the_second_is_asked_only_while_the_first_is_out(
+    ask: Callable[[FailoverRateLimiter], float | None],
+) -> None:
     now = [100.0]
     first, second = Limiter(1.0), Limiter(2.0)
     limiter = FailoverRateLimiter(first, second, Outage(15, lambda: now[0]))

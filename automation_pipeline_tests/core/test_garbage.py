@@ -1,4 +1,5 @@
-"""What a process that works does about memory: what is loaded stays, and its threads share one heap."""
+"""What a process that works does about memory: what is loaded stays, and its threads share one
+heap."""
 
 import platform
 import subprocess
@@ -32,11 +33,15 @@ print(gc.get_freeze_count())
 
 def heaps_and_frozen(room: Path, form: str) -> tuple[int, int]:
     told = room / form
-    ran = subprocess.run([sys.executable, "-c", COUNTED, str(told), form], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNTED, str(told), form], capture_output=True, text=True, check=True
+    )
     return told.read_text().count("<heap nr="), int(ran.stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives each thread a heap of its own")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="only glibc gives each thread a heap of its own"
+)
 def test_threads_of_a_process_that_works_share_one_heap(tmp_path: Path) -> None:
     assert heaps_and_frozen(tmp_path, "as it is")[0] > 1
     assert heaps_and_frozen(tmp_path, "settled")[0] == 1

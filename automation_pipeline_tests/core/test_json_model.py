@@ -1,4 +1,5 @@
-"""Values that people write as JSON: what no database can keep is refused, and every fault is told in plain words."""
+"""Values that people write as JSON: what no database can keep is refused, and every fault is told
+in plain words."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -57,7 +58,8 @@ def test_what_no_database_can_keep_is_refused_wherever_it_stands(text: str, faul
 
 
 @every_case(
-    ("name", "shown", "fault"), [("a\ud800", "a\\ud800", HALF), ("\udfff", "\\udfff", HALF), ("a\0", "a\0", NUL)]
+    ("name", "shown", "fault"),
+    [("a\ud800", "a\\ud800", HALF), ("\udfff", "\\udfff", HALF), ("a\0", "a\0", NUL)],
 )
 def test_a_field_whose_name_cannot_be_kept_is_named_as_it_can_be_told_beside_all_others(
     name: str, shown: str, fault: str
@@ -73,7 +75,11 @@ def test_any_text_can_be_answered_and_whole_characters_are_answered_as_they_are(
         assert answerable(text) == text
 
 
-@given(st.recursive(st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)
+    )
+)
 def test_the_depth_of_a_document_is_that_of_its_deepest_part(document: object) -> None:
     def depth(one: object) -> int:
         inside = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
@@ -96,7 +102,9 @@ def test_whole_characters_are_kept(text: str) -> None:
         (["a", 7], (("some.1", "must be a text"),)),
     ],
 )
-def test_a_list_is_too_short_only_where_no_entry_is_at_fault(some: list[object], told: object) -> None:
+def test_a_list_is_too_short_only_where_no_entry_is_at_fault(
+    some: list[object], told: object
+) -> None:
     assert faults(some=some) == told
 
 

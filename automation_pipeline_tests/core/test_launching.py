@@ -1,19 +1,37 @@
 """Why work does not begin: one table of what is known and what is said."""
 
-from automation_pipeline.core.launching import DagsterFacts, LaunchFacts, LaunchState, launch_obstacle
+from automation_pipeline.core.launching import (
+    DagsterFacts,
+    LaunchFacts,
+    LaunchState,
+    launch_obstacle,
+)
 
 WAITING = {"k": (LaunchState.WAITING, None)}
 OFFERED = {"k": (LaunchState.OFFERED, None)}
 REFUSED = {"k": (LaunchState.REFUSED, "The run queue refuses it.")}
 ALIVE = DagsterFacts(has_instance=True, heartbeat_seconds=20)
-BROKEN = DagsterFacts(has_instance=True, heartbeat_seconds=20, location_error="ImportError: no module x")
-STOPPED = DagsterFacts(has_instance=True, heartbeat_seconds=20, stopped_sensors=("launch_requests",))
+BROKEN = DagsterFacts(
+    has_instance=True, heartbeat_seconds=20, location_error="ImportError: no module x"
+)
+STOPPED = DagsterFacts(
+    has_instance=True, heartbeat_seconds=20, stopped_sensors=("launch_requests",)
+)
 DEAD = DagsterFacts(has_instance=True, heartbeat_seconds=600)
 
-# Name; requests; seconds since our sensors ticked; what Dagster says; seconds waited; the code and words that are said.
+# Name; requests; seconds since our sensors ticked; what Dagster says; seconds waited; the code and
+# words that are said.
 CASES = (
     ("refused", REFUSED, 1.0, None, 1, "REQUEST_REFUSED", "The run queue refuses it"),
-    ("no daemon ever, no DAGSTER_HOME", WAITING, None, DagsterFacts(), 12, "NO_DAEMON", "there was none yet"),
+    (
+        "no daemon ever, no DAGSTER_HOME",
+        WAITING,
+        None,
+        DagsterFacts(),
+        12,
+        "NO_DAEMON",
+        "there was none yet",
+    ),
     ("no daemon, not looked yet", WAITING, None, None, 12, "NO_DAEMON", "no heartbeat"),
     ("daemon gone for minutes", WAITING, 600.0, DEAD, 12, "NO_DAEMON", "the last was 10 min ago"),
     ("daemon just killed", WAITING, 17.0, ALIVE, 12, "NO_DAEMON", "the last was 17 s ago"),
@@ -28,12 +46,28 @@ CASES = (
         "does not load",
     ),
     ("location broken", WAITING, None, BROKEN, 12, "CODE_LOCATION", "ImportError: no module x"),
-    ("location broken since an hour", WAITING, 3600.0, BROKEN, 12, "CODE_LOCATION", "does not load"),
+    (
+        "location broken since an hour",
+        WAITING,
+        3600.0,
+        BROKEN,
+        12,
+        "CODE_LOCATION",
+        "does not load",
+    ),
     ("daemon is starting", WAITING, None, ALIVE, 12, None, ""),
     ("location broken over there only", WAITING, None, ALIVE, 31, "CODE_LOCATION", "no sensor"),
     ("all sensors stopped", WAITING, None, STOPPED, 12, "SENSOR_STOPPED", "launch_requests"),
     ("the sensor is stopped", WAITING, 2.0, STOPPED, 12, "SENSOR_STOPPED", "launch_requests"),
-    ("the sensor offers nothing", WAITING, 2.0, DagsterFacts(), 31, "SENSOR_STOPPED", "launch_requests"),
+    (
+        "the sensor offers nothing",
+        WAITING,
+        2.0,
+        DagsterFacts(),
+        31,
+        "SENSOR_STOPPED",
+        "launch_requests",
+    ),
     ("it takes a moment", WAITING, 2.0, ALIVE, 12, None, ""),
     ("Dagster has it", OFFERED, 2.0, DagsterFacts(), 300, None, ""),
     ("Dagster has it and is busy", OFFERED, 40.0, ALIVE, 60, None, ""),

@@ -50,7 +50,9 @@ def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture
     }
 
 
-def test_a_line_on_behalf_of_somebody_else_keeps_the_id_that_it_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_on_behalf_of_somebody_else_keeps_the_id_that_it_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     configure_logs("info", "json")
     with correlated("of-the-run"):
         _log.info("Done", correlation_id="of-the-asker")
@@ -58,7 +60,9 @@ def test_a_line_on_behalf_of_somebody_else_keeps_the_id_that_it_names(capsys: py
     assert [line["correlation_id"] for line in lines(capsys)] == ["of-the-asker", "of-the-run"]
 
 
-def test_a_line_for_people_cannot_be_made_to_look_like_two(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_for_people_cannot_be_made_to_look_like_two(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     configure_logs("info", "text")
     _log.warning("It is\nover: %s", "100 %", who="Anna B", empty="", word="x", many=[1, 2])
     said = capsys.readouterr().err
@@ -74,7 +78,9 @@ def test_secrets_and_personal_data_are_masked_wherever_they_stand(
 ) -> None:
     configure_logs("debug", form)
     headers = {"Authorization": "Bearer hush", "Accept": "*/*"}
-    _log.debug("Sent Bearer hush to anna.hush@host.test", headers=headers, apiKey="hush", total_tokens=12)
+    _log.debug(
+        "Sent Bearer hush to anna.hush@host.test", headers=headers, apiKey="hush", total_tokens=12
+    )
     logging.getLogger("other").error("token=%s", "hush")
     try:
         raise ValueError("password=hush")
@@ -97,8 +103,12 @@ def test_the_end_of_a_long_traceback_is_kept(capsys: pytest.CaptureFixture[str])
     assert len(line["exception"]) <= 20_000
 
 
-@pytest.mark.parametrize(("level", "heard"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
-def test_what_is_less_urgent_is_left_out(level: Any, heard: int, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("level", "heard"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)]
+)
+def test_what_is_less_urgent_is_left_out(
+    level: Any, heard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     configure_logs(level, "json")
     for say in (_log.debug, _log.info, _log.warning, _log.error):
         say("said")
@@ -117,7 +127,9 @@ def test_noisy_libraries_are_heard_only_when_something_is_wrong(
     assert [line["logger"] for line in lines(capsys)] == list(NOISY)
 
 
-def test_configured_again_every_line_is_still_written_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_configured_again_every_line_is_still_written_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for form in ("text", "json"):
         configure_logs("info", form)
         configure_logs("info", form, of="package")
@@ -136,6 +148,8 @@ def test_in_a_process_of_somebody_else_only_our_lines_are_ours(
     assert "ours: told" in caplog.messages, "and whoever listens to all hears them too"
 
 
-def test_before_it_is_configured_nothing_reaches_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_it_is_configured_nothing_reaches_standard_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     _log.warning("early: %s", "told", field=1)
     assert capsys.readouterr().out == ""

@@ -1,4 +1,5 @@
-"""What is masked before it is written down, what is left as it is, and that nothing is endless or an error."""
+"""What is masked before it is written down, what is left as it is, and that nothing is endless or
+an error."""
 
 import json
 from collections.abc import Mapping
@@ -232,10 +233,19 @@ def test_a_document_is_seen_up_to_so_many_values_and_so_much_text() -> None:
     assert MOST_TEXT / 2 < len(json.dumps(texts)) < 2 * MOST_TEXT
     hidden = masked([{f"token{number}": "hush" for number in range(200)}] * 50)
     assert "hush" not in json.dumps(hidden)
-    empty = masked([*[[1] * 50] * 41, {"token": None, "tokens": {"used": 1}, "email": "anna@host.test"}])
+    empty = masked(
+        [*[[1] * 50] * 41, {"token": None, "tokens": {"used": 1}, "email": "anna@host.test"}]
+    )
     assert isinstance(empty, list)
     assert empty[-1] == CUT
-    mixed = masked({"texts": ["x y " * 500] * 50, "token": None, "tokens": {"used": 1}, "email": "anna@host.test"})
+    mixed = masked(
+        {
+            "texts": ["x y " * 500] * 50,
+            "token": None,
+            "tokens": {"used": 1},
+            "email": "anna@host.test",
+        }
+    )
     assert isinstance(mixed, dict)
     assert (mixed["token"], mixed["tokens"], mixed["email"]) == (CUT, CUT, MASK)
     for seen in (numbers, texts, hidden, empty, mixed):
@@ -243,7 +253,9 @@ def test_a_document_is_seen_up_to_so_many_values_and_so_much_text() -> None:
 
 
 @pytest.mark.parametrize("longest", [200, 2000, 20_000])
-def test_a_text_is_cut_before_it_is_looked_through(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_cut_before_it_is_looked_through(
+    longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lengths: list[int] = []
     monkeypatch.setattr(masking, "hide", lambda text: lengths.append(len(text)) or text)
     masked_text("a:" * 50_000, longest)
@@ -253,21 +265,38 @@ def test_a_text_is_cut_before_it_is_looked_through(longest: int, monkeypatch: py
 def test_where_a_text_was_cut_no_half_of_a_secret_comes_to_light() -> None:
     for before in range(2440, 2500):
         for secret in ("anna.dupont@host.test", "0612345678", "FR76 3000 6000 0112 3456 7890 189"):
-            told = masked_text(f"{'token=' + 'x' * 700} {' y' * ((before - 707) // 2)} {secret} and {'z ' * 900}")
+            told = masked_text(
+                f"{'token=' + 'x' * 700} {' y' * ((before - 707) // 2)} {secret} and {'z ' * 900}"
+            )
             assert not any(half in told for half in ("anna", "0612", "FR76", "6000"))
     assert masked_text("Refused: token=" + "x" * 5000) == "Refused: token=[masked]"
 
 
 def test_a_long_text_is_looked_through_quickly() -> None:
-    for text in ("a" * 200_000, "a@" * 100_000, "0" * 200_000, "http://" * 30_000, "a:" * 100_000, "'" * 200_000):
+    for text in (
+        "a" * 200_000,
+        "a@" * 100_000,
+        "0" * 200_000,
+        "http://" * 30_000,
+        "a:" * 100_000,
+        "'" * 200_000,
+    ):
         masked_text(text)
 
 
 secrets = st.text("ABCDEFGHJKabcdefghjk0123456789-_.~", min_size=8).map(lambda text: f"Zq{text}qZ")
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=30), st.binary(max_size=5), st.dates()
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=30),
+    st.binary(max_size=5),
+    st.dates(),
 )
-keys = st.one_of(st.text(max_size=10), st.sampled_from(SECRET_KEYS + PERSONAL_KEYS + COUNTERS + PLAIN_KEYS))
+keys = st.one_of(
+    st.text(max_size=10), st.sampled_from(SECRET_KEYS + PERSONAL_KEYS + COUNTERS + PLAIN_KEYS)
+)
 documents = st.recursive(
     scalars,
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)),
@@ -305,7 +334,9 @@ def test_no_secret_in_a_text_survives(secret: str, before: str, after: str) -> N
         assert secret not in masked_text(f"{before} {told} {after}")
 
 
-@given(st.sampled_from(COUNTERS), st.one_of(st.integers(-(2**63), 2**63), st.floats(allow_nan=False)))
+@given(
+    st.sampled_from(COUNTERS), st.one_of(st.integers(-(2**63), 2**63), st.floats(allow_nan=False))
+)
 def test_numbers_under_counters_survive(key: str, number: float) -> None:
     shown = masked({"usage": [{key: number}]})
     assert shown == {"usage": [{key: number if abs(number) != float("inf") else MASK}]}

@@ -29,7 +29,9 @@ def test_what_is_put_back_is_added_to_what_came_meanwhile() -> None:
     assert meter.drain() == {("a", ""): 5}
 
 
-@every_case(("value", "written"), [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb"), ("é", "é")])
+@every_case(
+    ("value", "written"), [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb"), ("é", "é")]
+)
 def test_labels_are_written_as_prometheus_reads_them(value: str, written: str) -> None:
     meter = Meter()
     meter.count("a", label=value)

@@ -1,4 +1,5 @@
-"""The pool keeps its width, loses nothing, writes while it works, and leaves nothing running behind."""
+"""The pool keeps its width, loses nothing, writes while it works, and leaves nothing running
+behind."""
 
 import asyncio
 from collections.abc import Sequence
@@ -53,7 +54,11 @@ def run(shop: Shop, count: int, width: int, flush_every_seconds: float = OFTEN) 
         before = asyncio.all_tasks()
         try:
             await process_concurrently(
-                range(count), shop.work, shop.write, width=width, flush_every_seconds=flush_every_seconds
+                range(count),
+                shop.work,
+                shop.write,
+                width=width,
+                flush_every_seconds=flush_every_seconds,
             )
         finally:
             assert asyncio.all_tasks() == before
@@ -78,7 +83,8 @@ def test_every_item_is_done_and_written_exactly_once(count: int, width: int) -> 
 
 
 def test_no_worker_waits_for_the_slowest() -> None:
-    """One item lasts until all others are done: were the pool filled batch by batch, they would never be."""
+    """One item lasts until all others are done: were the pool filled batch by batch, they would
+    never be."""
     done: list[int] = []
     others_done = asyncio.Event()
 
@@ -90,7 +96,9 @@ def test_no_worker_waits_for_the_slowest() -> None:
             others_done.set()
         return item
 
-    asyncio.run(asyncio.wait_for(process_concurrently(range(31), work, lambda _: None, width=3), timeout=60))
+    asyncio.run(
+        asyncio.wait_for(process_concurrently(range(31), work, lambda _: None, width=3), timeout=60)
+    )
     assert done[-1] == 0
 
 
@@ -155,7 +163,9 @@ def test_work_that_is_cancelled_from_outside_leaves_nothing_running() -> None:
     shop = Shop()
 
     async def cancelled() -> None:
-        whole = asyncio.create_task(process_concurrently(range(100_000), shop.work, shop.write, width=3))
+        whole = asyncio.create_task(
+            process_concurrently(range(100_000), shop.work, shop.write, width=3)
+        )
         await shop.begun.wait()
         whole.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -8,12 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from automation_pipeline.core.query_values import LARGEST_COUNT, Count, begin_of, end_of, read_day, read_moment, split
+from automation_pipeline.core.query_values import (
+    LARGEST_COUNT,
+    Count,
+    begin_of,
+    end_of,
+    read_day,
+    read_moment,
+    split,
+)
 from automation_pipeline_tests.tables import every_case
 
 COUNT = TypeAdapter(Count)
 PARIS = ZoneInfo("Europe/Paris")
-ENTRIES = st.lists(st.text(st.characters(exclude_characters=",", exclude_categories=["Cs", "Z", "C"]), min_size=1))
+ENTRIES = st.lists(
+    st.text(st.characters(exclude_characters=",", exclude_categories=["Cs", "Z", "C"]), min_size=1)
+)
 
 
 @given(ENTRIES)
@@ -41,7 +51,9 @@ def test_a_day_comes_back_and_is_not_an_instant(day: date) -> None:
     assert read_day(f" {day.isoformat()} ") == day
 
 
-@given(st.one_of(st.dates(), st.datetimes(), st.datetimes(timezones=st.timezones())), st.timezones())
+@given(
+    st.one_of(st.dates(), st.datetimes(), st.datetimes(timezones=st.timezones())), st.timezones()
+)
 def test_what_begins_ends_later(moment: date, zone: ZoneInfo) -> None:
     first, after = begin_of(moment, zone), end_of(moment, zone)
     assert first < after or after.year in {1, 9999}
@@ -71,10 +83,15 @@ def test_a_day_is_as_long_as_the_zone_makes_it(text: str, first: datetime, hours
 )
 def test_an_instant_without_a_zone_is_read_in_ours(text: str, instant: datetime) -> None:
     moment = read_moment(text)
-    assert (begin_of(moment, PARIS), end_of(moment, PARIS)) == (instant, instant + timedelta(milliseconds=1))
+    assert (begin_of(moment, PARIS), end_of(moment, PARIS)) == (
+        instant,
+        instant + timedelta(milliseconds=1),
+    )
 
 
-@every_case("text", ["", "yesterday", "2026-02-30", "2026-13-01", "03/02/2026", "2026-02-03T25:00:00"])
+@every_case(
+    "text", ["", "yesterday", "2026-02-30", "2026-13-01", "03/02/2026", "2026-02-03T25:00:00"]
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a day"):
         read_moment(text)

@@ -50,7 +50,9 @@ def test_the_waits_are_those_of_the_contract(backoff: Backoff, waits: list[float
         (16, 3, 51.2, 64),
     ],
 )
-def test_jitter_spreads_the_wait_by_a_fifth_and_stops_at_the_cap(base: float, n: int, low: float, high: float) -> None:
+def test_jitter_spreads_the_wait_by_a_fifth_and_stops_at_the_cap(
+    base: float, n: int, low: float, high: float
+) -> None:
     backoff, random = Backoff(base_seconds=base, cap_seconds=64, jitter=0.2), Random(7)
     waits = [backoff.delay(n, random) for _ in range(500)]
     span = high - low
@@ -148,7 +150,21 @@ def test_an_unreadable_retry_after_says_nothing(header: str | None) -> None:
         st.text(),
         st.lists(
             st.sampled_from(
-                ["Mon,", "04", "May", "2026", "9999", "12", ":", "GMT", "+0200", "-9999", "9" * 20, "-", "."]
+                [
+                    "Mon,",
+                    "04",
+                    "May",
+                    "2026",
+                    "9999",
+                    "12",
+                    ":",
+                    "GMT",
+                    "+0200",
+                    "-9999",
+                    "9" * 20,
+                    "-",
+                    ".",
+                ]
             )
         ).map(" ".join),
     )
@@ -159,7 +175,8 @@ def test_no_header_makes_retry_after_fail(header: str) -> None:
 
 
 SPREAD = Backoff(base_seconds=2, cap_seconds=60, jitter=0.25)
-# The n-th retry; what the answer asked for; the least and the most that is waited, without and with jitter.
+# The n-th retry; what the answer asked for; the least and the most that is waited, without and with
+# jitter.
 WAITS = (
     ("nothing asked", 2, None, (4, 4), (3, 5)),
     ("less than ours", 3, 1.0, (8, 8), (6, 10)),

@@ -1,11 +1,17 @@
-"""The loop between attempts: how often, how long between, and what is not attempted again. Nobody sleeps here."""
+"""The loop between attempts: how often, how long between, and what is not attempted again. Nobody
+sleeps here."""
 
 import asyncio
 from random import Random
 
 import pytest
 
-from automation_pipeline.core.errors import AutomationError, NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline_tests.tables import every_case
 
@@ -13,7 +19,8 @@ BACKOFF = Backoff(base_seconds=1, multiplier=2, cap_seconds=15)
 
 
 class Script:
-    """Answers call by call: an error is raised, anything else returned. `waits` are the sleeps asked for."""
+    """Answers call by call: an error is raised, anything else returned. `waits` are the sleeps
+    asked for."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.left = list(answers)
@@ -70,7 +77,9 @@ def test_one_attempt_is_one_call() -> None:
     assert (script.left, script.waits) == (["never asked"], [])
 
 
-@every_case("error", [PermanentError("no"), NotFoundError("no"), AutomationError("no"), ValueError("bug")])
+@every_case(
+    "error", [PermanentError("no"), NotFoundError("no"), AutomationError("no"), ValueError("bug")]
+)
 def test_whatever_is_not_transient_is_not_attempted_again(error: Exception) -> None:
     script = Script(error, "never asked")
     with pytest.raises(type(error)):
@@ -82,7 +91,11 @@ def test_a_wait_that_is_too_long_goes_up_at_once_and_says_how_long() -> None:
     script = Script(busy(61), "never asked")
     with pytest.raises(TransientError) as caught:
         script.run()
-    assert (caught.value.retry_after_seconds, script.left, script.waits) == (61, ["never asked"], [])
+    assert (caught.value.retry_after_seconds, script.left, script.waits) == (
+        61,
+        ["never asked"],
+        [],
+    )
 
 
 def test_the_waits_are_spread_by_the_jitter_of_the_back_off() -> None:

@@ -29,7 +29,9 @@ def test_a_cell_of_markdown_holds_no_markup() -> None:
         "a@e.test": r"a\@e.test", "95.5 % (3/4)": "95.5 % (3/4)", "\x9bx": "\\\\u009bx",
     }  # fmt: skip
     told = {given: markdown_cell(given) for given in cases}
-    assert {given: one for given, one in told.items() if one != cases[given] and "\x9b" not in given} == {}
+    assert {
+        given: one for given, one in told.items() if one != cases[given] and "\x9b" not in given
+    } == {}
     assert "\x9b" not in told["\x9bx"]
     assert table(("cause",), [("a|b",), (None,)]) == "| cause |\n|---|\n| a\\|b |\n| – |"
     assert table(("cause",), []) == ""
@@ -44,7 +46,9 @@ def test_a_line_of_the_log_commands_no_terminal(form: str, monkeypatch: pytest.M
         try:
             raise ValueError(HOSTILE)
         except ValueError as error:
-            log("automation_pipeline.tests").info(f"said {HOSTILE}", word="\x9b31m", words=HOSTILE, exc_info=error)
+            log("automation_pipeline.tests").info(
+                f"said {HOSTILE}", word="\x9b31m", words=HOSTILE, exc_info=error
+            )
     finally:
         root = logging.getLogger()
         root.handlers = [one for one in root.handlers if type(one).__name__ != "_StandardError"]

@@ -1,4 +1,5 @@
-"""Instants of a cron in a zone: clock changes as golden tables, and agreement with a scan of every minute."""
+"""Instants of a cron in a zone: clock changes as golden tables, and agreement with a scan of every
+minute."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.scheduling.cron import Cron, most_recent_due, next_occurrence, occurrences, occurrences_of
+from automation_pipeline.core.scheduling.cron import (
+    Cron,
+    most_recent_due,
+    next_occurrence,
+    occurrences,
+    occurrences_of,
+)
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
@@ -58,16 +65,43 @@ def test_paris_in_2026(text: str, after: str, expected: list[str]) -> None:
         ("Africa/Cairo", "30 0 * * *", "2026-04-23T12:00", ["24 01:00+0300", "25 00:30+0300"]),
         ("Asia/Beirut", "0 0 * * *", "2026-03-28T12:00", ["29 01:00+0300", "30 00:00+0300"]),
         ("America/Santiago", "30 23 * * *", "2026-04-04T12:00", ["04 23:30-0400", "05 23:30-0400"]),
-        ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00", ["04 02:30+1100", "05 02:15+1100"]),
-        ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T12:00", ["05 01:45+1030", "06 01:45+1030"]),
-        ("Australia/Lord_Howe", "30 * * * *", "2026-10-04T00:45", ["04 01:30+1030", "04 02:30+1100", "04 03:30+1100"]),
-        ("Australia/Lord_Howe", "30 * * * *", "2026-04-05T01:00", ["05 01:30+1100", "05 01:30+1030", "05 02:30+1030"]),
-        ("America/New_York", "0 0-3 * * *", "2026-10-31T12:00", ["01 00:00-0400", "01 01:00-0500", "01 02:00-0500"]),
+        (
+            "Australia/Lord_Howe",
+            "15 2 * * *",
+            "2026-10-03T12:00",
+            ["04 02:30+1100", "05 02:15+1100"],
+        ),
+        (
+            "Australia/Lord_Howe",
+            "45 1 * * *",
+            "2026-04-04T12:00",
+            ["05 01:45+1030", "06 01:45+1030"],
+        ),
+        (
+            "Australia/Lord_Howe",
+            "30 * * * *",
+            "2026-10-04T00:45",
+            ["04 01:30+1030", "04 02:30+1100", "04 03:30+1100"],
+        ),
+        (
+            "Australia/Lord_Howe",
+            "30 * * * *",
+            "2026-04-05T01:00",
+            ["05 01:30+1100", "05 01:30+1030", "05 02:30+1030"],
+        ),
+        (
+            "America/New_York",
+            "0 0-3 * * *",
+            "2026-10-31T12:00",
+            ["01 00:00-0400", "01 01:00-0500", "01 02:00-0500"],
+        ),
         ("America/Nuuk", "30 23 * * *", "2026-03-28T12:00", ["29 00:00-0100", "29 23:30-0100"]),
         ("Pacific/Apia", "0 12 * * *", "2011-12-29T13:00", ["31 00:00+1400", "31 12:00+1400"]),
     ],
 )
-def test_zones_with_unusual_clock_changes(name: str, text: str, after: str, expected: list[str]) -> None:
+def test_zones_with_unusual_clock_changes(
+    name: str, text: str, after: str, expected: list[str]
+) -> None:
     assert local(name, text, after, len(expected)) == expected
 
 
@@ -91,7 +125,9 @@ def test_the_next_occurrence_is_strictly_after_and_in_utc() -> None:
         ("2026-05-04T07:00:00", 0, "2026-05-04T07:00"),
     ],
 )
-def test_the_due_window_includes_both_of_its_minutes(now: str, window: int, expected: str | None) -> None:
+def test_the_due_window_includes_both_of_its_minutes(
+    now: str, window: int, expected: str | None
+) -> None:
     cron, at = Cron.parse("0 9 * * *"), datetime.fromisoformat(now).replace(tzinfo=UTC)
     due = most_recent_due(cron, zone("Europe/Paris"), at, timedelta(minutes=window))
     assert due == (datetime.fromisoformat(expected).replace(tzinfo=UTC) if expected else None)
@@ -100,7 +136,11 @@ def test_the_due_window_includes_both_of_its_minutes(now: str, window: int, expe
 @every_case(
     ("text", "now", "expected"),
     [
-        ("30 * * * *", "2026-10-25T01:10", "2026-10-25T00:30"),  # in the second pass, the last one was in the first
+        (
+            "30 * * * *",
+            "2026-10-25T01:10",
+            "2026-10-25T00:30",
+        ),  # in the second pass, the last one was in the first
         ("30 2 * * *", "2026-10-25T01:10", "2026-10-24T00:30"),
         ("30 2 * * *", "2026-10-25T01:30", "2026-10-25T01:30"),
         ("30 2 * * *", "2026-03-29T00:59", "2026-03-28T01:30"),
@@ -113,11 +153,19 @@ def test_the_most_recent_due_around_a_clock_change(text: str, now: str, expected
 
 
 def test_a_window_of_years_reaches_the_last_leap_day() -> None:
-    due = most_recent_due(Cron.parse("0 0 29 2 *"), zone("UTC"), datetime(2027, 6, 1, tzinfo=UTC), timedelta(days=4000))
+    due = most_recent_due(
+        Cron.parse("0 0 29 2 *"),
+        zone("UTC"),
+        datetime(2027, 6, 1, tzinfo=UTC),
+        timedelta(days=4000),
+    )
     assert due == datetime(2024, 2, 29, tzinfo=UTC)
 
 
-@every_case("name", ["", "../etc", "/etc/passwd", "Europe/paris ", "Europe", "Mars/Base", "é", "\0", "x" * 5000])
+@every_case(
+    "name",
+    ["", "../etc", "/etc/passwd", "Europe/paris ", "Europe", "Mars/Base", "é", "\0", "x" * 5000],
+)
 def test_an_unknown_zone_is_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match="is not a known time zone"):
         zone(name)
@@ -135,7 +183,9 @@ class Drawn:
     @property
     def text(self) -> str:
         fields = (self.minutes, self.hours, self.days, None, self.weekdays)
-        return " ".join("*" if field is None else ",".join(map(str, sorted(field))) for field in fields)
+        return " ".join(
+            "*" if field is None else ",".join(map(str, sorted(field))) for field in fields
+        )
 
     def names(self, wall: datetime) -> bool:
         by_day = None if self.days is None else wall.day in self.days
@@ -145,7 +195,8 @@ class Drawn:
         return wall.minute in self.minutes and in_hour and (not restrictions or any(restrictions))
 
     def is_due(self, at: datetime, place: ZoneInfo) -> bool:
-        """By the rules of reference B4.6, looking at one minute and the one before it, and at nothing else."""
+        """By the rules of reference B4.6, looking at one minute and the one before it, and at
+        nothing else."""
         here, before = at.astimezone(place), (at - MINUTE).astimezone(place)
         wall, last = here.replace(tzinfo=None, fold=0), before.replace(tzinfo=None, fold=0)
         if self.hours is None:
@@ -159,14 +210,17 @@ def minutes_from(start: datetime, n: int) -> Iterator[datetime]:
     return (start + MINUTE * k for k in range(n))
 
 
-def occurrences_until(end: datetime, drawn: Drawn, place: ZoneInfo, after: datetime) -> list[datetime]:
+def occurrences_until(
+    end: datetime, drawn: Drawn, place: ZoneInfo, after: datetime
+) -> list[datetime]:
     return list(takewhile(lambda at: at <= end, occurrences(Cron.parse(drawn.text), place, after)))
 
 
 drawn_crons = st.builds(
     Drawn,
     minutes=st.frozensets(st.sampled_from([0, 1, 15, 29, 30, 45, 59]), min_size=1, max_size=3),
-    hours=st.none() | st.frozensets(st.sampled_from([0, 1, 2, 3, 4, 12, 22, 23]), min_size=1, max_size=4),
+    hours=st.none()
+    | st.frozensets(st.sampled_from([0, 1, 2, 3, 4, 12, 22, 23]), min_size=1, max_size=4),
     days=st.none() | st.frozensets(st.integers(1, 31), min_size=1, max_size=20),
     weekdays=st.none() | st.frozensets(st.integers(0, 6), min_size=1, max_size=6),
 )
@@ -213,7 +267,9 @@ def test_occurrences_around_a_clock_change_are_those_of_a_minute_scan(
 
 @settings(deadline=None)
 @given(drawn=drawn_crons, start=st.integers(0, 100 * 365 * 1440))
-def test_without_clock_changes_the_occurrences_are_the_wall_clock_times_of_the_cron(drawn: Drawn, start: int) -> None:
+def test_without_clock_changes_the_occurrences_are_the_wall_clock_times_of_the_cron(
+    drawn: Drawn, start: int
+) -> None:
     kolkata = zone("Asia/Kolkata")
     after = datetime(1990, 1, 1, tzinfo=UTC) + MINUTE * start
     found = occurrences_until(after + timedelta(days=10), drawn, kolkata, after)
@@ -246,12 +302,20 @@ def test_the_most_recent_due_is_the_one_a_minute_scan_finds(
     [
         ([], []),
         (["0 9 * * *"], ["02-27 09:00", "02-28 09:00", "03-01 09:00", "03-02 09:00"]),
-        (["0 9 29 1,3-12 *", "0 9 L 2 *"], ["02-28 09:00", "03-29 09:00", "04-29 09:00", "05-29 09:00"]),
+        (
+            ["0 9 29 1,3-12 *", "0 9 L 2 *"],
+            ["02-28 09:00", "03-29 09:00", "04-29 09:00", "05-29 09:00"],
+        ),
         (["0 9 * * *", "0 9 28 * *"], ["02-27 09:00", "02-28 09:00", "03-01 09:00", "03-02 09:00"]),
-        (["0 9 * * *", "0 */12 * * *"], ["02-27 09:00", "02-27 12:00", "02-28 00:00", "02-28 09:00"]),
+        (
+            ["0 9 * * *", "0 */12 * * *"],
+            ["02-27 09:00", "02-27 12:00", "02-28 00:00", "02-28 09:00"],
+        ),
     ],
 )
-def test_several_crons_fire_in_one_order_and_never_twice_at_once(texts: list[str], coming: list[str]) -> None:
+def test_several_crons_fire_in_one_order_and_never_twice_at_once(
+    texts: list[str], coming: list[str]
+) -> None:
     after = datetime(2027, 2, 27, 8, 0, tzinfo=UTC)
     merged = occurrences_of([Cron.parse(text) for text in texts], zone("UTC"), after)
     assert [f"{at:%m-%d %H:%M}" for at in islice(merged, 4)] == coming
@@ -260,7 +324,11 @@ def test_several_crons_fire_in_one_order_and_never_twice_at_once(texts: list[str
 @every_case("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
 @every_case("text", ["@yearly", "0 * * * *", "59 23 31 12 *", "0 0 29 2 1"])
 def test_occurrences_end_with_the_calendar(name: str, text: str) -> None:
-    late = datetime(9990, 1, 1, tzinfo=UTC) if text != "0 * * * *" else datetime(9999, 12, 30, tzinfo=UTC)
+    late = (
+        datetime(9990, 1, 1, tzinfo=UTC)
+        if text != "0 * * * *"
+        else datetime(9999, 12, 30, tzinfo=UTC)
+    )
     found = list(occurrences(Cron.parse(text), zone(name), late))
     assert found == sorted(found)
     assert all(at > late for at in found)

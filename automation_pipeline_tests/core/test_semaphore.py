@@ -1,4 +1,5 @@
-"""A semaphore within one process: permits are shared fairly, kept by a heartbeat, and never lost with an error."""
+"""A semaphore within one process: permits are shared fairly, kept by a heartbeat, and never lost
+with an error."""
 
 import asyncio
 from collections import Counter
@@ -91,7 +92,9 @@ def test_another_process_gets_its_turn_although_this_one_is_busy(
 ) -> None:
     monkeypatch.setattr(semaphore_module, "HAND_OVER_SECONDS", 0.02)
     monkeypatch.setattr(semaphore_module, "LONGEST_PAUSE_SECONDS", 0.002)
-    busy_one, other = (Semaphore(permits, "crm", 1, owner, poll_seconds=0.001) for owner in ("me", "other"))
+    busy_one, other = (
+        Semaphore(permits, "crm", 1, owner, poll_seconds=0.001) for owner in ("me", "other")
+    )
 
     async def both() -> None:
         async def be_busy() -> None:
@@ -124,7 +127,9 @@ def test_a_permit_handed_over_to_a_task_that_is_cancelled_is_given_back(permits:
 
 
 @pytest.mark.parametrize("error", [LookupError, TimeoutError, asyncio.CancelledError])
-def test_an_error_of_the_body_gives_the_permit_back(permits: Permits, error: type[BaseException]) -> None:
+def test_an_error_of_the_body_gives_the_permit_back(
+    permits: Permits, error: type[BaseException]
+) -> None:
     async def fail() -> None:
         async with Semaphore(permits, "crm", 1, "me").acquire():
             raise error

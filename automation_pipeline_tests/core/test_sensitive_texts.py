@@ -1,4 +1,5 @@
-"""What is recognised inside a text, what is left, and that no text is looked through again and again."""
+"""What is recognised inside a text, what is left, and that no text is looked through again and
+again."""
 
 import time
 
@@ -60,7 +61,8 @@ def test_counts_times_and_ids_are_left(text: str) -> None:
      "sk-", "eyJ.", "FR76 ", "4111 ", "a.", "mot de passe", 'password:"', '\\"', "a='", "://", "api key "],
 )  # fmt: skip
 def test_the_work_grows_as_the_text_does(unit: str) -> None:
-    """Sixteen times the text is a good sixteen times the work; it would be 256 times if each part saw all the rest."""
+    """Sixteen times the text is a good sixteen times the work; it would be 256 times if each part
+    saw all the rest."""
 
     def seconds(length: int) -> float:
         text = unit * (length // len(unit))

@@ -1,4 +1,5 @@
-"""Every variable: its default, its limits, the sentence for a wrong value, and the page that lists them all."""
+"""Every variable: its default, its limits, the sentence for a wrong value, and the page that lists
+them all."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,8 +48,16 @@ def complaint() -> str:
 @every_case(
     ("variable", "value", "read"),
     [
-        ("DATABASE_URL", "postgresql://anna:p%2Fw@db:5432/work", "postgresql://anna:p%2Fw@db:5432/work"),
-        ("DATABASE_URL", "postgresql+psycopg:///work?host=/tmp/socket", "postgresql+psycopg:///work?host=/tmp/socket"),
+        (
+            "DATABASE_URL",
+            "postgresql://anna:p%2Fw@db:5432/work",
+            "postgresql://anna:p%2Fw@db:5432/work",
+        ),
+        (
+            "DATABASE_URL",
+            "postgresql+psycopg:///work?host=/tmp/socket",
+            "postgresql+psycopg:///work?host=/tmp/socket",
+        ),
         ("DATABASE_URL", "sqlite:////data/work.db", "sqlite:////data/work.db"),
         ("REDIS_URL", "rediss://:pw@cache:6380/1", "rediss://:pw@cache:6380/1"),
         ("REDIS_URL", "unix:///run/redis.sock", "unix:///run/redis.sock"),
@@ -76,10 +85,18 @@ def complaint() -> str:
             "https://Hooks.test:8443, http://localhost",
             ("https://hooks.test:8443", "http://localhost"),
         ),
-        ("TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS", "http://127.0.0.1:4010", ("http://127.0.0.1:4010",)),
+        (
+            "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS",
+            "http://127.0.0.1:4010",
+            ("http://127.0.0.1:4010",),
+        ),
         ("API_HOST", "0.0.0.0", "0.0.0.0"),  # noqa: S104  read, not listened on
         ("API_PORT", "0", 0),
-        ("API_CORS_ORIGINS", "https://App.test,http://localhost:5173", ("https://app.test", "http://localhost:5173")),
+        (
+            "API_CORS_ORIGINS",
+            "https://App.test,http://localhost:5173",
+            ("https://app.test", "http://localhost:5173"),
+        ),
         ("API_MAX_BODY_MEGABYTES", "1000", 1000),
         ("API_TIMEOUT_SECONDS", "0.5", 0.5),
         ("API_SHUTDOWN_SECONDS", "0", 0),
@@ -103,7 +120,9 @@ def test_a_variable_is_read(variable: str, value: str, read: object) -> None:
         assert getattr(load_settings(), variable.lower()) == read
 
 
-def test_the_address_of_the_crm_is_read_under_its_older_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_the_crm_is_read_under_its_older_name_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("FICHE_API_URL", "https://old.test")
     assert load_settings().fiche_api_base_url == "https://old.test"
 
@@ -130,10 +149,15 @@ def test_older_names_are_read_too(
 
 
 @pytest.mark.parametrize("variable", ["API_AUTH_TOKENS", "API_AUTH_TOKEN"])
-def test_machine_tokens_are_a_list_of_secrets(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_machine_tokens_are_a_list_of_secrets(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "s3cret-s3cret-01, s3cret-s3cret-02")
     settings = load_settings()
-    assert [token.get_secret_value() for token in settings.api_auth_tokens] == ["s3cret-s3cret-01", "s3cret-s3cret-02"]
+    assert [token.get_secret_value() for token in settings.api_auth_tokens] == [
+        "s3cret-s3cret-01",
+        "s3cret-s3cret-02",
+    ]
     assert "s3cret" not in repr(settings)
 
 
@@ -150,8 +174,16 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("DATABASE_URL", "mysql://db/work", "it must start with sqlite:/// or postgresql://"),
         ("DATABASE_URL", "work.db", "it must start with sqlite:/// or postgresql://"),
-        ("DATABASE_URL", "postgresql://db:many/work", "its host or port cannot be read; characters such as / in"),
-        ("DATABASE_URL", f"postgresql://anna:{PASSWORD}@db/work", "its host or port cannot be read; characters"),
+        (
+            "DATABASE_URL",
+            "postgresql://db:many/work",
+            "its host or port cannot be read; characters such as / in",
+        ),
+        (
+            "DATABASE_URL",
+            f"postgresql://anna:{PASSWORD}@db/work",
+            "its host or port cannot be read; characters",
+        ),
         ("DATABASE_URL", "sqlite:///", "it must name a file: in memory, every command would see"),
         ("DATABASE_URL", "sqlite:///?timeout=5", "it must name a file"),
         ("DATABASE_URL", "sqlite:///:memory:", "it must name a file"),
@@ -159,16 +191,32 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("DATABASE_URL", "sqlite:///file:x?mode=memory&uri=true", "it must name a file"),
         ("DATABASE_URL", "sqlite:///file:x?vfs=unix&uri=true", "it must name a file by its path"),
         ("AUTOMATION_HOME", "/dev/null", "it must be a folder that this user can open"),
-        ("AUTOMATION_HOME", "~nobody-of-that-name/x", "it must be a folder that this user can open"),
+        (
+            "AUTOMATION_HOME",
+            "~nobody-of-that-name/x",
+            "it must be a folder that this user can open",
+        ),
         ("REDIS_URL", "http://cache", "it must start with redis://, rediss:// or unix://"),
         ("REDIS_URL", "redis://cache:99999", "its host or port cannot be read"),
         ("FICHE_API_BASE_URL", "crm.test", "it must be an http:// or https:// address"),
         ("FICHE_API_BASE_URL", "ftp://crm.test", "it must be an http:// or https:// address"),
         ("FICHE_API_BASE_URL", "http://crm.test:many", "it must be an http:// or https:// address"),
-        ("FICHE_API_BASE_URL", "http://crm.test?key=1", "it must be an address without user, query and fragment"),
-        ("FICHE_API_BASE_URL", "http://anna:pw@crm.test", "it must be an address without user, query and fragment"),
+        (
+            "FICHE_API_BASE_URL",
+            "http://crm.test?key=1",
+            "it must be an address without user, query and fragment",
+        ),
+        (
+            "FICHE_API_BASE_URL",
+            "http://anna:pw@crm.test",
+            "it must be an address without user, query and fragment",
+        ),
         ("FICHE_API_URL", "crm.test", "it must be an http:// or https:// address"),
-        ("FICHE_API_AUTH_TOKEN", f"{PASSWORD}\nX-Admin: 1", "it holds characters that cannot be sent"),
+        (
+            "FICHE_API_AUTH_TOKEN",
+            f"{PASSWORD}\nX-Admin: 1",
+            "it holds characters that cannot be sent",
+        ),
         ("FICHE_API_AUTH_TOKEN", f"{PASSWORD}é", "it holds characters that cannot be sent"),
         ("FICHE_API_TIMEOUT_SECONDS", "0", "it should be greater than 0"),
         ("FICHE_API_TIMEOUT_SECONDS", "601", "it should be less than or equal to 600"),
@@ -178,22 +226,54 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("FICHE_FETCH_CONCURRENCY", "1.5", "it should be a valid integer"),
         ("ELEVENLABS_API_KEY", f"{PASSWORD}é", "it holds characters that cannot be sent"),
         ("ELEVENLABS_BASE_URL", "ftp://speech.test", "it must be an http:// or https:// address"),
-        ("TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE", "0", "it should be greater than or equal to 1"),
-        ("TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE", "100001", "it should be less than or equal to 100000"),
+        (
+            "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE",
+            "0",
+            "it should be greater than or equal to 1",
+        ),
+        (
+            "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE",
+            "100001",
+            "it should be less than or equal to 100000",
+        ),
         ("TRANSCRIPTION_ELEVENLABS_MAX_ATTEMPTS", "21", "it should be less than or equal to 20"),
-        ("TRANSCRIPTION_ELEVENLABS_BACKOFF_BASE_SECONDS", "-1", "it should be greater than or equal to 0"),
-        ("TRANSCRIPTION_ELEVENLABS_BACKOFF_MAX_SECONDS", "inf", "it should be less than or equal to 86400"),
-        ("TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY", "0", "it should be greater than or equal to 1"),
-        ("TRANSCRIPTION_RECORDING_PER_FICHE_CONCURRENCY", "501", "it should be less than or equal to 500"),
+        (
+            "TRANSCRIPTION_ELEVENLABS_BACKOFF_BASE_SECONDS",
+            "-1",
+            "it should be greater than or equal to 0",
+        ),
+        (
+            "TRANSCRIPTION_ELEVENLABS_BACKOFF_MAX_SECONDS",
+            "inf",
+            "it should be less than or equal to 86400",
+        ),
+        (
+            "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY",
+            "0",
+            "it should be greater than or equal to 1",
+        ),
+        (
+            "TRANSCRIPTION_RECORDING_PER_FICHE_CONCURRENCY",
+            "501",
+            "it should be less than or equal to 500",
+        ),
         ("TRANSCRIPTION_MAX_WAIT_SECONDS", "29", "it should be greater than or equal to 30"),
         ("TRANSCRIPTION_LEASE_SECONDS", "4.9", "it should be greater than or equal to 5"),
         ("TRANSCRIPTION_LEASE_SECONDS", "3601", "it should be less than or equal to 3600"),
         ("TRANSCRIPTION_AUDIO_MAX_MEGABYTES", "0", "it should be greater than or equal to 1"),
-        ("TRANSCRIPTION_PROGRESS_WEBHOOK_FREQUENCY", "0", "it should be greater than or equal to 1"),
+        (
+            "TRANSCRIPTION_PROGRESS_WEBHOOK_FREQUENCY",
+            "0",
+            "it should be greater than or equal to 1",
+        ),
         ("TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS", "calls.test", "it must be"),
         ("API_PORT", "65536", "it should be less than or equal to 65535"),
         ("PORT", "-1", "it should be greater than or equal to 0"),
-        ("API_AUTH_TOKENS", "s3cret-s3cret-01,short", "each token must have at least 16 characters"),
+        (
+            "API_AUTH_TOKENS",
+            "s3cret-s3cret-01,short",
+            "each token must have at least 16 characters",
+        ),
         ("API_AUTH_TOKEN", "short", "each token must have at least 16 characters"),
         ("API_MAX_BODY_MEGABYTES", "0", "it should be greater than or equal to 1"),
         ("API_TIMEOUT_SECONDS", "0", "it should be greater than 0"),
@@ -212,7 +292,9 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("AUTOMATION_TIMEZONE", "Mars/Olympus", "'Mars/Olympus' is not a known time zone."),
     ],
 )
-def test_a_wrong_value_is_one_sentence_that_names_the_variable(variable: str, value: str, why: str) -> None:
+def test_a_wrong_value_is_one_sentence_that_names_the_variable(
+    variable: str, value: str, why: str
+) -> None:
     with set_alone(variable, value):
         sentence = complaint()
     assert sentence.startswith(f"{variable} cannot be used: {why}")
@@ -280,6 +362,12 @@ def test_each_setting_of_the_original_does_something_or_is_listed_with_the_reaso
     used = {name.upper() for name in Settings.model_fields}
     assert [name for name in of_the_original if (name in used) == (name in UNUSED)] == []
     assert not used & set(UNUSED)
-    named = unused_settings({"AUTOMATION_SCHEDULER_CRON": "* * * * *", "WORKFLOW_LOG_DB_ENABLED": "", "PATH": "x"})
-    assert named == {"AUTOMATION_SCHEDULER_CRON": "the sensor `due_schedules` looks every 15 seconds"}
-    assert all(f"| `{name}` | {reason} |" in configuration_page() for name, reason in UNUSED.items())
+    named = unused_settings(
+        {"AUTOMATION_SCHEDULER_CRON": "* * * * *", "WORKFLOW_LOG_DB_ENABLED": "", "PATH": "x"}
+    )
+    assert named == {
+        "AUTOMATION_SCHEDULER_CRON": "the sensor `due_schedules` looks every 15 seconds"
+    }
+    assert all(
+        f"| `{name}` | {reason} |" in configuration_page() for name, reason in UNUSED.items()
+    )

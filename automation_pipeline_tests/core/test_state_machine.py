@@ -35,9 +35,15 @@ def test_a_legal_move_gives_the_new_state() -> None:
 
 
 def test_an_illegal_move_names_the_machine_and_both_states() -> None:
-    with pytest.raises(IllegalMoveError, match=r"A light cannot move from red to amber\.") as refused:
+    with pytest.raises(
+        IllegalMoveError, match=r"A light cannot move from red to amber\."
+    ) as refused:
         MACHINE.move(Light.RED, Light.AMBER)
-    assert (refused.value.machine, refused.value.frm, refused.value.to) == ("light", Light.RED, Light.AMBER)
+    assert (refused.value.machine, refused.value.frm, refused.value.to) == (
+        "light",
+        Light.RED,
+        Light.AMBER,
+    )
     assert isinstance(refused.value, PermanentError)
 
 
@@ -47,7 +53,9 @@ def test_a_state_without_moves_is_terminal() -> None:
 
 def test_a_move_to_an_undeclared_state_is_refused_at_construction() -> None:
     with pytest.raises(ValueError, match=r"light machine moves to undeclared states: amber, green"):
-        StateMachine(name="light", moves={Light.RED: frozenset({Light.GREEN, Light.AMBER, Light.RED})})
+        StateMachine(
+            name="light", moves={Light.RED: frozenset({Light.GREEN, Light.AMBER, Light.RED})}
+        )
 
 
 def test_a_state_outside_the_machine_moves_nowhere() -> None:

@@ -10,7 +10,9 @@ from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
 
-@every_case("name", ["Europe/Paris", "America/Argentina/Ushuaia", "Asia/Kathmandu", "UTC", "Etc/GMT-3"])
+@every_case(
+    "name", ["Europe/Paris", "America/Argentina/Ushuaia", "Asia/Kathmandu", "UTC", "Etc/GMT-3"]
+)
 def test_a_zone_of_the_database_is_known(name: str) -> None:
     assert zone(name).key == name
 
@@ -29,5 +31,7 @@ def test_what_is_no_zone_of_a_place_is_refused(name: str) -> None:
 
 def test_the_zone_database_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     zone("UTC")
-    monkeypatch.setattr(wall_clock, "available_timezones", lambda: pytest.fail("It was gone through again."))
+    monkeypatch.setattr(
+        wall_clock, "available_timezones", lambda: pytest.fail("It was gone through again.")
+    )
     assert zone("Europe/Paris") is zoneinfo.ZoneInfo("Europe/Paris")

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.scheduling.zones import offsets_between
 
-ZONES = st.sampled_from(["Europe/Paris", "UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu"]).map(
-    ZoneInfo
-)
+ZONES = st.sampled_from(
+    ["Europe/Paris", "UTC", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu"]
+).map(ZoneInfo)
 INSTANTS = st.datetimes(
-    datetime.fromisoformat("1975-01-01"), datetime.fromisoformat("2040-01-01"), timezones=st.just(UTC)
+    datetime.fromisoformat("1975-01-01"),
+    datetime.fromisoformat("2040-01-01"),
+    timezones=st.just(UTC),
 )
 
 
@@ -31,7 +33,9 @@ def test_every_instant_of_the_stretch_has_the_zones_own_offset(
 
 def test_a_year_in_paris_has_two_changes() -> None:
     offsets = offsets_between(
-        datetime(2026, 1, 1, 12, 0, 0, 500, UTC), datetime(2026, 12, 31, tzinfo=UTC), ZoneInfo("Europe/Paris")
+        datetime(2026, 1, 1, 12, 0, 0, 500, UTC),
+        datetime(2026, 12, 31, tzinfo=UTC),
+        ZoneInfo("Europe/Paris"),
     )
     assert [offset for _, offset in offsets] == [3600, 7200, 3600]
     assert [since for since, _ in offsets[1:]] == [

@@ -1,5 +1,6 @@
-"""An agent in sixty lines, run by the tests as a process: AGENT_API, AGENT_TOKEN and AGENT_HOST say where and for whom.
-Its work is to wait for the file AGENT_DONE. It says each step on standard output, and ends when nothing is left."""
+"""An agent in sixty lines, run by the tests as a process: AGENT_API, AGENT_TOKEN and AGENT_HOST say
+where and for whom. Its work is to wait for the file AGENT_DONE. It says each step on standard
+output, and ends when nothing is left."""
 
 import os
 import pathlib
@@ -29,7 +30,10 @@ def ask(method: str, path: str, **body: object):  # noqa: ANN201  JSON
 
 
 def do(job: dict) -> str:
-    run, mine = f"/api/agents/runs/{job['runId']}", {name: job[name] for name in ("attemptNo", "leaseToken")}
+    run, mine = (
+        f"/api/agents/runs/{job['runId']}",
+        {name: job[name] for name in ("attemptNo", "leaseToken")},
+    )
     while True:
         orders = ask("POST", f"{run}/progress", **mine, message="Waiting for the file")
         sys.stdout.write(f"heartbeat of attempt {job['attemptNo']}\n")
@@ -38,7 +42,9 @@ def do(job: dict) -> str:
             break
         rest(HEARTBEAT_SECONDS)
     status = "cancelled" if orders["cancelRequested"] else "success"
-    return ask("POST", f"{run}/result", **mine, status=status, result={"attempt": job["attemptNo"]})["status"]
+    return ask(
+        "POST", f"{run}/result", **mine, status=status, result={"attempt": job["attemptNo"]}
+    )["status"]
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""An installation whose steps are done by Celery workers: PostgreSQL, Redis, and each worker a family of processes."""
+"""An installation whose steps are done by Celery workers: PostgreSQL, Redis, and each worker a
+family of processes."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ AnySystem = TypeVar("AnySystem", bound=System)
 
 
 def use_celery(system: AnySystem, dagster_url: str, redis_url: str) -> AnySystem:
-    """Dagster's own storage moves to PostgreSQL too. Of Redis the system takes a database of its own, emptied first."""
+    """Dagster's own storage moves to PostgreSQL too. Of Redis the system takes a database of its
+    own, emptied first."""
     broker = f"{redis_url.rpartition('/')[0]}/9"
     redis.Redis.from_url(broker).flushdb()
     system.environment |= {
@@ -28,7 +30,12 @@ def use_celery(system: AnySystem, dagster_url: str, redis_url: str) -> AnySystem
 
 
 def celery_system(
-    folder: Path, database_url: str, dagster_url: str, redis_url: str, provider: str, **variables: str
+    folder: Path,
+    database_url: str,
+    dagster_url: str,
+    redis_url: str,
+    provider: str,
+    **variables: str,
 ) -> System:
     return use_celery(System(folder, database_url, provider, **variables), dagster_url, redis_url)
 

@@ -1,4 +1,5 @@
-"""docker/compose.yaml as a container engine reads it: of each service the command, the environment and the health."""
+"""docker/compose.yaml as a container engine reads it: of each service the command, the environment
+and the health."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,9 @@ from automation_pipeline_tests.e2e.system import REPOSITORY
 
 DOCKER = REPOSITORY / "docker"
 COMPOSE = DOCKER / "compose.yaml"
-_VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|(?P<bare>\w+)|\{(?P<name>\w+)(?:(?P<sign>:[-?])(?P<rest>[^}]*))?\})")
+_VARIABLE = re.compile(
+    r"\$(?:(?P<dollar>\$)|(?P<bare>\w+)|\{(?P<name>\w+)(?:(?P<sign>:[-?])(?P<rest>[^}]*))?\})"
+)
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -56,21 +59,34 @@ class Service:
 
     @property
     def mounts(self) -> Mapping[str, str | None]:
-        """Where it may write, without the first slash, and the volume that is there; None where it is memory."""
-        volumes = [volume.split(":") for volume in self.document.get("volumes", ()) if not volume.startswith(".")]
+        """Where it may write, without the first slash, and the volume that is there; None where it
+        is memory."""
+        volumes = [
+            volume.split(":")
+            for volume in self.document.get("volumes", ())
+            if not volume.startswith(".")
+        ]
         memory = [mount.split(":")[0] for mount in self.document["tmpfs"]]
-        return {place.lstrip("/"): name for name, place in volumes} | {place.lstrip("/"): None for place in memory}
+        return {place.lstrip("/"): name for name, place in volumes} | {
+            place.lstrip("/"): None for place in memory
+        }
 
     @property
     def waits_for(self) -> Mapping[str, str]:
         """Other services, and the condition in which they must be."""
-        return {name: wanted["condition"] for name, wanted in self.document.get("depends_on", {}).items()}
+        return {
+            name: wanted["condition"]
+            for name, wanted in self.document.get("depends_on", {}).items()
+        }
 
 
 def services(variables: Mapping[str, str]) -> Mapping[str, Service]:
-    """With the variables as .env holds them, which services with `env_file` get besides their own."""
+    """With the variables as .env holds them, which services with `env_file` get besides their
+    own."""
     written = document(variables)["services"]
-    return {name: Service(name, _with_env_file(service, variables)) for name, service in written.items()}
+    return {
+        name: Service(name, _with_env_file(service, variables)) for name, service in written.items()
+    }
 
 
 def document(variables: Mapping[str, str], path: Path = COMPOSE) -> Any:  # Any: whatever YAML holds
@@ -87,7 +103,9 @@ def seconds(length: str) -> float:
 
 
 def variables_in(text: str) -> set[str]:
-    return {found["name"] or found["bare"] for found in _VARIABLE.finditer(text) if not found["dollar"]}
+    return {
+        found["name"] or found["bare"] for found in _VARIABLE.finditer(text) if not found["dollar"]
+    }
 
 
 def _with_env_file(service: Mapping[str, Any], variables: Mapping[str, str]) -> Mapping[str, Any]:

@@ -1,4 +1,5 @@
-"""Servers that the stories share, one set for each worker of the suite: how to write a story is in README.md."""
+"""Servers that the stories share, one set for each worker of the suite: how to write a story is in
+README.md."""
 
 import shutil
 import subprocess
@@ -24,7 +25,8 @@ NewSystem = Callable[..., Installation]
 
 @pytest.fixture(scope="session")
 def provider() -> Generator[str]:
-    """The simulator that stories share. Nobody resets it: a fault names the item that it strikes."""
+    """The simulator that stories share. Nobody resets it: a fault names the item that it
+    strikes."""
     with simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY), "--latency", "0.01") as url:
         yield url
 
@@ -66,8 +68,11 @@ def installation(
 
 
 @pytest.fixture
-def new_system(tmp_path: Path, provider: str, request: pytest.FixtureRequest) -> Iterator[NewSystem]:
-    """Makes an installation that is the story's own, without processes: for what would disturb others."""
+def new_system(
+    tmp_path: Path, provider: str, request: pytest.FixtureRequest
+) -> Iterator[NewSystem]:
+    """Makes an installation that is the story's own, without processes: for what would disturb
+    others."""
     made: list[Installation] = []
     with ExitStack() as databases:
 
@@ -96,7 +101,8 @@ def day(days: Iterator[date]) -> date:
 
 @pytest.fixture
 def fiches(day: date) -> tuple[Fiche, ...]:
-    """All fiches of the story's own day: most are ordinary, the others are listed in the simulator's `Kind`."""
+    """All fiches of the story's own day: most are ordinary, the others are listed in the
+    simulator's `Kind`."""
     return World(7, FICHES_PER_DAY, vary=False).day(day)
 
 
@@ -105,4 +111,6 @@ def upgrade(database_url: str, folder: Path) -> None:
     home.mkdir()
     (home / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
     environment = {**environ, "DATABASE_URL": database_url, "DAGSTER_HOME": str(home)}
-    subprocess.run([str(BIN / "automation"), "db", "upgrade"], env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [str(BIN / "automation"), "db", "upgrade"], env=environment, check=True, capture_output=True
+    )

@@ -1,7 +1,8 @@
-"""An installation as its users have it: a folder, a database, settings, and the processes that a test starts and ends.
+"""An installation as its users have it: a folder, a database, settings, and the processes that a
+test starts and ends.
 
-Nothing here imports the package under test: a story uses the command line, the HTTP API, `dagster job execute`, files,
-and SQL by the table names of CONTRACT 5."""
+Nothing here imports the package under test: a story uses the command line, the HTTP API, `dagster
+job execute`, files, and SQL by the table names of CONTRACT 5."""
 
 import json
 import os
@@ -30,7 +31,8 @@ TOKEN = "a-machine-token-of-the-tests"
 PATIENCE = 240.0
 LOOK_EVERY_SECONDS = 0.1
 API_SAYS = "api listening on "
-# Lengths that are minutes in production: a lost process is noticed within seconds, and sensors look every five seconds.
+# Lengths that are minutes in production: a lost process is noticed within seconds, and sensors look
+# every five seconds.
 SHORT_LENGTHS = {
     "AUTOMATION_HEARTBEAT_SECONDS": "1",
     "AUTOMATION_LOST_AFTER_SECONDS": "10",
@@ -69,8 +71,8 @@ def providers(url: str) -> dict[str, str]:
 
 
 class System:
-    """An installation whose database exists and is migrated. `variables` are added to its environment; an empty one
-    counts as unset."""
+    """An installation whose database exists and is migrated. `variables` are added to its
+    environment; an empty one counts as unset."""
 
     def __init__(self, folder: Path, database_url: str, provider: str, **variables: str) -> None:
         self.folder = folder
@@ -94,9 +96,13 @@ class System:
         """As in the repository, except that Dagster looks after its runs every three seconds."""
         configured, slow = (REPOSITORY / "dagster.yaml").read_text(), "poll_interval_seconds: 15"
         assert slow in configured
-        (self.home / "dagster.yaml").write_text(configured.replace(slow, "poll_interval_seconds: 3") + more)
+        (self.home / "dagster.yaml").write_text(
+            configured.replace(slow, "poll_interval_seconds: 3") + more
+        )
 
-    def run(self, *words: str, given: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, given: str | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """A command to its end, whatever that is. `variables` hold for this command only."""
         return subprocess.run(
             words,
@@ -110,7 +116,8 @@ class System:
         )
 
     def start(self, *words: str, log: str, **variables: str) -> subprocess.Popen[bytes]:
-        """A command in a process group of its own. What it prints is in the file `log` of the folder."""
+        """A command in a process group of its own. What it prints is in the file `log` of the
+        folder."""
         with (self.folder / log).open("ab") as file:
             return subprocess.Popen(
                 words,
@@ -129,12 +136,16 @@ class System:
 
     def job_words(self, job: str, *more: str, **ops: Mapping[str, object]) -> list[str]:
         """The command that executes a job, with the configuration of each of its ops."""
-        config = {"ops": {op: {"config": dict(values)} for op, values in ops.items()}} if ops else {}
+        config = (
+            {"ops": {op: {"config": dict(values)} for op, values in ops.items()}} if ops else {}
+        )
         path = self.folder / f"{job}-{len(list(self.folder.glob('*.yaml')))}.yaml"
         path.write_text(yaml.safe_dump(config))
         return ["dagster", "job", "execute", "-m", MODULE, "-j", job, "-c", str(path), *more]
 
-    def execute(self, job: str, *more: str, **ops: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
+    def execute(
+        self, job: str, *more: str, **ops: Mapping[str, object]
+    ) -> subprocess.CompletedProcess[str]:
         """`dagster job execute`, as CI uses it."""
         return self.run(*self.job_words(job, *more, **ops))
 
@@ -143,9 +154,9 @@ class System:
 
     def create_schedule(self, fiche_ids: Iterable[str] = (), **fields: object) -> str:
         """One that only fetches the fiches, unless the fields say more."""
-        return self.automation("schedules", "create", "--file", "-", given=json.dumps(schedule(fiche_ids, **fields)))[
-            "id"
-        ]
+        return self.automation(
+            "schedules", "create", "--file", "-", given=json.dumps(schedule(fiche_ids, **fields))
+        )["id"]
 
     def run_now(self, schedule_id: str) -> str:
         return self.automation("schedules", "run-now", schedule_id)["run_id"]
@@ -154,10 +165,16 @@ class System:
         return self.automation("runs", "show", run_id)
 
     def wait_for_end(self, run_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
-        self.wait_for("SELECT 1 FROM automation_runs WHERE id = :id AND completed_at IS NOT NULL", seconds, id=run_id)
+        self.wait_for(
+            "SELECT 1 FROM automation_runs WHERE id = :id AND completed_at IS NOT NULL",
+            seconds,
+            id=run_id,
+        )
         return self.show_run(run_id)
 
-    def wait_for(self, statement: str, seconds: float = PATIENCE, **values: object) -> list[dict[str, Any]]:
+    def wait_for(
+        self, statement: str, seconds: float = PATIENCE, **values: object
+    ) -> list[dict[str, Any]]:
         """Until the query finds rows; these."""
         found: list[dict[str, Any]] = []
 
@@ -171,20 +188,26 @@ class System:
     def sql(self, statement: str, **values: object) -> list[dict[str, Any]]:
         """Rows of a query, or of what a statement returns, in a transaction of its own."""
         with self._engine.begin() as connection:
-            result = connection.execute(text(statement), {name: _id(value) for name, value in values.items()})
+            result = connection.execute(
+                text(statement), {name: _id(value) for name, value in values.items()}
+            )
             return [dict(row) for row in result.mappings()] if result.returns_rows else []
 
     @cached_property
     def _engine(self) -> Engine:
         url = make_url(self.environment["DATABASE_URL"])
-        return create_engine(url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url)
+        return create_engine(
+            url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+        )
 
     def close(self) -> None:
         self._engine.dispose()
 
     def calls(self, route: str, **wanted: str) -> Mapping[str, int]:
         """How often the simulator was called about each item."""
-        answer = httpx.get(f"{self.provider}/_sim/calls", params=wanted, verify=outside.NO_CERTIFICATES)
+        answer = httpx.get(
+            f"{self.provider}/_sim/calls", params=wanted, verify=outside.NO_CERTIFICATES
+        )
         return answer.raise_for_status().json()["routes"].get(route, {}).get("items", {})
 
     @contextmanager
@@ -194,7 +217,9 @@ class System:
             yield process
 
     @contextmanager
-    def running(self, *words: str, log: str, **variables: str) -> Generator[subprocess.Popen[bytes]]:
+    def running(
+        self, *words: str, log: str, **variables: str
+    ) -> Generator[subprocess.Popen[bytes]]:
         process = self.start(*words, log=log, **variables)
         try:
             yield process
@@ -206,8 +231,14 @@ class System:
     def api(self, **variables: str) -> Generator[httpx.Client]:
         """A client of the HTTP API, which is a process for as long as that is open."""
         log = self.folder / "api.log"
-        with self.running(str(BIN / "automation"), "api", "--port", "0", log=log.name, **variables) as process:
-            wait_until(lambda: API_SAYS in log.read_text() or process.poll() is not None, PATIENCE, every=0.1)
+        with self.running(
+            str(BIN / "automation"), "api", "--port", "0", log=log.name, **variables
+        ) as process:
+            wait_until(
+                lambda: API_SAYS in log.read_text() or process.poll() is not None,
+                PATIENCE,
+                every=0.1,
+            )
             assert API_SAYS in log.read_text(), log.read_text()
             url = log.read_text().rpartition(API_SAYS)[2].split()[0]
             headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -218,8 +249,8 @@ class System:
 
 
 class Installation(System):
-    """A system with a client of its API. While that is open, schedules and runs are asked for by HTTP, which takes
-    milliseconds where a command takes two seconds."""
+    """A system with a client of its API. While that is open, schedules and runs are asked for by
+    HTTP, which takes milliseconds where a command takes two seconds."""
 
     http: httpx.Client | None = None
 
@@ -244,7 +275,9 @@ class Installation(System):
 
     def get(self, path: str, **wanted: object) -> Any:  # Any: whatever JSON holds
         """The data of an answer that must be a success."""
-        return data(self.client.get(path, params={name: str(value) for name, value in wanted.items()}))
+        return data(
+            self.client.get(path, params={name: str(value) for name, value in wanted.items()})
+        )
 
     def post(self, path: str, **body: object) -> Any:  # Any: whatever JSON holds
         return data(self.client.post(path, json=body))
@@ -280,7 +313,9 @@ def schedule(fiche_ids: Iterable[str], **fields: object) -> dict[str, object]:
 
 
 def data(answer: httpx.Response) -> Any:  # Any: whatever JSON holds
-    assert answer.is_success, f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:2000]}"
+    assert answer.is_success, (
+        f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:2000]}"
+    )
     document = answer.json()
     return document.get("data", document) if isinstance(document, dict) else document
 

@@ -1,4 +1,5 @@
-"""The HTTP API attacked with what its own document allows: no bug, no answer that the document does not know."""
+"""The HTTP API attacked with what its own document allows: no bug, no answer that the document does
+not know."""
 
 import json
 import threading
@@ -40,14 +41,19 @@ def as_if_a_daemon_ticked(system: System) -> Iterator[None]:
         thread.join()
 
 
-def test_every_answer_is_one_that_the_document_promises(new_system: NewSystem, fiches: tuple[Fiche, ...]) -> None:
+def test_every_answer_is_one_that_the_document_promises(
+    new_system: NewSystem, fiches: tuple[Fiche, ...]
+) -> None:
     """The document's examples of each endpoint, and one generated case beside them."""
     system = new_system()
     with system.api() as api, as_if_a_daemon_ticked(system):
         data(api.post("/api/audit-configs/import", json=json.loads(FIVE_STEPS.read_text())))
         system.create_schedule([fiches[0].id])
         data(api.post("/api/organisations", json={"id": "acme", "name": "Acme"}))
-        for what, fields in (("hosts", {"name": "box"}), ("servers", {"name": "main", "hostId": "1"})):
+        for what, fields in (
+            ("hosts", {"name": "box"}),
+            ("servers", {"name": "main", "hostId": "1"}),
+        ):
             data(api.post(f"/api/org-{what}", params={"org": "acme"}, json=fields))
         address = f"{api.base_url}/openapi.json".replace("//openapi", "/openapi")
         api.get("/openapi.json").raise_for_status()

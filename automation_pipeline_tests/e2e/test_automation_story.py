@@ -1,4 +1,5 @@
-"""A schedule with its own key for the CRM: previewed, executed, backfilled; and what a run says that reads no day."""
+"""A schedule with its own key for the CRM: previewed, executed, backfilled; and what a run says
+that reads no day."""
 
 import json
 from collections.abc import Callable
@@ -16,11 +17,20 @@ def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_to
 ) -> None:
     """Findings 2.1, 2.5 and 2.9."""
     system = new_system(FICHE_API_AUTH_TOKEN="a-token-that-the-crm-refuses")
-    selection = {"mode": "date_range", "dateRange": "custom", "customStartDate": day.isoformat(), "maxFiches": 4}
-    with_key = System.create_schedule(system, ficheSelection=selection, externalApiKey=outside.TOKEN)
+    selection = {
+        "mode": "date_range",
+        "dateRange": "custom",
+        "customStartDate": day.isoformat(),
+        "maxFiches": 4,
+    }
+    with_key = System.create_schedule(
+        system, ficheSelection=selection, externalApiKey=outside.TOKEN
+    )
     other = day.replace(year=2025)
     of_other_day = {**selection, "customStartDate": other.isoformat()}
-    without = System.create_schedule(system, ficheSelection=of_other_day, webhookUrl="https://93.184.216.34/hook")
+    without = System.create_schedule(
+        system, ficheSelection=of_other_day, webhookUrl="https://93.184.216.34/hook"
+    )
 
     shown = system.automation("schedules", "preview", with_key)
     assert (shown["candidates"], shown["selected"]) == (len(fiches), 4)
@@ -34,7 +44,9 @@ def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_to
     run = system.show_run("1")
     assert run["status"] in {"completed", "partial"}
     assert [fiche["ficheId"] for fiche in run["fiches"]] == shown["fiches"]
-    assert not [fiche for fiche in run["fiches"] if fiche["reason"] == "fetch_failed"], "details are asked with the key"
+    assert not [fiche for fiche in run["fiches"] if fiche["reason"] == "fetch_failed"], (
+        "details are asked with the key"
+    )
 
     ended = system.execute_job(without)
     assert ended.returncode == 0, "a run that failed is a recorded outcome"
@@ -42,7 +54,9 @@ def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_to
     assert (unread["status"], unread["selectedFiches"]) == ("failed", 0)
     assert unread["errorMessage"].startswith("None of the 1 days could be read")
     [message] = system.sql("SELECT payload FROM automation_notifications WHERE run_id = 2")
-    assert [one["date"] for one in json.loads(message["payload"])["failed_days"]] == [other.isoformat()]
+    assert [one["date"] for one in json.loads(message["payload"])["failed_days"]] == [
+        other.isoformat()
+    ]
 
     told = [system.run("automation", *words).stdout for words in SECRET_FREE]
     assert outside.TOKEN not in "".join(told)
@@ -57,7 +71,9 @@ def test_a_key_of_the_schedule_opens_the_crm_and_days_that_cannot_be_read_are_to
     assert (again["filed"], again["runId"]) == (False, filed["runId"])
     cancelled = system.automation("runs", "cancel", filed["runId"], "--yes")
     assert cancelled["status"] == "cancelled"
-    assert [one["id"] for one in system.automation("runs", "list", "--status", "cancelled")["runs"]] == [filed["runId"]]
+    assert [
+        one["id"] for one in system.automation("runs", "list", "--status", "cancelled")["runs"]
+    ] == [filed["runId"]]
 
 
 SECRET_FREE = (

@@ -1,4 +1,5 @@
-"""Steps done by Celery workers on PostgreSQL and Redis, one of which is lost in the middle of a run."""
+"""Steps done by Celery workers on PostgreSQL and Redis, one of which is lost in the middle of a
+run."""
 
 from collections.abc import Iterator
 
@@ -12,7 +13,9 @@ from automation_pipeline_tests.outside import simulator
 from automation_pipeline_tests.postgres import new_database
 from automation_pipeline_tests.waiting import wait_until
 
-IDS = [fiche.id for fiche in World(7, 120, vary=False).day(FIRST_DAY) if fiche.kind is Kind.ORDINARY][:60]
+IDS = [
+    fiche.id for fiche in World(7, 120, vary=False).day(FIRST_DAY) if fiche.kind is Kind.ORDINARY
+][:60]
 FETCHED = "SELECT fiche_id FROM automation_run_fiche_results WHERE stage = 'fetched' OR status <> 'pending'"
 
 
@@ -27,13 +30,20 @@ def test_a_lost_worker_is_noticed_and_the_other_one_finishes_the_run(
     new_system: NewSystem, dagster_url: str, redis_url: str
 ) -> None:
     with simulator("--exact", "--fiches-per-day", "120", "--latency", "0.2") as url:
-        system = new_system(kind="postgres", at=url, FICHE_FETCH_CONCURRENCY="3", AUTOMATION_LOST_AFTER_SECONDS="30")
+        system = new_system(
+            kind="postgres", at=url, FICHE_FETCH_CONCURRENCY="3", AUTOMATION_LOST_AFTER_SECONDS="30"
+        )
         use_celery(system, dagster_url, redis_url)
-        one, two = worker(system, "one", "--concurrency", "1"), worker(system, "two", "--concurrency", "1")
+        one, two = (
+            worker(system, "one", "--concurrency", "1"),
+            worker(system, "two", "--concurrency", "1"),
+        )
         with one as first, two as second, system.daemon():
             run_id = system.run_now(system.create_schedule(IDS))
             wait_until(lambda: len(system.sql(FETCHED)) >= 10, 2 * PATIENCE, every=0.1)
-            [step, *_] = system.wait_for("SELECT worker FROM step_beats WHERE step_key LIKE 'fetch_batch%'")
+            [step, *_] = system.wait_for(
+                "SELECT worker FROM step_beats WHERE step_key LIKE 'fetch_batch%'"
+            )
             pid = int(step["worker"].rpartition(":")[2])
             of_first = {process.pid for process in first.children(recursive=True)}
             kill_tree(first.pid if pid in of_first else second.pid)

@@ -7,7 +7,9 @@ from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, Installation
 
 
-def test_commands_wait_for_the_end_and_exit_by_it(installation: Installation, fiches: tuple[Fiche, ...]) -> None:
+def test_commands_wait_for_the_end_and_exit_by_it(
+    installation: Installation, fiches: tuple[Fiche, ...]
+) -> None:
     one, two, three, *_ = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
     schedule_id = installation.create_schedule([three])
     commands = {
@@ -18,18 +20,27 @@ def test_commands_wait_for_the_end_and_exit_by_it(installation: Installation, fi
         ("schedules", "run-now", schedule_id): 0,
     }
     started = {
-        words: installation.start("automation", *words, "--wait", "--json", log=f"{words[0]}-{number}.log")
+        words: installation.start(
+            "automation", *words, "--wait", "--json", log=f"{words[0]}-{number}.log"
+        )
         for number, words in enumerate(commands)
     }
     codes = {words: process.wait(PATIENCE) for words, process in started.items()}
-    logs = {words: (installation.folder / f"{words[0]}-{n}.log").read_text() for n, words in enumerate(commands)}
+    logs = {
+        words: (installation.folder / f"{words[0]}-{n}.log").read_text()
+        for n, words in enumerate(commands)
+    }
     assert codes == commands, logs
     for words, log in logs.items():
         assert "Traceback" not in log
         if commands[words] == 0:
-            assert json.loads("{" + f"\n{log}".partition("\n{")[2]), "what the command logs comes before"
+            assert json.loads("{" + f"\n{log}".partition("\n{")[2]), (
+                "what the command logs comes before"
+            )
     shown = installation.run("automation", "fiches", "show", one).stdout
-    assert f"{len(next(fiche for fiche in fiches if fiche.id == one).recordings)} transcribed" in shown
+    assert (
+        f"{len(next(fiche for fiche in fiches if fiche.id == one).recordings)} transcribed" in shown
+    )
 
 
 def test_without_a_daemon_the_command_says_so_or_does_the_work_here(
@@ -43,7 +54,12 @@ def test_without_a_daemon_the_command_says_so_or_does_the_work_here(
     ended = system.run("automation", "transcribe", two.id, "--here", "--json")
     assert ended.returncode == 0, ended.stderr
     [transcription] = json.loads(ended.stdout)["transcriptions"]
-    assert (transcription["status"], transcription["transcribed"]) == ("completed", len(two.recordings))
+    assert (transcription["status"], transcription["transcribed"]) == (
+        "completed",
+        len(two.recordings),
+    )
     refused = system.run("automation", "transcribe", one.id, "--here", ELEVENLABS_API_KEY="")
     assert refused.returncode == 1
-    assert refused.stderr.strip().endswith("ElevenLabs API key not configured (set ELEVENLABS_API_KEY).")
+    assert refused.stderr.strip().endswith(
+        "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)."
+    )

@@ -1,4 +1,5 @@
-"""What is deleted is never confused with what comes after it: ids, audits and events of each run are its own."""
+"""What is deleted is never confused with what comes after it: ids, audits and events of each run
+are its own."""
 
 from automation_pipeline.simulator import Fiche, conversation
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
@@ -37,4 +38,7 @@ def test_a_schedule_after_a_deleted_one_has_runs_audits_and_events_of_its_own(
     assert system.automation("schedules", "list", "--include-inactive")["schedules"] == []
     assert system.show_run(first["id"])["fiches"] == first["fiches"]
     refused = system.run("automation", "schedules", "run-now", first["scheduleId"])
-    assert (refused.returncode, f"Schedule {first['scheduleId']} not found" in refused.stderr) == (1, True)
+    assert (refused.returncode, f"Schedule {first['scheduleId']} not found" in refused.stderr) == (
+        1,
+        True,
+    )

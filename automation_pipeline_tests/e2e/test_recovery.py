@@ -43,14 +43,20 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[dict]]]:
 
 
 def published(simulated: str) -> list[str]:
-    answer = httpx.get(f"{simulated}/_sim/pusher", verify=outside.NO_CERTIFICATES).raise_for_status()
+    answer = httpx.get(
+        f"{simulated}/_sim/pusher", verify=outside.NO_CERTIFICATES
+    ).raise_for_status()
     return [event["name"] for event in answer.json()["events"]]
 
 
 @pytest.mark.parametrize("executor", ["in_process", "multiprocess"])
-def test_job_execute_delivers_its_notifications_before_it_ends(executor: str, new_system: NewSystem) -> None:
+def test_job_execute_delivers_its_notifications_before_it_ends(
+    executor: str, new_system: NewSystem
+) -> None:
     with simulator() as provider, receiver() as (hook, received):
-        system = new_system(kind="sqlite", at=provider, AUTOMATION_EXECUTOR=executor, WEBHOOK_ALLOWED_ORIGINS=hook)
+        system = new_system(
+            kind="sqlite", at=provider, AUTOMATION_EXECUTOR=executor, WEBHOOK_ALLOWED_ORIGINS=hook
+        )
         notified = {"webhookUrl": hook, "notifyOnComplete": True, "notifyOnError": True}
         ended = system.execute_job(System.create_schedule(system, (), **notified))
         assert ended.returncode == 0, ended.stderr[-3000:]
@@ -63,13 +69,20 @@ def test_job_execute_delivers_its_notifications_before_it_ends(executor: str, ne
         assert "automation.run.failed" in published(provider)
 
 
-def test_what_job_execute_could_not_deliver_waits_for_the_relay_and_changes_nothing(new_system: NewSystem) -> None:
+def test_what_job_execute_could_not_deliver_waits_for_the_relay_and_changes_nothing(
+    new_system: NewSystem,
+) -> None:
     with simulator() as provider, receiver() as (hook, received):
         system = new_system(
-            kind="sqlite", at=provider, PUSHER_BASE_URL="http://127.0.0.1:9", WEBHOOK_ALLOWED_ORIGINS=hook
+            kind="sqlite",
+            at=provider,
+            PUSHER_BASE_URL="http://127.0.0.1:9",
+            WEBHOOK_ALLOWED_ORIGINS=hook,
         )
         assert (
-            system.execute_job(System.create_schedule(system, (), webhookUrl=hook, notifyOnComplete=True)).returncode
+            system.execute_job(
+                System.create_schedule(system, (), webhookUrl=hook, notifyOnComplete=True)
+            ).returncode
             == 0
         )
         assert [body["status"] for body in received] == ["completed"]
@@ -85,7 +98,9 @@ def test_what_job_execute_could_not_deliver_waits_for_the_relay_and_changes_noth
 
 def dagster_states(system: System) -> list[tuple[str, str]]:
     """Dagster's own rows of runs, oldest first."""
-    rows = sqlite3.connect(f"{system.home}/history/runs.db").execute("SELECT run_id, status FROM runs ORDER BY id")
+    rows = sqlite3.connect(f"{system.home}/history/runs.db").execute(
+        "SELECT run_id, status FROM runs ORDER BY id"
+    )
     return list(rows)
 
 
@@ -103,7 +118,8 @@ def has_reached(system: System, run_id: str, status: str, moment: str) -> bool:
 
 
 def lose_host_at(system: System, moment: str) -> None:
-    """A daemon, killed with all its children the moment a new Dagster run reaches that, or is found beyond it."""
+    """A daemon, killed with all its children the moment a new Dagster run reaches that, or is found
+    beyond it."""
     known = len(dagster_states(system)) if (system.home / "history" / "runs.db").exists() else 0
 
     def is_reached() -> bool:
@@ -120,7 +136,9 @@ def lose_host_at(system: System, moment: str) -> None:
 SEED = int(environ.get("SEED", "0"))
 
 
-@pytest.mark.parametrize("moments", [("QUEUED",), ("STARTED", Random(SEED).choice(OPS), "finalise_run")])
+@pytest.mark.parametrize(
+    "moments", [("QUEUED",), ("STARTED", Random(SEED).choice(OPS), "finalise_run")]
+)
 def test_a_run_whose_host_is_lost_again_and_again_ends_with_an_outcome_per_fiche(
     moments: tuple[str, ...], new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
@@ -148,7 +166,9 @@ def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_takes_it_
 
         def execute_and_kill() -> str:
             process = system.start(*words, log="execute.log")
-            working = "SELECT id FROM automation_runs WHERE completed_at IS NULL AND phase = 'fetching'"
+            working = (
+                "SELECT id FROM automation_runs WHERE completed_at IS NULL AND phase = 'fetching'"
+            )
             [row] = system.wait_for(working)
             kill_tree(process.pid)
             process.wait()

@@ -1,4 +1,5 @@
-"""A copy made in the middle of a run, put back after everything was lost: the run ends, and can be done again."""
+"""A copy made in the middle of a run, put back after everything was lost: the run ends, and can be
+done again."""
 
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import NewSystem
@@ -8,18 +9,26 @@ from automation_pipeline_tests.outside import clear_faults, fault, simulator
 LOST = {"AUTOMATION_HEARTBEAT_SECONDS": "0.5", "AUTOMATION_LOST_AFTER_SECONDS": "5"}
 
 
-def test_a_run_that_was_copied_at_work_ends_and_is_done_again(new_system: NewSystem, fiches: tuple[Fiche, ...]) -> None:
-    """The restored DAGSTER_HOME is empty: the watchdog takes the run up again, or closes it for a retry."""
+def test_a_run_that_was_copied_at_work_ends_and_is_done_again(
+    new_system: NewSystem, fiches: tuple[Fiche, ...]
+) -> None:
+    """The restored DAGSTER_HOME is empty: the watchdog takes the run up again, or closes it for a
+    retry."""
     ids = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
     with simulator("--exact", "--fiches-per-day", "24") as url:
         before = new_system(kind="sqlite", at=url, **LOST)
         after = new_system(kind="sqlite", at=url, **LOST)
         (after.folder / "automation.db").unlink()
-        fault(url, *({"route": "crm.details", "item": fiche_id, "hang": True} for fiche_id in ids[-4:]))
+        fault(
+            url,
+            *({"route": "crm.details", "item": fiche_id, "hang": True} for fiche_id in ids[-4:]),
+        )
         copy = str(before.folder / "copy")
         with before.daemon():
             before.run_now(before.create_schedule(ids))
-            fetched = "SELECT count(*) AS n FROM automation_run_fiche_results WHERE stage = 'fetched'"
+            fetched = (
+                "SELECT count(*) AS n FROM automation_run_fiche_results WHERE stage = 'fetched'"
+            )
             before.wait_for(f"SELECT 1 FROM ({fetched}) AS counted WHERE n >= 5")  # noqa: S608  our own words
             assert before.automation("db", "backup", copy)["bytes"] > 0
         clear_faults(url)
@@ -32,7 +41,13 @@ def test_a_run_that_was_copied_at_work_ends_and_is_done_again(new_system: NewSys
         fresh = after.run_now(after.create_schedule(ids[:1]))
     assert int(fresh) > 1_000_000, "ids that were given after the copy are not given again"
     assert [fiche["ficheId"] for fiche in ended["fiches"]] == ids
-    assert ended["selectedFiches"] == ended["successfulFiches"] + ended["failedFiches"] + ended["ignoredFiches"]
+    assert (
+        ended["selectedFiches"]
+        == ended["successfulFiches"] + ended["failedFiches"] + ended["ignoredFiches"]
+    )
     if again is not None:
         missing = {fiche["ficheId"] for fiche in ended["fiches"] if fiche["status"] != "successful"}
-        assert (again["status"], {fiche["ficheId"] for fiche in again["fiches"]}) == ("completed", missing)
+        assert (again["status"], {fiche["ficheId"] for fiche in again["fiches"]}) == (
+            "completed",
+            missing,
+        )

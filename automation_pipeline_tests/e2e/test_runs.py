@@ -23,27 +23,46 @@ with DagsterInstance.get() as instance:
 def test_a_day_is_selected_fetched_transcribed_and_audited(
     installation: Installation, fiches: tuple[Fiche, ...]
 ) -> None:
-    """The daemon does it; every fiche ends with one outcome, and no provider is asked twice for the same work."""
+    """The daemon does it; every fiche ends with one outcome, and no provider is asked twice for the
+    same work."""
     ids = [fiche.id for fiche in fiches]
     schedule_id = installation.create_schedule(ids, runTranscription=True, runAudits=True)
     run = installation.wait_for_end(installation.run_now(schedule_id))
-    assert run["selectedFiches"] == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"] == len(ids)
+    assert (
+        run["selectedFiches"]
+        == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"]
+        == len(ids)
+    )
     statuses = {fiche["ficheId"]: fiche["status"] for fiche in run["fiches"]}
     assert set(statuses) == set(ids)
-    assert {i for i in ids if statuses[i] == "ignored"} == {each.id for each in fiches if each.kind is Kind.MISSING}
+    assert {i for i in ids if statuses[i] == "ignored"} == {
+        each.id for each in fiches if each.kind is Kind.MISSING
+    }
     assert run["status"] == ("partial" if run["failedFiches"] else "completed")
-    with_calls = {f["ficheId"] for f in run["fiches"] if f["status"] == "successful" and f["recordingsCount"]}
+    with_calls = {
+        f["ficheId"] for f in run["fiches"] if f["status"] == "successful" and f["recordingsCount"]
+    }
     query = "SELECT f.fiche_id FROM audits a JOIN fiche_cache f ON f.id = a.fiche_cache_id WHERE a.status = 'completed'"
-    audited = {row["fiche_id"] for row in installation.sql(f"{query} AND a.automation_run_id = :id", id=run["id"])}
+    audited = {
+        row["fiche_id"]
+        for row in installation.sql(f"{query} AND a.automation_run_id = :id", id=run["id"])
+    }
     assert with_calls
     assert with_calls <= audited
     for route in ("crm.details", "speech.transcribe", "llm.complete"):
-        asked = {item: times for item, times in installation.calls(route).items() if item.startswith(ids[0][:5])}
+        asked = {
+            item: times
+            for item, times in installation.calls(route).items()
+            if item.startswith(ids[0][:5])
+        }
         assert set(asked.values()) == {1}, route
 
 
-def test_runs_that_do_not_complete_end_with_the_reason(installation: Installation, fiches: tuple[Fiche, ...]) -> None:
-    """At once: a fiche that the CRM refuses, an empty selection, an inactive schedule, a run terminated in Dagster."""
+def test_runs_that_do_not_complete_end_with_the_reason(
+    installation: Installation, fiches: tuple[Fiche, ...]
+) -> None:
+    """At once: a fiche that the CRM refuses, an empty selection, an inactive schedule, a run
+    terminated in Dagster."""
     refused, fine, *slow = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
     fault(
         installation.provider,
@@ -55,9 +74,13 @@ def test_runs_that_do_not_complete_end_with_the_reason(installation: Installatio
     empty = installation.run_now(installation.create_schedule([]))
     schedule_id = installation.create_schedule([fine])
     inactive = installation.run_now(schedule_id)
-    installation.sql("UPDATE automation_schedules SET is_active = false WHERE id = :id", id=schedule_id)
+    installation.sql(
+        "UPDATE automation_schedules SET is_active = false WHERE id = :id", id=schedule_id
+    )
 
-    installation.wait_for("SELECT 1 FROM automation_runs WHERE id = :id AND phase = 'fetching'", id=terminated)
+    installation.wait_for(
+        "SELECT 1 FROM automation_runs WHERE id = :id AND phase = 'fetching'", id=terminated
+    )
     dagster_run = installation.show_run(terminated)["dagsterRunId"]
     ended = installation.run(sys.executable, "-c", TERMINATE, dagster_run)
     assert ended.returncode == 0, ended.stderr
@@ -71,25 +94,39 @@ def test_runs_that_do_not_complete_end_with_the_reason(installation: Installatio
         "partial",
         {refused: "failed", fine: "successful"},
     )
-    assert (run["fiches"][0]["reason"], "refused our token" in run["fiches"][0]["error"]) == ("fetch_failed", True)
+    assert (run["fiches"][0]["reason"], "refused our token" in run["fiches"][0]["error"]) == (
+        "fetch_failed",
+        True,
+    )
     assert installation.wait_for_end(empty)["status"] == "completed"
     run = installation.wait_for_end(inactive)
-    assert (run["status"], run["errorMessage"]) == ("failed", f"Schedule {schedule_id} is not active")
+    assert (run["status"], run["errorMessage"]) == (
+        "failed",
+        f"Schedule {schedule_id} is not active",
+    )
 
 
 def test_steps_in_processes_on_postgresql_work_under_one_correlation_id(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     ids = [fiche.id for fiche in fiches][:8]
-    system = new_system(kind="postgres", AUTOMATION_EXECUTOR="multiprocess", LOG_LEVEL="debug", LOG_FORMAT="json")
+    system = new_system(
+        kind="postgres", AUTOMATION_EXECUTOR="multiprocess", LOG_LEVEL="debug", LOG_FORMAT="json"
+    )
     schedule_id = system.create_schedule(ids, runTranscription=True)
     tags = ("--tags", '{"automation/correlation_id": "request-7"}')
     ended = system.execute("automation_run", *tags, open_run={"schedule_id": int(schedule_id)})
     assert ended.returncode == 0, ended.stderr[-3000:]
     run = system.show_run("1")
-    assert run["selectedFiches"] == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"] == len(ids)
+    assert (
+        run["selectedFiches"]
+        == run["successfulFiches"] + run["failedFiches"] + run["ignoredFiches"]
+        == len(ids)
+    )
     assert run["transcriptionsRun"] > 0
-    calls = [line for line in json_lines(system, ended.stderr) if line["event"] == "Called a provider"]
+    calls = [
+        line for line in json_lines(system, ended.stderr) if line["event"] == "Called a provider"
+    ]
     assert {call["provider"] for call in calls} >= {"crm", "audio", "speech-to-text"}
     assert {call["correlation_id"] for call in calls} == {"request-7"}
 

@@ -1,5 +1,5 @@
-"""`make survive` in short: a whole installation under a few faults. Its run ends by itself, with one row per fiche and
-nothing left behind, and finished work is not asked for again."""
+"""`make survive` in short: a whole installation under a few faults. Its run ends by itself, with
+one row per fiche and nothing left behind, and finished work is not asked for again."""
 
 from pathlib import Path
 

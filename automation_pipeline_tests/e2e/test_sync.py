@@ -11,11 +11,25 @@ from automation_pipeline_tests.outside import NO_CERTIFICATES, fault, simulator
 
 FICHES_PER_DAY = 40
 DAYS = [date(2026, 1, 5) + timedelta(days=number) for number in range(10)]
-COMMAND = ("automation", "fiches", "sync", "--from", str(DAYS[0]), "--to", str(DAYS[-1]), "--details", "--json")
+COMMAND = (
+    "automation",
+    "fiches",
+    "sync",
+    "--from",
+    str(DAYS[0]),
+    "--to",
+    str(DAYS[-1]),
+    "--details",
+    "--json",
+)
 
 
-def test_two_at_once_leave_every_fiche_in_its_right_state_despite_the_faults(new_system: NewSystem) -> None:
-    fiches = {fiche.id: fiche for day in DAYS for fiche in World(7, FICHES_PER_DAY, vary=False).day(day)}
+def test_two_at_once_leave_every_fiche_in_its_right_state_despite_the_faults(
+    new_system: NewSystem,
+) -> None:
+    fiches = {
+        fiche.id: fiche for day in DAYS for fiche in World(7, FICHES_PER_DAY, vary=False).day(day)
+    }
     with simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY)) as url:
         fault(
             url,
@@ -28,7 +42,9 @@ def test_two_at_once_leave_every_fiche_in_its_right_state_despite_the_faults(new
         both = [system.start(*COMMAND, log=f"sync-{number}.log") for number in range(2)]
         for process in both:
             process.wait(PATIENCE)
-        for _ in range(3):  # what failed three times in a row is tried again by repeating the command
+        for _ in range(
+            3
+        ):  # what failed three times in a row is tried again by repeating the command
             if system.run(*COMMAND).returncode == 0:
                 break
         rows = system.sql("SELECT fiche_id, details_success, sales_date FROM fiche_cache")
@@ -42,7 +58,9 @@ def test_two_at_once_leave_every_fiche_in_its_right_state_despite_the_faults(new
         assert counted["n"] == sum(len(each.recordings) for each in fiches.values())
 
         before = httpx.get(f"{url}/_sim/calls", verify=NO_CERTIFICATES).json()["routes"]
-        assert before["crm.sales_list"]["in_flight_max"] <= 3, "all processes together ask for three lists at a time"
+        assert before["crm.sales_list"]["in_flight_max"] <= 3, (
+            "all processes together ask for three lists at a time"
+        )
         again = system.run(*COMMAND)
         assert again.returncode == 0, again.stderr
         assert httpx.get(f"{url}/_sim/calls", verify=NO_CERTIFICATES).json()["routes"] == before

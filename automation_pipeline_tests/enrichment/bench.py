@@ -1,4 +1,5 @@
-"""The bench of enrichment: scripted registries, requests, jobs and sweeps, and what became of them."""
+"""The bench of enrichment: scripted registries, requests, jobs and sweeps, and what became of
+them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,11 @@ from automation_pipeline.enrichment.models import (
 )
 from automation_pipeline.enrichment.ports import Registries, RegistrySource
 from automation_pipeline.enrichment.queries.requests import Requester
-from automation_pipeline.enrichment.requests import open_request, refresh_company, request_enrichment
+from automation_pipeline.enrichment.requests import (
+    open_request,
+    refresh_company,
+    request_enrichment,
+)
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
     CompanyRequestRow,
@@ -53,18 +58,22 @@ from automation_pipeline_tests.enrichment.scripted import (
 from automation_pipeline_tests.waiting import run
 
 RATE = Rate(5, 1.0)
-# Scripted answers do work of their own, which may take longer than a call or a heartbeat on a busy machine.
+# Scripted answers do work of their own, which may take longer than a call or a heartbeat on a busy
+# machine.
 PATIENT = EnrichmentOptions(call_seconds=600.0, heartbeat_seconds=600.0)
 
 
-def asking(tenant: str = "main", key: str | None = None, *, correlation: str | None = None) -> Requester:
+def asking(
+    tenant: str = "main", key: str | None = None, *, correlation: str | None = None
+) -> Requester:
     said = correlation or f"of-{tenant}"
     return Requester(tenant_id=tenant, correlation_id=said, actor="user:1", idempotency_key=key)
 
 
 @dataclass
 class Bench:
-    """All three sources answer, unless told otherwise; `without` are not configured. Time passes as the test says."""
+    """All three sources answer, unless told otherwise; `without` are not configured. Time passes as
+    the test says."""
 
     database: Database
     clock: StandingClock
@@ -85,7 +94,10 @@ class Bench:
     def registries(self) -> Registries:
         called = [api for api in SourceApi if api not in self.without]
         return Registries(
-            sources={api: RegistrySource(api, self.sources[api], RATE, self.a_day.get(api)) for api in called},
+            sources={
+                api: RegistrySource(api, self.sources[api], RATE, self.a_day.get(api))
+                for api in called
+            },
             limiter=self.limiter,
             claims=self.claims,
             knobs=self.knobs,
@@ -109,10 +121,18 @@ class Bench:
         return {api: sum(of in {None, siren} for siren in sirens) for api, sirens in asked.items()}
 
     def request(
-        self, siren: str = SIREN, tenant: str = "main", key: str | None = None, *, force: bool = False, **given: object
+        self,
+        siren: str = SIREN,
+        tenant: str = "main",
+        key: str | None = None,
+        *,
+        force: bool = False,
+        **given: object,
     ) -> EnrichmentAnswer:
         said = {"siren": siren} | given
-        return request_enrichment(said, asking(tenant, key), knobs=self.knobs, force=force, **self._world)
+        return request_enrichment(
+            said, asking(tenant, key), knobs=self.knobs, force=force, **self._world
+        )
 
     def open(self, request_id: int, tenant: str = "main") -> RequestView:
         return open_request(request_id, asking(tenant), knobs=self.knobs, **self._world)
@@ -122,10 +142,13 @@ class Bench:
 
     def work(self, job_id: int | None, owner: str | None = None) -> JobView:
         owner = owner or f"worker-{next(self._numbers)}"
-        return run(worker.work_enrichment(job_id, registries=self.registries, owner=owner, **self._world))
+        return run(
+            worker.work_enrichment(job_id, registries=self.registries, owner=owner, **self._world)
+        )
 
     def work_and_die(self, job_id: int | None, place: SourceApi | None = SEARCH) -> None:
-        """Killed while it waits for this source's answer; None: when all of it is written and nothing is kept."""
+        """Killed while it waits for this source's answer; None: when all of it is written and
+        nothing is kept."""
         owner, finish = f"killed-{next(self._numbers)}", worker.finish_job
         self.claims.gone.add(owner)
         if place is None:
@@ -186,7 +209,9 @@ class Bench:
         return {row.source_api: row for row in rows}
 
     def waiting_for(self, job_id: int) -> list[int]:
-        query = select(AttachmentRow).where(AttachmentRow.job_id == job_id).order_by(AttachmentRow.id)
+        query = (
+            select(AttachmentRow).where(AttachmentRow.job_id == job_id).order_by(AttachmentRow.id)
+        )
         return [row.request_id for row in self.rows(query)]
 
     def requests(self) -> Sequence[CompanyRequestRow]:
@@ -212,7 +237,9 @@ class Bench:
     def asked_for(self, *, waiting: bool = False) -> list[tuple[str, Mapping[str, object]]]:
         """Key and config of what was asked of Dagster, all of it or what it has not begun."""
         rows = self.rows(select(RunRequestRow).order_by(RunRequestRow.id))
-        return [(row.request_key, row.config) for row in rows if row.state == "waiting" or not waiting]
+        return [
+            (row.request_key, row.config) for row in rows if row.state == "waiting" or not waiting
+        ]
 
     def take_requests(self) -> None:
         """As if Dagster had begun all runs that were asked for."""
@@ -225,7 +252,11 @@ class Bench:
 
     def set_request(self, request_id: int, **columns: Any) -> None:
         with self.database.transaction() as session:
-            session.execute(update(CompanyRequestRow).where(CompanyRequestRow.id == request_id).values(**columns))
+            session.execute(
+                update(CompanyRequestRow)
+                .where(CompanyRequestRow.id == request_id)
+                .values(**columns)
+            )
 
     def rows_of(self, table: Any) -> Sequence[Any]:
         return self.rows(select(table).order_by(table.id))

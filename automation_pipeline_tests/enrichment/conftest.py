@@ -1,4 +1,5 @@
-"""The bench of enrichment, on each kind of database, and a caller of sources that waits in no time."""
+"""The bench of enrichment, on each kind of database, and a caller of sources that waits in no
+time."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +21,8 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 @pytest.fixture
 def waiting_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandingClock], list[float]]:
-    """From now on, whoever waits to call a source lets this clock go on; the list of what was waited for."""
+    """From now on, whoever waits to call a source lets this clock go on; the list of what was
+    waited for."""
 
     def wait_by(clock: StandingClock) -> list[float]:
         waited: list[float] = []

@@ -1,5 +1,5 @@
-"""What the bench of enrichment has of the outside: registries that say what they are told to, leases and turns by the
-test's clock."""
+"""What the bench of enrichment has of the outside: registries that say what they are told to,
+leases and turns by the test's clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from automation_pipeline.core.coordination import Claim, ClaimHolder, Rate
-from automation_pipeline.enrichment.models import CompanyFields, ErrorCode, SourceApi, SourceError, SourceRecord
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    ErrorCode,
+    SourceApi,
+    SourceError,
+    SourceRecord,
+)
 from automation_pipeline_tests.conftest import StandingClock
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
@@ -17,7 +23,12 @@ SECRET = "Jeanne Secret, 1960"
 
 Answer = SourceRecord | SourceError | Callable[[], object]
 _SAYS = {
-    SEARCH: {"legal_name": "DANONE", "city": "PARIS", "naf_code": "70.10Z", "siret": "55203253400646"},
+    SEARCH: {
+        "legal_name": "DANONE",
+        "city": "PARIS",
+        "naf_code": "70.10Z",
+        "siret": "55203253400646",
+    },
     INPI: {"legal_name": "Danone SA", "legal_form": "5510", "country_code": "FR"},
     RCS: {"rcs_city": "PARIS", "registry_name": "Greffe de Paris"},
 }
@@ -27,13 +38,20 @@ def says(source: SourceApi, *, is_masked: bool = False, **said: object) -> Sourc
     """What it says of a company unless told otherwise; None: not said."""
     known = _SAYS[source] | said
     document = {"officers": [SECRET], "said": {name: str(value) for name, value in known.items()}}
-    return SourceRecord(siren=SIREN, said=CompanyFields(**known), document=document, is_masked=is_masked)
+    return SourceRecord(
+        siren=SIREN, said=CompanyFields(**known), document=document, is_masked=is_masked
+    )
 
 
 def fails(code: str, status: int | None = None, *, after: float | None = None) -> SourceError:
     """Retryable by the contract's kinds."""
     known = ErrorCode(code)
-    passes = {ErrorCode.TIMEOUT, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX, ErrorCode.SOURCE_UNAVAILABLE}
+    passes = {
+        ErrorCode.TIMEOUT,
+        ErrorCode.RATE_LIMIT,
+        ErrorCode.UPSTREAM_5XX,
+        ErrorCode.SOURCE_UNAVAILABLE,
+    }
     return SourceError(
         error_code=known,
         message=f"It said {code}.",
@@ -56,8 +74,9 @@ class KilledError(BaseException):
 
 @dataclass
 class ScriptedRegistry:
-    """Says what is in its script, one a call, and what it always says once that is used up. What can be called is
-    called in the middle of the call, in a thread of its own; whatever else it says comes after."""
+    """Says what is in its script, one a call, and what it always says once that is used up. What
+    can be called is called in the middle of the call, in a thread of its own; whatever else it says
+    comes after."""
 
     source: SourceApi
     always: SourceRecord | SourceError
@@ -123,7 +142,9 @@ class CountingLimiter:
     reserved: dict[str, int] = field(default_factory=dict)
     _paid_until: dict[str, datetime] = field(default_factory=dict)
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         now = self.clock.now()
         begins = max(self._paid_until.get(key, now), now)
         wait = (begins - now).total_seconds() if self.is_keeping else 0.0

@@ -1,4 +1,5 @@
-"""`enrichment.ports.Registry`, sentence by sentence, on the fake and on the three clients against the simulator."""
+"""`enrichment.ports.Registry`, sentence by sentence, on the fake and on the three clients against
+the simulator."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -32,8 +33,8 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Place:
-    """`stranger` is a company that it does not know, which it says with `unknown_status`. `strike` makes every call
-    about DANONE fail from now on with the status; `calls` counts the calls."""
+    """`stranger` is a company that it does not know, which it says with `unknown_status`. `strike`
+    makes every call about DANONE fail from now on with the status; `calls` counts the calls."""
 
     registry: Any
     refusing: Any
@@ -81,7 +82,9 @@ def over_http(source: str, url: str) -> Place:
         asked = outside.registries_totals(url)["sources"]
         return asked[source]["calls"] - asked["inpi.login"]["calls"] * (source == "inpi")
 
-    return Place(make(url, "right"), make(url, "wrong"), stranger, 200 if is_search else 404, strike, calls)
+    return Place(
+        make(url, "right"), make(url, "wrong"), stranger, 200 if is_search else 404, strike, calls
+    )
 
 
 def _now() -> datetime:
@@ -94,14 +97,20 @@ def _search(url: str, access: str) -> CompanySearch:
 
 
 def _inpi(url: str, access: str) -> InpiRegister:
-    account = Account(outside.INPI_USERNAME, outside.INPI_PASSWORD if access == "right" else "wr0ng")
-    return InpiRegister(f"{url}/registries/inpi", account, now=_now, limiter=AtOnce(), timeout_seconds=LONG)
+    account = Account(
+        outside.INPI_USERNAME, outside.INPI_PASSWORD if access == "right" else "wr0ng"
+    )
+    return InpiRegister(
+        f"{url}/registries/inpi", account, now=_now, limiter=AtOnce(), timeout_seconds=LONG
+    )
 
 
 def _rcs(url: str, access: str) -> CommerceRegister:
     bearer = Bearer(outside.ENTREPRISE_TOKEN if access == "right" else "wr0ng")
     purpose = Purpose(outside.PUBLIC_BODY, "a reason", "a matter")
-    return CommerceRegister(f"{url}/registries/entreprise", bearer, purpose, now=_now, timeout_seconds=LONG)
+    return CommerceRegister(
+        f"{url}/registries/entreprise", bearer, purpose, now=_now, timeout_seconds=LONG
+    )
 
 
 CLIENTS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
@@ -179,7 +188,17 @@ def test_the_check_says_what_is_wrong_where_we_are_not(place: Place) -> None:
 # The body that asks is not told of itself, and a number with a wrong check digit is refused.
 ODD_FOR_RCS = {"public", "nameless"}
 NOT_TOLD = {ErrorCode.NOT_FOUND, ErrorCode.FORBIDDEN}
-KINDS = ("company", "association", "public", "sole_trader", "liberal", "masked", "masked_company", "farm", "ceased")
+KINDS = (
+    "company",
+    "association",
+    "public",
+    "sole_trader",
+    "liberal",
+    "masked",
+    "masked_company",
+    "farm",
+    "ceased",
+)
 KINDS += ("young", "incomplete", "nameless")
 
 
@@ -190,14 +209,25 @@ def test_companies_of_every_kind_are_understood(source: str, unlimited: str) -> 
     async def all_of_them(registry: Any) -> list[SourceRecord | SourceError]:
         return [await registry.fetch(siren, None) for siren in sirens]
 
-    told = dict(zip(sirens, visited(CLIENTS[source][1](unlimited, "right"), all_of_them), strict=True))
-    refused = {(sirens[siren], one.error_code) for siren, one in told.items() if isinstance(one, SourceError)}
-    assert {kind for kind, code in refused if code not in NOT_TOLD} <= (ODD_FOR_RCS if source == "rcs" else set())
+    told = dict(
+        zip(sirens, visited(CLIENTS[source][1](unlimited, "right"), all_of_them), strict=True)
+    )
+    refused = {
+        (sirens[siren], one.error_code)
+        for siren, one in told.items()
+        if isinstance(one, SourceError)
+    }
+    assert {kind for kind, code in refused if code not in NOT_TOLD} <= (
+        ODD_FOR_RCS if source == "rcs" else set()
+    )
     known = {siren: one for siren, one in told.items() if isinstance(one, SourceRecord)}
     assert {"company", "ceased", "masked_company"} <= {sirens[siren] for siren in known}
     for siren, one in known.items():
         kind, said = sirens[siren], one.said
-        assert said.active_status == ("C" if kind == "ceased" else "A") or kind in {"incomplete", "nameless"}
+        assert said.active_status == ("C" if kind == "ceased" else "A") or kind in {
+            "incomplete",
+            "nameless",
+        }
         assert "NON-DIFFUSIBLE" not in str(said)
         assert one.is_masked is (kind in {"masked", "masked_company"}) or source == "rcs"
         assert said.legal_name or kind in {"masked", "incomplete", "nameless"}

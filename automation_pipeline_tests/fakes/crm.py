@@ -72,8 +72,9 @@ def recording(call_id: str, url: str = "https://records.example.test/1.mp3") -> 
 
 
 class FakeFicheSource:
-    """Knows the fiches and the sales it was given, and no others. `asked` lists the ids and days (ISO) in the order
-    of the calls; the same texts say to `fail_once` and `fail_always` what fails."""
+    """Knows the fiches and the sales it was given, and no others. `asked` lists the ids and days
+    (ISO) in the order of the calls; the same texts say to `fail_once` and `fail_always` what fails.
+    """
 
     at_once = 10
 

@@ -1,4 +1,5 @@
-"""A language model in memory: `audits.ports.LanguageModel`, run through the same contract as the real client.
+"""A language model in memory: `audits.ports.LanguageModel`, run through the same contract as the
+real client.
 
 `step_answer` is what an honest model says about the step in a prompt; `wish` is a wish for a tool.
 """
@@ -11,7 +12,15 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from automation_pipeline.audits.models.chat import Message, Question, Reply, Role, ToolCall, ToolChoice, Usage
+from automation_pipeline.audits.models.chat import (
+    Message,
+    Question,
+    Reply,
+    Role,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
 from automation_pipeline.core.errors import AutomationError, PermanentError
 
 Answers = Callable[[Question], Reply | Exception]
@@ -20,16 +29,20 @@ USAGE = Usage(prompt_tokens=1200, completion_tokens=80)
 _VALUE = {"PRESENT": 1.0, "PARTIEL": 0.5, "ABSENT": 0.0}
 _EVIDENT = ("PRESENT", "PARTIEL")
 _STEP = re.compile(r"(?ms)^=== ÉTAPE (\d+)/\d+ : (.*?) ===$\n(.*?)^=== FIN DE L'ÉTAPE ===$")
-_TRANSCRIPT = re.compile(r"(?ms)^=== TRANSCRIPTION DES APPELS ===$\n(.*?)^=== FIN DE LA TRANSCRIPTION ===$")
+_TRANSCRIPT = re.compile(
+    r"(?ms)^=== TRANSCRIPTION DES APPELS ===$\n(.*?)^=== FIN DE LA TRANSCRIPTION ===$"
+)
 _KEYWORDS = re.compile(r"(?m)^Mots-clés : (.*)$")
 _TURN = re.compile(r"(?m)^([\w-]+): (.*)$")
 
 
 class FakeLanguageModel:
-    """Answers by a function, or by a script in its order; without either it is honest and finds all points PRESENT.
+    """Answers by a function, or by a script in its order; without either it is honest and finds all
+    points PRESENT.
 
-    A question that a provider would refuse is refused. `asked` lists the questions in their order, refused and failed
-    ones too. `most_at_once` is how many were ever open together; `meanwhile` is awaited in the middle of each.
+    A question that a provider would refuse is refused. `asked` lists the questions in their order,
+    refused and failed ones too. `most_at_once` is how many were ever open together; `meanwhile` is
+    awaited in the middle of each.
     """
 
     def __init__(
@@ -42,7 +55,9 @@ class FakeLanguageModel:
         self.name = name
         self.asked: list[Question] = []
         self.most_at_once = 0
-        self._answers = answers if callable(answers) else honest if answers is None else scripted(answers)
+        self._answers = (
+            answers if callable(answers) else honest if answers is None else scripted(answers)
+        )
         self._meanwhile = meanwhile
         self._open = 0
         self._once: list[AutomationError] = []
@@ -115,7 +130,10 @@ def refusal_of(question: Question) -> PermanentError | None:
             problem
             for problem, met in (
                 ("There are no messages.", not question.messages),
-                ("Wishes and results of tools do not match.", _results_are_astray(question.messages)),
+                (
+                    "Wishes and results of tools do not match.",
+                    _results_are_astray(question.messages),
+                ),
                 ("A schema is not strict.", not all(map(_is_strict, schemas))),
             )
             if met
@@ -144,7 +162,9 @@ def _is_strict(schema: object) -> bool:
         return True
     properties = schema.get("properties")
     if isinstance(properties, Mapping):
-        whole = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(properties)
+        whole = schema.get("additionalProperties") is False and set(
+            schema.get("required", ())
+        ) == set(properties)
         return whole and all(map(_is_strict, properties.values()))
     return all(map(_is_strict, schema.values()))
 
@@ -157,8 +177,9 @@ def step_answer(
     usage: Usage = USAGE,
     **changes: Any,
 ) -> Reply:
-    """A valid `audit_step` answer for the step in the prompt. `statuts` is one for all points or one a point; the
-    evidence is quoted from the transcript, or is `quotation` said to stand there; `changes` are other top fields."""
+    """A valid `audit_step` answer for the step in the prompt. `statuts` is one for all points or
+    one a point; the evidence is quoted from the transcript, or is `quotation` said to stand there;
+    `changes` are other top fields."""
     return saying(step_document(question, statuts=statuts, quotation=quotation) | changes, usage)
 
 
@@ -170,7 +191,9 @@ def step_document(
     assert len(given) == len(step.points), f"{len(given)} statuts for {len(step.points)} points"
     quoted = islice(cycle(citations(question) or [None]), len(step.points))
     points = [
-        _point_document(point, statut, citation and (citation | ({"texte": quotation} if quotation else {})))
+        _point_document(
+            point, statut, citation and (citation | ({"texte": quotation} if quotation else {}))
+        )
         for point, statut, citation in zip(step.points, given, quoted, strict=True)
     ]
     counted = [_VALUE[statut] for statut in given if statut in _VALUE]
@@ -224,7 +247,13 @@ class StepInPrompt:
             if message.role is Role.USER and block:
                 position, name, body = block.groups()
                 weight = re.search(r"\| Poids : (\d+)", body)
-                return cls(int(position), name, int(weight[1]) if weight else 5, _points(body), _keywords(body))
+                return cls(
+                    int(position),
+                    name,
+                    int(weight[1]) if weight else 5,
+                    _points(body),
+                    _keywords(body),
+                )
         raise AssertionError("No user message holds a step.")
 
 
@@ -249,11 +278,15 @@ def _keywords(body: str) -> tuple[str, ...]:
 
 
 def citations(question: Question, min_characters: int = 12) -> list[dict[str, Any]]:
-    """One for each passage long enough to be evidence: of the transcript in the prompt, else of what the tools read."""
+    """One for each passage long enough to be evidence: of the transcript in the prompt, else of
+    what the tools read."""
     prompts = (message.content for message in question.messages if message.role is Role.USER)
     of_prompt = [cited for prompt in prompts for cited in _citations_of_prompt(prompt)]
     found = of_prompt or [
-        cited for message in question.messages if message.role is Role.TOOL for cited in _citations_of_tool(message)
+        cited
+        for message in question.messages
+        if message.role is Role.TOOL
+        for cited in _citations_of_tool(message)
     ]
     return [cited for cited in found if len(cited["texte"]) >= min_characters]
 
@@ -266,7 +299,11 @@ def _citations_of_prompt(prompt: str) -> list[dict[str, Any]]:
         if recording := re.match(r"--- Enregistrement (\d+) ---", line):
             place = {"recording_index": int(recording[1]) - 1}
         elif called := re.match(r"Date : (.*?) \| Heure : (.*?) \|", line):
-            place |= {"recording_date": called[1], "recording_time": called[2], "recording_url": "N/A"}
+            place |= {
+                "recording_date": called[1],
+                "recording_time": called[2],
+                "recording_url": "N/A",
+            }
         elif segment := re.match(r"\[Segment (\d+)\] ([\d.]+) s - ", line):
             place |= _time(float(segment[2])) | {"chunk_index": int(segment[1]) - 1}
         elif "chunk_index" in place and (turn := _TURN.match(line)):
@@ -286,4 +323,7 @@ def _citations_of_tool(message: Message) -> list[dict[str, Any]]:
 
 
 def _time(seconds: float) -> dict[str, Any]:
-    return {"minutage": f"{int(seconds) // 60:02}:{int(seconds) % 60:02}", "minutage_secondes": seconds}
+    return {
+        "minutage": f"{int(seconds) // 60:02}:{int(seconds) % 60:02}",
+        "minutage_secondes": seconds,
+    }

@@ -1,4 +1,5 @@
-"""Receivers of messages that take, refuse and break as a test says: the answers come in turn, the last one for good."""
+"""Receivers of messages that take, refuse and break as a test says: the answers come in turn, the
+last one for good."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,9 @@ class FakeWebhookSender:
 
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         self.posted.append(Posted(url, body, headers))
-        behaviour = self.by_url.get(url) or (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+        behaviour = self.by_url.get(url) or (
+            self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        )
         if isinstance(behaviour, Exception):
             raise behaviour
         return behaviour
@@ -52,8 +55,8 @@ class FakeMailSender:
 
 @dataclass
 class FakePublisher:
-    """Takes events one by one. One with a `poison` key is refused for its reason; while there is an `outage` none is
-    taken, and `away` is a bug on the way."""
+    """Takes events one by one. One with a `poison` key is refused for its reason; while there is an
+    `outage` none is taken, and `away` is a bug on the way."""
 
     poison: Mapping[str, Exception] = field(default_factory=dict)
     away: bool = False

@@ -1,4 +1,5 @@
-"""Company registries in memory: `enrichment.ports.Registry`, run through the same contract as the real clients."""
+"""Company registries in memory: `enrichment.ports.Registry`, run through the same contract as the
+real clients."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -22,19 +23,32 @@ from automation_pipeline.storage.database import Database
 
 SIREN = "552032534"
 PLAIN = CompanyFields(
-    legal_name="DANONE", address_line1="17 BOULEVARD HAUSSMANN", postal_code="75009", city="PARIS", active_status="A"
+    legal_name="DANONE",
+    address_line1="17 BOULEVARD HAUSSMANN",
+    postal_code="75009",
+    city="PARIS",
+    active_status="A",
 )
 NEVER_WAITS = EnrichmentOptions(backoff=Backoff(base_seconds=0, cap_seconds=0))
-_MAY_PASS = {ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX}
+_MAY_PASS = {
+    ErrorCode.TIMEOUT,
+    ErrorCode.SOURCE_UNAVAILABLE,
+    ErrorCode.RATE_LIMIT,
+    ErrorCode.UPSTREAM_5XX,
+}
 
 
 def record(siren: str = SIREN, **said: Any) -> SourceRecord:
     """The company, with these fields said otherwise."""
     fields = replace(PLAIN, **said)
-    return SourceRecord(siren=siren, said=fields, document={"siren": siren, "name": fields.legal_name})
+    return SourceRecord(
+        siren=siren, said=fields, document={"siren": siren, "name": fields.legal_name}
+    )
 
 
-def error(code: ErrorCode, status: int | None = None, retry_after: float | None = None) -> SourceError:
+def error(
+    code: ErrorCode, status: int | None = None, retry_after: float | None = None
+) -> SourceError:
     return SourceError(
         error_code=code,
         message=f"The registry said {code}.",
@@ -51,8 +65,8 @@ RATE_LIMIT = error(ErrorCode.RATE_LIMIT, 429)
 
 
 class FakeRegistry:
-    """Knows the companies it was given, and no others. `calls` are the SIREN and SIRET of each, in their order.
-    `before` is awaited at the beginning of each call: a test can hold it there."""
+    """Knows the companies it was given, and no others. `calls` are the SIREN and SIRET of each, in
+    their order. `before` is awaited at the beginning of each call: a test can hold it there."""
 
     def __init__(self, *records: SourceRecord, unknown_status: int = 404) -> None:
         self.calls: list[tuple[str, str | None]] = []
@@ -99,7 +113,9 @@ class AtOnce:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         self.asked.append(key)
         return 0.0
 
@@ -112,5 +128,9 @@ def registries(
     calls_a_day: int | None = None,
 ) -> Registries:
     """Those registries, which nobody has to wait for; the leases are real."""
-    sources = {api: RegistrySource(api, fakes[api], Rate(1000, 1.0), calls_a_day) for api in SourceApi if api in fakes}
+    sources = {
+        api: RegistrySource(api, fakes[api], Rate(1000, 1.0), calls_a_day)
+        for api in SourceApi
+        if api in fakes
+    }
     return Registries(sources, AtOnce(), DatabaseClaims(database), knobs, Meter())

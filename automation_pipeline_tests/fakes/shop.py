@@ -38,9 +38,15 @@ _Script = tuple[FailureSignal, float | None]
 
 
 def variant(
-    variant_id: str = "11", product_id: str = "1", amount: int | None = 1999, currency: str = "EUR", **more: object
+    variant_id: str = "11",
+    product_id: str = "1",
+    amount: int | None = 1999,
+    currency: str = "EUR",
+    **more: object,
 ) -> Variant:
-    return Variant(variant_id=variant_id, product_id=product_id, amount=amount, currency=currency, **more)
+    return Variant(
+        variant_id=variant_id, product_id=product_id, amount=amount, currency=currency, **more
+    )
 
 
 @dataclass
@@ -52,11 +58,16 @@ class _Points:
     told_at: float
 
     def take(self, asked: float, used: float) -> float | None:
-        """None, and those that the call uses are gone; or how long to wait until there are as many as it asks for."""
+        """None, and those that the call uses are gone; or how long to wait until there are as many
+        as it asks for."""
         now = self.seconds()
         come_back = (now - self.told_at) * self.bucket.restore_rate
         available = min(self.bucket.available + come_back, self.bucket.maximum)
-        wait = throttle_seconds(asked, available, self.bucket.restore_rate) if asked > available else None
+        wait = (
+            throttle_seconds(asked, available, self.bucket.restore_rate)
+            if asked > available
+            else None
+        )
         self.bucket = replace(self.bucket, available=available if wait else available - used)
         self.told_at = now
         return wait
@@ -65,9 +76,10 @@ class _Points:
 class FakeShop:
     """Knows the variants it was given, in that order.
 
-    `called` lists every call that reached the shop, failed ones too: its kind ("page", "prices", "write") and the
-    place, the ids or the product it was about. `written` lists every write that took effect. `most_at_once` is how
-    many calls were ever open together; `meanwhile` is awaited in the middle of each, with its kind and subject.
+    `called` lists every call that reached the shop, failed ones too: its kind ("page", "prices",
+    "write") and the place, the ids or the product it was about. `written` lists every write that
+    took effect. `most_at_once` is how many calls were ever open together; `meanwhile` is awaited in
+    the middle of each, with its kind and subject.
     """
 
     def __init__(
@@ -107,7 +119,8 @@ class FakeShop:
         del self._variants[variant_id]
 
     def edit(self, variant_id: str, **changed: object) -> None:
-        """By hand, as somebody in the shop would: `amount`, `compare_at`, or any other field of a variant."""
+        """By hand, as somebody in the shop would: `amount`, `compare_at`, or any other field of a
+        variant."""
         self._variants[variant_id] = replace(self._variants[variant_id], **changed)
 
     def price(self, variant_id: str) -> Price | None:
@@ -123,18 +136,27 @@ class FakeShop:
     def times_written(self, variant_id: str) -> int:
         return sum(write.variant_id == variant_id for write in self.written)
 
-    def fail_once(self, subject: str, *signals: FailureSignal, retry_after_seconds: float | None = None) -> None:
-        """The next writes to this product (or reads: PAGES, PRICES) fail so, one each, and have no effect."""
-        self._once.setdefault(subject, []).extend((signal, retry_after_seconds) for signal in signals)
+    def fail_once(
+        self, subject: str, *signals: FailureSignal, retry_after_seconds: float | None = None
+    ) -> None:
+        """The next writes to this product (or reads: PAGES, PRICES) fail so, one each, and have no
+        effect."""
+        self._once.setdefault(subject, []).extend(
+            (signal, retry_after_seconds) for signal in signals
+        )
 
-    def fail_always(self, subject: str, signal: FailureSignal, *, retry_after_seconds: float | None = None) -> None:
+    def fail_always(
+        self, subject: str, signal: FailureSignal, *, retry_after_seconds: float | None = None
+    ) -> None:
         self._always[subject] = signal, retry_after_seconds
 
     def fail_no_more(self, subject: str) -> None:
         self._once.pop(subject, None)
         self._always.pop(subject, None)
 
-    def refuse_everything(self, signal: FailureSignal | None, *, retry_after_seconds: float | None = None) -> None:
+    def refuse_everything(
+        self, signal: FailureSignal | None, *, retry_after_seconds: float | None = None
+    ) -> None:
         """Until it is called again with None."""
         self._refusal = None if signal is None else (signal, retry_after_seconds)
 
@@ -142,10 +164,14 @@ class FakeShop:
         """The next write to the product takes effect, and nobody hears of it."""
         self._lost.append(product_id)
 
-    def refuse(self, variant_id: str, code: str = "INVALID_INPUT", message: str = "Price is not allowed") -> None:
+    def refuse(
+        self, variant_id: str, code: str = "INVALID_INPUT", message: str = "Price is not allowed"
+    ) -> None:
         """A complaint about this one variant, whenever it is written."""
         signal = FailureSignal(user_error=True, code=code)
-        self._refused[variant_id] = classify_failure(signal, f"The shop refuses the price: {message}, {code}.")
+        self._refused[variant_id] = classify_failure(
+            signal, f"The shop refuses the price: {message}, {code}."
+        )
 
     def accept(self, variant_id: str) -> None:
         self._refused.pop(variant_id, None)
@@ -153,7 +179,9 @@ class FakeShop:
     async def check(self) -> None:
         if self._refusal is None:
             return
-        failure = classify_failure(self._refusal[0], "The shop refuses everything.", self._refusal[1])
+        failure = classify_failure(
+            self._refusal[0], "The shop refuses everything.", self._refusal[1]
+        )
         if failure.retryable:
             raise TransientError(failure.message, retry_after_seconds=failure.retry_after_seconds)
         raise PermanentError(failure.message)
@@ -175,7 +203,9 @@ class FakeShop:
         if failure is not None:
             return self._failed(failure)
         known = {each: self._variants[each].price for each in variant_ids if each in self._variants}
-        return self._told({variant_id: price for variant_id, price in known.items() if price is not None})
+        return self._told(
+            {variant_id: price for variant_id, price in known.items() if price is not None}
+        )
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
         assert 0 < len(writes) <= MAX_PRICES_PER_WRITE
@@ -208,7 +238,8 @@ class FakeShop:
     async def _met(
         self, kind: str, subject: object, script: str, asked: float, *, used: float | None = None
     ) -> CallFailure | None:
-        """The call, with whatever lies between asking and answering; a failure if it was to fail."""
+        """The call, with whatever lies between asking and answering; a failure if it was to
+        fail."""
         self.called.append((kind, subject))
         self._open += 1
         self.most_at_once = max(self.most_at_once, self._open)
@@ -219,9 +250,15 @@ class FakeShop:
         once = self._once.get(script)
         scripted = self._refusal or (once.pop(0) if once else self._always.get(script))
         if scripted is not None:
-            return classify_failure(scripted[0], f"The shop fails as it was told to ({kind}).", scripted[1])
+            return classify_failure(
+                scripted[0], f"The shop fails as it was told to ({kind}).", scripted[1]
+            )
         wait = self._points.take(asked, asked if used is None else used) if self._points else None
-        return classify_failure(THROTTLED, "The shop is busy: it holds us back for a while.", wait) if wait else None
+        return (
+            classify_failure(THROTTLED, "The shop is busy: it holds us back for a while.", wait)
+            if wait
+            else None
+        )
 
     def _failed(self, failure: CallFailure) -> CallResult:
         return CallResult(None, failure, self._bucket, self._request_id)
@@ -239,16 +276,23 @@ class FakeShop:
 
 
 def _complaint(code: str) -> CallFailure:
-    return classify_failure(FailureSignal(user_error=True, code=code), f"The shop refuses the price: {code}.")
+    return classify_failure(
+        FailureSignal(user_error=True, code=code), f"The shop refuses the price: {code}."
+    )
 
 
 def shelf(products: int, variants: int = 1, *, amount: int = 1000) -> Iterable[Variant]:
-    """Product 1 with the variants 101, 102 ..., product 2 with 201, 202 ..., each at the same price."""
+    """Product 1 with the variants 101, 102 ..., product 2 with 201, 202 ..., each at the same
+    price."""
     for product in range(1, products + 1):
         for number in range(1, variants + 1):
-            yield variant(str(product * 100 + number), str(product), amount, sku=f"SKU-{product}-{number}")
+            yield variant(
+                str(product * 100 + number), str(product), amount, sku=f"SKU-{product}-{number}"
+            )
 
 
 def storefront(shop: FakeShop, *, meter: Meter | None = None, **knobs: object) -> Storefront:
     """For stages: the same shop, however often it is opened."""
-    return Storefront("shop.test", lambda: nullcontext(shop), ShopOptions(**knobs), meter or Meter())
+    return Storefront(
+        "shop.test", lambda: nullcontext(shop), ShopOptions(**knobs), meter or Meter()
+    )

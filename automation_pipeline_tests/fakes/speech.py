@@ -1,4 +1,5 @@
-"""A speech-to-text in memory: `transcription.ports.SpeechToText`, run through the same contract as the real client."""
+"""A speech-to-text in memory: `transcription.ports.SpeechToText`, run through the same contract as
+the real client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +15,10 @@ WORDS = (
 
 
 def transcript(
-    transcription_id: str = "tr_1", *, text: str = "Bonjour madame (rire)", words: tuple[Word, ...] = WORDS
+    transcription_id: str = "tr_1",
+    *,
+    text: str = "Bonjour madame (rire)",
+    words: tuple[Word, ...] = WORDS,
 ) -> Transcript:
     return Transcript(transcription_id, text, "fra", 0.98, words)
 
@@ -24,11 +28,13 @@ async def at_will() -> None:
 
 
 class FakeSpeechToText:
-    """Knows the audios it was given; of any other address it says what `otherwise` says, or that nothing is there.
+    """Knows the audios it was given; of any other address it says what `otherwise` says, or that
+    nothing is there.
 
-    `asked` lists the addresses in the order of the questions, `called` those that reached the provider: an error whose
-    text starts with "Audio" is the host's, so it comes before the turn. `most_at_once` is how many calls were ever
-    open together; `meanwhile` is awaited in the middle of each.
+    `asked` lists the addresses in the order of the questions, `called` those that reached the
+    provider: an error whose text starts with "Audio" is the host's, so it comes before the turn.
+    `most_at_once` is how many calls were ever open together; `meanwhile` is awaited in the middle
+    of each.
     """
 
     def __init__(
@@ -74,7 +80,9 @@ class FakeSpeechToText:
         if self._refusal:
             raise self._refusal
 
-    async def transcribe(self, audio_url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:
+    async def transcribe(
+        self, audio_url: str, *, turn: Callable[[], Awaitable[None]]
+    ) -> Transcript:
         self.asked.append(audio_url)
         error = self._error_for(audio_url) or self._missing(audio_url)
         if error and str(error).startswith("Audio"):
@@ -100,4 +108,8 @@ class FakeSpeechToText:
             return None
         if not url.startswith(("http://", "https://")):
             return PermanentError("Audio download failed: only http and https addresses are taken.")
-        return None if self._says_something_of_all else PermanentError("Audio download failed status=404")
+        return (
+            None
+            if self._says_something_of_all
+            else PermanentError("Audio download failed status=404")
+        )

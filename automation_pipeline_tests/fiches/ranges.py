@@ -11,7 +11,12 @@ from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.fiches.days import revalidate_days
-from automation_pipeline.fiches.fetch_jobs import RangeRequest, RangeStatus, fetch_range, request_range
+from automation_pipeline.fiches.fetch_jobs import (
+    RangeRequest,
+    RangeStatus,
+    fetch_range,
+    request_range,
+)
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobWebhook
 from automation_pipeline.fiches.queries.fetch_jobs import get_job
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow, SalesDayRow
@@ -36,7 +41,9 @@ class Ranges:
 
     @property
     def semaphore(self) -> Semaphore:
-        return Semaphore(DatabasePermits(self.database), "crm-sales-list", 3, "test", poll_seconds=0.01)
+        return Semaphore(
+            DatabasePermits(self.database), "crm-sales-list", 3, "test", poll_seconds=0.01
+        )
 
     def sell(self, *days: date, fiches: int = 2) -> None:
         for day in days:
@@ -45,7 +52,12 @@ class Ranges:
     def know(self, *days: date) -> None:
         """Their lists are there, and what the CRM was asked for that is forgotten."""
         asked = revalidate_days(
-            days, database=self.database, source=self.crm, clock=self.clock, semaphore=self.semaphore, force=True
+            days,
+            database=self.database,
+            source=self.crm,
+            clock=self.clock,
+            semaphore=self.semaphore,
+            force=True,
         )
         asyncio.run(asked)
         self.crm.asked.clear()
@@ -55,7 +67,9 @@ class Ranges:
         **wish: Any,
     ) -> RangeStatus:  # fmt: skip
         given = RangeRequest(start=start, end=end, reach=Reach(scope, caller=caller), **wish)
-        return request_range(given, database=self.database, clock=self.clock, zone=zone("Europe/Paris"))
+        return request_range(
+            given, database=self.database, clock=self.clock, zone=zone("Europe/Paris")
+        )
 
     def job(self, *args: Any, **wish: Any) -> FetchJob:
         job = self.ask(*args, **wish).job
@@ -75,7 +89,9 @@ class Ranges:
     def forget(self, *days: date) -> None:
         """As if nobody had ever asked for their lists."""
         with self.database.transaction() as session:
-            session.execute(delete(SalesDayRow).where(SalesDayRow.day.in_([day.isoformat() for day in days])))
+            session.execute(
+                delete(SalesDayRow).where(SalesDayRow.day.in_([day.isoformat() for day in days]))
+            )
 
     def stored(self, job: FetchJob) -> FetchJob:
         with self.database.reading() as session:
@@ -89,7 +105,10 @@ class Ranges:
     def events(self) -> list[tuple[str, int]]:
         """Their names, with how far the job was."""
         rows = self.rows(OutboxRow)
-        return [(row.event_name.removeprefix("fiches.progressive_fetch."), row.payload["progress"]) for row in rows]
+        return [
+            (row.event_name.removeprefix("fiches.progressive_fetch."), row.payload["progress"])
+            for row in rows
+        ]
 
     @property
     def deliveries(self) -> list[FetchDeliveryRow]:

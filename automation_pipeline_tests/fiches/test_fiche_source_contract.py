@@ -1,4 +1,5 @@
-"""`fiches.ports.FicheSource`, sentence by sentence, on the fake and on the CRM client against the simulator."""
+"""`fiches.ports.FicheSource`, sentence by sentence, on the fake and on the CRM client against the
+simulator."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +10,12 @@ from typing import TypeVar
 import pytest
 
 from automation_pipeline.clients.crm import CrmClient
-from automation_pipeline.core.errors import AutomationError, NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.simulator import Kind, World
@@ -36,7 +42,9 @@ class Place:
     opened: Callable[[], FicheSource]
     refusing: Callable[[], FicheSource]
 
-    def ask(self, question: Callable[[FicheSource], Awaitable[Result]], *, refused: bool = False) -> Result:
+    def ask(
+        self, question: Callable[[FicheSource], Awaitable[Result]], *, refused: bool = False
+    ) -> Result:
         async def asked() -> Result:
             source = self.refusing() if refused else self.opened()
             try:
@@ -47,7 +55,9 @@ class Place:
 
         return asyncio.run(asked())
 
-    def error(self, question: Callable[[FicheSource], Awaitable[object]], *, refused: bool = False) -> AutomationError:
+    def error(
+        self, question: Callable[[FicheSource], Awaitable[object]], *, refused: bool = False
+    ) -> AutomationError:
         with pytest.raises(AutomationError) as caught:
             self.ask(question, refused=refused)
         return caught.value
@@ -55,15 +65,23 @@ class Place:
 
 @pytest.fixture(params=["fake", "crm"])
 def place(request: pytest.FixtureRequest) -> Place:
-    return in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
+    return (
+        in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
+    )
 
 
 def in_memory() -> Place:
     known = fiche(KNOWN, recording(f"{KNOWN}01"), groupe=ORDINARY[0].groupe)
-    source = FakeFicheSource([known, fiche(SILENT), fiche(NO_URL, recording(f"{NO_URL}01", url=""))])
-    source.sell(SOLD_ON, *(summary(s.id, *(recording(call.call_id) for call in s.recordings)) for s in DAY))
+    source = FakeFicheSource(
+        [known, fiche(SILENT), fiche(NO_URL, recording(f"{NO_URL}01", url=""))]
+    )
+    source.sell(
+        SOLD_ON, *(summary(s.id, *(recording(call.call_id) for call in s.recordings)) for s in DAY)
+    )
     source.fail_always(BUSY_DAY.isoformat(), TransientError("The CRM answered 503."))
-    source.fail_always(BROKEN_DAY.isoformat(), PermanentError("The CRM's answer cannot be understood."))
+    source.fail_always(
+        BROKEN_DAY.isoformat(), PermanentError("The CRM's answer cannot be understood.")
+    )
     source.fail_always(BUSY, TransientError("The CRM answered 503."))
     source.fail_always(BROKEN, PermanentError("The CRM's answer cannot be understood."))
     refusing = FakeFicheSource([known])
@@ -109,7 +127,9 @@ def test_the_sales_of_a_day_are_listed_with_their_recordings(place: Place) -> No
     sales = place.ask(lambda source: source.sales_list(SOLD_ON))
     assert (sales.day, sales.listed) == (SOLD_ON, len(DAY))
     assert [fiche.fiche_id for fiche in sales.fiches] == [sold.id for sold in DAY]
-    assert [len(fiche.recordings) for fiche in sales.fiches] == [len(sold.recordings) for sold in DAY]
+    assert [len(fiche.recordings) for fiche in sales.fiches] == [
+        len(sold.recordings) for sold in DAY
+    ]
 
 
 def test_a_day_on_which_nothing_was_sold_is_an_empty_list(place: Place) -> None:
@@ -140,7 +160,9 @@ def test_an_audio_that_is_not_available_is_an_empty_url(place: Place) -> None:
 
 
 def test_asking_twice_gives_the_same_answer(place: Place) -> None:
-    assert place.ask(lambda source: source.details(KNOWN)) == place.ask(lambda source: source.details(KNOWN))
+    assert place.ask(lambda source: source.details(KNOWN)) == place.ask(
+        lambda source: source.details(KNOWN)
+    )
 
 
 @pytest.mark.parametrize("fiche_id", [MISSING, "0", "404404", "../health", "a b/ü?#%"])
@@ -152,7 +174,9 @@ def test_an_answer_that_another_attempt_may_give_is_transient(place: Place) -> N
     assert isinstance(place.error(lambda source: source.details(BUSY)), TransientError)
 
 
-def test_an_answer_that_no_attempt_will_give_is_permanent_and_not_a_missing_fiche(place: Place) -> None:
+def test_an_answer_that_no_attempt_will_give_is_permanent_and_not_a_missing_fiche(
+    place: Place,
+) -> None:
     error = place.error(lambda source: source.details(BROKEN))
     assert isinstance(error, PermanentError)
     assert not isinstance(error, NotFoundError)
@@ -174,7 +198,9 @@ def test_a_refused_token_is_a_permanent_error_of_every_question(place: Place) ->
 
 def test_many_may_be_asked_at_once(place: Place) -> None:
     async def all_of(source: FicheSource) -> list[str]:
-        found = await asyncio.gather(*(source.details(fiche_id) for fiche_id in [KNOWN, SILENT, NO_URL] * 5))
+        found = await asyncio.gather(
+            *(source.details(fiche_id) for fiche_id in [KNOWN, SILENT, NO_URL] * 5)
+        )
         return [details.fiche_id for details in found]
 
     assert place.ask(all_of) == [KNOWN, SILENT, NO_URL] * 5

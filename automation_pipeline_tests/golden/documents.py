@@ -1,4 +1,5 @@
-"""Describes, as text, what users and other systems depend on. `make golden` writes each description to its file."""
+"""Describes, as text, what users and other systems depend on. `make golden` writes each description
+to its file."""
 
 import inspect
 import json
@@ -31,11 +32,14 @@ WIDTH = 160
 
 
 def openapi() -> str:
-    """The OpenAPI document without its version; answers that many operations share are named once, at the top."""
+    """The OpenAPI document without its version; answers that many operations share are named once,
+    at the top."""
     document = json.loads(json.dumps(create_app(Services(Settings())).openapi()))
     del document["info"]["version"]
     operations = [one for methods in document["paths"].values() for one in methods.values()]
-    counted = Counter((code, _json(answer)) for one in operations for code, answer in one["responses"].items())
+    counted = Counter(
+        (code, _json(answer)) for one in operations for code, answer in one["responses"].items()
+    )
     shared = {code: text for (code, text), count in counted.items() if count > 20}
     for one in operations:
         for code, answer in one["responses"].items():
@@ -75,7 +79,11 @@ def _commands(command: Any, name: str) -> Iterator[str]:
 
 def _parameter(one: Any) -> str:
     facts = [_kind(one.type_descriptor.annotation)]
-    facts += [f"{word} {limit}" for word in ("min", "max") if (limit := getattr(one, word, None)) is not None]
+    facts += [
+        f"{word} {limit}"
+        for word in ("min", "max")
+        if (limit := getattr(one, word, None)) is not None
+    ]
     facts += (
         ["required"]
         if one.required
@@ -84,7 +92,9 @@ def _parameter(one: Any) -> str:
         else []
     )
     facts += ["repeatable"] if getattr(one, "multiple", False) or one.nargs != 1 else []
-    names = [*one.opts, *one.secondary_opts] if one.param_type_name == "option" else [one.name.upper()]
+    names = (
+        [*one.opts, *one.secondary_opts] if one.param_type_name == "option" else [one.name.upper()]
+    )
     return f"{' / '.join(names)} ({', '.join(facts)}): {_first_line(one.help)}"
 
 
@@ -102,11 +112,13 @@ def _kind(annotation: Any) -> str:
         case origin, arguments if origin in {Union, UnionType}:
             return " or ".join(map(_kind, arguments))
         case origin, arguments:
-            return f"{_kind(origin)} of {', '.join(_kind(one) for one in arguments if one is not ...)}"
+            return (
+                f"{_kind(origin)} of {', '.join(_kind(one) for one in arguments if one is not ...)}"
+            )
 
 
 def _first_line(text: str | None) -> str:
-    return inspect.cleandoc(text or "").partition("\n")[0]
+    return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
 
 
 def tables() -> str:
@@ -119,7 +131,12 @@ def _table(table: sa.Table) -> str:
     indexes = sorted(_index(one) for one in table.indexes)
     autoincrement = " autoincrement" if table.dialect_options["sqlite"]["autoincrement"] else ""
     return "\n".join(
-        [table.name + autoincrement, *(f"  {_column(one)}" for one in table.columns), *constraints, *indexes]
+        [
+            table.name + autoincrement,
+            *(f"  {_column(one)}" for one in table.columns),
+            *constraints,
+            *indexes,
+        ]
     )
 
 
@@ -147,14 +164,16 @@ def _constraint(one: sa.Constraint) -> str:
 def _index(one: sa.Index) -> str:
     where = one.dialect_options["sqlite"]["where"]
     names = ", ".join(str(expression) for expression in one.expressions)
-    return (
-        f"  index {one.name} ({names}){' unique' if one.unique else ''}{f' where {where}' if where is not None else ''}"
-    )
+    more = (" unique" if one.unique else "") + (f" where {where}" if where is not None else "")
+    return f"  index {one.name} ({names}){more}"
 
 
 def settings() -> str:
     """Environment variables with their types and defaults."""
-    return "\n".join(sorted(_setting(name, field) for name, field in Settings.model_fields.items())) + "\n"
+    return (
+        "\n".join(sorted(_setting(name, field) for name, field in Settings.model_fields.items()))
+        + "\n"
+    )
 
 
 def _setting(name: str, field: FieldInfo) -> str:
@@ -162,13 +181,24 @@ def _setting(name: str, field: FieldInfo) -> str:
     variable = alias.choices[0] if isinstance(alias, AliasChoices) else name.upper()
     kind = _kind(field.annotation)
     default = "" if field.default is PydanticUndefined else f" = {field.default!r}"
-    bounds = [str(one) for one in field.metadata if any(hasattr(one, word) for word in ("gt", "ge", "lt", "le"))]
+    bounds = [
+        str(one)
+        for one in field.metadata
+        if any(hasattr(one, word) for word in ("gt", "ge", "lt", "le"))
+    ]
     return f"{variable}: {' '.join([kind, *bounds])}{default}"
 
 
 def permissions() -> str:
     """Each route with what its caller needs."""
-    return "\n".join(sorted(f"{path} {method}: {_permission(rule)}" for (method, path), rule in RULES.items())) + "\n"
+    return (
+        "\n".join(
+            sorted(
+                f"{path} {method}: {_permission(rule)}" for (method, path), rule in RULES.items()
+            )
+        )
+        + "\n"
+    )
 
 
 def _permission(rule: Any) -> str:
@@ -224,12 +254,16 @@ def _job(job: dg.JobDefinition) -> str:
 def _partitions(one: Any) -> str:
     found = one.partitions_def
     return (
-        f"{type(found).__name__} {found.timezone}" if isinstance(found, dg.TimeWindowPartitionsDefinition) else "none"
+        f"{type(found).__name__} {found.timezone}"
+        if isinstance(found, dg.TimeWindowPartitionsDefinition)
+        else "none"
     )
 
 
 def _config(definition: Any) -> str:
-    fields = getattr(definition.config_schema.config_type if definition.config_schema else None, "fields", {})
+    fields = getattr(
+        definition.config_schema.config_type if definition.config_schema else None, "fields", {}
+    )
     said = [f"{name}{' required' if fields[name].is_required else ''}" for name in sorted(fields)]
     return ", ".join(said) or "none"
 
@@ -237,19 +271,22 @@ def _config(definition: Any) -> str:
 def _sensor(sensor: dg.SensorDefinition) -> str:
     facts = f"{sensor.sensor_type.value}; {sensor.default_status.value}; every {sensor.minimum_interval_seconds} s"
     targets = sorted(job.name for job in sensor.jobs) if sensor.has_jobs else []
-    return f"sensor {sensor.name}: {_described(sensor)}; {facts}; jobs {', '.join(targets) or 'none'}"
+    return (
+        f"sensor {sensor.name}: {_described(sensor)}; {facts}; jobs {', '.join(targets) or 'none'}"
+    )
 
 
 def _schedule(schedule: dg.ScheduleDefinition) -> str:
-    when = f"{schedule.cron_schedule} {schedule.execution_timezone}; {schedule.default_status.value}"
+    when = (
+        f"{schedule.cron_schedule} {schedule.execution_timezone}; {schedule.default_status.value}"
+    )
     return f"schedule {schedule.name}: {_described(schedule)}; {when}; job {schedule.job_name}"
 
 
 def _asset(spec: dg.AssetSpec) -> str:
     deps = ", ".join(sorted(dep.asset_key.to_user_string() for dep in spec.deps)) or "none"
-    facts = (
-        f"group {spec.group_name}; partitions {_partitions(spec)}; deps {deps}; kinds {', '.join(sorted(spec.kinds))}"
-    )
+    kinds = ", ".join(sorted(spec.kinds))
+    facts = f"group {spec.group_name}; partitions {_partitions(spec)}; deps {deps}; kinds {kinds}"
     return f"asset {spec.key.to_user_string()}: {_described(spec)}; {facts}"
 
 

@@ -1,4 +1,5 @@
-"""An attic full of rows: every kind that may go, old and young, with the old ones that something still needs."""
+"""An attic full of rows: every kind that may go, old and young, with the old ones that something
+still needs."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -11,7 +12,12 @@ from sqlalchemy.orm import Session
 from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditConfigRow
 from automation_pipeline.automation.tables import LogRow, NotificationRow, RunRow, ScheduleRow
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
-from automation_pipeline.fiches.tables import CallRecordingRow, FetchDeliveryRow, FetchJobRow, FicheCacheRow
+from automation_pipeline.fiches.tables import (
+    CallRecordingRow,
+    FetchDeliveryRow,
+    FetchJobRow,
+    FicheCacheRow,
+)
 from automation_pipeline.org_jobs.tables import OrgAlertRow
 from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.claims import LeaseRow
@@ -34,7 +40,11 @@ _numbers = count(1)
 def put(session: Session, table: type[Table], **values: Any) -> Any:
     """A row of which only what is given matters."""
     columns = inspect(table).column_attrs
-    wanted = {one.key: _something(one.columns[0]) for one in columns if one.key not in values and _must(one.columns[0])}
+    wanted = {
+        one.key: _something(one.columns[0])
+        for one in columns
+        if one.key not in values and _must(one.columns[0])
+    }
     row = table(**wanted, **values)
     session.add(row)
     session.flush()
@@ -48,7 +58,13 @@ def _must(column: Column[Any]) -> bool:
 
 
 def _something(column: Column[Any]) -> object:
-    kinds = {Boolean: False, Float: 0.0, Integer: 0, String: f"some {next(_numbers)}", DateTime: OLD}
+    kinds = {
+        Boolean: False,
+        Float: 0.0,
+        Integer: 0,
+        String: f"some {next(_numbers)}",
+        DateTime: OLD,
+    }
     for kind, value in kinds.items():
         if isinstance(column.type, kind) or isinstance(getattr(column.type, "impl", None), kind):
             return value
@@ -58,7 +74,12 @@ def _something(column: Column[Any]) -> object:
 def fill(session: Session) -> dict[str, set[object]]:
     """By table, the numbers of the rows that stay. Everything else is to go."""
     stay: dict[str, set[object]] = {}
-    for row, stays in [*_of_ground(session), *_of_automation(session), *_of_crafts(session), *_of_others(session)]:
+    for row, stays in [
+        *_of_ground(session),
+        *_of_automation(session),
+        *_of_crafts(session),
+        *_of_others(session),
+    ]:
         kept = stay.setdefault(row.__tablename__, set())
         if stays:
             kept.add(inspect(row).identity[0])
@@ -93,8 +114,15 @@ def _of_automation(session: Session) -> Iterator[tuple[Any, bool]]:
     yield ended, True
     for run, at, stays in ((ended, OLD, False), (working, OLD, True), (ended, YOUNG, True)):
         yield put(session, LogRow, run_id=run.id, timestamp=at), stays
-        yield put(session, TransitionRow, machine="automation run", entity_id=str(run.id), at=at), stays
-    for status, at, stays in (("sent", OLD, False), ("pending", OLD, True), ("failed", YOUNG, True)):
+        yield (
+            put(session, TransitionRow, machine="automation run", entity_id=str(run.id), at=at),
+            stays,
+        )
+    for status, at, stays in (
+        ("sent", OLD, False),
+        ("pending", OLD, True),
+        ("failed", YOUNG, True),
+    ):
         yield put(session, NotificationRow, **told, status=status, created_at=at), stays
 
 
@@ -105,9 +133,14 @@ def _of_crafts(session: Session) -> Iterator[tuple[Any, bool]]:
     ):  # fmt: skip
         job = put(session, FetchJobRow, status=status, completed_at=at)
         yield job, stays
-        yield put(session, FetchDeliveryRow, job_id=job.id, event="progress", status=delivery), stays
+        yield (
+            put(session, FetchDeliveryRow, job_id=job.id, event="progress", status=delivery),
+            stays,
+        )
     fiche = put(session, FicheCacheRow)
-    over, working = (put(session, TranscriptionRunRow, status=status) for status in ("completed", "running"))
+    over, working = (
+        put(session, TranscriptionRunRow, status=status) for status in ("completed", "running")
+    )
     for run, state, at, stays in (
         (over, "done", OLD, False), (over, "cached", OLD, False), (over, "failed", OLD, True),
         (working, "done", OLD, True), (over, "done", YOUNG, True),
@@ -117,19 +150,29 @@ def _of_crafts(session: Session) -> Iterator[tuple[Any, bool]]:
         yield put(session, TranscriptionTaskRow, **task), stays
     batch = put(session, AuditBatchRow, audit_config_id=put(session, AuditConfigRow).id)
     item = put(session, AuditBatchItemRow, batch_id=batch.id, state="pending")
-    yield put(session, RunRequestRow, request_key=item.tracking_id, state="taken", created_at=OLD), True
+    yield (
+        put(session, RunRequestRow, request_key=item.tracking_id, state="taken", created_at=OLD),
+        True,
+    )
     yield put(session, RunRequestRow, state="taken", created_at=YOUNG), True
 
 
 def _of_others(session: Session) -> Iterator[tuple[Any, bool]]:
-    for status, at, stays in (("sent", OLD, False), ("pending", OLD, True), ("unsent", YOUNG, True)):
+    for status, at, stays in (
+        ("sent", OLD, False),
+        ("pending", OLD, True),
+        ("unsent", YOUNG, True),
+    ):
         yield put(session, PricingAlertRow, severity="warning", status=status, raised_at=at), stays
     for at, stays in ((OLD, False), (YOUNG, True)):
         yield put(session, OrgAlertRow, severity="warning", status="sent", raised_at=at), stays
     for siren, state, at, stays in (
         ("1", "DONE", OLD, False), ("1", "DONE", OLD, True), ("2", "PENDING", None, True), ("3", "DONE", YOUNG, True),
     ):  # fmt: skip
-        yield put(session, EnrichmentJobRow, company_siren=siren, state=state, finished_at=at), stays
+        yield (
+            put(session, EnrichmentJobRow, company_siren=siren, state=state, finished_at=at),
+            stays,
+        )
     for machine, at, stays in (
         ("rule run", OLD, False), ("rule target", OLD, False), ("enrichment", OLD, False), ("job run", OLD, True),
         ("enrichment", YOUNG, True),

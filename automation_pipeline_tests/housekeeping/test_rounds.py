@@ -1,4 +1,5 @@
-"""A round through all rooms: what is old goes, batch by batch, and what is needed stays however old it is."""
+"""A round through all rooms: what is old goes, batch by batch, and what is needed stays however old
+it is."""
 
 import asyncio
 from collections.abc import Mapping
@@ -31,7 +32,9 @@ def services_of(database: Database, **settings: object) -> Services:
     return services
 
 
-def round_of(database: Database, *, is_dry: bool = False, batch: int = 1000, **settings: object) -> Mapping[str, int]:
+def round_of(
+    database: Database, *, is_dry: bool = False, batch: int = 1000, **settings: object
+) -> Mapping[str, int]:
     return asyncio.run(go_round(services_of(database, **settings), is_dry=is_dry, batch=batch))
 
 
@@ -56,7 +59,9 @@ def test_what_is_old_goes_and_what_is_needed_stays(database: Database) -> None:
     assert {name: keys for name, keys in after.items() if name not in stay} == {
         name: keys for name, keys in before.items() if name not in stay
     }
-    assert sum(gone.values()) == sum(len(before[one] - after[one]) for one in before) - 1  # a delivery, with its job
+    assert (
+        sum(gone.values()) == sum(len(before[one] - after[one]) for one in before) - 1
+    )  # a delivery, with its job
     assert sum(round_of(database).values()) == 0
 
 
@@ -75,7 +80,9 @@ def test_zero_days_are_for_ever(database: Database) -> None:
     assert stored(database) == before
 
 
-def test_batches_go_on_until_nothing_is_left(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_go_on_until_nothing_is_left(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rounds, "PAUSE_SECONDS", 0)
     with database.transaction() as session:
         for _ in range(7):
@@ -84,7 +91,9 @@ def test_batches_go_on_until_nothing_is_left(database: Database, monkeypatch: py
     assert round_of(database, batch=3)["workflow_logs"] == 7
 
 
-def test_the_newest_row_stays_so_that_its_number_is_never_given_out_again(database: Database) -> None:
+def test_the_newest_row_stays_so_that_its_number_is_never_given_out_again(
+    database: Database,
+) -> None:
     with database.transaction() as session:
         ids = [put(session, WorkflowLogRow, created_at=OLD).id for _ in range(3)]
     assert round_of(database)["workflow_logs"] == 2
@@ -136,7 +145,11 @@ def test_two_rounds_at_once_are_as_one(database: Database) -> None:
 def test_a_request_that_was_forgotten_is_not_offered_again(database: Database) -> None:
     filled(database)
     with database.reading() as session:
-        waiting = set(session.scalars(select(RunRequestRow.request_key).where(RunRequestRow.state == "waiting")))
+        waiting = set(
+            session.scalars(
+                select(RunRequestRow.request_key).where(RunRequestRow.state == "waiting")
+            )
+        )
     round_of(database)
     with database.transaction() as session:
         assert {wish.key for wish in offer_waiting(session, limit=100)} == waiting

@@ -1,4 +1,5 @@
-"""A job as those who do it are asked for it, and a worker that dies before it has kept what it began."""
+"""A job as those who do it are asked for it, and a worker that dies before it has kept what it
+began."""
 
 from collections.abc import Callable
 
@@ -12,8 +13,12 @@ class Killed(Exception):  # noqa: N818  what happened, not an error of ours
 
 
 def asked(type_: str, org_id: str = "acme", **payload: object) -> JobContext:
-    stored = checked_payload(job_type(type_), payload, call_origins=None)  # the receivers of tests are on loopback
-    return JobContext(org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="org-job-run-12")
+    stored = checked_payload(
+        job_type(type_), payload, call_origins=None
+    )  # the receivers of tests are on loopback
+    return JobContext(
+        org_id=org_id, job_id=7, run_id=12, attempt_no=2, payload=stored, key="org-job-run-12"
+    )
 
 
 def killed_after(begin: Callable[[], object], database: Database) -> None:

@@ -1,4 +1,5 @@
-"""AUTOMATION_RUN: asked for with the job or not at all, followed to its end, and cancelled with it."""
+"""AUTOMATION_RUN: asked for with the job or not at all, followed to its end, and cancelled with
+it."""
 
 from typing import Any
 
@@ -26,7 +27,10 @@ def doer(database: Database, clock: StandingClock) -> RemoteRunner:
 def rows(database: Database) -> tuple[int, int]:
     """Runs, and requests for them."""
     with database.reading() as session:
-        counts = (session.scalar(select(func.count()).select_from(table)) or 0 for table in (RunRow, RunRequestRow))
+        counts = (
+            session.scalar(select(func.count()).select_from(table)) or 0
+            for table in (RunRow, RunRequestRow)
+        )
         return next(counts), next(counts)
 
 
@@ -43,14 +47,18 @@ def ended(following: dict[str, Any], database: Database, **columns: Any) -> None
             setattr(row, name, value)
 
 
-def test_a_run_is_asked_for_and_waited_for(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
+def test_a_run_is_asked_for_and_waited_for(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
     following = a_followed_run(doer, database, clock)
     assert rows(database) == (1, 1)
     assert set(following) == {"automationRunId"}
     assert doer.look({5: following}) == {}
 
 
-def test_what_is_not_kept_was_never_asked_for(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
+def test_what_is_not_kept_was_never_asked_for(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
     with pytest.raises(Killed):
         killed_after(lambda: doer.start(asked("AUTOMATION_RUN", scheduleId=schedule.id)), database)
@@ -62,7 +70,11 @@ def test_a_schedule_that_is_busy_paused_or_gone_is_told(
 ) -> None:
     schedule, paused = a_schedule(database, clock), a_schedule(database, clock, isActive=False)
     request_run(schedule.id, database=database, clock=clock)
-    for schedule_id, error in ((schedule.id, ConflictError), (paused.id, ConflictError), (99, NotFoundError)):
+    for schedule_id, error in (
+        (schedule.id, ConflictError),
+        (paused.id, ConflictError),
+        (99, NotFoundError),
+    ):
         with pytest.raises(error):
             doer.start(asked("AUTOMATION_RUN", scheduleId=schedule_id))
     assert rows(database) == (1, 1)
@@ -73,7 +85,12 @@ def test_a_schedule_that_is_busy_paused_or_gone_is_told(
     [
         ({"status": "completed", "successful_fiches": 3}, "success", None, None),
         ({"status": "partial", "successful_fiches": 2, "failed_fiches": 1}, "success", None, None),
-        ({"status": "failed", "failed_fiches": 3}, "failed", "FAILED", "All 3 fiches of automation run {id} failed."),
+        (
+            {"status": "failed", "failed_fiches": 3},
+            "failed",
+            "FAILED",
+            "All 3 fiches of automation run {id} failed.",
+        ),
         ({"status": "failed", "error_message": "It broke off"}, "failed", "FAILED", "It broke off"),
     ],
 )
@@ -90,7 +107,12 @@ def test_the_end_of_the_run_is_the_end_of_the_job(
     ended(following, database, selected_fiches=4, ignored_fiches=1, **columns)
     [(number, end)] = doer.look({5: following}).items()
     run_id = following["automationRunId"]
-    assert (number, end.status, end.error_code, end.error) == (5, status, code, error and error.format(id=run_id))
+    assert (number, end.status, end.error_code, end.error) == (
+        5,
+        status,
+        code,
+        error and error.format(id=run_id),
+    )
     assert end.result == {
         "automationRunId": run_id,
         "status": columns["status"],
@@ -105,9 +127,15 @@ def test_a_run_that_an_operator_cancels_is_cancelled(
     doer: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     following = a_followed_run(doer, database, clock)
-    cancel_run(int(following["automationRunId"]), database=database, clock=clock, reason="wrong day")
+    cancel_run(
+        int(following["automationRunId"]), database=database, clock=clock, reason="wrong day"
+    )
     end = doer.look({1: following})[1]
-    assert (end.status, end.error, end.error_code) == ("cancelled", "Cancelled by an operator: wrong day", None)
+    assert (end.status, end.error, end.error_code) == (
+        "cancelled",
+        "Cancelled by an operator: wrong day",
+        None,
+    )
 
 
 def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
@@ -115,7 +143,9 @@ def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
     assert (end.status, end.error_code) == ("failed", "NOT_FOUND")
 
 
-def test_a_cancelled_job_cancels_its_run_once(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
+def test_a_cancelled_job_cancels_its_run_once(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
     following = a_followed_run(doer, database, clock)
     doer.cancel(following, "user:12", "x" * 600)
     doer.cancel(following, "user:13")
@@ -124,7 +154,9 @@ def test_a_cancelled_job_cancels_its_run_once(doer: RemoteRunner, database: Data
     doer.cancel({"automationRunId": "99"}, "user:12")
 
 
-def test_as_many_queries_look_at_one_as_at_many(doer: RemoteRunner, database: Database, clock: StandingClock) -> None:
+def test_as_many_queries_look_at_one_as_at_many(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
     followed = {number: a_followed_run(doer, database, clock) for number in range(4)}
     counts: list[int] = []
     for numbers in ([0], [0, 1, 2, 3]):

@@ -1,4 +1,5 @@
-"""COMPANY_ENRICHMENT: asked for in the organisation's name, and followed until the registers have answered."""
+"""COMPANY_ENRICHMENT: asked for in the organisation's name, and followed until the registers have
+answered."""
 
 from typing import Any
 
@@ -60,7 +61,9 @@ def test_a_company_that_nobody_knows_has_failed(bench: Bench, doer: RemoteRunner
     assert (end.status, "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND" in end.error) == ("failed", True)
 
 
-def test_nothing_of_a_job_that_is_cancelled_is_left_to_be_stopped(bench: Bench, doer: RemoteRunner) -> None:
+def test_nothing_of_a_job_that_is_cancelled_is_left_to_be_stopped(
+    bench: Bench, doer: RemoteRunner
+) -> None:
     following = doer.start(asked(TYPE, company=SIREN))
     assert doer.cancel(following, "user:1", "Enough")
     assert bench.jobs()[0].state == "PENDING"
@@ -79,16 +82,24 @@ def test_without_the_register_it_is_said(database: Database, clock: StandingCloc
         doer.start(asked(TYPE, company=SIREN))
 
 
-@every_case("payload", [{}, {"company": "12"}, {"company": 1}, {"company": SIREN, "force": "yes"}, {"siren": SIREN}])
+@every_case(
+    "payload",
+    [{}, {"company": "12"}, {"company": 1}, {"company": SIREN, "force": "yes"}, {"siren": SIREN}],
+)
 def test_what_names_no_company_is_refused_when_it_is_stored(payload: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         checked_payload(job_type(TYPE), payload)
 
 
 def test_as_many_are_looked_at_with_as_many_questions(bench: Bench, doer: RemoteRunner) -> None:
-    followed = {number: doer.start(asked(TYPE, org_id=f"org-{number}", company=SIREN)) for number in range(6)}
+    followed = {
+        number: doer.start(asked(TYPE, org_id=f"org-{number}", company=SIREN))
+        for number in range(6)
+    }
     seen: list[str] = []
-    event.listen(bench.database.engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
+    event.listen(
+        bench.database.engine, "before_cursor_execute", lambda *given: seen.append(given[2])
+    )
     doer.look({0: followed[0]})
     few = len(seen)
     doer.look(followed)

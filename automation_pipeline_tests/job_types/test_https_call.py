@@ -1,4 +1,5 @@
-"""HTTPS_CALL over real sockets: secrets go out and never come back, and the answer decides about another attempt."""
+"""HTTPS_CALL over real sockets: secrets go out and never come back, and the answer decides about
+another attempt."""
 
 import json
 from collections.abc import Iterator
@@ -33,17 +34,31 @@ def hook() -> Iterator[Receiver]:
 
 
 def call(
-    hook: Receiver, *, environment: dict[str, str] | None = None, org_id: str = "acme", **payload: Any
+    hook: Receiver,
+    *,
+    environment: dict[str, str] | None = None,
+    org_id: str = "acme",
+    **payload: Any,
 ) -> AttemptEnd:
     client = HttpsCallClient(HttpsGuard(exceptions=(hook.url,)), verify=NO_CERTIFICATES)
-    doer: InProcessRunner = HttpsCallJob(lambda: client, ENVIRONMENT if environment is None else environment)
-    return run(doer.work(asked("HTTPS_CALL", org_id, **{"url": f"{hook.url}/hook", "timeoutSeconds": 120} | payload)))
+    doer: InProcessRunner = HttpsCallJob(
+        lambda: client, ENVIRONMENT if environment is None else environment
+    )
+    return run(
+        doer.work(
+            asked(
+                "HTTPS_CALL", org_id, **{"url": f"{hook.url}/hook", "timeoutSeconds": 120} | payload
+            )
+        )
+    )
 
 
 def test_secrets_are_filled_in_and_the_key_of_the_run_goes_along(hook: Receiver) -> None:
     hook.answer(says(200, f'{{"echo": "{TOKEN}", "password": "pa55-w0rd"}}'))
     headers = {"Authorization": {"secretRef": "TOKEN"}, "X-Plain": "1"}
-    end = call(hook, headers=headers, body={"password": {"secretRef": "PASSWORD"}, "name": "Élodie"})
+    end = call(
+        hook, headers=headers, body={"password": {"secretRef": "PASSWORD"}, "name": "Élodie"}
+    )
     [arrived] = hook.calls
     assert (arrived.method, arrived.path) == ("POST", "/hook")
     assert json.loads(arrived.body) == {"password": "pa55-w0rd", "name": "Élodie"}
@@ -60,7 +75,11 @@ def test_secrets_are_filled_in_and_the_key_of_the_run_goes_along(hook: Receiver)
 
 def test_a_whole_address_may_be_a_secret(hook: Receiver) -> None:
     hook.answer(says(500))
-    end = call(hook, url={"secretRef": "HOOK"}, environment={"ORG_SECRET__ACME__HOOK": f"{hook.url}/s3cret"})
+    end = call(
+        hook,
+        url={"secretRef": "HOOK"},
+        environment={"ORG_SECRET__ACME__HOOK": f"{hook.url}/s3cret"},
+    )
     assert hook.calls[0].path == "/s3cret"
     assert end.error == f"{hook.url} answered 500."
 
@@ -90,7 +109,13 @@ def test_without_a_body_nothing_is_said_about_its_kind(hook: Receiver) -> None:
     ],
 )
 def test_the_status_of_the_answer_decides(
-    hook: Receiver, status: int, expected: list[int], ends: str, code: str | None, *, is_retried: bool
+    hook: Receiver,
+    status: int,
+    expected: list[int],
+    ends: str,
+    code: str | None,
+    *,
+    is_retried: bool,
 ) -> None:
     hook.answer(says(status))
     end = call(hook, expectStatus=expected)

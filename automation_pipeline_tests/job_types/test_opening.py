@@ -1,4 +1,5 @@
-"""Every type that this system does itself has somebody who does it, and nothing is opened before it is needed."""
+"""Every type that this system does itself has somebody who does it, and nothing is opened before it
+is needed."""
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
@@ -11,8 +12,13 @@ from automation_pipeline.storage.database import Database
 def test_each_type_of_this_system_is_done_by_somebody_in_one_way(database: Database) -> None:
     ours = Services(Settings(database_url=database.url.render_as_string(hide_password=False)))
     doers = ours.job_doers
-    assert set(doers) == {one.name for one in JOB_TYPES.values() if one.performer is Performer.SERVICE}
-    ways = {name: (isinstance(doer, InProcessRunner), isinstance(doer, RemoteRunner)) for name, doer in doers.items()}
+    assert set(doers) == {
+        one.name for one in JOB_TYPES.values() if one.performer is Performer.SERVICE
+    }
+    ways = {
+        name: (isinstance(doer, InProcessRunner), isinstance(doer, RemoteRunner))
+        for name, doer in doers.items()
+    }
     assert ways == {
         "AUTOMATION_RUN": (False, True),
         "PRICING_RULE_APPLY": (False, True),

@@ -1,4 +1,5 @@
-"""PRICING_RULE_APPLY: asked for with the job or not at all, followed to its end, and cancelled with it."""
+"""PRICING_RULE_APPLY: asked for with the job or not at all, followed to its end, and cancelled with
+it."""
 
 from typing import Any
 
@@ -20,7 +21,9 @@ from automation_pipeline_tests.pricing.kept import a_run, run_rows
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(2)), {"longest_pause_seconds": 0.0, "calls_at_once": 1})
+    return Bench(
+        database, clock, FakeShop(*shelf(2)), {"longest_pause_seconds": 0.0, "calls_at_once": 1}
+    )
 
 
 @pytest.fixture
@@ -40,7 +43,9 @@ def end_of(doer: RemoteRunner, following: dict[str, Any]) -> AttemptEnd | None:
     return doer.look({5: following}).get(5)
 
 
-def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(bench: Bench, doer: RemoteRunner) -> None:
+def test_a_run_is_asked_for_and_waited_for_until_it_is_applied(
+    bench: Bench, doer: RemoteRunner
+) -> None:
     following = start(doer, bench.rule())
     row = bench.run_row(run_id(following))
     assert (row.created_by, row.wish, row.shop) == ("org-job:7", "apply", bench.front.name)
@@ -77,7 +82,11 @@ def test_what_is_not_kept_was_never_asked_for(bench: Bench, doer: RemoteRunner) 
 
 
 def test_a_rule_that_is_busy_rests_or_is_gone_is_told(bench: Bench, doer: RemoteRunner) -> None:
-    busy, resting, disabled = bench.rule(), bench.rule(cooldownMinutes=60), bench.rule(enabled=False)
+    busy, resting, disabled = (
+        bench.rule(),
+        bench.rule(cooldownMinutes=60),
+        bench.rule(enabled=False),
+    )
     start(doer, busy)
     a_run(bench.database, resting, "APPLIED", bench.clock.now())
     for rule in (busy, resting, disabled):
@@ -125,20 +134,34 @@ def test_the_standing_of_the_run_decides_about_the_job(
     said = {name: value for name, value in columns.items() if name != "is_cancelled"}
     if "is_cancelled" in columns:
         said["cancel_requested_at"] = bench.clock.now()
-    id_ = a_run(bench.database, bench.rule(), status, bench.clock.now(), targets, total_targets=len(targets), **said)
+    id_ = a_run(
+        bench.database,
+        bench.rule(),
+        status,
+        bench.clock.now(),
+        targets,
+        total_targets=len(targets),
+        **said,
+    )
     end = end_of(doer, {"ruleRunId": str(id_)})
     assert (end and end.status, end and end.error_code) == (ends, code)
 
 
-def test_a_partial_run_tells_how_many_prices_could_not_be_set(bench: Bench, doer: RemoteRunner) -> None:
+def test_a_partial_run_tells_how_many_prices_could_not_be_set(
+    bench: Bench, doer: RemoteRunner
+) -> None:
     at, targets = bench.clock.now(), ["APPLIED", "FAILED"]
     id_ = a_run(bench.database, bench.rule(), "PARTIAL", at, targets, total_targets=2)
     end = end_of(doer, {"ruleRunId": str(id_)})
     assert end is not None
-    assert (end.result or {})["note"] == ("1 of 2 prices could not be set: see the dead letters of the run.")
+    assert (end.result or {})["note"] == (
+        "1 of 2 prices could not be set: see the dead letters of the run."
+    )
 
 
-def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(bench: Bench, doer: RemoteRunner) -> None:
+def test_a_run_that_must_be_approved_is_waited_for_and_then_goes_on(
+    bench: Bench, doer: RemoteRunner
+) -> None:
     bench.guard(autoApply=False)
     following = start(doer, bench.rule())
     assert bench.work_id(run_id(following)).status == "PREVIEW"
@@ -162,7 +185,10 @@ def test_nobody_approved_it_in_time(bench: Bench, doer: RemoteRunner) -> None:
     end = end_of(doer, following)
     assert end is not None
     assert (end.status, end.error_code) == ("failed", "CONFLICT")
-    assert end.error == f"Rule run {run_id(following)} stayed a preview: The run must be approved first."
+    assert (
+        end.error
+        == f"Rule run {run_id(following)} stayed a preview: The run must be approved first."
+    )
 
 
 def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
@@ -199,7 +225,10 @@ def test_a_preview_that_waits_for_its_approval_is_not_waited_for_and_is_applied_
 
 
 def test_as_many_queries_look_at_one_as_at_many(bench: Bench, doer: RemoteRunner) -> None:
-    ids = [a_run(bench.database, bench.rule(), "APPLIED", bench.clock.now(), ["APPLIED"]) for _ in range(4)]
+    ids = [
+        a_run(bench.database, bench.rule(), "APPLIED", bench.clock.now(), ["APPLIED"])
+        for _ in range(4)
+    ]
     counts: list[int] = []
     for chosen in (ids[:1], ids):
         seen: list[str] = []

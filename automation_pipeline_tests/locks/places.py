@@ -1,4 +1,5 @@
-"""Where permits and rate limits can live, by address: the contract runs on each, also from other processes."""
+"""Where permits and rate limits can live, by address: the contract runs on each, also from other
+processes."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

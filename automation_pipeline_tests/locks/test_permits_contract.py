@@ -37,10 +37,14 @@ def test_a_limit_is_of_one_name_and_permits_come_back(place: str, name: str) -> 
     asyncio.run(use())
 
 
-def test_the_permit_of_a_dead_holder_ends_by_itself_and_an_extended_one_does_not(place: str, name: str) -> None:
+def test_the_permit_of_a_dead_holder_ends_by_itself_and_an_extended_one_does_not(
+    place: str, name: str
+) -> None:
     async def use() -> None:
         with permits_at(place) as permits:
-            dead, alive = [await permits.acquire(name, 2, owner, 0.2) for owner in ("dead", "alive")]
+            dead, alive = [
+                await permits.acquire(name, 2, owner, 0.2) for owner in ("dead", "alive")
+            ]
             assert dead is not None
             assert alive is not None
             await alive.extend(30.0)

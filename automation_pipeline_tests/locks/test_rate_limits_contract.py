@@ -51,12 +51,16 @@ def near(*seconds: float) -> list[object]:
     return [pytest.approx(second - LATE / 2, abs=LATE / 2 + 0.001) for second in seconds]
 
 
-def test_the_first_start_is_now_and_the_next_are_spaced_evenly(limiter: RateLimiter, key: str) -> None:
+def test_the_first_start_is_now_and_the_next_are_spaced_evenly(
+    limiter: RateLimiter, key: str
+) -> None:
     assert reserved(limiter, key, SLOW) == 0
     assert [reserved(limiter, key, SLOW) for _ in range(3)] == near(200, 400, 600)
 
 
-def test_a_burst_goes_at_once_and_the_rest_follows_in_wider_steps(limiter: RateLimiter, key: str) -> None:
+def test_a_burst_goes_at_once_and_the_rest_follows_in_wider_steps(
+    limiter: RateLimiter, key: str
+) -> None:
     rate = Rate(limit=5, period_seconds=600.0, burst=3)
     assert [reserved(limiter, key, rate) for _ in range(3)] == [0, 0, 0]
     assert [reserved(limiter, key, rate) for _ in range(3)] == near(200, 400, 600)
@@ -82,12 +86,15 @@ def test_keys_are_limited_independently(limiter: RateLimiter, key: str) -> None:
 
 
 @pytest.mark.parametrize("burst", [1, 2])
-def test_idle_time_is_not_saved_up_beyond_the_burst(limiter: RateLimiter, key: str, burst: int) -> None:
+def test_idle_time_is_not_saved_up_beyond_the_burst(
+    limiter: RateLimiter, key: str, burst: int
+) -> None:
     rate, count = Rate(limit=burst, period_seconds=0.05, burst=burst), 20
     reserved(limiter, key, rate)
     let_intervals_pass(limiter, key, 6 * rate.interval_seconds)
     begun = time.time()
-    # The wait is asked for first and counts from its answer: an instant may look late here, never early.
+    # The wait is asked for first and counts from its answer: an instant may look late here, never
+    # early.
     instants = [reserved(limiter, key, rate) + time.time() for _ in range(count)]
     assert instants[burst - 1] < begun + LATE
     assert instants[-1] > begun + (count - burst) * rate.interval_seconds - 0.001
@@ -105,7 +112,8 @@ def reserved_by_processes(place: str, key: str, rate: Rate, count: int) -> list[
 
 
 def test_processes_share_one_limit_and_leave_no_gap(place: str, key: str) -> None:
-    """Every instant is one of the slots first, first + interval, ...: each taken once, none left free."""
+    """Every instant is one of the slots first, first + interval, ...: each taken once, none left
+    free."""
     rate, count = Rate(limit=1, period_seconds=200.0), 15
     instants = reserved_by_processes(place, key, rate, count)
     slots = [(instant - instants[0]) / rate.interval_seconds for instant in instants]

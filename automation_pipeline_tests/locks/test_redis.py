@@ -42,7 +42,9 @@ def test_scripts_that_redis_forgot_are_told_again(redis_url: str, key: str) -> N
     assert limiter.reserve(key, RATE) is not None
 
 
-def test_a_connection_that_died_while_idle_is_not_noticed_by_the_caller(redis_url: str, key: str) -> None:
+def test_a_connection_that_died_while_idle_is_not_noticed_by_the_caller(
+    redis_url: str, key: str
+) -> None:
     client, killer = connect(redis_url), connect(redis_url)
     limiter = RedisRateLimiter(client)
     limiter.reserve(key, RATE)
@@ -89,7 +91,9 @@ def test_a_reservation_whose_answer_was_lost_is_not_made_twice(key: str) -> None
         assert server.scripts == 1
 
 
-def test_a_redis_that_keeps_silent_is_given_up_on(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redis_that_keeps_silent_is_given_up_on(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("automation_pipeline.clients.redis.ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
@@ -100,12 +104,32 @@ def test_a_redis_that_keeps_silent_is_given_up_on(key: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("answer", "verdict", "sentence"),
     [
-        (b"-LOADING Redis is loading the dataset in memory\r\n", TransientError, "Redis cannot serve us now: "),
-        (b"-READONLY You can't write against a read only replica.\r\n", TransientError, "Redis cannot serve us now: "),
+        (
+            b"-LOADING Redis is loading the dataset in memory\r\n",
+            TransientError,
+            "Redis cannot serve us now: ",
+        ),
+        (
+            b"-READONLY You can't write against a read only replica.\r\n",
+            TransientError,
+            "Redis cannot serve us now: ",
+        ),
         (b"-OOM command not allowed\r\n", TransientError, "Redis cannot serve us now: "),
-        (b"-MISCONF Redis is configured to save snapshots\r\n", TransientError, "Redis cannot serve us now: MISCONF "),
-        (b"-BUSY Redis is busy running a script.\r\n", TransientError, "Redis cannot serve us now: "),
-        (b"-ERR Error running script: -READONLY no\r\n", TransientError, "Redis cannot serve us now: READONLY no.$"),
+        (
+            b"-MISCONF Redis is configured to save snapshots\r\n",
+            TransientError,
+            "Redis cannot serve us now: MISCONF ",
+        ),
+        (
+            b"-BUSY Redis is busy running a script.\r\n",
+            TransientError,
+            "Redis cannot serve us now: ",
+        ),
+        (
+            b"-ERR Error running script: -READONLY no\r\n",
+            TransientError,
+            "Redis cannot serve us now: READONLY no.$",
+        ),
         (b"-ERR unknown command 'EVALSHA'\r\n", PermanentError, "Redis refuses us: "),
         (b"-WRONGTYPE Operation against a key\r\n", PermanentError, "Redis refuses us: "),
         (b"-NOAUTH Authentication required.\r\n", PermanentError, "Redis refuses us: "),
@@ -115,7 +139,11 @@ def test_a_redis_that_keeps_silent_is_given_up_on(key: str, monkeypatch: pytest.
 def test_what_redis_says_decides_whether_another_attempt_can_help(
     answer: bytes, verdict: type[Exception], sentence: str, key: str
 ) -> None:
-    with mute_redis(answer) as (_, url), connect(url) as client, pytest.raises(verdict, match=f"^{sentence}"):
+    with (
+        mute_redis(answer) as (_, url),
+        connect(url) as client,
+        pytest.raises(verdict, match=f"^{sentence}"),
+    ):
         RedisRateLimiter(client).reserve(key, RATE)
 
 
@@ -127,18 +155,26 @@ def redis_of_our_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def test_a_full_redis_is_one_transient_sentence_until_there_is_room(redis_of_our_own: str, key: str) -> None:
+def test_a_full_redis_is_one_transient_sentence_until_there_is_room(
+    redis_of_our_own: str, key: str
+) -> None:
     client = connect(redis_of_our_own)
     client.config_set("maxmemory", 1)
-    with pytest.raises(TransientError, match=r"^Redis cannot serve us now: OOM command not allowed [^\n]+[^.]\.$"):
+    with pytest.raises(
+        TransientError, match=r"^Redis cannot serve us now: OOM command not allowed [^\n]+[^.]\.$"
+    ):
         RedisRateLimiter(client).reserve(key, RATE)
     client.config_set("maxmemory", 0)
     assert RedisRateLimiter(client).reserve(key, RATE) is not None
 
 
-def test_a_database_that_redis_does_not_have_is_one_permanent_sentence(redis_url: str, key: str) -> None:
+def test_a_database_that_redis_does_not_have_is_one_permanent_sentence(
+    redis_url: str, key: str
+) -> None:
     limiter = RedisRateLimiter(connect(redis_url.removesuffix("/0") + "/99"))
-    with pytest.raises(PermanentError, match=r"^REDIS_URL names a database that this Redis does not have: "):
+    with pytest.raises(
+        PermanentError, match=r"^REDIS_URL names a database that this Redis does not have: "
+    ):
         limiter.reserve(key, RATE)
 
 
@@ -159,7 +195,9 @@ def test_a_limit_back_at_rest_leaves_nothing_behind(redis_url: str, key: str) ->
     wait_until(lambda: not list(client.scan_iter(match=f"*{key}:fast*")))
 
 
-def test_permits_leave_nothing_behind_and_a_late_beat_gives_none_back(redis_url: str, key: str) -> None:
+def test_permits_leave_nothing_behind_and_a_late_beat_gives_none_back(
+    redis_url: str, key: str
+) -> None:
     client = connect(redis_url)
     permits = RedisPermits(client)
 

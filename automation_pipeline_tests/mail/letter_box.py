@@ -23,7 +23,8 @@ class Letter:
 
 @dataclass
 class LetterBox:
-    """`answers` replaces the reply to a command; `login` is what AUTH PLAIN must say; `tls` allows STARTTLS."""
+    """`answers` replaces the reply to a command; `login` is what AUTH PLAIN must say; `tls` allows
+    STARTTLS."""
 
     port: int = 0
     letters: list[Letter] = field(default_factory=list)
@@ -67,7 +68,11 @@ class _Talk(socketserver.StreamRequestHandler):
     def _obey(self, verb: str, words: str) -> bool:
         if verb == "EHLO":
             offers = ["250-box"] + (["250-STARTTLS"] if self.box.tls and not self.encrypted else [])
-            self._say("\r\n".join([*offers, *(["250-AUTH PLAIN"] if self.box.login else []), "250 8BITMIME"]))
+            self._say(
+                "\r\n".join(
+                    [*offers, *(["250-AUTH PLAIN"] if self.box.login else []), "250 8BITMIME"]
+                )
+            )
         elif verb == "STARTTLS":
             self._say("220 go")
             self._encrypt()
@@ -75,7 +80,11 @@ class _Talk(socketserver.StreamRequestHandler):
         elif verb == "AUTH":
             _, user, password = base64.b64decode(words.rsplit(maxsplit=1)[-1]).decode().split("\0")
             self.box.logins.append((user, self.encrypted))
-            self._say("235 in" if (user, password) == self.box.login else f"535 no such password {password}")
+            self._say(
+                "235 in"
+                if (user, password) == self.box.login
+                else f"535 no such password {password}"
+            )
         elif verb == "MAIL":
             self.sender = words.split("<")[1].split(">", maxsplit=1)[0]
             self._say("250 ok")

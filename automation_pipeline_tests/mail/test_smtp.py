@@ -1,4 +1,5 @@
-"""E-mail over real sockets: what arrives, when the password is sent, and what each refusal means."""
+"""E-mail over real sockets: what arrives, when the password is sent, and what each refusal
+means."""
 
 import asyncio
 import ssl
@@ -6,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline.clients.smtp import MailNotTakenError, MailRefusedError, MailServer, SmtpMail
+from automation_pipeline.clients.smtp import (
+    MailNotTakenError,
+    MailRefusedError,
+    MailServer,
+    SmtpMail,
+)
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.mail.letter_box import LetterBox, letter_box
@@ -38,15 +44,25 @@ def trust(certificate: Certificate) -> ssl.SSLContext:
 
 
 def mail(box: LetterBox, trust: ssl.SSLContext | None = None, **fields: object) -> SmtpMail:
-    given = {"host": "127.0.0.1", "port": box.port, "sender": "robot@example.com", "seconds": 5.0, **fields}
+    given = {
+        "host": "127.0.0.1",
+        "port": box.port,
+        "sender": "robot@example.com",
+        "seconds": 5.0,
+        **fields,
+    }
     return SmtpMail(MailServer(**given), trust=trust)  # type: ignore[arg-type]
 
 
-def send(mail: SmtpMail, to: str = "anna@example.com", subject: str = "Automation Nuit - PARTIAL") -> None:
+def send(
+    mail: SmtpMail, to: str = "anna@example.com", subject: str = "Automation Nuit - PARTIAL"
+) -> None:
     asyncio.run(mail.send(to, subject, TEXT, delivery="notification-17-email-abc"))
 
 
-def refusal(mail: SmtpMail, to: str = "anna@example.com", subject: str = "Subject") -> AutomationError:
+def refusal(
+    mail: SmtpMail, to: str = "anna@example.com", subject: str = "Subject"
+) -> AutomationError:
     with pytest.raises(AutomationError) as caught:
         send(mail, to, subject)
     assert PASSWORD not in str(caught.value)
@@ -83,7 +99,9 @@ def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: LetterBox) ->
         "anna@example.com>\r\nRCPT TO:<eve@example.com", "anna", "", "élodie@example.com", "anna@example.com eve@b.c",
     ],
 )  # fmt: skip
-def test_an_address_that_is_more_than_an_address_is_refused_for_good(box: LetterBox, to: str) -> None:
+def test_an_address_that_is_more_than_an_address_is_refused_for_good(
+    box: LetterBox, to: str
+) -> None:
     assert isinstance(refusal(mail(box), to), MailRefusedError)
     assert box.letters == []
 
@@ -118,7 +136,9 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_for_good(tls: ssl.SSLC
         assert box.letters == []
 
 
-def test_the_password_is_not_sent_in_clear_except_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_is_not_sent_in_clear_except_to_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with letter_box(LetterBox(login=("robot", PASSWORD))) as box:
         send(mail(box, user="robot", password=PASSWORD))
         monkeypatch.setattr(MailServer, "is_here", False)
@@ -184,6 +204,8 @@ def test_the_check_logs_in_and_sends_nothing() -> None:
     assert box.letters == []
 
 
-@every_case(("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)])
+@every_case(
+    ("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)]
+)
 def test_only_loopback_is_here(host: str, here: bool) -> None:
     assert MailServer(host=host, port=25, sender="s").is_here is here

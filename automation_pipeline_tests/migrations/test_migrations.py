@@ -1,4 +1,5 @@
-"""An empty database becomes what the tables modules say, on both databases, whoever upgrades it and how often."""
+"""An empty database becomes what the tables modules say, on both databases, whoever upgrades it and
+how often."""
 
 import ast
 import sqlite3
@@ -68,12 +69,16 @@ def catalogue(database: Database) -> set[tuple[str, str, str]]:
     with database.engine.connect() as connection:
         rows = connection.execute(text(CATALOGUE[database.dialect])).tuples().all()
     # The order of constraints in a statement means nothing.
-    defined = {(kind, name, " ".join(sorted((sql or "").replace(",", " ").split()))) for kind, name, sql in rows}
+    defined = {
+        (kind, name, " ".join(sorted((sql or "").replace(",", " ").split())))
+        for kind, name, sql in rows
+    }
     return {row for row in defined if "alembic_version" not in row[1]}
 
 
 def test_an_empty_database_becomes_what_the_tables_modules_say(empty: Database) -> None:
-    """Alembic compares columns and indexes; the catalogue also has checks, defaults, conditions and AUTOINCREMENT."""
+    """Alembic compares columns and indexes; the catalogue also has checks, defaults, conditions and
+    AUTOINCREMENT."""
     migrations.upgrade(empty)
     migrations.upgrade(empty)
     assert migrations.current(empty) == NEWEST
@@ -86,7 +91,9 @@ def test_an_empty_database_becomes_what_the_tables_modules_say(empty: Database) 
 
 
 def test_the_initial_revision_is_what_its_command_writes() -> None:
-    written, generated = (ast.unparse(ast.parse(source)) for source in (INITIAL.read_text(), initial_revision()))
+    written, generated = (
+        ast.unparse(ast.parse(source)) for source in (INITIAL.read_text(), initial_revision())
+    )
     assert written == generated, "run `make initial-migration`"
 
 
@@ -95,22 +102,29 @@ def test_ids_of_deleted_rows_are_not_used_again(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/new.db")
     migrations.upgrade(database)
     inspector = inspect(database.engine)
-    counted = {table.name for table in METADATA.sorted_tables if table.autoincrement_column is not None}
+    counted = {
+        table.name for table in METADATA.sorted_tables if table.autoincrement_column is not None
+    }
     with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
-        rows = connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'").fetchall()
+        rows = connection.execute(
+            "SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'"
+        ).fetchall()
     assert {name for (name,) in rows} == counted
     assert counted <= set(inspector.get_table_names())
     database.dispose()
 
 
-def test_processes_that_upgrade_an_empty_database_at_once_all_succeed(empty_url: str, empty: Database) -> None:
+def test_processes_that_upgrade_an_empty_database_at_once_all_succeed(
+    empty_url: str, empty: Database
+) -> None:
     at_once(upgrade, (empty_url,), (empty_url,), (empty_url,))
     assert migrations.current(empty) == NEWEST
     assert differences(empty) == []
 
 
 def test_processes_opening_one_new_sqlite_file_at_once_all_get_in(tmp_path: Path) -> None:
-    """The first of them switches the file to its write-ahead log, for which SQLite itself does not wait."""
+    """The first of them switches the file to its write-ahead log, for which SQLite itself does not
+    wait."""
     for number in range(15):
         at_once(look_in, *[(f"sqlite:///{tmp_path}/{number}.db",)] * CREW)
 
@@ -119,7 +133,11 @@ def test_foreign_keys_are_enforced_also_after_an_upgrade(empty: Database) -> Non
     migrations.upgrade(empty)
     with empty.transaction() as session:
         session.execute(text("CREATE TABLE parent (id INTEGER PRIMARY KEY)"))
-        session.execute(text("CREATE TABLE child (id INTEGER PRIMARY KEY, parent_id INTEGER REFERENCES parent (id))"))
+        session.execute(
+            text(
+                "CREATE TABLE child (id INTEGER PRIMARY KEY, parent_id INTEGER REFERENCES parent (id))"
+            )
+        )
     with pytest.raises(IntegrityError), empty.transaction() as session:
         session.execute(text("INSERT INTO child (id, parent_id) VALUES (1, 1)"))
 
@@ -140,17 +158,26 @@ def test_an_upgrade_that_fails_leaves_the_database_as_it_was(empty: Database) ->
 
 @pytest.mark.parametrize(
     ("revision", "sentence"),
-    [("9999_later", "belongs to another version"), ("0011_production", "before the first release .* export")],
+    [
+        ("9999_later", "belongs to another version"),
+        ("0011_production", "before the first release .* export"),
+    ],
 )
-def test_a_database_of_another_version_is_left_alone(database: Database, revision: str, sentence: str) -> None:
+def test_a_database_of_another_version_is_left_alone(
+    database: Database, revision: str, sentence: str
+) -> None:
     with database.transaction() as session:
-        session.execute(text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision})
+        session.execute(
+            text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision}
+        )
     with pytest.raises(PermanentError, match=sentence):
         migrations.upgrade(database)
     assert migrations.current(database) == revision
 
 
-def test_a_database_of_before_the_release_is_refused_where_it_is_looked_at(database: Database) -> None:
+def test_a_database_of_before_the_release_is_refused_where_it_is_looked_at(
+    database: Database,
+) -> None:
     with database.transaction() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '0002_automation'"))
     with pytest.raises(PermanentError, match="cannot be upgraded"):

@@ -17,7 +17,9 @@ from automation_pipeline_tests.tables import every_case
         (None, None, "empty"),
     ],
 )
-def test_one_step_to_either_side_is_well(revision: str | None, steps: int | None, words: str) -> None:
+def test_one_step_to_either_side_is_well(
+    revision: str | None, steps: int | None, words: str
+) -> None:
     standing = Standing(revision, "0011_here")
     assert standing.steps == steps
     assert standing.is_workable == (steps in {-1, 0, 1})

@@ -20,8 +20,17 @@ def test_a_day_without_audits_has_numbers_and_no_tables() -> None:
 
 def test_tables_keep_their_order_and_name_the_share() -> None:
     points = (FailingPoint("Welcome", "Name given", 3, 4), FailingPoint("Closing", "Thanks", 1, 8))
-    day = told(by_niveau={"EXCELLENT": 1, "REJET": 2}, failures={"No key": 1, "No calls": 5}, failing_points=points)
-    assert day["by_niveau"].splitlines() == ["| niveau | audits |", "|---|---|", "| EXCELLENT | 1 |", "| REJET | 2 |"]
+    day = told(
+        by_niveau={"EXCELLENT": 1, "REJET": 2},
+        failures={"No key": 1, "No calls": 5},
+        failing_points=points,
+    )
+    assert day["by_niveau"].splitlines() == [
+        "| niveau | audits |",
+        "|---|---|",
+        "| EXCELLENT | 1 |",
+        "| REJET | 2 |",
+    ]
     assert day["failures"].splitlines()[2:] == ["| No calls | 5 |", "| No key | 1 |"]
     assert day["failing_points"].splitlines()[2:] == [
         "| Welcome | Name given | 3 | 4 | 75% |",

@@ -1,4 +1,5 @@
-"""A code server is healthy when its definitions are loaded; e2e/test_production.py sees one that is."""
+"""A code server is healthy when its definitions are loaded; e2e/test_production.py sees one that
+is."""
 
 import os
 import subprocess
@@ -22,7 +23,9 @@ def port(tmp_path: Path) -> Iterator[int]:
     unusable = {"DAGSTER_HOME": str(tmp_path), "AUTOMATION_MAX_PROCESSES": "several"}
     settings = {**os.environ, **unusable, "DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD": "1"}
     command = [*SERVER, "-p", str(taken), "-m", "automation_pipeline.definitions"]
-    with subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(
+        command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
         yield taken
         server.terminate()
 

@@ -54,10 +54,20 @@ def asked(bench: Bench, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
     return filed
 
 
-def a_run(instance: DagsterInstance, name: str, key: str, status: DagsterRunStatus, **tags: str) -> DagsterRun:
+def a_run(
+    instance: DagsterInstance, name: str, key: str, status: DagsterRunStatus, **tags: str
+) -> DagsterRun:
     job, _, fiche = key.partition("-audit-")
-    config = {"ops": {"audit": {"config": {"tracking_id": key, "fiche_id": fiche, "audit_config_id": 1}}}}
-    made = DagsterRun("audit_fiche", run_id=name, status=status, run_config=config, tags={REQUEST_TAG: key, **tags})
+    config = {
+        "ops": {"audit": {"config": {"tracking_id": key, "fiche_id": fiche, "audit_config_id": 1}}}
+    }
+    made = DagsterRun(
+        "audit_fiche",
+        run_id=name,
+        status=status,
+        run_config=config,
+        tags={REQUEST_TAG: key, **tags},
+    )
     assert job
     return instance.add_run(made)
 
@@ -72,7 +82,9 @@ def request_states(bench: Bench) -> list[str]:
         return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def test_a_terminated_run_leaves_no_batch_waiting(bench: Bench, services: Services, instance: DagsterInstance) -> None:
+def test_a_terminated_run_leaves_no_batch_waiting(
+    bench: Bench, services: Services, instance: DagsterInstance
+) -> None:
     filed = asked(bench, "7")
     [one] = filed.audits
     run = a_run(instance, "run-7", one.tracking_id, S.CANCELED)
@@ -109,19 +121,27 @@ def test_what_no_run_will_begin_any_more_is_counted_as_failed(
     lost = end_lost_audits(instance, services)
     assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
     ended = standing(bench, filed)
-    assert (ended.failures, ended.completed_at is not None) == ([("7", LOST)] if is_lost else [], is_lost)
+    assert (ended.failures, ended.completed_at is not None) == (
+        [("7", LOST)] if is_lost else [],
+        is_lost,
+    )
     assert request_states(bench) == ["refused" if is_lost else "taken"]
     assert end_lost_audits(instance, services) == []
 
 
-def test_the_newest_run_of_a_request_counts(bench: Bench, services: Services, instance: DagsterInstance) -> None:
+def test_the_newest_run_of_a_request_counts(
+    bench: Bench, services: Services, instance: DagsterInstance
+) -> None:
     filed = asked(bench, "7", "8", "9")
     keys = [one.tracking_id for one in filed.audits]
     a_run(instance, "first-7", keys[0], S.FAILURE)
     a_run(instance, "first-8", keys[1], S.FAILURE)
     a_run(instance, "second-7", keys[0], S.CANCELED)
     a_run(instance, "second-8", keys[1], S.STARTED)
-    assert end_lost_audits(instance, services) == [keys[0], keys[2]]  # Dagster knows nothing of the last
+    assert end_lost_audits(instance, services) == [
+        keys[0],
+        keys[2],
+    ]  # Dagster knows nothing of the last
 
 
 def waiting_again(bench: Bench) -> None:
@@ -140,6 +160,10 @@ def test_what_was_asked_lately_or_not_taken_or_has_begun_is_left_alone(
     filed = asked(bench, "9")
     waiting: list[Any] = [one.tracking_id for one in filed.audits]
     with bench.database.transaction() as session:
-        session.execute(update(RunRequestRow).where(RunRequestRow.request_key.not_in(waiting)).values(state="waiting"))
+        session.execute(
+            update(RunRequestRow)
+            .where(RunRequestRow.request_key.not_in(waiting))
+            .values(state="waiting")
+        )
     bench.audit("9", 1, waiting[0])
     assert end_lost_audits(instance, services) == []

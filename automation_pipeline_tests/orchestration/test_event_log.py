@@ -1,4 +1,5 @@
-"""Dagster's own events: those of runs that ended long ago go, on SQLite and PostgreSQL; what was materialised stays."""
+"""Dagster's own events: those of runs that ended long ago go, on SQLite and PostgreSQL; what was
+materialised stays."""
 
 import asyncio
 from collections.abc import Iterator
@@ -40,12 +41,18 @@ def plain() -> None:
 
 
 @pytest.fixture
-def instance(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+def instance(
+    database_kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[dg.DagsterInstance]:
     if database_kind == "sqlite":
         yield from _opened(tmp_path, {})
         return
     with new_database(request.getfixturevalue("postgres_server")) as url:
-        address = make_url(url).set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)
+        address = (
+            make_url(url)
+            .set(drivername="postgresql+psycopg2")
+            .render_as_string(hide_password=False)
+        )
         yield from _opened(tmp_path, {"storage": {"postgres": {"postgres_url": address}}})
 
 
@@ -66,7 +73,9 @@ def executed(instance: dg.DagsterInstance) -> str:
 def long_ago(instance: dg.DagsterInstance, *run_ids: str, **values: object) -> None:
     at = {"update_timestamp": LONG_AGO.replace(tzinfo=None)}
     with instance.run_storage.connect() as connection:  # type: ignore[attr-defined]
-        connection.execute(RunsTable.update().where(RunsTable.c.run_id.in_(run_ids)).values(**at, **values))
+        connection.execute(
+            RunsTable.update().where(RunsTable.c.run_id.in_(run_ids)).values(**at, **values)
+        )
 
 
 def kinds(instance: dg.DagsterInstance, run_id: str) -> set[str | None]:
@@ -78,7 +87,9 @@ def forget(instance: dg.DagsterInstance, **dry: bool) -> int:
     return asyncio.run(forget_events(instance, BEFORE, **dry))
 
 
-def test_events_of_old_runs_go_and_what_the_data_team_reads_stays(instance: dg.DagsterInstance) -> None:
+def test_events_of_old_runs_go_and_what_the_data_team_reads_stays(
+    instance: dg.DagsterInstance,
+) -> None:
     old, plain_old, young = materialised(instance), executed(instance), materialised(instance)
     long_ago(instance, old, plain_old)
     before = {run_id: len(instance.all_logs(run_id)) for run_id in (old, plain_old, young)}
@@ -115,7 +126,9 @@ def test_assets_are_as_they_were(instance: dg.DagsterInstance) -> None:
 
 
 @pytest.mark.parametrize("status", ["STARTED", "QUEUED", "CANCELING"])
-def test_nothing_of_a_run_that_has_not_ended_goes_however_old(instance: dg.DagsterInstance, status: str) -> None:
+def test_nothing_of_a_run_that_has_not_ended_goes_however_old(
+    instance: dg.DagsterInstance, status: str
+) -> None:
     run_id = executed(instance)
     long_ago(instance, run_id, status=status)
     before = len(instance.all_logs(run_id))
@@ -136,7 +149,9 @@ def test_sensors_go_on_from_where_they_were(instance: dg.DagsterInstance) -> Non
     assert [one.event_log_entry.run_id for one in news.records] == [young]
 
 
-def test_the_lines_of_old_steps_go_with_their_events(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_the_lines_of_old_steps_go_with_their_events(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
     run_id = executed(instance)
     lines = tmp_path / "storage" / run_id / "compute_logs"
     assert list(lines.iterdir())

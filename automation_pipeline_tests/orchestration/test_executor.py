@@ -11,7 +11,9 @@ from automation_pipeline.orchestration.executor import executor_of, processes_of
 
 
 def test_celery_is_overseen_and_shares_the_work_among_all_workers() -> None:
-    settings = Settings(automation_executor="celery", redis_url="redis://a/1", automation_max_processes=6)
+    settings = Settings(
+        automation_executor="celery", redis_url="redis://a/1", automation_max_processes=6
+    )
     assert (executor_of(settings).name, processes_of(settings)) == ("celery", 6)
 
 
@@ -19,10 +21,15 @@ def test_celery_is_overseen_and_shares_the_work_among_all_workers() -> None:
     ("executor", "sentence"),
     [
         ("celery", "AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL"),
-        ("k8s", "AUTOMATION_EXECUTOR=k8s needs the package dagster-k8s: install this one with its extra `kubernetes`."),
+        (
+            "k8s",
+            "AUTOMATION_EXECUTOR=k8s needs the package dagster-k8s: install this one with its extra `kubernetes`.",
+        ),
     ],
 )
-def test_what_is_missing_is_named(executor: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_named(
+    executor: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "dagster_k8s", None)
     with pytest.raises(PermanentError, match=sentence):
         executor_of(Settings(automation_executor=executor))  # type: ignore[arg-type]
@@ -31,5 +38,7 @@ def test_what_is_missing_is_named(executor: str, sentence: str, monkeypatch: pyt
 def test_celery_is_not_loaded_where_it_is_not_used() -> None:
     heavy = "{'celery', 'kombu'}"
     look = f"import sys; from automation_pipeline.definitions import defs; defs(); print({heavy} & set(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, check=True
+    )
     assert loaded.stdout.strip().splitlines()[-1] == "set()"

@@ -3,7 +3,12 @@
 import dagster as dg
 import pytest
 
-from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InvalidInputError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRY_SECONDS, verdicts
 from automation_pipeline_tests.tables import every_case
 
@@ -29,7 +34,9 @@ def test_a_permanent_error_ends_the_step_in_its_own_words() -> None:
 
 
 def test_every_field_at_fault_is_in_the_words() -> None:
-    failure = raised_for(InvalidInputError("Invalid fiche selection data", (("mode", "is required"),)))
+    failure = raised_for(
+        InvalidInputError("Invalid fiche selection data", (("mode", "is required"),))
+    )
     assert isinstance(failure, dg.Failure)
     assert failure.description == "Invalid fiche selection data: mode: is required"
 

@@ -33,9 +33,13 @@ def test_the_row_moves_for_as_long_as_the_step_works(
         wait_until(lambda: beat() != first)
 
 
-def test_an_older_attempt_does_not_beat_for_a_newer_one(database: Database, clock: StandingClock) -> None:
+def test_an_older_attempt_does_not_beat_for_a_newer_one(
+    database: Database, clock: StandingClock
+) -> None:
     first = an_open_run(database, clock)
-    second = open_run(an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock)
+    second = open_run(
+        an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
+    )
     send_heartbeat(first, "old:1", database=database)
     with database.reading() as session:
         row = session.scalars(select(HeartbeatRow)).one()

@@ -12,7 +12,12 @@ from automation_pipeline.automation.runs import RunLaunch
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.orchestration.automation_runs import opening_tags, parse_launch
 
-BARE: dict[str, Any] = {"schedule_id": 3, "override_fiche_selection": None, "due_at": None, "run_id": None}
+BARE: dict[str, Any] = {
+    "schedule_id": 3,
+    "override_fiche_selection": None,
+    "due_at": None,
+    "run_id": None,
+}
 
 
 RETRY = dg.DagsterRun("automation_run", run_id="d-2", root_run_id="d-1", parent_run_id="d-1")
@@ -24,7 +29,11 @@ def launch(**config: object) -> RunLaunch:
 
 def test_the_root_of_a_retry_is_kept() -> None:
     opening = launch()
-    assert (opening.schedule_id, opening.dagster_run_id, opening.dagster_root_run_id) == (3, "d-2", "d-1")
+    assert (opening.schedule_id, opening.dagster_run_id, opening.dagster_root_run_id) == (
+        3,
+        "d-2",
+        "d-1",
+    )
 
 
 def test_a_first_run_is_its_own_root() -> None:
@@ -33,7 +42,9 @@ def test_a_first_run_is_its_own_root() -> None:
 
 
 def test_due_at_is_an_instant() -> None:
-    assert launch(due_at="2026-05-04T10:00:00+02:00").due_at == datetime(2026, 5, 4, 8, 0, tzinfo=UTC)
+    assert launch(due_at="2026-05-04T10:00:00+02:00").due_at == datetime(
+        2026, 5, 4, 8, 0, tzinfo=UTC
+    )
 
 
 def test_a_selection_for_this_run_is_read_as_a_schedule_has_it() -> None:
@@ -54,8 +65,12 @@ def test_nonsense_is_named(config: dict[str, object], complaint: str) -> None:
         launch(**config)
 
 
-@pytest.mark.parametrize(("present", "trigger"), [({}, "launchpad"), ({"automation/trigger": "manual"}, "manual")])
-def test_a_run_carries_the_tags_by_which_people_find_it(present: dict[str, str], trigger: str) -> None:
+@pytest.mark.parametrize(
+    ("present", "trigger"), [({}, "launchpad"), ({"automation/trigger": "manual"}, "manual")]
+)
+def test_a_run_carries_the_tags_by_which_people_find_it(
+    present: dict[str, str], trigger: str
+) -> None:
     tags = opening_tags(RunAttempt(7, 1), 3, present)
     named = {"automation/run_id": "7", "automation/schedule_id": "3", "automation/trigger": trigger}
     assert tags == {**named, "automation/attempt": "1"}

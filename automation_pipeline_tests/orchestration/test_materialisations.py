@@ -1,4 +1,5 @@
-"""What a run tells of its days: the four assets, for the days that have a partition, as each would have told it."""
+"""What a run tells of its days: the four assets, for the days that have a partition, as each would
+have told it."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -23,7 +24,9 @@ OTHER, BEFORE_ALL = date(2026, 2, 4), date(2019, 2, 4)
 
 @pytest.fixture
 def services(database_url: str) -> Iterator[Services]:
-    our = Services(Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC)))
+    our = Services(
+        Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC))
+    )
     yield our
     our.database.dispose()
 
@@ -43,11 +46,15 @@ def a_run(bench: Bench, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED
         return as_run(session.get_one(RunRow, run_id))
 
 
-def told(services: Services, run: Run, assets: tuple[str, ...] = ASSETS) -> dict[str, set[tuple[str, str | None]]]:
+def told(
+    services: Services, run: Run, assets: tuple[str, ...] = ASSETS
+) -> dict[str, set[tuple[str, str | None]]]:
     """By kind of event: the assets and days."""
     found: dict[str, set[tuple[str, str | None]]] = {}
     for event in asset_events(services, run, assets):
-        found.setdefault(type(event).__name__, set()).add((event.asset_key.to_user_string(), event.partition))
+        found.setdefault(type(event).__name__, set()).add(
+            (event.asset_key.to_user_string(), event.partition)
+        )
     return found
 
 
@@ -71,11 +78,16 @@ def test_a_run_over_whole_days_materialises_them_and_a_run_over_a_part_observes(
         event for event in asset_events(services, run) if isinstance(event, dg.AssetObservation)
         and event.asset_key.to_user_string() == "audit_outcomes"
     ]  # fmt: skip
-    assert (observed.metadata["audited"].value, observed.metadata["automation_run"].value) == (2, run.id)
+    assert (observed.metadata["audited"].value, observed.metadata["automation_run"].value) == (
+        2,
+        run.id,
+    )
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])
-def test_a_run_that_did_not_end_well_materialises_nothing(services: Services, bench: Bench, status: RunStatus) -> None:
+def test_a_run_that_did_not_end_well_materialises_nothing(
+    services: Services, bench: Bench, status: RunStatus
+) -> None:
     sold(bench, "1")
     events = told(services, a_run(bench, "1", status=status))
     assert "AssetMaterialization" not in events
@@ -88,7 +100,9 @@ def test_only_the_assets_of_the_run_have_events(services: Services, bench: Bench
     assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
 
-def test_days_without_a_partition_and_fiches_without_a_day_are_left_out(services: Services, bench: Bench) -> None:
+def test_days_without_a_partition_and_fiches_without_a_day_are_left_out(
+    services: Services, bench: Bench
+) -> None:
     sold(bench, "1", day=BEFORE_ALL)
     assert told(services, a_run(bench, "1", "unknown")) == {}
 
@@ -110,7 +124,9 @@ def test_a_run_has_worked_on_what_its_schedule_wants(
     assert tuple(assets_of_run(services, run)) == assets
 
 
-def test_dagster_stores_every_event_and_knows_which_days_are_whole(services: Services, bench: Bench) -> None:
+def test_dagster_stores_every_event_and_knows_which_days_are_whole(
+    services: Services, bench: Bench
+) -> None:
     sold(bench, "1", "2")
     for fiche_ids, materialised in ((("1",), set()), (("1", "2"), {DAY.isoformat()})):
         with dg.DagsterInstance.ephemeral() as instance:

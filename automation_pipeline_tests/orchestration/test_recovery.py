@@ -18,14 +18,30 @@ D, E = Decision, Engine
 
 RULES = [
     ("it works", Facts(RUNNING, E.WORKS, silent_seconds=900), D.LEAVE),
-    ("it is queued, for however long", Facts(PENDING, E.WAITS, silent_seconds=9000, request="waiting"), D.LEAVE),
-    ("the next launch waits for Dagster", Facts(RUNNING, None, silent_seconds=9000, request="waiting"), D.LEAVE),
+    (
+        "it is queued, for however long",
+        Facts(PENDING, E.WAITS, silent_seconds=9000, request="waiting"),
+        D.LEAVE,
+    ),
+    (
+        "the next launch waits for Dagster",
+        Facts(RUNNING, None, silent_seconds=9000, request="waiting"),
+        D.LEAVE,
+    ),
     ("filed a moment ago", Facts(PENDING, None, silent_seconds=1, request="waiting"), D.LEAVE),
     ("lost before its first attempt", Facts(PENDING, E.CRASHED, request="waiting"), D.REQUEST),
     ("lost at work", Facts(RUNNING, E.CRASHED), D.REQUEST),
     ("lost, and filed by nobody", Facts(RUNNING, E.CRASHED, request=None), D.REQUEST),
-    ("of a job execute elsewhere, alive", Facts(RUNNING, None, silent_seconds=24, request=None), D.LEAVE),
-    ("of a job execute elsewhere, silent", Facts(RUNNING, None, silent_seconds=26, request=None), D.REQUEST),
+    (
+        "of a job execute elsewhere, alive",
+        Facts(RUNNING, None, silent_seconds=24, request=None),
+        D.LEAVE,
+    ),
+    (
+        "of a job execute elsewhere, silent",
+        Facts(RUNNING, None, silent_seconds=26, request=None),
+        D.REQUEST,
+    ),
     ("Dagster has deleted its run", Facts(RUNNING, None, silent_seconds=26), D.REQUEST),
     ("its request was refused", Facts(PENDING, None, silent_seconds=1, request="refused"), D.FAIL),
     ("a step failed", Facts(RUNNING, E.FAILED), D.FAIL),
@@ -36,7 +52,11 @@ RULES = [
     ("nothing closed it", Facts(RUNNING, E.SUCCEEDED, silent_seconds=26), D.FAIL),
     ("the code server restarts", Facts(PENDING, E.NEVER_STARTED, engine_seconds=14), D.LEAVE),
     ("the code server is back", Facts(PENDING, E.NEVER_STARTED, engine_seconds=16), D.REQUEST),
-    ("the third launch waits longer", Facts(PENDING, E.NEVER_STARTED, engine_seconds=59, launches=3), D.LEAVE),
+    (
+        "the third launch waits longer",
+        Facts(PENDING, E.NEVER_STARTED, engine_seconds=59, launches=3),
+        D.LEAVE,
+    ),
     ("it can never be launched", Facts(PENDING, E.NEVER_STARTED, launches=MOST_LAUNCHES), D.FAIL),
     ("cancelled while it was queued", Facts(RunStatus.CANCELLED, E.WAITS), D.TERMINATE),
     ("cancelled at work", Facts(RunStatus.CANCELLED, E.WORKS), D.TERMINATE),
@@ -47,7 +67,9 @@ RULES = [
 
 def test_what_becomes_of_a_run() -> None:
     wrong = {
-        name: decide(facts, LOST_AFTER) for name, facts, wanted in RULES if decide(facts, LOST_AFTER) is not wanted
+        name: decide(facts, LOST_AFTER)
+        for name, facts, wanted in RULES
+        if decide(facts, LOST_AFTER) is not wanted
     }
     assert wrong == {}
 

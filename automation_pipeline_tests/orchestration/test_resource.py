@@ -1,4 +1,5 @@
-"""What a Dagster run does, it does under one id: in its steps, in their threads and in their loops."""
+"""What a Dagster run does, it does under one id: in its steps, in their threads and in their
+loops."""
 
 import asyncio
 import threading
@@ -21,7 +22,9 @@ def ids_in_a_run(**tags: str) -> tuple[dg.ExecuteInProcessResult, list[str | Non
             seen.append(await asyncio.to_thread(correlation_id))
 
         services.get().run(loop())
-        thread = threading.Thread(target=copy_context().run, args=(lambda: seen.append(correlation_id()),))
+        thread = threading.Thread(
+            target=copy_context().run, args=(lambda: seen.append(correlation_id()),)
+        )
         thread.start()
         thread.join()
 

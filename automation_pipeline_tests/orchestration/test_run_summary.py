@@ -17,7 +17,9 @@ from automation_pipeline_tests.conftest import StandingClock
 
 @pytest.fixture
 def services(database_url: str) -> Iterator[Services]:
-    built = Services(Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC)))
+    built = Services(
+        Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC))
+    )
     yield built
     built.database.dispose()
 
@@ -31,7 +33,12 @@ def test_the_summary_has_counts_reasons_and_the_failed_fiches(services: Services
         row.successful_fiches, row.failed_fiches, row.ignored_fiches = 2, 1, 1
         run = as_run(row)
     shown = {name: value.value for name, value in run_summary(services, run).items()}
-    assert (shown["status"], shown["successful"], shown["failed"], shown["ignored"]) == ("partial", 2, 1, 1)
+    assert (shown["status"], shown["successful"], shown["failed"], shown["ignored"]) == (
+        "partial",
+        2,
+        1,
+        1,
+    )
     assert "| failed | transcription_incomplete | 1 |" in str(shown["reasons"])
     assert "| ignored | not_found | 1 |" in str(shown["reasons"])
     assert "| 3 | transcription_incomplete | The call " in str(shown["failed_fiches"])

@@ -1,9 +1,14 @@
-"""The launchpad speaks of a selection as a schedule's JSON does, and hands on what was said alone."""
+"""The launchpad speaks of a selection as a schedule's JSON does, and hands on what was said
+alone."""
 
 import dagster as dg
 import pytest
 
-from automation_pipeline.automation.models.selections import SelectionInput, SelectionMode, parse_selection
+from automation_pipeline.automation.models.selections import (
+    SelectionInput,
+    SelectionMode,
+    parse_selection,
+)
 from automation_pipeline.orchestration.config import SelectionConfig
 from automation_pipeline_tests.tables import every_case
 
@@ -26,7 +31,9 @@ def said(**given: object) -> dict[str, object]:
 
 def test_every_field_of_a_selection_is_there_and_described() -> None:
     fields = SelectionConfig.model_fields.values()
-    assert [field.alias for field in fields] == [field.alias for field in SelectionInput.model_fields.values()]
+    assert [field.alias for field in fields] == [
+        field.alias for field in SelectionInput.model_fields.values()
+    ]
     assert all(field.description for field in fields)
 
 

@@ -1,4 +1,5 @@
-"""What goes from step to step is read from the run's tags: no file, and never another attempt's ticket."""
+"""What goes from step to step is read from the run's tags: no file, and never another attempt's
+ticket."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,12 @@ import dagster as dg
 import pytest
 
 from automation_pipeline.automation.models.runs import RunAttempt
-from automation_pipeline.orchestration.automation_runs import ATTEMPT_TAG, RUN_ID_TAG, Tickets, batch_key
+from automation_pipeline.orchestration.automation_runs import (
+    ATTEMPT_TAG,
+    RUN_ID_TAG,
+    Tickets,
+    batch_key,
+)
 
 SEEN: list[object] = []
 
@@ -76,7 +82,9 @@ def test_a_run_that_has_opened_no_attempt_has_no_ticket() -> None:
 def test_going_on_from_a_failed_step_says_to_execute_all_steps() -> None:
     """Dagster's "re-execute from failure" gives the first step outputs of the parent run."""
     of_the_parent = SimpleNamespace(run_id="d-1", mapping_key=None)
-    context = SimpleNamespace(upstream_output=of_the_parent, step_context=SimpleNamespace(run_id="d-2"))
+    context = SimpleNamespace(
+        upstream_output=of_the_parent, step_context=SimpleNamespace(run_id="d-2")
+    )
     with pytest.raises(dg.Failure) as caught:
         Tickets().load_input(context)  # type: ignore[arg-type]
     assert "Re-execute all steps" in (caught.value.description or "")

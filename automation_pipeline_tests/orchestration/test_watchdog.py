@@ -1,4 +1,5 @@
-"""The watchdog on a real Dagster instance: which runs it closes, and for which it requests another attempt."""
+"""The watchdog on a real Dagster instance: which runs it closes, and for which it requests another
+attempt."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,8 +21,17 @@ from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.watchdog import launch_again, look_after_all
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import RUN_WORKER, StepHeartbeatRow, record_step_heartbeat
-from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests, offer_waiting
+from automation_pipeline.storage.heartbeats import (
+    RUN_WORKER,
+    StepHeartbeatRow,
+    record_step_heartbeat,
+)
+from automation_pipeline.storage.run_requests import (
+    NewRunRequest,
+    RunRequestRow,
+    file_requests,
+    offer_waiting,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
@@ -48,7 +58,12 @@ def services(database: Database, database_url: str, clock: StandingClock) -> Ser
 
 
 def dagster_run(
-    instance: dg.DagsterInstance, name: str, status: DagsterRunStatus, /, job: str = "automation_run", **tags: str
+    instance: dg.DagsterInstance,
+    name: str,
+    status: DagsterRunStatus,
+    /,
+    job: str = "automation_run",
+    **tags: str,
 ) -> DagsterRun:
     named = {f"automation/{name}": value for name, value in tags.items()}
     return instance.add_run(DagsterRun(job, run_id=name, status=status, tags=named))
@@ -71,7 +86,9 @@ def _event(run: DagsterRun, kind: dg.DagsterEventType) -> dg.EventLogEntry:
 
 def opened(services: Services, *, silent: bool = False) -> int:
     schedule = a_schedule(services.database, services.clock)
-    ticket = open_run(an_opening(schedule.id, "d-1"), database=services.database, clock=services.clock)
+    ticket = open_run(
+        an_opening(schedule.id, "d-1"), database=services.database, clock=services.clock
+    )
     if silent:
         with services.database.transaction() as session:
             session.execute(update(HeartbeatRow).values(beat_at=database_now(-600)))
@@ -87,10 +104,16 @@ def look(services: Services, instance: dg.DagsterInstance, run_id: int) -> Run:
 def launches(services: Services) -> list[tuple[str, str, int]]:
     with services.database.reading() as session:
         row = RunRequestRow
-        return list(session.execute(select(row.request_key, row.state, row.launch).order_by(row.id)).tuples())
+        return list(
+            session.execute(
+                select(row.request_key, row.state, row.launch).order_by(row.id)
+            ).tuples()
+        )
 
 
-def test_a_lost_job_execute_gets_a_request_and_only_one(services: Services, instance: dg.DagsterInstance) -> None:
+def test_a_lost_job_execute_gets_a_request_and_only_one(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
     run_id = opened(services)
     crashed(instance, "d-1", run_id=str(run_id))
     assert look(services, instance, run_id).status == "running"
@@ -108,7 +131,10 @@ def test_a_lost_launch_is_requested_again_under_a_run_key_of_its_own(
     look_after_all(instance, services)
     with services.database.transaction() as session:
         [wish] = offer_waiting(session, limit=9)
-    assert (wish.key, wish.run_key) == (f"automation-run-{run.id}", f"automation-run-{run.id}-attempt-2")
+    assert (wish.key, wish.run_key) == (
+        f"automation-run-{run.id}",
+        f"automation-run-{run.id}-attempt-2",
+    )
 
 
 def lose_an_attempt(
@@ -146,10 +172,14 @@ def test_three_lost_attempts_in_a_row_without_progress_close_the_run(
     run = lose_an_attempt(services, instance, run_id, 3)
     assert run.status == "failed"
     assert run.error_message
-    assert run.error_message.startswith("3 attempts in a row were lost without progress. The last one: ")
+    assert run.error_message.startswith(
+        "3 attempts in a row were lost without progress. The last one: "
+    )
 
 
-def test_progress_between_lost_attempts_keeps_the_run_at_work(services: Services, instance: dg.DagsterInstance) -> None:
+def test_progress_between_lost_attempts_keeps_the_run_at_work(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
     run_id = opened(services)
     crashed(instance, "d-1", run_id=str(run_id))
     look_after_all(instance, services)
@@ -160,14 +190,18 @@ def test_progress_between_lost_attempts_keeps_the_run_at_work(services: Services
     assert lose_an_attempt(services, instance, run_id, 10).status == "failed"
 
 
-def test_a_terminated_run_is_cancelled_in_those_words(services: Services, instance: dg.DagsterInstance) -> None:
+def test_a_terminated_run_is_cancelled_in_those_words(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
     run_id = opened(services)
     dagster_run(instance, "d-1", S.CANCELED)
     run = look(services, instance, run_id)
     assert (run.status, run.error_message) == ("cancelled", "The run was terminated in Dagster")
 
 
-def test_a_started_run_without_a_heartbeat_is_reported_lost(services: Services, instance: dg.DagsterInstance) -> None:
+def test_a_started_run_without_a_heartbeat_is_reported_lost(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
     run_id = opened(services)
     run = dagster_run(instance, "d-1", S.NOT_STARTED, run_id=str(run_id))
     instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
@@ -218,7 +252,11 @@ def test_a_run_of_a_job_that_was_lost_is_launched_again_three_times(
     again = []
     for launch in ("1", "1", "2", "3", "4"):
         tags = {REQUEST_TAG: "transcribe-7", LAUNCH_TAG: launch}
-        again.append(launch_again(DagsterRun("transcribe_fiche", run_id=f"d-{launch}", tags=tags), lost, services))
+        again.append(
+            launch_again(
+                DagsterRun("transcribe_fiche", run_id=f"d-{launch}", tags=tags), lost, services
+            )
+        )
     assert again == [True, True, True, True, False]
     assert launches(services) == [("transcribe-7", "waiting", 4)]
     own = Ending(Engine.FAILED, "The fiche does not exist")

@@ -1,9 +1,15 @@
-"""An agent of the tests: a host with one server, what it claims, and what it says of that, by the stages alone."""
+"""An agent of the tests: a host with one server, what it claims, and what it says of that, by the
+stages alone."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from automation_pipeline.org_jobs.agents import claim_jobs, list_held_jobs, report_progress, report_result
+from automation_pipeline.org_jobs.agents import (
+    claim_jobs,
+    list_held_jobs,
+    report_progress,
+    report_result,
+)
 from automation_pipeline.org_jobs.models.agents import AgentJob, Orders
 from automation_pipeline.org_jobs.models.jobs import JobType, OrgJobRun, RetryPolicy
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
@@ -25,9 +31,13 @@ class Agent:
     def on(self) -> dict[str, Any]:
         return {"database": self.bench.database, "clock": self.bench.clock}
 
-    def wanted(self, of_type: JobType = CHANGING, *, retry: RetryPolicy = AT_ONCE, **of_job: Any) -> int:
+    def wanted(
+        self, of_type: JobType = CHANGING, *, retry: RetryPolicy = AT_ONCE, **of_job: Any
+    ) -> int:
         """The id of a new job for its server."""
-        return self.bench.job(self.org_id, of_type, retry=retry, server_instance_id=self.server_id, **of_job)
+        return self.bench.job(
+            self.org_id, of_type, retry=retry, server_instance_id=self.server_id, **of_job
+        )
 
     def claim(self, most: int = 1, within: OrgScope = ALL_ORGANISATIONS) -> list[AgentJob]:
         return claim_jobs(self.host_id, within=within, most=most, **self.on)
@@ -43,10 +53,14 @@ class Agent:
         self.progress(job)
         return job
 
-    def progress(self, job: AgentJob, within: OrgScope = ALL_ORGANISATIONS, **said: object) -> Orders:
+    def progress(
+        self, job: AgentJob, within: OrgScope = ALL_ORGANISATIONS, **said: object
+    ) -> Orders:
         return report_progress(job.run_id, of(job) | said, within=within, **self.on)
 
-    def result(self, job: AgentJob, status: str, within: OrgScope = ALL_ORGANISATIONS, **said: object) -> OrgJobRun:
+    def result(
+        self, job: AgentJob, status: str, within: OrgScope = ALL_ORGANISATIONS, **said: object
+    ) -> OrgJobRun:
         given = of(job) | {"status": status} | said
         return report_result(job.run_id, given, within=within, meter=self.bench.meter, **self.on)
 

@@ -1,4 +1,5 @@
-"""The bench of organisations' jobs: organisations, hosts, servers, schedules, jobs as rows, and what became of them."""
+"""The bench of organisations' jobs: organisations, hosts, servers, schedules, jobs as rows, and
+what became of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +40,9 @@ ORG, OTHER_ORG = "acme", "globex"
 ACTOR = "user:1"
 
 
-def a_type(name: str, performer: Performer, *, is_mutation: bool = True, limit_seconds: int = 900) -> JobType:
+def a_type(
+    name: str, performer: Performer, *, is_mutation: bool = True, limit_seconds: int = 900
+) -> JobType:
     """One for jobs that are put there directly, whatever types there are."""
     return JobType(
         name=name,
@@ -58,7 +61,8 @@ SERVICE = a_type("HTTPS_CALL", Performer.SERVICE)
 
 @dataclass
 class Bench:
-    """Organisations are made when they are first named. All is put there by direct insertion, past every rule."""
+    """Organisations are made when they are first named. All is put there by direct insertion, past
+    every rule."""
 
     database: Database
     clock: StandingClock
@@ -73,12 +77,19 @@ class Bench:
 
     def organisation(self, org_id: str = ORG, **columns: Any) -> str:
         """There once, with these columns."""
-        said = {"name": org_id.title(), "max_running": 20, "created_at": self.now, "updated_at": self.now}
+        said = {
+            "name": org_id.title(),
+            "max_running": 20,
+            "created_at": self.now,
+            "updated_at": self.now,
+        }
         with self.database.transaction() as session:
             if session.get(OrganisationRow, org_id) is None:
                 session.add(OrganisationRow(id=org_id, **(said | columns)))
             elif columns:
-                session.execute(update(OrganisationRow).where(OrganisationRow.id == org_id).values(**columns))
+                session.execute(
+                    update(OrganisationRow).where(OrganisationRow.id == org_id).values(**columns)
+                )
         return org_id
 
     def host(self, org_id: str = ORG, name: str | None = None, **columns: Any) -> int:
@@ -87,16 +98,31 @@ class Bench:
         times = {"last_seen_at": self.now, "created_at": self.now, "updated_at": self.now}
         return self._add(HostRow(org_id=org_id, name=name or _a_name("host"), **(times | columns)))
 
-    def server(self, org_id: str = ORG, name: str | None = None, *, host_id: int | None = None, **columns: Any) -> int:
+    def server(
+        self,
+        org_id: str = ORG,
+        name: str | None = None,
+        *,
+        host_id: int | None = None,
+        **columns: Any,
+    ) -> int:
         """Without a host unless one is given."""
         self.organisation(org_id)
         said = {"is_enabled": True, "created_at": self.now, "updated_at": self.now}
-        return self._add(ServerRow(org_id=org_id, host_id=host_id, name=name or _a_name("server"), **(said | columns)))
+        return self._add(
+            ServerRow(
+                org_id=org_id, host_id=host_id, name=name or _a_name("server"), **(said | columns)
+            )
+        )
 
     def schedule(self, org_id: str = ORG, **columns: Any) -> str:
-        """ACTIVE at 02:00 UTC with a server of its own, unless the columns say otherwise; due when its cron says."""
+        """ACTIVE at 02:00 UTC with a server of its own, unless the columns say otherwise; due when
+        its cron says."""
         self.organisation(org_id)
-        if "server_instance_id" not in columns and columns.get("job_type", CHANGING.name) == CHANGING.name:
+        if (
+            "server_instance_id" not in columns
+            and columns.get("job_type", CHANGING.name) == CHANGING.name
+        ):
             columns["server_instance_id"] = self.server(org_id)
         row = OrgScheduleRow(**(self._schedule_columns() | {"org_id": org_id} | columns))
         if row.state == "ACTIVE" and "next_run_at" not in columns:
@@ -133,7 +159,13 @@ class Bench:
     def fire(self, schedule_id: str, scheduled_for: datetime | None = None, **columns: Any) -> int:
         """One of the cron that was dispatched, unless the columns say otherwise."""
         at = scheduled_for or self.now
-        said = {"effective_for": at, "fired_at": at, "trigger": "CRON", "outcome": "DISPATCHED", "actor": "scheduler"}
+        said = {
+            "effective_for": at,
+            "fired_at": at,
+            "trigger": "CRON",
+            "outcome": "DISPATCHED",
+            "actor": "scheduler",
+        }
         org_id = self.schedule_row(schedule_id).org_id
         return self._add(
             FireRow(org_id=org_id, schedule_id=schedule_id, scheduled_for=at, **(said | columns)),
@@ -184,7 +216,9 @@ class Bench:
             session.execute(update(JobRunRow).where(JobRunRow.id == run_id).values(**columns))
             if "status" in columns:
                 of_run = select(JobRunRow.job_id).where(JobRunRow.id == run_id).scalar_subquery()
-                session.execute(update(OrgJobRow).where(OrgJobRow.id == of_run).values(status=columns["status"]))
+                session.execute(
+                    update(OrgJobRow).where(OrgJobRow.id == of_run).values(status=columns["status"])
+                )
 
     def set_job(self, job_id: int, **columns: Any) -> None:
         self._set(OrgJobRow, job_id, columns)
@@ -231,21 +265,29 @@ class Bench:
         return self.rows(select(JobRunRow).where(JobRunRow.job_id == job_id).order_by(JobRunRow.id))
 
     def attempts(self, run_id: int) -> Sequence[AttemptRow]:
-        return self.rows(select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.attempt_no))
+        return self.rows(
+            select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.attempt_no)
+        )
 
     def jobs(self, schedule_id: str | None = None) -> Sequence[OrgJobRow]:
         query = select(OrgJobRow).order_by(OrgJobRow.id)
-        return self.rows(query if schedule_id is None else query.where(OrgJobRow.schedule_id == schedule_id))
+        return self.rows(
+            query if schedule_id is None else query.where(OrgJobRow.schedule_id == schedule_id)
+        )
 
     def fires(self, schedule_id: str) -> Sequence[FireRow]:
-        return self.rows(select(FireRow).where(FireRow.schedule_id == schedule_id).order_by(FireRow.id))
+        return self.rows(
+            select(FireRow).where(FireRow.schedule_id == schedule_id).order_by(FireRow.id)
+        )
 
     def alerts(self) -> Sequence[OrgAlertRow]:
         return self.rows(select(OrgAlertRow).order_by(OrgAlertRow.id))
 
     def audit(self, entity_id: str | None = None) -> Sequence[AuditLogRow]:
         query = select(AuditLogRow).order_by(AuditLogRow.id)
-        return self.rows(query if entity_id is None else query.where(AuditLogRow.entity_id == entity_id))
+        return self.rows(
+            query if entity_id is None else query.where(AuditLogRow.entity_id == entity_id)
+        )
 
     def moves(self, machine: str, entity_id: str | int) -> list[tuple[str, str]]:
         """Such as "schedule" or "job run"."""
@@ -259,7 +301,10 @@ class Bench:
 
     def requests(self) -> list[tuple[str, Mapping[str, object]]]:
         """Key and config of what was asked of Dagster."""
-        return [(row.request_key, row.config) for row in self.rows(select(RunRequestRow).order_by(RunRequestRow.id))]
+        return [
+            (row.request_key, row.config)
+            for row in self.rows(select(RunRequestRow).order_by(RunRequestRow.id))
+        ]
 
     def rows(self, query: Any) -> Sequence[Any]:
         with self.database.reading() as session:

@@ -11,7 +11,8 @@ from automation_pipeline_tests.org_jobs.bench import SERVICE
 
 @dataclass
 class Here:
-    """Its work is done at once, unless the test says otherwise: `meanwhile` is done first, in a thread of its own."""
+    """Its work is done at once, unless the test says otherwise: `meanwhile` is done first, in a
+    thread of its own."""
 
     end: AttemptEnd | Exception = field(default_factory=lambda: attempt_succeeded({"status": 200}))
     meanwhile: Callable[[], object] | None = None
@@ -53,10 +54,14 @@ class Elsewhere:
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         self.looks += 1
-        found = {number: self.begun[str(following["key"])] for number, following in followed.items()}
+        found = {
+            number: self.begun[str(following["key"])] for number, following in followed.items()
+        }
         return {number: end for number, end in found.items() if end is not None}
 
-    def cancel(self, following: Mapping[str, object], actor: str, reason: str | None = None) -> bool:
+    def cancel(
+        self, following: Mapping[str, object], actor: str, reason: str | None = None
+    ) -> bool:
         if self.fault is not None:
             raise self.fault
         self.stopped.append((str(following["key"]), actor, reason))

@@ -1,4 +1,5 @@
-"""What other processes do with the queues of organisations; importable, so that they can be started with it."""
+"""What other processes do with the queues of organisations; importable, so that they can be started
+with it."""
 
 import asyncio
 import os
@@ -23,14 +24,18 @@ from automation_pipeline_tests.storage.processes import opened
 LONG = 3600.0
 
 
-def claim_all(url: str, now: datetime, host_id: int, run_ids: Sequence[int], seed: int) -> list[int]:
+def claim_all(
+    url: str, now: datetime, host_id: int, run_ids: Sequence[int], seed: int
+) -> list[int]:
     """The runs that this process got, one at a time, as an agent and as a worker by turns."""
     chosen, got = Random(seed), list[int]()
     with opened(url) as database:
         for run_id in chosen.sample(run_ids, len(run_ids)):
             with database.transaction() as session:
                 host = session.get_one(HostRow, host_id)
-                claimed = claim_for_host(session, host, f"agent-{seed}", chosen.randint(1, 3), LONG, now)
+                claimed = claim_for_host(
+                    session, host, f"agent-{seed}", chosen.randint(1, 3), LONG, now
+                )
             with database.transaction() as session:
                 ours = claim_run(session, run_id, f"worker-{seed}", LONG, now)
             got += [one.hold.run_id for one in (*claimed, *([] if ours is None else [ours]))]
@@ -81,7 +86,13 @@ def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:
 def retry(url: str, now: datetime, job_id: int) -> bool:
     with opened(url) as database:
         try:
-            retry_job(job_id, within=ALL_ORGANISATIONS, database=database, clock=StandingClock(now), actor="user:1")
+            retry_job(
+                job_id,
+                within=ALL_ORGANISATIONS,
+                database=database,
+                clock=StandingClock(now),
+                actor="user:1",
+            )
         except ConflictError:
             return False
         return True

@@ -25,12 +25,22 @@ def created(bench: Bench, org_id: str = ORG, within: OrgScope = MINE, **fields: 
     """A call at 02:00, unless the fields say otherwise."""
     bench.organisation(org_id)
     call = {"url": "https://example.com/"}
-    given = {"name": "Nightly", "cronExpression": "0 2 * * *", "jobType": "HTTPS_CALL", "payload": call} | fields
+    given = {
+        "name": "Nightly",
+        "cronExpression": "0 2 * * *",
+        "jobType": "HTTPS_CALL",
+        "payload": call,
+    } | fields
     return create_schedule(given, org_id=org_id, **world(bench, within))
 
 
 def updated(
-    bench: Bench, schedule_id: str, *, expected: int | datetime | None = None, within: OrgScope = MINE, **patch: Any
+    bench: Bench,
+    schedule_id: str,
+    *,
+    expected: int | datetime | None = None,
+    within: OrgScope = MINE,
+    **patch: Any,
 ) -> OrgSchedule:
     return update_schedule(schedule_id, patch, expected=expected, **world(bench, within))
 

@@ -1,4 +1,5 @@
-"""What docs/org-jobs.md shows is so: its file is a schedule, its commands are there, its fields and words are ours."""
+"""What docs/org-jobs.md shows is so: its file is a schedule, its commands are there, its fields and
+words are ours."""
 
 import json
 import re
@@ -27,7 +28,11 @@ def test_every_policy_is_told() -> None:
 
 
 def test_every_field_that_is_named_is_one() -> None:
-    fields = {field.alias for field in OrgSchedule.model_fields.values()} | {"maxRetries", "backoffMs", "backoffType"}
+    fields = {field.alias for field in OrgSchedule.model_fields.values()} | {
+        "maxRetries",
+        "backoffMs",
+        "backoffType",
+    }
     of_schedules = PAGE.partition("## Secrets")[0]
     named = set(re.findall(r"`([a-z]+[A-Z][A-Za-z]*)`", of_schedules)) - {"maxRunning"}
     assert named - fields == set()

@@ -23,7 +23,8 @@ def during_first_write(bench: Bench, what: Callable[[], object]) -> None:
 
 
 def until_unwanted(bench: Bench, what: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
-    """In the middle of the first write, which goes on when the worker has seen that no more is wanted."""
+    """In the middle of the first write, which goes on when the worker has seen that no more is
+    wanted."""
     seen: list[bool] = []
     keep = apply_run._Applying.keep
 

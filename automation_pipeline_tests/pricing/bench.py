@@ -1,4 +1,5 @@
-"""The bench of the stages of pricing: a fake shop that is never in a hurry, rules, runs, and what became of them."""
+"""The bench of the stages of pricing: a fake shop that is never in a hurry, rules, runs, and what
+became of them."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +49,8 @@ _TENTH_OFF: dict[str, object] = {
 
 @dataclass
 class Bench:
-    """`knobs` are the storefront's. The shop's bucket holds plenty, so that no call waits for its points."""
+    """`knobs` are the storefront's. The shop's bucket holds plenty, so that no call waits for its
+    points."""
 
     database: Database
     clock: StandingClock
@@ -60,7 +62,11 @@ class Bench:
         bucket = {"available": PLENTY, "maximum": PLENTY, "restore_rate": PLENTY}
         with self.database.transaction() as session:
             if session.get(ShopRow, self.front.name) is None:
-                session.add(ShopRow(shop=self.front.name, measured_at=self.clock.now(), refusals=[], **bucket))
+                session.add(
+                    ShopRow(
+                        shop=self.front.name, measured_at=self.clock.now(), refusals=[], **bucket
+                    )
+                )
 
     @property
     def front(self) -> Storefront:
@@ -73,12 +79,20 @@ class Bench:
     def rule(self, *, project_id: str = "default", **fields: object) -> PricingRule:
         """A tenth off everything in EUR, unless the fields say otherwise (as people write them)."""
         given = _TENTH_OFF | fields
-        return create_rule(given, project_id=project_id, database=self.database, clock=self.clock, actor=CREATOR)
+        return create_rule(
+            given, project_id=project_id, database=self.database, clock=self.clock, actor=CREATOR
+        )
 
     def guard(self, project_id: str = "default", **policy: object) -> None:
         put_policy(project_id, policy, database=self.database, clock=self.clock, actor=CREATOR)
 
-    def asked_for(self, rule: PricingRule, *, trigger: RuleTrigger = RuleTrigger.LAUNCHPAD, force: bool = False) -> int:
+    def asked_for(
+        self,
+        rule: PricingRule,
+        *,
+        trigger: RuleTrigger = RuleTrigger.LAUNCHPAD,
+        force: bool = False,
+    ) -> int:
         """A run that a worker is to plan and queue."""
         return request_rule_run(
             rule.id,
@@ -91,7 +105,9 @@ class Bench:
         )
 
     def plan(self, run_id: int) -> RuleRun:
-        return self.loop(plan_run(run_id, front=self.front, database=self.database, clock=self.clock))
+        return self.loop(
+            plan_run(run_id, front=self.front, database=self.database, clock=self.clock)
+        )
 
     def previewed(self, rule: PricingRule | None = None, *, actor: str = CREATOR) -> RuleRun:
         rule = rule or self.rule()
@@ -120,7 +136,12 @@ class Bench:
         """A run that its schedule has asked for."""
         with self.database.transaction() as session:
             now = self.clock.now()
-            made = {"shop": self.front.name, "trigger": RuleTrigger.SCHEDULE, "actor": "schedule", "wish": Wish.APPLY}
+            made = {
+                "shop": self.front.name,
+                "trigger": RuleTrigger.SCHEDULE,
+                "actor": "schedule",
+                "wish": Wish.APPLY,
+            }
             return add_run(session, rule, now=now, scheduled_for=now, **made)
 
     def rested(self) -> None:
@@ -141,7 +162,11 @@ class Bench:
             session.execute(update(RuleRunRow).where(RuleRunRow.id == run_id).values(**columns))
 
     def targets(self, run_id: int) -> list[RuleTargetRow]:
-        return self._rows(select(RuleTargetRow).where(RuleTargetRow.rule_run_id == run_id).order_by(RuleTargetRow.id))
+        return self._rows(
+            select(RuleTargetRow)
+            .where(RuleTargetRow.rule_run_id == run_id)
+            .order_by(RuleTargetRow.id)
+        )
 
     def statuses(self, run_id: int) -> dict[str, str]:
         """By variant."""
@@ -156,7 +181,9 @@ class Bench:
         return self._rows(select(PriceChangeRow).where(its).order_by(PriceChangeRow.id))
 
     def checks(self, run_id: int) -> list[RuleCheckRow]:
-        return self._rows(select(RuleCheckRow).where(RuleCheckRow.rule_run_id == run_id).order_by(RuleCheckRow.id))
+        return self._rows(
+            select(RuleCheckRow).where(RuleCheckRow.rule_run_id == run_id).order_by(RuleCheckRow.id)
+        )
 
     def moves(self, machine: str, entity_id: int) -> list[tuple[str, str]]:
         its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
@@ -169,11 +196,16 @@ class Bench:
 
     def requests(self) -> list[tuple[str, Mapping[str, object]]]:
         """Key and config of what was asked of Dagster."""
-        return [(row.request_key, row.config) for row in self._rows(select(RunRequestRow).order_by(RunRequestRow.id))]
+        return [
+            (row.request_key, row.config)
+            for row in self._rows(select(RunRequestRow).order_by(RunRequestRow.id))
+        ]
 
     def set_target(self, target_id: int, **columns: Any) -> None:
         with self.database.transaction() as session:
-            session.execute(update(RuleTargetRow).where(RuleTargetRow.id == target_id).values(**columns))
+            session.execute(
+                update(RuleTargetRow).where(RuleTargetRow.id == target_id).values(**columns)
+            )
 
     def hold_again(self, run_id: int) -> None:
         """As if whoever held it last still did."""
@@ -183,7 +215,9 @@ class Bench:
         """Whatever of the run waits for its time is due now."""
         with self.database.transaction() as session:
             waits = RuleTargetRow.rule_run_id == run_id, RuleTargetRow.next_attempt_at.is_not(None)
-            session.execute(update(RuleTargetRow).where(*waits).values(next_attempt_at=database_now(-1.0)))
+            session.execute(
+                update(RuleTargetRow).where(*waits).values(next_attempt_at=database_now(-1.0))
+            )
             its = RuleRunRow.id == run_id, RuleRunRow.resume_at.is_not(None)
             session.execute(update(RuleRunRow).where(*its).values(resume_at=database_now(-1.0)))
 

@@ -28,7 +28,9 @@ def over_http(url: str) -> Storefront:
     def opened() -> aclosing[ShopifyShop]:
         transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
         now = datetime(2026, 5, 4, tzinfo=UTC)
-        return aclosing(ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: now, transport=transport))
+        return aclosing(
+            ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: now, transport=transport)
+        )
 
     return Storefront(NAME, opened, ShopOptions(), Meter())
 
@@ -51,7 +53,9 @@ def drain(database_url: str, shop_url: str, variant_ids: Sequence[str], times: i
         async with front.open() as shop:
             for _ in range(times):
                 cost = shop.costs.reading(len(variant_ids))
-                called = await call_shop(lambda: shop.prices(variant_ids), cost, front=front, database=database)
+                called = await call_shop(
+                    lambda: shop.prices(variant_ids), cost, front=front, database=database
+                )
                 well += called.failure is None
         return well
 
@@ -62,7 +66,9 @@ def drain(database_url: str, shop_url: str, variant_ids: Sequence[str], times: i
         database.dispose()
 
 
-def write_many(database_url: str, shop_url: str, writes: Sequence[tuple[str, str]], at_once: int) -> int:
+def write_many(
+    database_url: str, shop_url: str, writes: Sequence[tuple[str, str]], at_once: int
+) -> int:
     """Sets a price for each (product, variant); how many went well."""
 
     async def write_some(shop: Shop, left: list[tuple[str, str]]) -> int:

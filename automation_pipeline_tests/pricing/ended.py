@@ -1,4 +1,5 @@
-"""Runs that have ended, as rows: what alerts, gauges and a day's asset are made of. Importable by processes."""
+"""Runs that have ended, as rows: what alerts, gauges and a day's asset are made of. Importable by
+processes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -38,16 +39,22 @@ def an_ended_run(
     return run_id
 
 
-def change_targets(database: Database, run_id: int, *, first: int | None = None, **values: Any) -> None:
+def change_targets(
+    database: Database, run_id: int, *, first: int | None = None, **values: Any
+) -> None:
     """All of a run's, or the first few of those that failed."""
     chosen = select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)
     if first is not None:
-        chosen = chosen.where(RuleTargetRow.status == "FAILED").order_by(RuleTargetRow.id).limit(first)
+        chosen = (
+            chosen.where(RuleTargetRow.status == "FAILED").order_by(RuleTargetRow.id).limit(first)
+        )
     with database.transaction() as session:
         session.execute(update(RuleTargetRow).where(RuleTargetRow.id.in_(chosen)).values(**values))
 
 
-def a_shop(database: Database, *refused_seconds_ago: float, shop: str = SHOP, circuit: str = "closed") -> None:
+def a_shop(
+    database: Database, *refused_seconds_ago: float, shop: str = SHOP, circuit: str = "closed"
+) -> None:
     """It refused calls so long ago by the database's clock."""
     with database.transaction() as session:
         now = database_time(session)
@@ -71,7 +78,11 @@ def a_check(
     """It read one price, unless `counts` say otherwise."""
     found = {"total_checked": 1, "mismatches": mismatches, "unverified": 0} | counts
     with database.transaction() as session:
-        session.add(RuleCheckRow(rule_run_id=run_id, name=name, due_at=at, checked_at=at, worst=worst, **found))
+        session.add(
+            RuleCheckRow(
+                rule_run_id=run_id, name=name, due_at=at, checked_at=at, worst=worst, **found
+            )
+        )
 
 
 def alert_rows(database: Database) -> list[PricingAlertRow]:
@@ -83,6 +94,9 @@ def raise_many(url: str, now: str, times: int) -> int:
     """How many alerts this process has raised."""
     database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
-        return sum(len(raise_alerts(database=database, clock=clock, webhooks=EVERY_ALERT)) for _ in range(times))
+        return sum(
+            len(raise_alerts(database=database, clock=clock, webhooks=EVERY_ALERT))
+            for _ in range(times)
+        )
     finally:
         database.dispose()

@@ -28,13 +28,23 @@ GIVEN: dict[str, object] = {
 }
 
 
-def a_rule(database: Database, clock: Clock, *, project_id: str = "default", **fields: object) -> PricingRule:
-    return create_rule({**GIVEN, **fields}, project_id=project_id, database=database, clock=clock, actor="user:12")
+def a_rule(
+    database: Database, clock: Clock, *, project_id: str = "default", **fields: object
+) -> PricingRule:
+    return create_rule(
+        {**GIVEN, **fields}, project_id=project_id, database=database, clock=clock, actor="user:12"
+    )
 
 
 def asked_for(rule: PricingRule, database: Database, clock: Clock, *, force: bool = False) -> int:
     return request_rule_run(
-        rule.id, database=database, clock=clock, shop=SHOP, actor="user:12", trigger=RuleTrigger.API, force=force
+        rule.id,
+        database=database,
+        clock=clock,
+        shop=SHOP,
+        actor="user:12",
+        trigger=RuleTrigger.API,
+        force=force,
     )
 
 
@@ -43,7 +53,12 @@ def look(database: Database, clock: Clock) -> DuePriceRules:
 
 
 def a_run(
-    database: Database, rule: PricingRule, status: str, at: datetime, targets: Sequence[str] = (), **fields: Any
+    database: Database,
+    rule: PricingRule,
+    status: str,
+    at: datetime,
+    targets: Sequence[str] = (),
+    **fields: Any,
 ) -> int:
     """A run that stands there, with one target a status."""
     ended = status not in {"PREVIEW", "QUEUED", "APPLYING"}
@@ -119,9 +134,14 @@ def forget_all(database: Database) -> None:
 
 def wished(database: Database, run_id: int) -> list[tuple[str, bool]]:
     """Every target's state, and whether the worker is to look at it."""
-    query = select(RuleTargetRow.status, RuleTargetRow.is_wished).where(RuleTargetRow.rule_run_id == run_id)
+    query = select(RuleTargetRow.status, RuleTargetRow.is_wished).where(
+        RuleTargetRow.rule_run_id == run_id
+    )
     with database.reading() as session:
-        return [(status, wish) for status, wish in session.execute(query.order_by(RuleTargetRow.id)).tuples()]
+        return [
+            (status, wish)
+            for status, wish in session.execute(query.order_by(RuleTargetRow.id)).tuples()
+        ]
 
 
 def filed(database: Database) -> list[tuple[str, str, dict[str, object]]]:
@@ -132,7 +152,9 @@ def filed(database: Database) -> list[tuple[str, str, dict[str, object]]]:
 
 def events(database: Database, name: str) -> list[Event]:
     with database.reading() as session:
-        rows = session.scalars(select(OutboxRow).where(OutboxRow.event_name == name).order_by(OutboxRow.event_key))
+        rows = session.scalars(
+            select(OutboxRow).where(OutboxRow.event_name == name).order_by(OutboxRow.event_key)
+        )
         return [event_in(row) for row in rows]
 
 
@@ -152,7 +174,14 @@ def look_or_ask(url: str, now: str, rule_id: int) -> int:
     try:
         if not rule_id:
             return len(look(database, clock).started)
-        request_rule_run(rule_id, database=database, clock=clock, shop=SHOP, actor="cli:me", trigger=RuleTrigger.CLI)
+        request_rule_run(
+            rule_id,
+            database=database,
+            clock=clock,
+            shop=SHOP,
+            actor="cli:me",
+            trigger=RuleTrigger.CLI,
+        )
     except ConflictError:
         return 0
     else:

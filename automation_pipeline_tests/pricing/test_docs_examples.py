@@ -1,4 +1,5 @@
-"""What docs/pricing.md promises of rules is what becomes of them: every worked example, every word, every number."""
+"""What docs/pricing.md promises of rules is what becomes of them: every worked example, every word,
+every number."""
 
 import json
 import re
@@ -18,7 +19,13 @@ from automation_pipeline.pricing.models.rules import (
     parse_rule,
 )
 from automation_pipeline.pricing.models.runs import RULE_RUN, RULE_TARGET, TargetState
-from automation_pipeline.pricing.models.shop import FailureKind, Price, VariantField, parse_amount, price_text
+from automation_pipeline.pricing.models.shop import (
+    FailureKind,
+    Price,
+    VariantField,
+    parse_amount,
+    price_text,
+)
 from automation_pipeline.pricing.models.transforms import (
     Operation,
     PriceOutcome,
@@ -46,7 +53,9 @@ def rows_under(heading: str) -> list[list[str]]:
     lines = [line for line in section(heading).splitlines() if line.startswith("|")]
     cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
     return [
-        row for row, below in zip(cells, [*cells[1:], []], strict=True) if not _is_rule(row) and not _is_rule(below)
+        row
+        for row, below in zip(cells, [*cells[1:], []], strict=True)
+        if not _is_rule(row) and not _is_rule(below)
     ]
 
 
@@ -92,7 +101,9 @@ def test_there_are_examples_of_every_operation_and_option() -> None:
     }
 
 
-@every_case("document", [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)])
+@every_case(
+    "document", [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+)
 def test_every_document_of_the_page_is_accepted(document: dict[str, object]) -> None:
     kept = parse_rule(document) if "selector" in document else parse_policy(document)
     assert isinstance(kept, RuleInput | Policy)
@@ -100,10 +111,15 @@ def test_every_document_of_the_page_is_accepted(document: dict[str, object]) -> 
 
 def test_every_selector_of_the_table_is_accepted_and_no_kind_is_left_out() -> None:
     column = [row[0] for row in rows_under("Which variants") if row[0].startswith("{")]
-    whole = [json.loads(text) for cell in column for text in re.split(r"`, `", cell) if "..." not in text]
+    whole = [
+        json.loads(text) for cell in column for text in re.split(r"`, `", cell) if "..." not in text
+    ]
     assert [selector(one) for one in whole]
     named = {name for cell in column for name in re.findall(r'(?:^|`)\{"(\w+)":', cell)}
-    assert named == {field.alias or name for name, field in Selector.model_fields.items()} - {"op", "value"}
+    assert named == {field.alias or name for name, field in Selector.model_fields.items()} - {
+        "op",
+        "value",
+    }
 
 
 def test_each_field_is_listed_with_its_comparisons() -> None:
@@ -120,7 +136,9 @@ def test_each_field_is_listed_with_its_comparisons() -> None:
 
 
 def _accepts(field: str, op: Comparison) -> bool:
-    value: object = {VariantField.INVENTORY: 1, VariantField.ON_SALE: True}.get(VariantField(field), "a")
+    value: object = {VariantField.INVENTORY: 1, VariantField.ON_SALE: True}.get(
+        VariantField(field), "a"
+    )
     try:
         selector({"field": field, "op": op, "value": [value] if op is Comparison.IN else value})
     except InvalidInputError:
@@ -139,7 +157,9 @@ def test_no_word_that_an_operator_can_meet_is_left_out(words: Iterable[str]) -> 
 
 def test_every_field_of_a_rule_a_transform_and_a_policy_is_explained() -> None:
     names = [
-        field.alias or name for model in (RuleInput, Transform, Policy) for name, field in model.model_fields.items()
+        field.alias or name
+        for model in (RuleInput, Transform, Policy)
+        for name, field in model.model_fields.items()
     ]
     assert [name for name in names if f"`{name}`" not in PAGE] == []
 
@@ -147,7 +167,9 @@ def test_every_field_of_a_rule_a_transform_and_a_policy_is_explained() -> None:
 def test_the_drawing_has_exactly_the_legal_moves() -> None:
     drawn = set(re.findall(r"^ +(\w+) --> (\w+):", section("States"), re.MULTILINE))
     names = dict(re.findall(r'state "(\w+)" as (t\d)', section("States")))
-    of_targets = {(names[str(frm)], names[str(to)]) for frm, tos in RULE_TARGET.moves.items() for to in tos}
+    of_targets = {
+        (names[str(frm)], names[str(to)]) for frm, tos in RULE_TARGET.moves.items() for to in tos
+    }
     of_runs = {(str(frm), str(to)) for frm, tos in RULE_RUN.moves.items() for to in tos}
     assert drawn == of_runs | of_targets
     assert set(names) == set(TargetState)
@@ -155,6 +177,10 @@ def test_the_drawing_has_exactly_the_legal_moves() -> None:
 
 def test_the_points_are_those_that_the_shop_is_asked_for() -> None:
     pages, variants, products = 5000 // PAGE_SIZE, 5000, 1000
-    applying = COSTS.each_price * variants + COSTS.write * products + COSTS.prices * max(variants / 250, products / 50)
+    applying = (
+        COSTS.each_price * variants
+        + COSTS.write * products
+        + COSTS.prices * max(variants / 250, products / 50)
+    )
     for points in (COSTS.page, pages * COSTS.page, applying):
         assert f" {points:g} " in PAGE.replace(".", " ").replace(",", " ")

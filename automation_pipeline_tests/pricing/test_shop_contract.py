@@ -1,4 +1,5 @@
-"""`pricing.ports.Shop`, sentence by sentence, on the fake and on the real client against the simulator."""
+"""`pricing.ports.Shop`, sentence by sentence, on the fake and on the real client against the
+simulator."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -22,8 +23,23 @@ from automation_pipeline.pricing.models.shop import (
     Variant,
 )
 from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, Shop
-from automation_pipeline_tests.fakes.shop import LOST, PAGES, PRICES, THROTTLED, FakeShop, shelf, storefront, variant
-from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN, fault, set_up_shop, shop_totals
+from automation_pipeline_tests.fakes.shop import (
+    LOST,
+    PAGES,
+    PRICES,
+    THROTTLED,
+    FakeShop,
+    shelf,
+    storefront,
+    variant,
+)
+from automation_pipeline_tests.outside import (
+    NO_CERTIFICATES,
+    SHOP_TOKEN,
+    fault,
+    set_up_shop,
+    shop_totals,
+)
 
 Result = TypeVar("Result")
 
@@ -34,9 +50,10 @@ DRAFTS = {"5", "7"}
 
 @dataclass(frozen=True)
 class Place:
-    """A shop with `products`, two variants each, some of which are drafts. `strike` makes every call from now on
-    fail, as the fault of the simulator would; `drop` makes the answer to one write get lost, after its work or before;
-    `shrink` leaves a bucket of so many points that does not fill; `written` counts the writes to a variant."""
+    """A shop with `products`, two variants each, some of which are drafts. `strike` makes every
+    call from now on fail, as the fault of the simulator would; `drop` makes the answer to one write
+    get lost, after its work or before; `shrink` leaves a bucket of so many points that does not
+    fill; `written` counts the writes to a variant."""
 
     stock: Callable[[int], None]
     opened: Callable[[], Any]
@@ -92,13 +109,17 @@ def in_memory() -> Place:
     fake = FakeShop(bucket=BucketStatus(2000, 2000, 100))
 
     def stock(products: int) -> None:
-        fake.put(*(replace(each, is_active=each.product_id not in DRAFTS) for each in shelf(products, 2)))
+        fake.put(
+            *(replace(each, is_active=each.product_id not in DRAFTS) for each in shelf(products, 2))
+        )
 
     def strike(signal: FailureSignal, rule: dict[str, object]) -> None:
         fake.refuse_everything(signal, retry_after_seconds=rule.get("retry_after"))
 
     def drop(product_id: str, after: bool) -> None:
-        (fake.lose_answer_once if after else lambda product: fake.fail_once(product, LOST))(product_id)
+        (fake.lose_answer_once if after else lambda product: fake.fail_once(product, LOST))(
+            product_id
+        )
 
     stock(8)
     return Place(
@@ -115,7 +136,9 @@ def in_memory() -> Place:
 def over_http(url: str) -> Iterator[Place]:
     def opened() -> aclosing[ShopifyShop]:
         transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
-        return aclosing(ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: NOW, transport=transport))
+        return aclosing(
+            ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: NOW, transport=transport)
+        )
 
     def stock(products: int) -> None:
         set_up_shop(url, products=products, variants_per_product=2, currency="EUR")
@@ -128,7 +151,14 @@ def over_http(url: str) -> Iterator[Place]:
             opened=opened,
             strike=lambda _, rule: fault(url, {"route": "shop.graphql", **rule}),
             drop=lambda product_id, after: fault(
-                url, {"route": "shop.graphql", "item": product_id, "drop": True, "after": after, "first": 1}
+                url,
+                {
+                    "route": "shop.graphql",
+                    "item": product_id,
+                    "drop": True,
+                    "after": after,
+                    "first": 1,
+                },
             ),
             shrink=lambda points: set_up_shop(url, maximum=points, restore_rate=0.05),
             written=lambda variant_id: shop_totals(url)["writes"].get(variant_id, 0),
@@ -138,12 +168,19 @@ def over_http(url: str) -> Iterator[Place]:
         set_up_shop(url, **{name: before[name] for name in kept})
 
 
-def setting(variant: Variant, amount: int, compare_at: int | None = None, *, also: bool = False) -> PriceWrite:
-    return PriceWrite(variant.variant_id, Price(amount, variant.currency, compare_at), writes_compare_at=also)
+def setting(
+    variant: Variant, amount: int, compare_at: int | None = None, *, also: bool = False
+) -> PriceWrite:
+    return PriceWrite(
+        variant.variant_id, Price(amount, variant.currency, compare_at), writes_compare_at=also
+    )
 
 
 def kinds(written: dict[str, Price | CallFailure]) -> dict[str, object]:
-    return {key: said.kind if isinstance(said, CallFailure) else said.unit_amount for key, said in written.items()}
+    return {
+        key: said.kind if isinstance(said, CallFailure) else said.unit_amount
+        for key, said in written.items()
+    }
 
 
 def test_the_catalogue_comes_page_by_page_in_a_steady_order(place: Place) -> None:
@@ -167,7 +204,9 @@ def test_a_price_is_told_as_in_the_catalogue(place: Place) -> None:
 
 def test_variants_that_the_shop_does_not_know_have_no_price(place: Place) -> None:
     variant, _ = place.pair()
-    assert set(place.ask(lambda shop: shop.prices([NOBODY, variant.variant_id])).value) == {variant.variant_id}
+    assert set(place.ask(lambda shop: shop.prices([NOBODY, variant.variant_id])).value) == {
+        variant.variant_id
+    }
     assert place.ask(lambda shop: shop.prices([NOBODY])).value == {}
 
 
@@ -175,7 +214,10 @@ def test_what_is_written_is_confirmed_and_then_stands(place: Place) -> None:
     one, other = place.pair()
     written = place.write(one.product_id, setting(one, 1234), setting(other, 4321)).value
     assert kinds(written) == {one.variant_id: 1234, other.variant_id: 4321}
-    assert (place.price(one), place.price(other)) == (written[one.variant_id], written[other.variant_id])
+    assert (place.price(one), place.price(other)) == (
+        written[one.variant_id],
+        written[other.variant_id],
+    )
     assert place.written(one.variant_id) == place.written(other.variant_id) == 1
 
 
@@ -189,7 +231,11 @@ def test_a_compare_at_price_is_set_left_alone_and_cleared(place: Place) -> None:
         (setting(variant, 1400, 5000), None),
     ):
         written = place.write(variant.product_id, write).value[variant.variant_id]
-        assert written == place.price(variant) == Price(write.price.unit_amount, variant.currency, stands)
+        assert (
+            written
+            == place.price(variant)
+            == Price(write.price.unit_amount, variant.currency, stands)
+        )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +264,9 @@ def test_a_variant_of_another_product_is_refused(place: Place) -> None:
 def test_of_a_product_that_is_not_there_no_price_can_be_set(place: Place) -> None:
     one, other = place.pair()
     written = place.write(NOBODY, setting(one, 1), setting(other, 2)).value
-    assert kinds(written) == dict.fromkeys((one.variant_id, other.variant_id), FailureKind.NOT_FOUND)
+    assert kinds(written) == dict.fromkeys(
+        (one.variant_id, other.variant_id), FailureKind.NOT_FOUND
+    )
     assert place.price(one) == one.price
 
 
@@ -235,7 +283,9 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("signal", "rule", "kind", "wait"), FAILURES, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize(
+    ("signal", "rule", "kind", "wait"), FAILURES, ids=lambda value: str(value)[:24]
+)
 def test_whatever_the_shop_does_is_a_value_and_writes_nothing(
     place: Place, signal: FailureSignal, rule: dict[str, object], kind: FailureKind, wait: object
 ) -> None:
@@ -257,12 +307,21 @@ def test_whatever_the_shop_does_is_a_value_and_writes_nothing(
 
 
 @pytest.mark.parametrize("after", [True, False])
-def test_an_answer_that_is_lost_leaves_it_unknown_whether_the_price_is_set(place: Place, after: bool) -> None:
+def test_an_answer_that_is_lost_leaves_it_unknown_whether_the_price_is_set(
+    place: Place, after: bool
+) -> None:
     variant, _ = place.pair()
     place.drop(variant.product_id, after)
     failure = place.write(variant.product_id, setting(variant, 1234)).failure
-    assert (failure.kind, failure.retryable, failure.outcome_unknown) == (FailureKind.NETWORK, True, True)
-    assert (place.price(variant).unit_amount == 1234, place.written(variant.variant_id)) == (after, int(after))
+    assert (failure.kind, failure.retryable, failure.outcome_unknown) == (
+        FailureKind.NETWORK,
+        True,
+        True,
+    )
+    assert (place.price(variant).unit_amount == 1234, place.written(variant.variant_id)) == (
+        after,
+        int(after),
+    )
 
 
 def test_a_bucket_that_is_too_empty_says_how_long_it_fills(place: Place) -> None:
@@ -338,7 +397,10 @@ def test_the_fake_refuses_single_variants_and_is_edited_by_hand() -> None:
     fake = FakeShop(*shelf(1, 2))
     fake.refuse("101")
     fake.edit("102", amount=777, compare_at=999)
-    assert (fake.price("102"), fake.amounts()) == (Price(777, "EUR", 999), {"101": 1000, "102": 777})
+    assert (fake.price("102"), fake.amounts()) == (
+        Price(777, "EUR", 999),
+        {"101": 1000, "102": 777},
+    )
     writes = [setting(variant(each), 5) for each in ("101", "102")]
     written = asyncio.run(fake.write("1", writes)).value
     assert kinds(written) == {"101": FailureKind.VALIDATION, "102": 5}
@@ -366,5 +428,9 @@ def test_the_bucket_of_the_fake_fills_as_its_time_passes() -> None:
     fake = FakeShop(*shelf(1), bucket=BucketStatus(10, 100, 0.5), seconds=lambda: next(times))
     write = [setting(variant("101"), 5)]
     called = [asyncio.run(fake.write("1", write)) for _ in range(3)]
-    assert [each.failure and each.failure.retry_after_seconds for each in called] == [None, 19.0, None]
+    assert [each.failure and each.failure.retry_after_seconds for each in called] == [
+        None,
+        19.0,
+        None,
+    ]
     assert [each.bucket.available for each in called] == [0, 0.5, 0.5]

@@ -1,4 +1,5 @@
-"""What the relays of the tests do, each a process with its own connections to the database and to Pusher."""
+"""What the relays of the tests do, each a process with its own connections to the database and to
+Pusher."""
 
 import asyncio
 import os
@@ -19,8 +20,12 @@ def relay_until_all_are_out(database_url: str, pusher_url: str) -> None:
     ours = channels(pusher_url)
     with opened(database_url) as database:
         while is_any_left(database):
-            out = asyncio.run(publish_events(ours, f"relay {os.getpid()}", database=database, hold_seconds=60))
+            out = asyncio.run(
+                publish_events(ours, f"relay {os.getpid()}", database=database, hold_seconds=60)
+            )
             if not out:
                 pause(0.02)
                 with database.transaction() as session:
-                    session.execute(update(LeaseRow).values(acquired_at=LONG_AGO, expires_at=LONG_AGO))
+                    session.execute(
+                        update(LeaseRow).values(acquired_at=LONG_AGO, expires_at=LONG_AGO)
+                    )

@@ -9,7 +9,9 @@ from automation_pipeline.core.metrics import Meter
 from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
 
 
-def channels(url: str, *, secret: str = PUSHER_SECRET, app_id: str = PUSHER_APP_ID, **how: Any) -> PusherChannels:
+def channels(
+    url: str, *, secret: str = PUSHER_SECRET, app_id: str = PUSHER_APP_ID, **how: Any
+) -> PusherChannels:
     parts = urlsplit(url)
     app = PusherApp(
         app_id=app_id,

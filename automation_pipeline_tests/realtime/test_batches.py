@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.clients.pusher import MOST_ENTRIES, Entry, NoMessageError, entries_of, in_batches
+from automation_pipeline.clients.pusher import (
+    MOST_ENTRIES,
+    Entry,
+    NoMessageError,
+    entries_of,
+    in_batches,
+)
 from automation_pipeline_tests.storage.processes import event
 
 
@@ -15,12 +21,16 @@ def test_an_event_has_one_entry_a_channel() -> None:
         Entry("private-audit-a", "run.completed", data),
         Entry("private-fiche-1", "run.completed", data),
     )
-    assert isinstance(entries_of(event("k", bad=object()), private=True, most_bytes=1000), NoMessageError)
+    assert isinstance(
+        entries_of(event("k", bad=object()), private=True, most_bytes=1000), NoMessageError
+    )
 
 
 @given(st.lists(st.integers(0, MOST_ENTRIES)))
 def test_whole_events_in_order(sizes: list[int]) -> None:
-    events = [tuple(Entry("c", str(number), "") for _ in range(size)) for number, size in enumerate(sizes)]
+    events = [
+        tuple(Entry("c", str(number), "") for _ in range(size)) for number, size in enumerate(sizes)
+    ]
     batches = list(in_batches(events))
     assert [entries for batch in batches for entries in batch] == events
     assert all(sum(map(len, batch)) <= MOST_ENTRIES for batch in batches)

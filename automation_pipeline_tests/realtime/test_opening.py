@@ -1,4 +1,5 @@
-"""Realtime is there with all four settings, absent with none, and with some of them events wait for the others."""
+"""Realtime is there with all four settings, absent with none, and with some of them events wait for
+the others."""
 
 import asyncio
 

@@ -1,4 +1,5 @@
-"""Messages fit: whole, or cut down to what identifies them, or to nothing but that they were cut."""
+"""Messages fit: whole, or cut down to what identifies them, or to nothing but that they were
+cut."""
 
 import json
 from typing import Any
@@ -65,9 +66,15 @@ def test_what_json_cannot_say_is_an_error(payload: object) -> None:
 
 
 @given(ANYTHING | PAYLOADS, st.integers(20, 2000))
-def test_every_message_fits_and_is_the_payload_or_a_part_of_it(payload: object, most_bytes: int) -> None:
+def test_every_message_fits_and_is_the_payload_or_a_part_of_it(
+    payload: object, most_bytes: int
+) -> None:
     message = message_of(payload, most_bytes)
     assert len(message.encode()) <= most_bytes
     document = json.loads(message)
-    if isinstance(payload, dict) and document.pop("truncated", None) is not None and "truncated" not in payload:
+    if (
+        isinstance(payload, dict)
+        and document.pop("truncated", None) is not None
+        and "truncated" not in payload
+    ):
         assert set(document) <= {*KEPT, "datesFailedCount"}

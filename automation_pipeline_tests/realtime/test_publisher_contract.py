@@ -1,4 +1,5 @@
-"""The contract of EventPublisher, on the fake and on Pusher's adapter against the simulated Pusher."""
+"""The contract of EventPublisher, on the fake and on Pusher's adapter against the simulated
+Pusher."""
 
 import asyncio
 import json
@@ -51,7 +52,15 @@ def pusher(url: str) -> Provider:
     def poison(key: str) -> Event:
         """A name that is too long for a provider: the adapter leaves it to Pusher to say so."""
         told = event(key)
-        return Event(told.tenant_id, key, "n" * 201, "test", told.correlation_id, told.occurred_at, told.payload)
+        return Event(
+            told.tenant_id,
+            key,
+            "n" * 201,
+            "test",
+            told.correlation_id,
+            told.occurred_at,
+            told.payload,
+        )
 
     def go_away() -> None:
         fault(url, {"route": "pusher.batch", "status": 503})

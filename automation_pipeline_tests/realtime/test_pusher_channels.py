@@ -1,4 +1,5 @@
-"""Pusher's adapter against the simulated Pusher: signatures, verdicts, the door, and no secret in any text."""
+"""Pusher's adapter against the simulated Pusher: signatures, verdicts, the door, and no secret in
+any text."""
 
 import asyncio
 import hashlib
@@ -12,7 +13,12 @@ import pytest
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
 from automation_pipeline.clients.pusher import in_thread
-from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InvalidInputError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline_tests.outside import PUSHER_KEY, PUSHER_SECRET, fault, shown_to_browsers
 from automation_pipeline_tests.realtime.studio import channels
@@ -42,7 +48,10 @@ def test_without_private_channels_anybody_may_listen(simulated: str) -> None:
 
 
 def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
-    told = [event("emoji", fiche_id="7", text="🎧" * 2_200), event("big", fiche_id="8", text="é" * 5_000)]
+    told = [
+        event("emoji", fiche_id="7", text="🎧" * 2_200),
+        event("big", fiche_id="8", text="é" * 5_000),
+    ]
     assert asyncio.run(channels(simulated).publish(told)) == PublishResult(2)
     whole, cut = [json.loads(event["data"]) for event in shown_to_browsers(simulated)]
     assert (whole["text"], cut) == ("🎧" * 2_200, {"fiche_id": "8", "truncated": True})
@@ -51,12 +60,16 @@ def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
 def test_internal_events_stay_here_and_hold_up_nothing(simulated: str) -> None:
     internal = event("i")
     object.__setattr__(internal, "name", "automation/completed")
-    assert asyncio.run(channels(simulated).publish([internal, event("a"), internal])) == PublishResult(3)
+    assert asyncio.run(
+        channels(simulated).publish([internal, event("a"), internal])
+    ) == PublishResult(3)
     assert len(shown_to_browsers(simulated)) == 1
 
 
 def test_a_payload_that_is_no_json_is_told_once_those_before_it_are_out(simulated: str) -> None:
-    published = asyncio.run(channels(simulated).publish([event("a"), event("b", x=float("nan")), event("c")]))
+    published = asyncio.run(
+        channels(simulated).publish([event("a"), event("b", x=float("nan")), event("c")])
+    )
     assert (published.out, type(published.stopped).__mro__[1]) == (1, PermanentError)
     assert len(shown_to_browsers(simulated)) == 1
 
@@ -81,7 +94,9 @@ def test_a_payload_that_is_no_json_is_told_once_those_before_it_are_out(simulate
         ({"body": "cut_short"}, TransientError, "could not be reached"),
     ],
 )
-def test_every_failure_has_its_verdict(simulated: str, rule: dict[str, Any], kind: type[Exception], says: str) -> None:
+def test_every_failure_has_its_verdict(
+    simulated: str, rule: dict[str, Any], kind: type[Exception], says: str
+) -> None:
     fault(simulated, {"route": "pusher.batch", **rule})
     error = problem(simulated)
     assert isinstance(error, kind)
@@ -92,9 +107,17 @@ def test_every_failure_has_its_verdict(simulated: str, rule: dict[str, Any], kin
 
 
 @pytest.mark.parametrize(
-    "rule", [{"hang": True}, {"body": "stalled"}, {"trickle_seconds": 60}, {"status": 503, "trickle_seconds": 6}]
+    "rule",
+    [
+        {"hang": True},
+        {"body": "stalled"},
+        {"trickle_seconds": 60},
+        {"status": 503, "trickle_seconds": 6},
+    ],
 )
-def test_nobody_waits_for_an_answer_that_does_not_come(simulated: str, rule: dict[str, Any]) -> None:
+def test_nobody_waits_for_an_answer_that_does_not_come(
+    simulated: str, rule: dict[str, Any]
+) -> None:
     fault(simulated, {"route": "pusher.batch", **rule})
     began = time.monotonic()
     assert isinstance(problem(simulated, seconds=0.3), TransientError)
@@ -103,9 +126,16 @@ def test_nobody_waits_for_an_answer_that_does_not_come(simulated: str, rule: dic
 
 @pytest.mark.parametrize(
     ("rule", "status"),
-    [({"status": 200}, "200"), ({"status": 503}, "503"), ({"drop": True}, "ConnectionError"), ({"hang": True}, None)],
+    [
+        ({"status": 200}, "200"),
+        ({"status": 503}, "503"),
+        ({"drop": True}, "ConnectionError"),
+        ({"hang": True}, None),
+    ],
 )
-def test_each_call_is_counted_by_its_answer(simulated: str, rule: dict[str, Any], status: str | None) -> None:
+def test_each_call_is_counted_by_its_answer(
+    simulated: str, rule: dict[str, Any], status: str | None
+) -> None:
     fault(simulated, {"route": "pusher.batch", **rule})
     meter = Meter()
     problem(simulated, seconds=0.3, meter=meter)
@@ -122,7 +152,9 @@ def test_an_answer_that_cannot_be_read_is_still_an_answer(simulated: str) -> Non
     assert problem(simulated) is None
 
 
-def test_a_wrong_secret_is_refused_and_none_is_in_any_text(simulated: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_secret_is_refused_and_none_is_in_any_text(
+    simulated: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.DEBUG):
         errors = [
             problem(simulated, secret="wrong-secret"),
@@ -134,7 +166,9 @@ def test_a_wrong_secret_is_refused_and_none_is_in_any_text(simulated: str, caplo
     for error in errors:
         assert error is not None
         texts = [str(error), repr(error), str(error.__cause__), str(error.__context__)]
-        assert not [text for text in texts if "secret" in text.lower() and "PUSHER_SECRET" not in text]
+        assert not [
+            text for text in texts if "secret" in text.lower() and "PUSHER_SECRET" not in text
+        ]
         assert "auth_signature" not in "".join(texts)
     assert "wrong-secret" not in caplog.text
     assert PUSHER_SECRET not in caplog.text
@@ -153,14 +187,25 @@ def test_the_check_proves_key_and_secret(simulated: str) -> None:
 def test_one_event_can_be_triggered(simulated: str) -> None:
     asyncio.run(channels(simulated).trigger("private-global", "test", [1, 2]))
     [shown] = shown_to_browsers(simulated)
-    assert (shown["channels"], shown["name"], shown["data"]) == (["private-global"], "test", '{"value":[1,2]}')
+    assert (shown["channels"], shown["name"], shown["data"]) == (
+        ["private-global"],
+        "test",
+        '{"value":[1,2]}',
+    )
 
 
 @pytest.mark.parametrize(
     ("channel", "name", "payload"),
-    [("no channel", "test", {}), ("a", "", {}), ("a", "n" * 201, {}), ("a", "n", {"x": float("nan")})],
+    [
+        ("no channel", "test", {}),
+        ("a", "", {}),
+        ("a", "n" * 201, {}),
+        ("a", "n", {"x": float("nan")}),
+    ],
 )
-def test_what_can_be_no_event_is_not_triggered(simulated: str, channel: str, name: str, payload: object) -> None:
+def test_what_can_be_no_event_is_not_triggered(
+    simulated: str, channel: str, name: str, payload: object
+) -> None:
     with pytest.raises(PermanentError):
         asyncio.run(channels(simulated).trigger(channel, name, payload))
     assert shown_to_browsers(simulated) == []
@@ -188,7 +233,10 @@ def test_a_private_channel_is_opened_to_one_socket() -> None:
 
 def test_a_presence_channel_is_told_who_joins() -> None:
     opened = channels("http://127.0.0.1").authenticate("presence-global", "12.34", ANNA)
-    assert json.loads(opened["channel_data"]) == {"user_id": "user:7", "user_info": {"name": "Anna"}}
+    assert json.loads(opened["channel_data"]) == {
+        "user_id": "user:7",
+        "user_info": {"name": "Anna"},
+    }
     assert opened["auth"] == signature(f"12.34:presence-global:{opened['channel_data']}")
 
 

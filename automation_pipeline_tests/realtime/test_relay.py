@@ -1,4 +1,5 @@
-"""The whole way, from the outbox to the simulated Pusher: after an outage, and by several relays at once."""
+"""The whole way, from the outbox to the simulated Pusher: after an outage, and by several relays at
+once."""
 
 import asyncio
 import json
@@ -33,7 +34,9 @@ def fill(database: Database, events: int, aggregates: int) -> None:
 
 def relay(database: Database, publisher: EventPublisher) -> int:
     post = a_post_office(FakeWebhookSender(), None, publisher)
-    return asyncio.run(relay_events(post, database=database, budget_seconds=120, hold_seconds=120)).events
+    return asyncio.run(
+        relay_events(post, database=database, budget_seconds=120, hold_seconds=120)
+    ).events
 
 
 def unpublished(database: Database) -> int:
@@ -48,11 +51,16 @@ def end_pause(database: Database) -> None:
 
 
 def first_times(shown: Sequence[dict[str, object]]) -> list[int]:
-    """The events in the order in which they first came out; what comes out again is no new event."""
-    return [int(key) for key in dict.fromkeys(json.loads(str(told["data"]))["key"] for told in shown)]
+    """The events in the order in which they first came out; what comes out again is no new
+    event."""
+    return [
+        int(key) for key in dict.fromkeys(json.loads(str(told["data"]))["key"] for told in shown)
+    ]
 
 
-def test_10_000_events_are_relayed_in_order_after_an_outage(database: Database, simulated: str) -> None:
+def test_10_000_events_are_relayed_in_order_after_an_outage(
+    database: Database, simulated: str
+) -> None:
     fill(database, 10_000, 50)
     ours = channels(simulated)
     fault(simulated, {"route": "pusher.batch", "status": 503})
@@ -62,18 +70,38 @@ def test_10_000_events_are_relayed_in_order_after_an_outage(database: Database, 
     assert (unpublished(database), shown_to_browsers(simulated)) == (10_000, [])
     forget(simulated)
     queries: list[str] = []
-    listening.listen(database.engine, "before_cursor_execute", lambda *call: queries.append(call[2]))
+    listening.listen(
+        database.engine, "before_cursor_execute", lambda *call: queries.append(call[2])
+    )
     assert relay(database, ours) == 10_000
-    assert [json.loads(told["data"])["key"] for told in shown_to_browsers(simulated)] == list(map(str, range(10_000)))
+    assert [json.loads(told["data"])["key"] for told in shown_to_browsers(simulated)] == list(
+        map(str, range(10_000))
+    )
     assert unpublished(database) == 0
-    assert len(queries) <= 51 * 14  # a few statements for every 200, those that begin a transaction with them
+    assert (
+        len(queries) <= 51 * 14
+    )  # a few statements for every 200, those that begin a transaction with them
 
 
-def test_an_outage_in_the_middle_loses_nothing_and_keeps_the_order(database: Database, simulated: str) -> None:
+def test_an_outage_in_the_middle_loses_nothing_and_keeps_the_order(
+    database: Database, simulated: str
+) -> None:
     fill(database, 300, 7)
     ours = channels(simulated, seconds=2.0)
-    rules = [{"status": 500}, {"status": 429, "retry_after": 1}, {"body": "cut_short"}, {"drop": True}, {"status": 401}]
-    fault(simulated, *({"route": "pusher.batch", "every": 4 + number, **rule} for number, rule in enumerate(rules)))
+    rules = [
+        {"status": 500},
+        {"status": 429, "retry_after": 1},
+        {"body": "cut_short"},
+        {"drop": True},
+        {"status": 401},
+    ]
+    fault(
+        simulated,
+        *(
+            {"route": "pusher.batch", "every": 4 + number, **rule}
+            for number, rule in enumerate(rules)
+        ),
+    )
     for _ in range(100):
         relay(database, ours)
         end_pause(database)
@@ -92,10 +120,14 @@ def test_several_relays_at_once_keep_the_order_of_each_aggregate(
     by_run: dict[int, list[int]] = defaultdict(list)
     for key in first_times(shown_to_browsers(simulated)):
         by_run[key % 9].append(key)
-    assert {run: keys == list(range(run, 600, 9)) for run, keys in by_run.items()} == dict.fromkeys(range(9), True)
+    assert {run: keys == list(range(run, 600, 9)) for run, keys in by_run.items()} == dict.fromkeys(
+        range(9), True
+    )
 
 
-def test_with_a_wrong_secret_everything_waits_until_it_is_right(database: Database, simulated: str) -> None:
+def test_with_a_wrong_secret_everything_waits_until_it_is_right(
+    database: Database, simulated: str
+) -> None:
     fill(database, 30, 3)
     assert relay(database, channels(simulated, secret="wrong")) == 0
     with database.reading() as session:

@@ -10,9 +10,12 @@ SAMPLE_RATES = {0: 44_100, 1: 48_000, 2: 32_000}
 
 
 def frame_seconds(sound: bytes) -> list[float]:
-    """The length of each frame after the ID3 tag; fails unless the frames fill the file to its last byte."""
+    """The length of each frame after the ID3 tag; fails unless the frames fill the file to its last
+    byte."""
     assert sound[:5] == b"ID3\x03\x00"
-    offset = 10 + sum(byte << shift for byte, shift in zip(sound[6:10], (21, 14, 7, 0), strict=True))
+    offset = 10 + sum(
+        byte << shift for byte, shift in zip(sound[6:10], (21, 14, 7, 0), strict=True)
+    )
     lengths: list[float] = []
     while offset < len(sound):
         first, second, third, fourth = sound[offset : offset + 4]
@@ -27,8 +30,12 @@ def frame_seconds(sound: bytes) -> list[float]:
     return lengths
 
 
-@every_case(("asked", "given"), [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)])
-def test_a_recording_is_whole_frames_of_about_the_length_asked_for_up_to_the_cap(asked: float, given: float) -> None:
+@every_case(
+    ("asked", "given"), [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)]
+)
+def test_a_recording_is_whole_frames_of_about_the_length_asked_for_up_to_the_cap(
+    asked: float, given: float
+) -> None:
     assert sum(frame_seconds(mp3("880001", asked))) == pytest.approx(given, abs=0.036)
 
 

@@ -17,7 +17,16 @@ def test_only_so_many_calls_are_admitted_in_any_minute_and_the_wait_is_for_the_n
     for later in (0, 10, 20, 59.2, 60, 60.5, 69.9, 70):
         clock.now = 1000 + later
         answers.append((later, cap.seconds_to_wait()))
-    assert answers == [(0, 0), (10, 0), (20, 40), (59.2, 1), (60, 0), (60.5, 10), (69.9, 1), (70, 0)]
+    assert answers == [
+        (0, 0),
+        (10, 0),
+        (20, 40),
+        (59.2, 1),
+        (60, 0),
+        (60.5, 10),
+        (69.9, 1),
+        (70, 0),
+    ]
 
 
 def test_who_waits_as_told_is_admitted() -> None:

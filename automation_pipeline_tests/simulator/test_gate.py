@@ -19,7 +19,14 @@ TOKEN = {"Authorization": "Bearer sim-token"}
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    command = [sys.executable, "-m", "automation_pipeline.simulator", "--fiches-per-day", "9", "--exact"]
+    command = [
+        sys.executable,
+        "-m",
+        "automation_pipeline.simulator",
+        "--fiches-per-day",
+        "9",
+        "--exact",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield process.stdout.readline().split()[-1]
@@ -49,7 +56,9 @@ def statuses(simulator: httpx.Client, count: int, fiche_id: str = FICHE) -> list
     return [details(simulator, fiche_id).status_code for _ in range(count)]
 
 
-def test_a_status_replaces_the_answer_and_may_say_when_to_come_back(simulator: httpx.Client) -> None:
+def test_a_status_replaces_the_answer_and_may_say_when_to_come_back(
+    simulator: httpx.Client,
+) -> None:
     fault(simulator, {"route": "crm.details", "status": 503, "retry_after": 2.5})
     answer = details(simulator)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2.5")
@@ -138,7 +147,9 @@ def audio_url(simulator: httpx.Client) -> str:
     return details(simulator).json()["recordings"][0]["recording_url"]
 
 
-def test_padded_audio_is_the_recording_and_then_zeros_of_the_declared_length(simulator: httpx.Client) -> None:
+def test_padded_audio_is_the_recording_and_then_zeros_of_the_declared_length(
+    simulator: httpx.Client,
+) -> None:
     address = audio_url(simulator)
     whole = simulator.get(address).content
     fault(simulator, {"route": "audio", "pad_bytes": 200_001})
@@ -147,7 +158,9 @@ def test_padded_audio_is_the_recording_and_then_zeros_of_the_declared_length(sim
     assert padded.headers["content-length"] == str(len(whole) + 200_001)
 
 
-def test_a_trickling_answer_is_whole_after_its_time_and_never_pauses_for_long(simulator: httpx.Client) -> None:
+def test_a_trickling_answer_is_whole_after_its_time_and_never_pauses_for_long(
+    simulator: httpx.Client,
+) -> None:
     address = audio_url(simulator)
     whole = simulator.get(address).content
     fault(simulator, {"route": "audio", "trickle_seconds": 1.5})
@@ -157,7 +170,9 @@ def test_a_trickling_answer_is_whole_after_its_time_and_never_pauses_for_long(si
     assert simulator.get("/health").status_code == 200
 
 
-def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleared(simulator: httpx.Client) -> None:
+def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleared(
+    simulator: httpx.Client,
+) -> None:
     address = audio_url(simulator)
     fault(simulator, {"route": "audio", "trickle_seconds": 3600})
     with simulator.stream("GET", address):
@@ -165,7 +180,9 @@ def test_a_trickle_stops_when_the_client_gives_up_and_when_the_faults_are_cleare
     wait_until(lambda: not ledger(simulator, "audio")["in_flight"])
     with simulator.stream("GET", address) as answer:
         simulator.delete("/_sim/faults")
-        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+        with pytest.raises(
+            httpx.RemoteProtocolError, match="without sending complete message body"
+        ):
             answer.read()
 
 
@@ -184,9 +201,15 @@ def test_a_sales_list_is_faulted_by_its_day_or_its_range(simulator: httpx.Client
         {"route": "crm.sales_list", "item": "2026-02-03", "status": 500},
         {"route": "crm.sales_list", "item": "2026-02-03/2026-02-04", "status": 502},
     )
-    periods = [("2026-02-03", "2026-02-03"), ("2026-02-03", "2026-02-04"), ("2026-02-04", "2026-02-04")]
+    periods = [
+        ("2026-02-03", "2026-02-03"),
+        ("2026-02-03", "2026-02-04"),
+        ("2026-02-04", "2026-02-04"),
+    ]
     answers = [
-        simulator.get("/api/fiches/sales-with-calls", params={"start_date": first, "end_date": last}).status_code
+        simulator.get(
+            "/api/fiches/sales-with-calls", params={"start_date": first, "end_date": last}
+        ).status_code
         for first, last in periods
     ]
     assert answers == [500, 502, 200]
@@ -197,7 +220,9 @@ def test_first_strikes_the_first_calls_of_its_item_only(simulator: httpx.Client)
     assert statuses(simulator, 1, OTHER) + statuses(simulator, 3) == [200, 500, 500, 200]
 
 
-def test_every_strikes_each_kth_call_and_the_first_rule_that_strikes_wins(simulator: httpx.Client) -> None:
+def test_every_strikes_each_kth_call_and_the_first_rule_that_strikes_wins(
+    simulator: httpx.Client,
+) -> None:
     fault(
         simulator,
         {"route": "crm.details", "status": 500, "every": 3},
@@ -206,7 +231,9 @@ def test_every_strikes_each_kth_call_and_the_first_rule_that_strikes_wins(simula
     assert statuses(simulator, 6) == [429, 200, 500, 200, 200, 500]
 
 
-def test_probability_is_about_right_and_the_same_again_after_a_reset(simulator: httpx.Client) -> None:
+def test_probability_is_about_right_and_the_same_again_after_a_reset(
+    simulator: httpx.Client,
+) -> None:
     def struck() -> list[int]:
         fault(
             simulator,
@@ -222,18 +249,26 @@ def test_probability_is_about_right_and_the_same_again_after_a_reset(simulator: 
     assert 24 <= first.count(429) <= 64
 
 
-def test_clearing_the_faults_ends_them_and_lets_hanging_calls_go(url: str, simulator: httpx.Client) -> None:
+def test_clearing_the_faults_ends_them_and_lets_hanging_calls_go(
+    url: str, simulator: httpx.Client
+) -> None:
     fault(simulator, {"route": "crm.details", "hang": True})
 
     async def five_at_once() -> list[object]:
         async with httpx.AsyncClient(base_url=url, headers=TOKEN) as client:
-            calls = [asyncio.create_task(client.get(f"/api/fiches/by-id/{FICHE}")) for _ in range(5)]
-            while (await client.get("/_sim/calls")).json()["routes"]["crm.details"]["in_flight"] < 5:
+            calls = [
+                asyncio.create_task(client.get(f"/api/fiches/by-id/{FICHE}")) for _ in range(5)
+            ]
+            while (await client.get("/_sim/calls")).json()["routes"]["crm.details"][
+                "in_flight"
+            ] < 5:
                 pass
             await client.delete("/_sim/faults")
             return list(await asyncio.gather(*calls, return_exceptions=True))
 
-    assert [type(outcome) for outcome in asyncio.run(five_at_once())] == [httpx.RemoteProtocolError] * 5
+    assert [type(outcome) for outcome in asyncio.run(five_at_once())] == [
+        httpx.RemoteProtocolError
+    ] * 5
     after = ledger(simulator)
     assert (after["calls"], after["in_flight"], after["in_flight_max"]) == (5, 0, 5)
     assert details(simulator).status_code == 200
@@ -300,14 +335,29 @@ def test_base_latency_is_set_for_every_call(simulator: httpx.Client) -> None:
         ('{"route": "audio", "status": 429, "retry_after": "a\\nb"}', "'retry_after' must be"),
         ('{"route": "audio", "drop": "yes"}', "'drop' must be true or false"),
         ('{"route": "audio", "body": "rotten"}', "'body' must be one of truncated"),
-        ('{"route": "audio", "pad_bytes": 1073741825}', "'pad_bytes' must be a whole number from 0 to 1073741824"),
+        (
+            '{"route": "audio", "pad_bytes": 1073741825}',
+            "'pad_bytes' must be a whole number from 0 to 1073741824",
+        ),
         ('{"route": "audio", "pad_bytes": 0}', "pad_bytes or trickle_seconds"),
-        ('{"route": "crm.details", "pad_bytes": 1}', "crm.details answers with JSON: no 'pad_bytes' there"),
-        ('{"route": "audio", "trickle_seconds": 1, "body": "stalled"}', "cannot both break off an answer and stretch"),
-        ('{"route": "audio", "trickle_seconds": 1, "hang": true}', "cannot both break off an answer and stretch"),
+        (
+            '{"route": "crm.details", "pad_bytes": 1}',
+            "crm.details answers with JSON: no 'pad_bytes' there",
+        ),
+        (
+            '{"route": "audio", "trickle_seconds": 1, "body": "stalled"}',
+            "cannot both break off an answer and stretch",
+        ),
+        (
+            '{"route": "audio", "trickle_seconds": 1, "hang": true}',
+            "cannot both break off an answer and stretch",
+        ),
         ('{"route": "audio", "body": "wrong_types"}', "does not answer with JSON"),
         ('{"route": "audio", "status": 500, "first": 0}', "'first' must be a whole number from 1"),
-        ('{"route": "audio", "status": 500, "probability": 1.5}', "'probability' must be a number from 0 to 1"),
+        (
+            '{"route": "audio", "status": 500, "probability": 1.5}',
+            "'probability' must be a number from 0 to 1",
+        ),
         ('{"route": "audio", "status": 500, "hang": true}', "cannot both answer and not answer"),
         ('{"route": "audio", "drop": true, "hang": true}', "cannot both answer and not answer"),
     ],
@@ -328,4 +378,7 @@ def test_a_bad_latency_is_refused(simulator: httpx.Client, posted: str) -> None:
 
 def test_the_ledger_of_an_unknown_route_is_refused(simulator: httpx.Client) -> None:
     answer = simulator.get("/_sim/calls?route=crm.detials")
-    assert (answer.status_code, answer.json()["detail"].split(";")[0]) == (422, "There is no route 'crm.detials'")
+    assert (answer.status_code, answer.json()["detail"].split(";")[0]) == (
+        422,
+        "There is no route 'crm.detials'",
+    )

@@ -1,4 +1,5 @@
-"""What the ledger keeps when there is too much to keep, or when it is cleared in the middle of a call."""
+"""What the ledger keeps when there is too much to keep, or when it is cleared in the middle of a
+call."""
 
 import pytest
 
@@ -6,7 +7,9 @@ from automation_pipeline.simulator import ledger as subject
 from automation_pipeline.simulator.ledger import Ledger
 
 
-def test_totals_stay_exact_when_items_and_arrivals_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_stay_exact_when_items_and_arrivals_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(subject, "MAX_ITEMS", 2)
     ledger = Ledger(("audio",))
     for item in ("a", "b", "c", "a"):

@@ -13,8 +13,12 @@ COMMAND = [sys.executable, "-m", "automation_pipeline.simulator"]
 
 
 @every_case("stop", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(stop: signal.Signals) -> None:
-    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(
+    stop: signal.Signals,
+) -> None:
+    with subprocess.Popen(
+        COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout
         line = process.stdout.readline()
         url = line.removeprefix("simulator listening on ").strip()
@@ -34,18 +38,26 @@ def test_it_says_where_it_listens_and_stops_cleanly_even_with_a_call_hanging(sto
     ("flags", "complaint"),
     [
         (["--porte", "1"], "unrecognized arguments: --porte 1"),
-        (["--port", "70000"], "argument --port: must be a whole number from 0 to 65535, not '70000'"),
+        (
+            ["--port", "70000"],
+            "argument --port: must be a whole number from 0 to 65535, not '70000'",
+        ),
         (["--seed", "x"], "argument --seed: invalid int value: 'x'"),
         (["--latency", "nan"], "argument --latency: must be a number from 0 to 600, not 'nan'"),
         (
             ["--speech-per-minute", "-1"],
             "argument --speech-per-minute: must be a whole number from 0 to 1000000, not '-1'",
         ),
-        (["--fiches-per-day", "-3"], "argument --fiches-per-day: must be a whole number from 0 to 50000, not '-3'"),
+        (
+            ["--fiches-per-day", "-3"],
+            "argument --fiches-per-day: must be a whole number from 0 to 50000, not '-3'",
+        ),
     ],
 )
 def test_a_wrong_flag_is_named_and_ends_with_2(flags: list[str], complaint: str) -> None:
-    ended = subprocess.run([*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(
+        [*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60
+    )
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].endswith(complaint)
 
@@ -53,13 +65,20 @@ def test_a_wrong_flag_is_named_and_ends_with_2(flags: list[str], complaint: str)
 def test_a_busy_port_is_one_sentence_and_ends_with_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = subprocess.run([*COMMAND, "--port", str(port)], capture_output=True, text=True, check=False, timeout=60)
+        ended = subprocess.run(
+            [*COMMAND, "--port", str(port)], capture_output=True, text=True, check=False, timeout=60
+        )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == f"The simulator cannot listen on 127.0.0.1:{port}: Address already in use.\n"
+    assert (
+        ended.stderr
+        == f"The simulator cannot listen on 127.0.0.1:{port}: Address already in use.\n"
+    )
 
 
 def test_a_shop_that_cannot_be_is_one_sentence_and_ends_with_1() -> None:
     flags = ["--shop-products", "50000", "--shop-variants", "5"]
-    ended = subprocess.run([*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(
+        [*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60
+    )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "A simulated shop has at most 200000 variants, not 250000.\n"

@@ -1,4 +1,5 @@
-"""What the processes of the storage and migration tests do. Each opens its own database connection."""
+"""What the processes of the storage and migration tests do. Each opens its own database
+connection."""
 
 import time
 from collections.abc import Generator, Sequence
@@ -37,7 +38,9 @@ def opened(url: str) -> Generator[Database]:
 
 
 def event(key: str, aggregate: str = "correlation", **payload: object) -> Event:
-    return Event("tenant", key, "run.completed", "test", aggregate, LONG_AGO, {"key": key, **payload})
+    return Event(
+        "tenant", key, "run.completed", "test", aggregate, LONG_AGO, {"key": key, **payload}
+    )
 
 
 def wish(key: str, job: str = "job") -> NewRunRequest:
@@ -46,7 +49,13 @@ def wish(key: str, job: str = "job") -> NewRunRequest:
 
 def lease_rows(numbers: Sequence[int], owner: str, token: int) -> list[dict[str, object]]:
     return [
-        {"key": f"row {number}", "owner": owner, "token": token, "acquired_at": LONG_AGO, "expires_at": LONG_AGO}
+        {
+            "key": f"row {number}",
+            "owner": owner,
+            "token": token,
+            "acquired_at": LONG_AGO,
+            "expires_at": LONG_AGO,
+        }
         for number in numbers
     ]
 
@@ -62,7 +71,9 @@ def publish_all(url: str, worker: str, batch: int) -> list[int]:
     with opened(url) as database:
         while True:
             with database.transaction() as session:
-                claimed = [row.id for row in claim_waiting(session, worker, limit=batch, hold_seconds=60.0)]
+                claimed = [
+                    row.id for row in claim_waiting(session, worker, limit=batch, hold_seconds=60.0)
+                ]
             if not claimed:
                 return ids
             pause(0.002)
@@ -88,7 +99,10 @@ def publish_in_order(url: str, worker: str, batch: int) -> list[tuple[float, str
 
 def is_any_left(database: Database) -> bool:
     with database.reading() as session:
-        return session.scalar(select(OutboxRow.id).where(OutboxRow.published_at.is_(None)).limit(1)) is not None
+        return (
+            session.scalar(select(OutboxRow.id).where(OutboxRow.published_at.is_(None)).limit(1))
+            is not None
+        )
 
 
 def pause_once(url: str) -> None:

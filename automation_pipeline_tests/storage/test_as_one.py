@@ -1,4 +1,5 @@
-"""Transactions begun inside `as_one` are one: all is kept or nothing, and each sees what the others wrote."""
+"""Transactions begun inside `as_one` are one: all is kept or nothing, and each sees what the others
+wrote."""
 
 from threading import Thread
 

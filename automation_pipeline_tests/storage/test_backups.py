@@ -1,4 +1,5 @@
-"""A copy of an SQLite database is what it was at one moment, however busy it is, and can be put back."""
+"""A copy of an SQLite database is what it was at one moment, however busy it is, and can be put
+back."""
 
 import os
 import sqlite3
@@ -29,7 +30,9 @@ def quiet(_done: int, _total: int) -> None:
 def file(database: Database, clock: StandingClock, *keys: str) -> None:
     with database.transaction() as session:
         file_requests(
-            session, [NewRunRequest(key, "automation_run", {"text": key * 500}, {}) for key in keys], clock.now()
+            session,
+            [NewRunRequest(key, "automation_run", {"text": key * 500}, {}) for key in keys],
+            clock.now(),
         )
 
 
@@ -46,7 +49,9 @@ def move(database: Database, clock: StandingClock) -> None:
 def ids(database: Database) -> list[int]:
     """The newest request and the newest transition."""
     with database.reading() as session:
-        return [session.scalar(select(func.max(row.id))) or 0 for row in (RunRequestRow, TransitionRow)]
+        return [
+            session.scalar(select(func.max(row.id))) or 0 for row in (RunRequestRow, TransitionRow)
+        ]
 
 
 @SQLITE
@@ -65,8 +70,11 @@ def test_a_copy_is_put_back_for_whoever_has_the_database_open(
 
 
 @SQLITE
-def test_a_restored_database_gives_no_id_again(database: Database, clock: StandingClock, tmp_path: Path) -> None:
-    """Also none of a table that was empty when the copy was made, and none after a second restore."""
+def test_a_restored_database_gives_no_id_again(
+    database: Database, clock: StandingClock, tmp_path: Path
+) -> None:
+    """Also none of a table that was empty when the copy was made, and none after a second
+    restore."""
     file(database, clock, "a")
     back_up(database, tmp_path / "copy", quiet)
     move(database, clock)
@@ -82,7 +90,9 @@ def test_a_restored_database_gives_no_id_again(database: Database, clock: Standi
 
 def test_ids_are_advanced_on_both_databases(database: Database, clock: StandingClock) -> None:
     file(database, clock, "a")
-    assert advance_ids(database) == len([one for one in METADATA.sorted_tables if one.autoincrement_column is not None])
+    assert advance_ids(database) == len(
+        [one for one in METADATA.sorted_tables if one.autoincrement_column is not None]
+    )
     file(database, clock, "b")
     move(database, clock)
     assert ids(database) == [backups.JUMP + 2, backups.JUMP + 1]
@@ -127,7 +137,11 @@ def test_what_is_no_copy_is_refused_and_the_database_stays(
     (tmp_path / "text").write_text("something else" * 100)
     with closing(sqlite3.connect(tmp_path / "others")) as others:
         others.execute("CREATE TABLE t (id INTEGER)")
-    for name, words in (("text", "is not an SQLite"), ("others", "not a database of this"), ("none", "is not there")):
+    for name, words in (
+        ("text", "is not an SQLite"),
+        ("others", "not a database of this"),
+        ("none", "is not there"),
+    ):
         with pytest.raises(AutomationError, match=words):
             restore(database, tmp_path / name, quiet)
     with pytest.raises(InvalidInputError, match="is the database itself"):
@@ -171,7 +185,9 @@ def test_on_postgres_the_tools_are_named() -> None:
 
 
 @SQLITE
-def test_only_its_owner_reads_a_database_and_its_copy(database: Database, clock: StandingClock, tmp_path: Path) -> None:
+def test_only_its_owner_reads_a_database_and_its_copy(
+    database: Database, clock: StandingClock, tmp_path: Path
+) -> None:
     """Whatever the umask says: transcripts and names of people are in them."""
     before = os.umask(0)
     try:

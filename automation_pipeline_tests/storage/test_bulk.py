@@ -25,7 +25,11 @@ def write(database: Database, rows: list[dict[str, object]], **how: object) -> N
 def test_new_rows_are_inserted_and_known_ones_overwritten(database: Database) -> None:
     write(database, lease_rows([1, 2], "first", 1), fields=("owner", "token"))
     write(database, lease_rows([2, 3], "second", 2), fields=("owner", "token"))
-    assert stored(database) == {"row 1": ("first", 1), "row 2": ("second", 2), "row 3": ("second", 2)}
+    assert stored(database) == {
+        "row 1": ("first", 1),
+        "row 2": ("second", 2),
+        "row 3": ("second", 2),
+    }
 
 
 def test_only_the_named_fields_are_overwritten(database: Database) -> None:
@@ -42,7 +46,9 @@ def test_without_fields_a_known_row_is_left_as_it_is(database: Database) -> None
 
 def test_a_condition_keeps_rows_from_being_overwritten(database: Database) -> None:
     write(database, [*lease_rows([1], "old", 1), *lease_rows([2], "new", 9)])
-    write(database, lease_rows([1, 2], "mine", 5), fields=("owner", "token"), where=LeaseRow.token < 5)
+    write(
+        database, lease_rows([1, 2], "mine", 5), fields=("owner", "token"), where=LeaseRow.token < 5
+    )
     assert stored(database) == {"row 1": ("mine", 5), "row 2": ("new", 9)}
 
 
@@ -70,18 +76,29 @@ MANY = 70_000
     ("wanted", "found"),
     [([], []), (["row 1"], ["row 1"]), (["row 2", "é'\"\\", "absent"], ["row 2", "é'\"\\"])],
 )
-def test_texts_are_found_among_others(database: Database, wanted: list[str], found: list[str]) -> None:
-    write(database, [*lease_rows([1, 2], "first", 1), {**lease_rows([3], "first", 1)[0], "key": "é'\"\\"}])
+def test_texts_are_found_among_others(
+    database: Database, wanted: list[str], found: list[str]
+) -> None:
+    write(
+        database,
+        [*lease_rows([1, 2], "first", 1), {**lease_rows([3], "first", 1)[0], "key": "é'\"\\"}],
+    )
     with database.reading() as session:
         keys = session.scalars(select(LeaseRow.key).where(among(session, LeaseRow.key, wanted)))
         assert sorted(keys) == sorted(found)
 
 
 @pytest.mark.parametrize(("wanted", "found"), [([], []), ([7, 2**62], [7, 2**62])])
-def test_numbers_are_found_among_others(database: Database, wanted: list[int], found: list[int]) -> None:
-    write(database, [*lease_rows([1], "a", 7), *lease_rows([2], "a", 2**62), *lease_rows([3], "a", 9)])
+def test_numbers_are_found_among_others(
+    database: Database, wanted: list[int], found: list[int]
+) -> None:
+    write(
+        database, [*lease_rows([1], "a", 7), *lease_rows([2], "a", 2**62), *lease_rows([3], "a", 9)]
+    )
     with database.reading() as session:
-        tokens = session.scalars(select(LeaseRow.token).where(among(session, LeaseRow.token, wanted)))
+        tokens = session.scalars(
+            select(LeaseRow.token).where(among(session, LeaseRow.token, wanted))
+        )
         assert sorted(tokens) == found
 
 
@@ -94,7 +111,9 @@ def test_no_list_is_too_long(database: Database, many: int) -> None:
         assert list(session.scalars(select(LeaseRow.key).where(named))) == ["row 2"]
 
 
-def test_two_processes_writing_the_same_rows_in_opposite_order_both_succeed(database: Database) -> None:
+def test_two_processes_writing_the_same_rows_in_opposite_order_both_succeed(
+    database: Database,
+) -> None:
     url, rounds = database.url.render_as_string(hide_password=False), 10
     upward, downward = range(500), range(749, 249, -1)
     at_once(upsert_rounds, (url, upward, "up", rounds), (url, downward, "down", rounds))

@@ -38,7 +38,9 @@ def claims(database: Database) -> DatabaseClaims:
     return DatabaseClaims(database)
 
 
-def taken(claims: DatabaseClaims, key: str = "work", owner: str = "anna", ttl_seconds: float = LONG) -> Claim:
+def taken(
+    claims: DatabaseClaims, key: str = "work", owner: str = "anna", ttl_seconds: float = LONG
+) -> Claim:
     claim = claims.take(key, owner, ttl_seconds)
     assert claim is not None
     return claim
@@ -47,7 +49,9 @@ def taken(claims: DatabaseClaims, key: str = "work", owner: str = "anna", ttl_se
 def let_end(database: Database, *keys: str) -> None:
     """As if their time had passed."""
     with database.transaction() as session:
-        session.execute(update(LeaseRow).where(LeaseRow.key.in_(keys)).values(expires_at=database_now()))
+        session.execute(
+            update(LeaseRow).where(LeaseRow.key.in_(keys)).values(expires_at=database_now())
+        )
 
 
 def test_a_held_key_is_refused_to_everybody_its_owner_included(claims: DatabaseClaims) -> None:
@@ -71,11 +75,17 @@ def test_a_claim_ends_by_itself_and_not_before_its_time(claims: DatabaseClaims) 
     assert following.token > first.token
 
 
-def test_only_the_present_holder_extends_and_releases(claims: DatabaseClaims, database: Database) -> None:
+def test_only_the_present_holder_extends_and_releases(
+    claims: DatabaseClaims, database: Database
+) -> None:
     stale = taken(claims)
     assert claims.extend(stale, 2 * LONG)
     let_end(database, "work")
-    assert (claims.extend(stale, LONG), claims.release(stale), claims.holder("work")) == (False, False, None)
+    assert (claims.extend(stale, LONG), claims.release(stale), claims.holder("work")) == (
+        False,
+        False,
+        None,
+    )
     current = taken(claims, owner="berta")
     assert (claims.extend(stale, LONG), claims.release(stale)) == (False, False)
     assert [claims.release(current) for _ in range(2)] == [True, False]
@@ -134,7 +144,8 @@ def test_any_of_many_costs_one_statement_whether_one_is_free_or_none(database: D
 
 
 def hold_in_turn(url: str, owner: str, wins: int, room: Path) -> int:
-    """Takes the claim `wins` times and writes its token into a shared book. Returns how often another was inside."""
+    """Takes the claim `wins` times and writes its token into a shared book. Returns how often
+    another was inside."""
     met, inside = 0, room / "inside"
     with opened(url) as database:
         claims = DatabaseClaims(database)
@@ -160,13 +171,18 @@ def take_places(url: str, owner: str, rounds: int) -> int:
     with opened(url) as database:
         claims, got = DatabaseClaims(database), 0
         for _ in range(rounds):
-            got += asyncio.run(claims.take_any([f"place:{place}" for place in range(4)], owner, LONG)) is not None
+            got += (
+                asyncio.run(claims.take_any([f"place:{place}" for place in range(4)], owner, LONG))
+                is not None
+            )
         return got
 
 
 def test_processes_that_race_never_hold_a_key_together(database_url: str, tmp_path: Path) -> None:
     wins = 10
-    met = at_once(hold_in_turn, *((database_url, f"process {n}", wins, tmp_path) for n in range(CREW)))
+    met = at_once(
+        hold_in_turn, *((database_url, f"process {n}", wins, tmp_path) for n in range(CREW))
+    )
     tokens = [int(line) for line in (tmp_path / "book").read_text().split()]
     assert sum(met) == 0
     assert tokens == sorted(set(tokens))
@@ -177,11 +193,15 @@ def test_processes_that_race_for_places_get_no_more_than_there_are(database_url:
     assert sum(at_once(take_places, *((database_url, f"process {n}", 8) for n in range(CREW)))) == 4
 
 
-def test_a_held_claim_outlives_its_time_and_is_released_at_the_end(claims: DatabaseClaims, database: Database) -> None:
+def test_a_held_claim_outlives_its_time_and_is_released_at_the_end(
+    claims: DatabaseClaims, database: Database
+) -> None:
     async def hold() -> None:
         async with claims.hold("work", "anna", LONG) as claim:
             for _ in range(5):
-                assert await claims.extend_soon(claim, LONG / 4)  # for the database, too, time has passed
+                assert await claims.extend_soon(
+                    claim, LONG / 4
+                )  # for the database, too, time has passed
                 leap(LONG / 4)
                 await come_true(lambda: seconds_left(claims) > LONG / 2)
 
@@ -218,7 +238,9 @@ def test_a_body_that_lost_its_claim_is_cancelled(
     assert finished == []
 
 
-def test_whoever_waits_gets_the_claim_of_a_dead_holder(claims: DatabaseClaims, database: Database) -> None:
+def test_whoever_waits_gets_the_claim_of_a_dead_holder(
+    claims: DatabaseClaims, database: Database
+) -> None:
     dead = taken(claims, owner="dead")
 
     async def wait() -> Claim:
@@ -249,7 +271,8 @@ def test_an_error_of_the_body_stays_what_it_is_and_gives_the_claim_back(
 
 
 class ClaimsMachine(RuleBasedStateMachine):
-    """Three owners, three keys, and time: at any moment a key has one holder, who alone can extend and release."""
+    """Three owners, three keys, and time: at any moment a key has one holder, who alone can extend
+    and release."""
 
     database: Database
     keys = st.sampled_from("abc")
@@ -262,7 +285,11 @@ class ClaimsMachine(RuleBasedStateMachine):
         with self.database.transaction() as session:
             session.execute(delete(LeaseRow))
 
-    @rule(wanted=st.sets(keys, min_size=1), owner=st.sampled_from(["anna", "berta"]), any_=st.booleans())
+    @rule(
+        wanted=st.sets(keys, min_size=1),
+        owner=st.sampled_from(["anna", "berta"]),
+        any_=st.booleans(),
+    )
     def take(self, wanted: set[str], owner: str, any_: bool) -> None:
         free = {key for key in wanted if key not in self.holders}
         with self.database.transaction() as session:
@@ -280,7 +307,10 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     @rule(keys=st.sets(keys), is_release=st.booleans())
     def extend_or_release(self, keys: set[str], is_release: bool) -> None:
-        asked = [*(self.holders[key] for key in sorted(keys) if key in self.holders), *self.stale[-3:]]
+        asked = [
+            *(self.holders[key] for key in sorted(keys) if key in self.holders),
+            *self.stale[-3:],
+        ]
         with self.database.transaction() as session:
             kept = release(session, asked) if is_release else extend(session, asked, LONG)
         assert kept == [claim for claim in asked if self.holders.get(claim.key) == claim]

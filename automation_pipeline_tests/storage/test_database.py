@@ -32,7 +32,10 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
 def test_a_database_without_tables_says_what_to_run(tmp_path: Path) -> None:
     empty = Database(f"sqlite:///{tmp_path}/empty.db")
     empty.create_file()
-    with pytest.raises(DatabaseNotReadyError, match="automation db upgrade"), empty.reading() as session:
+    with (
+        pytest.raises(DatabaseNotReadyError, match="automation db upgrade"),
+        empty.reading() as session,
+    ):
         session.execute(text("SELECT * FROM leases"))
 
 
@@ -49,7 +52,9 @@ def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path) -> None:
         Database(f"sqlite:///{tmp_path}/notes.txt").ping()
 
 
-def statement_fails(database: Database, error: type[Exception], statement: str, *before: str) -> str:
+def statement_fails(
+    database: Database, error: type[Exception], statement: str, *before: str
+) -> str:
     def run() -> None:
         with database.transaction() as session:
             for each in (*before, statement):
@@ -102,9 +107,12 @@ def test_a_damaged_file_is_a_permanent_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["SELECT nonsense FROM rate_limits", "INSERT INTO rate_limits (key, nonsense) VALUES ('k', 1)"]
+    "statement",
+    ["SELECT nonsense FROM rate_limits", "INSERT INTO rate_limits (key, nonsense) VALUES ('k', 1)"],
 )
-def test_a_column_that_is_missing_says_so_and_what_to_run(database: Database, statement: str) -> None:
+def test_a_column_that_is_missing_says_so_and_what_to_run(
+    database: Database, statement: str
+) -> None:
     sentence = statement_fails(database, DatabaseNotReadyError, statement)
     assert sentence.startswith("The database is of another version (")
     assert "nonsense" in sentence
@@ -113,7 +121,9 @@ def test_a_column_that_is_missing_says_so_and_what_to_run(database: Database, st
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("code", ["40P01", "40001"])
-def test_a_transaction_that_gave_way_is_transient_although_the_database_answers(database: Database, code: str) -> None:
+def test_a_transaction_that_gave_way_is_transient_although_the_database_answers(
+    database: Database, code: str
+) -> None:
     raising = f"DO $$ BEGIN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '{code}'; END $$"
     sentence = statement_fails(database, TransientError, raising)
     assert sentence == "The database gave way to another transaction: deadlock detected."
@@ -122,7 +132,9 @@ def test_a_transaction_that_gave_way_is_transient_although_the_database_answers(
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 def test_a_postgres_whose_disk_is_full_says_so_and_is_asked_again_later(database: Database) -> None:
     raising = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
-    assert statement_fails(database, DatabaseFullError, raising).startswith("The database cannot grow: make room")
+    assert statement_fails(database, DatabaseFullError, raising).startswith(
+        "The database cannot grow: make room"
+    )
 
 
 def test_a_bug_in_a_query_stays_a_bug(database: Database) -> None:

@@ -1,4 +1,5 @@
-"""What is carried from a table: all that was claimed is tried, also where writing one of them down breaks."""
+"""What is carried from a table: all that was claimed is tried, also where writing one of them down
+breaks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +9,12 @@ from datetime import datetime
 import pytest
 
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.core.webhooks import Delivery, DeliveryPolicy, DeliveryStatus, WebhookAnswer
+from automation_pipeline.core.webhooks import (
+    Delivery,
+    DeliveryPolicy,
+    DeliveryStatus,
+    WebhookAnswer,
+)
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.deliveries import BROKE_OFF, DeliveryQueue, deliver_waiting
 
@@ -45,7 +51,9 @@ def deliver(database: Database, letters: Letters, sent: list[int]) -> int:
         sent.append(letter.id)
         return WebhookAnswer(200, "thanks")
 
-    return asyncio.run(deliver_waiting(letters.tray, send, patience=DeliveryPolicy(attempts=3), database=database))
+    return asyncio.run(
+        deliver_waiting(letters.tray, send, patience=DeliveryPolicy(attempts=3), database=database)
+    )
 
 
 def test_where_nothing_waits_nothing_is_claimed(database: Database) -> None:
@@ -64,10 +72,15 @@ def test_what_broke_off_at_every_attempt_is_sent_no_more(database: Database) -> 
     letters, sent = Letters(Letter(1, attempt=4)), []
     deliver(database, letters, sent)
     assert sent == []
-    assert (letters.recorded[1].status, letters.recorded[1].error) == (DeliveryStatus.FAILED, BROKE_OFF)
+    assert (letters.recorded[1].status, letters.recorded[1].error) == (
+        DeliveryStatus.FAILED,
+        BROKE_OFF,
+    )
 
 
-def test_what_cannot_be_written_down_is_told_after_the_others_are_through(database: Database) -> None:
+def test_what_cannot_be_written_down_is_told_after_the_others_are_through(
+    database: Database,
+) -> None:
     letters, sent = Letters(Letter(1), Letter(2), Letter(3), broken=1), []
     with pytest.raises(TransientError, match="database is away"):
         deliver(database, letters, sent)

@@ -6,7 +6,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.storage.database import Database, DatabaseBusyError, DatabaseUnreachableError, Pace
+from automation_pipeline.storage.database import (
+    Database,
+    DatabaseBusyError,
+    DatabaseUnreachableError,
+    Pace,
+)
 
 POSTGRES_ONLY = pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 PAY = text("UPDATE rate_limits SET paid_until = 2")
@@ -49,7 +54,11 @@ def test_a_server_waits_for_locks_and_statements_only_so_long(database: Database
 @POSTGRES_ONLY
 def test_work_waits_as_long_as_it_must(database: Database) -> None:
     with database.reading() as session:
-        assert session.scalar(text("SHOW lock_timeout")) == session.scalar(text("SHOW statement_timeout")) == "0"
+        assert (
+            session.scalar(text("SHOW lock_timeout"))
+            == session.scalar(text("SHOW statement_timeout"))
+            == "0"
+        )
 
 
 def test_an_error_never_shows_what_was_written(database: Database) -> None:

@@ -1,4 +1,5 @@
-"""What many tasks write is committed together, and each is as alone as in a transaction of its own."""
+"""What many tasks write is committed together, and each is as alone as in a transaction of its
+own."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -39,7 +40,9 @@ class Turnstile:
         self._open.set()
 
 
-def written_together(database: Database, acts: Sequence[Callable[[Session], object]]) -> list[object]:
+def written_together(
+    database: Database, acts: Sequence[Callable[[Session], object]]
+) -> list[object]:
     """Their results, or errors."""
 
     async def all_at_once() -> list[object]:
@@ -78,7 +81,9 @@ def names(database: Database) -> set[str]:
 
 def test_each_has_its_own_result_and_all_share_a_commit(database: Database) -> None:
     commits = commits_of(database)
-    assert written_together(database, [partial(beat, str(n)) for n in range(40)]) == [str(n) for n in range(40)]
+    assert written_together(database, [partial(beat, str(n)) for n in range(40)]) == [
+        str(n) for n in range(40)
+    ]
     assert names(database) == {str(n) for n in range(40)}
     assert len(commits) == 2  # the first, that held the others up, and all of them
 
@@ -104,7 +109,9 @@ def test_none_sees_what_another_has_loaded(database: Database) -> None:
     assert after.beat_at > before  # pyright: ignore[reportAttributeAccessIssue]  the same
 
 
-def test_they_share_one_instant_and_their_events_and_notes_keep_their_order(database: Database) -> None:
+def test_they_share_one_instant_and_their_events_and_notes_keep_their_order(
+    database: Database,
+) -> None:
     def tell(number: int, session: Session) -> object:
         enqueue(session, [an_event(key=f"{number}.{n}") for n in range(2)])
         write_notes(session, a_note(f"{number}"))
@@ -187,7 +194,9 @@ def test_a_group_calls_its_loop_once(database: Database, monkeypatch: pytest.Mon
     assert len(calls) == 2  # the first, that held the others up, and all of them
 
 
-def test_a_loop_that_is_closed_before_it_hears_takes_nothing_from_others(database: Database) -> None:
+def test_a_loop_that_is_closed_before_it_hears_takes_nothing_from_others(
+    database: Database,
+) -> None:
     turnstile = Turnstile()
 
     async def leave_behind() -> None:
@@ -235,11 +244,19 @@ def test_it_can_be_used_again_after_it_was_disposed_of(database: Database) -> No
 
 
 def a_note(message: str) -> WorkflowLogEntry:
-    return WorkflowLogEntry(workflow="test", entity_type="fiche", entity_id="1", trace_id="1", message=message)
+    return WorkflowLogEntry(
+        workflow="test", entity_type="fiche", entity_id="1", trace_id="1", message=message
+    )
 
 
 def an_event(*, key: str) -> Event:
     at = datetime(2026, 5, 4, tzinfo=UTC)
     return Event(
-        tenant_id="main", key=key, name="told", producer="test", correlation_id="1", occurred_at=at, payload={}
+        tenant_id="main",
+        key=key,
+        name="told",
+        producer="test",
+        correlation_id="1",
+        occurred_at=at,
+        payload={},
     )

@@ -1,4 +1,5 @@
-"""The database's clock is right, counts both ways, and compares with stored instants as instants, not as text."""
+"""The database's clock is right, counts both ways, and compares with stored instants as instants,
+not as text."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -27,17 +28,24 @@ def asked(database: Database, seconds: float = 0.0) -> datetime:
 
 def keep(database: Database, expires_at: datetime) -> None:
     with database.transaction() as session:
-        row = LeaseRow(key="k", owner="anna", token=1, acquired_at=expires_at, expires_at=expires_at)
+        row = LeaseRow(
+            key="k", owner="anna", token=1, acquired_at=expires_at, expires_at=expires_at
+        )
         session.merge(row)
 
 
 def is_past(database: Database, seconds: float = 0.0) -> bool:
     with database.reading() as session:
-        return session.scalar(select(LeaseRow.key).where(LeaseRow.expires_at <= database_now(seconds))) == "k"
+        return (
+            session.scalar(select(LeaseRow.key).where(LeaseRow.expires_at <= database_now(seconds)))
+            == "k"
+        )
 
 
 @every_case("seconds", [0.0, 30, 0.25, -60.0, 86_400.5, -0.001])
-def test_the_databases_now_is_now_plus_the_seconds_given(database: Database, seconds: float) -> None:
+def test_the_databases_now_is_now_plus_the_seconds_given(
+    database: Database, seconds: float
+) -> None:
     before = datetime.now(UTC)
     now = asked(database, seconds)
     assert now.utcoffset() == timedelta(0)
@@ -74,7 +82,9 @@ def test_the_clock_moves_within_a_transaction(database: Database) -> None:
 
 
 @every_case("zone", [UTC, PARIS_IN_SUMMER, timezone(timedelta(hours=-11))])
-def test_a_stored_instant_compares_with_the_databases_now(database: Database, zone: timezone) -> None:
+def test_a_stored_instant_compares_with_the_databases_now(
+    database: Database, zone: timezone
+) -> None:
     for seconds, microsecond in product((-20, 20), (0, 1, 999_999)):
         at = datetime.now(zone).replace(microsecond=microsecond) + timedelta(seconds=seconds)
         keep(database, at)

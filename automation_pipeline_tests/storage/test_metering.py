@@ -1,4 +1,5 @@
-"""What was counted reaches the database while the work goes on and when it ends; none of it is lost or in the way."""
+"""What was counted reaches the database while the work goes on and when it ends; none of it is lost
+or in the way."""
 
 import asyncio
 
@@ -45,7 +46,9 @@ def test_what_cannot_be_written_is_kept_and_is_no_error(database: Database) -> N
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_counts_are_written_beside_the_work_and_after_it_however_it_ends(database: Database) -> None:
+def test_counts_are_written_beside_the_work_and_after_it_however_it_ends(
+    database: Database,
+) -> None:
     meter = Meter()
 
     async def work() -> None:

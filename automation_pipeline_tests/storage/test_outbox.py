@@ -11,7 +11,14 @@ from sqlalchemy import func, select
 
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import ClaimedEvent, OutboxRow, claim_waiting, enqueue, mark_published, put_back
+from automation_pipeline.storage.outbox import (
+    ClaimedEvent,
+    OutboxRow,
+    claim_waiting,
+    enqueue,
+    mark_published,
+    put_back,
+)
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.storage.processes import enqueue_events, event, publish_all
 from automation_pipeline_tests.waiting import wait_until
@@ -30,7 +37,9 @@ def fill_and_fail(database: Database) -> None:
         raise ZeroDivisionError
 
 
-def claim(database: Database, worker: str = "anna", limit: int = 100, hold_seconds: float = 60.0) -> list[ClaimedEvent]:
+def claim(
+    database: Database, worker: str = "anna", limit: int = 100, hold_seconds: float = 60.0
+) -> list[ClaimedEvent]:
     with database.transaction() as session:
         return claim_waiting(session, worker, limit=limit, hold_seconds=hold_seconds)
 
@@ -47,7 +56,9 @@ def test_a_claimed_event_is_the_event_that_was_written(database: Database) -> No
 
 
 @pytest.mark.parametrize("year", [2020, 2100])
-def test_no_clock_but_the_databases_says_when_an_event_may_leave(database: Database, year: int) -> None:
+def test_no_clock_but_the_databases_says_when_an_event_may_leave(
+    database: Database, year: int
+) -> None:
     wrong = replace(event("a"), occurred_at=datetime(year, 1, 1, tzinfo=UTC))
     with database.transaction() as session:
         enqueue(session, [wrong])
@@ -128,7 +139,9 @@ def test_events_are_relayed_in_the_order_in_which_they_were_told(database: Datab
     assert [claimed.event.key for claimed in claim(database)] == ["z", "a", "m"]
 
 
-def test_an_event_enqueued_by_several_processes_is_stored_once(database_url: str, database: Database) -> None:
+def test_an_event_enqueued_by_several_processes_is_stored_once(
+    database_url: str, database: Database
+) -> None:
     keys = [f"event {number}" for number in range(50)]
     orders = (keys, keys[::-1], keys[25:] + keys[:25], keys)
     at_once(enqueue_events, *((database_url, order) for order in orders))
@@ -137,9 +150,13 @@ def test_an_event_enqueued_by_several_processes_is_stored_once(database_url: str
         assert set(session.scalars(select(OutboxRow.event_key))) == set(keys)
 
 
-def test_processes_claiming_at_once_get_each_event_exactly_once(database_url: str, database: Database) -> None:
+def test_processes_claiming_at_once_get_each_event_exactly_once(
+    database_url: str, database: Database
+) -> None:
     fill(database, *(f"event {number}" for number in range(200)))
-    claims = at_once(publish_all, *((database_url, f"worker {number}", 7) for number in range(CREW)))
+    claims = at_once(
+        publish_all, *((database_url, f"worker {number}", 7) for number in range(CREW))
+    )
     counted = Counter(chain.from_iterable(claims))
     assert len(counted) == 200
     assert set(counted.values()) == {1}

@@ -1,4 +1,5 @@
-"""An aggregate's events leave in their order, whoever else is at work; other aggregates do not wait for it."""
+"""An aggregate's events leave in their order, whoever else is at work; other aggregates do not wait
+for it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -30,15 +31,23 @@ def fill(database: Database, *keys: str) -> None:
         enqueue(session, [event(key, key[0]) for key in keys])
 
 
-def claim(database: Database, worker: str = "anna", limit: int = 100, hold_seconds: float = 60.0) -> list[str]:
+def claim(
+    database: Database, worker: str = "anna", limit: int = 100, hold_seconds: float = 60.0
+) -> list[str]:
     with database.transaction() as session:
-        claims = claim_in_order(session, worker, limit=limit, hold_seconds=hold_seconds, but="other")
+        claims = claim_in_order(
+            session, worker, limit=limit, hold_seconds=hold_seconds, but="other"
+        )
         return [claimed.event.key for claimed in claims]
 
 
 def ids(database: Database, *keys: str) -> list[int]:
     with database.reading() as session:
-        return list(session.scalars(select(OutboxRow.id).where(OutboxRow.event_key.in_(keys)).order_by(OutboxRow.id)))
+        return list(
+            session.scalars(
+                select(OutboxRow.id).where(OutboxRow.event_key.in_(keys)).order_by(OutboxRow.id)
+            )
+        )
 
 
 def publish(database: Database, *keys: str, worker: str = "anna") -> None:
@@ -61,7 +70,9 @@ def test_nobody_gets_what_comes_after_an_event_that_somebody_holds(database: Dat
     assert claim(database, "berta") == ["a2", "a3"]
 
 
-def test_nobody_gets_what_comes_after_an_event_that_waits_for_its_next_attempt(database: Database) -> None:
+def test_nobody_gets_what_comes_after_an_event_that_waits_for_its_next_attempt(
+    database: Database,
+) -> None:
     fill(database, "a1", "a2", "b1")
     assert claim(database, limit=1) == ["a1"]
     with database.transaction() as session:
@@ -106,7 +117,9 @@ def test_what_is_handed_back_untried_counts_no_attempt(database: Database) -> No
         hand_back(session, "somebody else", ids(database, "a1"), error="not mine")
         hand_back(session, "anna", ids(database, "a1", "a2"), error="away")
     with database.reading() as session:
-        rows = session.execute(select(OutboxRow.attempts, OutboxRow.last_error, OutboxRow.claimed_by))
+        rows = session.execute(
+            select(OutboxRow.attempts, OutboxRow.last_error, OutboxRow.claimed_by)
+        )
         assert set(rows.tuples()) == {(0, "away", None)}
     assert claim(database) == ["a1", "a2"]
 
@@ -119,18 +132,27 @@ def test_a_claim_that_was_never_settled_can_be_claimed_after_its_hold(database: 
     assert again == ["a1", "a2"]
 
 
-def test_processes_at_once_publish_each_aggregate_in_its_order(database_url: str, database: Database) -> None:
+def test_processes_at_once_publish_each_aggregate_in_its_order(
+    database_url: str, database: Database
+) -> None:
     keys = [f"{aggregate}{number}" for number in range(30) for aggregate in "abcdefgh"]
     fill(database, *keys)
-    told = at_once(publish_in_order, *((database_url, f"worker {number}", 5) for number in range(CREW)))
+    told = at_once(
+        publish_in_order, *((database_url, f"worker {number}", 5) for number in range(CREW))
+    )
     assert sorted(chain.from_iterable((key for _, key in by) for by in told)) == sorted(keys)
     assert in_order(sorted(chain.from_iterable(told)))
 
 
 def in_order(told: Sequence[tuple[float, str]]) -> bool:
     """`told` is by the time at which each was published."""
-    by_aggregate = groupby(sorted((key for _, key in told), key=lambda key: key[0]), key=lambda key: key[0])
-    return all(numbers == sorted(numbers) for numbers in ([int(key[1:]) for key in keys] for _, keys in by_aggregate))
+    by_aggregate = groupby(
+        sorted((key for _, key in told), key=lambda key: key[0]), key=lambda key: key[0]
+    )
+    return all(
+        numbers == sorted(numbers)
+        for numbers in ([int(key[1:]) for key in keys] for _, keys in by_aggregate)
+    )
 
 
 def test_a_claim_is_a_constant_number_of_queries(database: Database) -> None:

@@ -3,7 +3,14 @@
 from sqlalchemy import select
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import OutboxRow, claim_waiting, enqueue, is_waiting, park, put_all_back
+from automation_pipeline.storage.outbox import (
+    OutboxRow,
+    claim_waiting,
+    enqueue,
+    is_waiting,
+    park,
+    put_all_back,
+)
 from automation_pipeline_tests.storage.processes import event
 
 
@@ -14,7 +21,9 @@ def fill(database: Database, *keys: str) -> None:
 
 def claim(database: Database, **names: str) -> list[int]:
     with database.transaction() as session:
-        return [row.id for row in claim_waiting(session, "anna", limit=10, hold_seconds=60.0, **names)]
+        return [
+            row.id for row in claim_waiting(session, "anna", limit=10, hold_seconds=60.0, **names)
+        ]
 
 
 def test_events_are_claimed_by_name(database: Database) -> None:

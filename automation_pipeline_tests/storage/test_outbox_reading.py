@@ -1,4 +1,5 @@
-"""Who follows a run or a fiche sees each event once, in order, and never misses one that was committed late."""
+"""Who follows a run or a fiche sees each event once, in order, and never misses one that was
+committed late."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,9 @@ def fill(database: Database, *events: Event) -> None:
         enqueue(session, events)
 
 
-def read(database: Database, after: Bookmark, limit: int = 100, **followed: str) -> tuple[list[str], Bookmark]:
+def read(
+    database: Database, after: Bookmark, limit: int = 100, **followed: str
+) -> tuple[list[str], Bookmark]:
     """By default, of the aggregate `run`."""
     with database.reading() as session:
         found = events_after(session, after, **(followed or {"correlation_id": "run"}), limit=limit)
@@ -45,12 +48,18 @@ def read_all(database: Database, after: Bookmark = BEGINNING, limit: int = 100) 
 
 
 def settled(database: Database, *, keys: list[str]) -> None:
-    """Transactions of others, such as the server's own, may hold the newest events back for a moment."""
+    """Transactions of others, such as the server's own, may hold the newest events back for a
+    moment."""
     wait_until(lambda: read_all(database) == keys)
 
 
 def test_each_sees_the_events_of_what_it_follows_in_order(database: Database) -> None:
-    fill(database, event("1", "run", fiche_id="f"), event("2", "another", fiche_id="f"), event("3", "run"))
+    fill(
+        database,
+        event("1", "run", fiche_id="f"),
+        event("2", "another", fiche_id="f"),
+        event("3", "run"),
+    )
     settled(database, keys=["1", "3"])
     assert read(database, BEGINNING, correlation_id="another")[0] == ["2"]
     assert read(database, BEGINNING, fiche_id="f")[0] == ["1", "2"]
@@ -95,7 +104,9 @@ def test_one_thing_is_followed(database: Database) -> None:
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("first_to_begin", ["early", "late"])
-def test_an_event_that_is_committed_late_is_never_missed(database: Database, first_to_begin: str) -> None:
+def test_an_event_that_is_committed_late_is_never_missed(
+    database: Database, first_to_begin: str
+) -> None:
     """`early` draws the lower id and commits last, whichever transaction began first."""
     with Session(database.engine) as early, Session(database.engine) as late:
         for session in (early, late) if first_to_begin == "early" else (late, early):
@@ -135,7 +146,9 @@ def as_of_another_cluster(database: Database, *keys: str) -> None:
 
 @pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("limit", [1, 2, 100])
-def test_events_of_a_dump_of_another_cluster_are_shown_once_and_in_order(database: Database, limit: int) -> None:
+def test_events_of_a_dump_of_another_cluster_are_shown_once_and_in_order(
+    database: Database, limit: int
+) -> None:
     fill(database, event("1", "run"), event("2", "run"), event("3", "run"))
     as_of_another_cluster(database, "2", "3")
     wait_until(lambda: read_all(database, limit=limit) == ["1", "2", "3"])
@@ -165,7 +178,9 @@ def test_a_bookmark_is_read_as_it_was_written(since: int, until: int, id_: int) 
     assert Bookmark.read(str(Bookmark(since, until, id_))) == Bookmark(since, until, id_)
 
 
-@every_case("written", ["", "5", "1-2", "1-2-x", "1-2--3", "1-2-3-4", "1-2-3\n", "١-٢-٣", "1-2-" + "9" * 19])
+@every_case(
+    "written", ["", "5", "1-2", "1-2-x", "1-2--3", "1-2-3-4", "1-2-3\n", "١-٢-٣", "1-2-" + "9" * 19]
+)
 def test_what_is_no_bookmark_is_refused(written: str) -> None:
     with pytest.raises(InvalidInputError):
         Bookmark.read(written)

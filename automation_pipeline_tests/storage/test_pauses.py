@@ -30,7 +30,9 @@ def end(database: Database, *, ago: timedelta) -> None:
     with database.transaction() as session:
         row = session.get_one(LeaseRow, "pause:pusher")
         length = row.expires_at - row.acquired_at
-        row.acquired_at, row.expires_at = (at - length - ago for at in (row.acquired_at, row.expires_at))
+        row.acquired_at, row.expires_at = (
+            at - length - ago for at in (row.acquired_at, row.expires_at)
+        )
 
 
 def paused(database: Database) -> bool:
@@ -50,7 +52,9 @@ def test_each_is_twice_the_last_up_to_the_cap(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("asked", "lasts"), [(1, 2), (20, 20), (500, 500), (9999, 3600)])
-def test_a_longer_one_may_be_asked_for_up_to_an_hour(database: Database, asked: float, lasts: float) -> None:
+def test_a_longer_one_may_be_asked_for_up_to_an_hour(
+    database: Database, asked: float, lasts: float
+) -> None:
     begin(database, at_least=asked)
     assert seconds(database) == lasts
     end_early(database)
@@ -78,6 +82,8 @@ def test_after_a_success_they_are_short_again(database: Database) -> None:
     assert seconds(database) == 2
 
 
-def test_several_that_notice_one_failure_begin_one_pause(database_url: str, database: Database) -> None:
+def test_several_that_notice_one_failure_begin_one_pause(
+    database_url: str, database: Database
+) -> None:
     at_once(pause_once, *((database_url,) for _ in range(CREW)))
     assert seconds(database) == 2

@@ -56,7 +56,15 @@ FULL = {
     "words": ["a", "", "é"],
     "numbers": [1, 2**40],
 }
-EMPTY = {**dict.fromkeys(FULL), "id": 1, "name": "", "is_so": False, "document": {}, "words": [], "numbers": []}
+EMPTY = {
+    **dict.fromkeys(FULL),
+    "id": 1,
+    "name": "",
+    "is_so": False,
+    "document": {},
+    "words": [],
+    "numbers": [],
+}
 ADD = insert(EVERY_KIND)
 ALL = select(EVERY_KIND).order_by(EVERY_KIND.c.id)
 RENAME = update(EVERY_KIND).where(EVERY_KIND.c.id == bindparam("of")).values(name=bindparam("to"))
@@ -105,7 +113,12 @@ def test_it_says_how_many_rows_it_has_changed_and_what_they_are(database: Databa
         assert execute(session, RENAME, {"of": 9, "to": "a"}).changed == 0
         renamed = execute(session, RENAMED, {"of": 1, "to": "b"})
         nobody = execute(session, RENAMED, {"of": 9, "to": "b"})
-        assert (renamed.changed, renamed.one(), renamed.one().name, renamed.value()) == (1, (1, "b"), "b", 1)
+        assert (renamed.changed, renamed.one(), renamed.one().name, renamed.value()) == (
+            1,
+            (1, "b"),
+            "b",
+            1,
+        )
         assert (nobody.rows, nobody.first(), nobody.value()) == ([], None, None)
         assert execute(session, delete(EVERY_KIND), {}).changed == 1
 
@@ -160,18 +173,29 @@ def test_a_value_that_is_lacking_is_named(database: Database) -> None:
 
 
 def test_a_default_that_python_makes_has_to_be_given(database: Database) -> None:
-    table = Table("defaults", MetaData(), Column("id", BigId, primary_key=True), Column("tries", BigId, default=0))
+    table = Table(
+        "defaults",
+        MetaData(),
+        Column("id", BigId, primary_key=True),
+        Column("tries", BigId, default=0),
+    )
     with database.transaction() as session, pytest.raises(TypeError, match=r"\['tries'\]"):
         execute_each(session, insert(table), [{"id": 1}])
 
 
 def test_who_listens_to_the_engine_hears_of_it(database: Database) -> None:
     heard: list[tuple[str, object, bool]] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *told: heard.append((told[2], told[3], told[5])))
+    event.listen(
+        database.engine,
+        "before_cursor_execute",
+        lambda *told: heard.append((told[2], told[3], told[5])),
+    )
     add(database, EMPTY)
     with database.transaction() as session:
         execute(session, RENAME, {"of": 1, "to": "a"})
-    assert [(statement.split()[0], many) for statement, _, many in heard if "every_kind" in statement] == [
+    assert [
+        (statement.split()[0], many) for statement, _, many in heard if "every_kind" in statement
+    ] == [
         ("INSERT", True),
         ("UPDATE", False),
     ]

@@ -6,7 +6,11 @@ import pytest
 
 from automation_pipeline.storage import heartbeats as pulses
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.heartbeats import ProcessHeartbeatRow, heartbeat_of, seconds_since_heartbeat
+from automation_pipeline.storage.heartbeats import (
+    ProcessHeartbeatRow,
+    heartbeat_of,
+    seconds_since_heartbeat,
+)
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -21,7 +25,9 @@ def stop(database: Database) -> None:
         session.get_one(ProcessHeartbeatRow, "daemon").beat_at = LONG_AGO
 
 
-def test_beats_are_written_only_every_few_seconds(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beats_are_written_only_every_few_seconds(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pulses, "SHORTEST_INTERVAL_SECONDS", 600)
     beat = heartbeat_of(database, "daemon")
     assert silence(database) is None

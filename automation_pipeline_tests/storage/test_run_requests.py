@@ -1,4 +1,5 @@
-"""The door to Dagster: a key is one row, offered until a run has taken it, and not to two sensors at a time."""
+"""The door to Dagster: a key is one row, offered until a run has taken it, and not to two sensors
+at a time."""
 
 from itertools import chain
 
@@ -69,7 +70,9 @@ def test_the_oldest_are_offered_first_and_no_more_than_asked_for(database: Datab
     assert [offered.key for offered in offer(database, limit=2)] == ["b"]
 
 
-def test_a_wish_that_no_run_took_is_offered_again_but_not_before_its_time(database: Database) -> None:
+def test_a_wish_that_no_run_took_is_offered_again_but_not_before_its_time(
+    database: Database,
+) -> None:
     file(database, wish("a"))
     offer(database)
     let_pass(database, OFFER_AGAIN_SECONDS - 10)
@@ -113,7 +116,10 @@ def test_a_wish_is_taken_once_and_may_still_come_to_nothing(database: Database) 
 def test_a_key_filed_by_several_processes_is_one_row(database_url: str, database: Database) -> None:
     keys = [f"wish {number}" for number in range(50)]
     orders = (keys, keys[::-1], keys[25:] + keys[:25], keys)
-    at_once(file_wishes, *((database_url, f"job {number}", order) for number, order in enumerate(orders)))
+    at_once(
+        file_wishes,
+        *((database_url, f"job {number}", order) for number, order in enumerate(orders)),
+    )
     with database.reading() as session:
         assert session.scalar(select(func.count()).select_from(RunRequestRow)) == len(keys)
         assert set(session.scalars(select(RunRequestRow.request_key))) == set(keys)

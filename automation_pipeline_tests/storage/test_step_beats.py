@@ -12,7 +12,8 @@ from automation_pipeline.storage.heartbeats import (
 def shown(database: Database, dagster_run_id: str | None = None) -> list[tuple[str, str, str]]:
     with database.reading() as session:
         return sorted(
-            (beat.dagster_run_id, beat.step_key, beat.worker) for beat in step_heartbeats(session, dagster_run_id)
+            (beat.dagster_run_id, beat.step_key, beat.worker)
+            for beat in step_heartbeats(session, dagster_run_id)
         )
 
 
@@ -31,7 +32,11 @@ def test_a_heartbeat_moves_forward(database: Database) -> None:
 
 def test_the_end_of_a_step_leaves_those_of_others_and_a_copy_elsewhere(database: Database) -> None:
     with database.transaction() as session:
-        for run, step, worker in (("d-1", "a", "host:1"), ("d-1", "b", "host:1"), ("d-2", "a", "host:1")):
+        for run, step, worker in (
+            ("d-1", "a", "host:1"),
+            ("d-1", "b", "host:1"),
+            ("d-2", "a", "host:1"),
+        ):
             record_step_heartbeat(session, run, step, worker)
         record_step_heartbeat(session, "d-1", "a", "host:2")
         end_step(session, "d-1", "a", "host:1")

@@ -1,4 +1,5 @@
-"""The log of state changes keeps what it was told, in order, and nothing of a transaction that failed."""
+"""The log of state changes keeps what it was told, in order, and nothing of a transaction that
+failed."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +18,15 @@ def logged(database: Database) -> list[Transition]:
     with database.reading() as session:
         rows = session.scalars(select(TransitionRow).order_by(TransitionRow.id))
         return [
-            Transition(row.machine, row.entity_id, row.from_state, row.to_state, row.actor, row.at, row.reason)
+            Transition(
+                row.machine,
+                row.entity_id,
+                row.from_state,
+                row.to_state,
+                row.actor,
+                row.at,
+                row.reason,
+            )
             for row in rows
         ]
 

@@ -1,4 +1,5 @@
-"""A write that is not worth a wait: made when nobody is in the way, given up at once when somebody is."""
+"""A write that is not worth a wait: made when nobody is in the way, given up at once when somebody
+is."""
 
 import time
 
@@ -33,7 +34,9 @@ def test_it_is_written_when_nobody_is_in_the_way(paid: Database) -> None:
     assert cost(paid) == 2
 
 
-def test_somebody_in_the_way_is_a_transient_error_at_once_and_patience_comes_back(paid: Database) -> None:
+def test_somebody_in_the_way_is_a_transient_error_at_once_and_patience_comes_back(
+    paid: Database,
+) -> None:
     with paid.transaction() as session:
         session.execute(text("UPDATE rate_limits SET paid_until = 3"))
         began = time.monotonic()

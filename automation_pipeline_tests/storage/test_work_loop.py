@@ -1,4 +1,5 @@
-"""One loop for all async work of a process: in the caller's context, and nothing is left running in it."""
+"""One loop for all async work of a process: in the caller's context, and nothing is left running in
+it."""
 
 import asyncio
 import contextlib
@@ -28,7 +29,9 @@ def test_each_call_works_under_the_id_of_its_caller(database: Database) -> None:
     assert loop.run(current()) is None
 
 
-def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(database: Database) -> None:
+def test_interrupted_work_leaves_nothing_running_and_its_counts_are_kept(
+    database: Database,
+) -> None:
     meter, ended = Meter(), []
     loop = WorkLoop(MetricsFlusher(meter, lambda: database))
 

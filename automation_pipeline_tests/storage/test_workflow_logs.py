@@ -18,5 +18,9 @@ def test_what_is_told_with_a_note_is_masked(database: Database) -> None:
     with database.reading() as session:
         rows = session.scalars(select(WorkflowLogRow).order_by(WorkflowLogRow.id)).all()
     assert [(row.entity_id, row.message) for row in rows] == [("1", "Told"), ("2", "No")]
-    assert rows[0].data == {"headers": {"Authorization": "[masked]"}, "to": ["[masked]"], "tokens": 7}
+    assert rows[0].data == {
+        "headers": {"Authorization": "[masked]"},
+        "to": ["[masked]"],
+        "tokens": 7,
+    }
     assert rows[1].data == {}

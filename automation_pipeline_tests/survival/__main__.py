@@ -1,4 +1,5 @@
-"""`python -m automation_pipeline_tests.survival`: whole installations under seeded faults, and a table of them."""
+"""`python -m automation_pipeline_tests.survival`: whole installations under seeded faults, and a
+table of them."""
 
 import argparse
 import json
@@ -35,12 +36,17 @@ class Wish:
 
     def rounds(self) -> Sequence[Round]:
         kinds = self.only or kinds_of(self.profile, celery=self.executor == "celery")
-        return [one for one in plan(self.seed, self.faults, kinds) if self.round in {None, one.number}]
+        return [
+            one for one in plan(self.seed, self.faults, kinds) if self.round in {None, one.number}
+        ]
 
 
 def main() -> int:
     options = parse()
-    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell that starts this in the background has SIGINT ignored
+    for ending in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # a shell that starts this in the background has SIGINT ignored
         signal.signal(ending, signal.default_int_handler)
     outcomes: list[Outcome] = []
     began = time.monotonic()
@@ -50,7 +56,9 @@ def main() -> int:
             break
     say(table(outcomes, time.monotonic() - began))
     if options.json:
-        options.json.write_text(json.dumps(document(outcomes, time.monotonic() - began), indent=2) + "\n")
+        options.json.write_text(
+            json.dumps(document(outcomes, time.monotonic() - began), indent=2) + "\n"
+        )
     return int(any(outcome.violations for outcome in outcomes))
 
 
@@ -58,7 +66,9 @@ def survive(wish: Wish) -> list[Outcome]:
     """The rounds of one wish in one world, up to the first violation."""
     room = Path(tempfile.mkdtemp(prefix="survival-"))
     room.chmod(0o755)  # PostgreSQL is another user where we are root
-    say(f"Seed {wish.seed}, {wish.profile} profile, executor {wish.executor}, {wish.faults} faults; in {room}")
+    say(
+        f"Seed {wish.seed}, {wish.profile} profile, executor {wish.executor}, {wish.faults} faults; in {room}"
+    )
     outcomes: list[Outcome] = []
     with World(room, wish.profile, wish.executor) as world:
         if world.disk:
@@ -80,7 +90,11 @@ def survive(wish: Wish) -> list[Outcome]:
 
 
 def wishes(options: argparse.Namespace) -> list[Wish]:
-    lines = [line.split() for line in SEEDS.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line.split()
+        for line in SEEDS.read_text().splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     alike = {"only": options.only or (), "round": options.round, "patience": options.patience}
     if options.seed is None and options.faults is None:
         return [
@@ -113,9 +127,13 @@ def parse() -> argparse.Namespace:
         "the folder of its installation is kept, and the command that repeats it is said. Without --seed\n"
         "the committed seeds are played (seeds.txt).",
     )
-    parser.add_argument("--seed", type=int, help="what happens when; without it the committed seeds")
     parser.add_argument(
-        "--faults", type=at_least_one, help="how many (default 100); without a seed, with that of the first line"
+        "--seed", type=int, help="what happens when; without it the committed seeds"
+    )
+    parser.add_argument(
+        "--faults",
+        type=at_least_one,
+        help="how many (default 100); without a seed, with that of the first line",
     )
     parser.add_argument(
         "--profile",
@@ -126,10 +144,17 @@ def parse() -> argparse.Namespace:
     )
     executors = ("in_process", "multiprocess", "celery")
     parser.add_argument(
-        "--executor", choices=executors, help="in_process, multiprocess or celery instead of the profile's own"
+        "--executor",
+        choices=executors,
+        help="in_process, multiprocess or celery instead of the profile's own",
     )
     parser.add_argument(
-        "--only", type=Kind, choices=list(Kind), action="append", metavar="KIND", help="may be repeated"
+        "--only",
+        type=Kind,
+        choices=list(Kind),
+        action="append",
+        metavar="KIND",
+        help="may be repeated",
     )
     parser.add_argument("--round", type=at_least_one, help="only this one of the plan's runs")
     parser.add_argument(

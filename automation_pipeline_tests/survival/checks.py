@@ -1,5 +1,6 @@
-"""What must be true of an installation once a run under faults is over. Each answers with sentences, none if all is
-well; what may take its time to settle is looked at again until it does."""
+"""What must be true of an installation once a run under faults is over. Each answers with
+sentences, none if all is well; what may take its time to settle is looked at again until it does.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,9 @@ def ledger_faults(session: Session, run_id: int, fiche_ids: Sequence[str]) -> It
     """One row a fiche, none pending, and the totals add up."""
     run = session.get_one(RunRow, run_id)
     rows = session.execute(
-        select(FicheResultRow.fiche_id, FicheResultRow.status).where(FicheResultRow.run_id == run_id)
+        select(FicheResultRow.fiche_id, FicheResultRow.status).where(
+            FicheResultRow.run_id == run_id
+        )
     ).tuples()
     found = list(rows)
     statuses = Counter(status for _, status in found)
@@ -59,12 +62,18 @@ def left_behind(session: Session) -> Iterator[str]:
         "transcription tasks": select(TranscriptionTaskRow.id).where(
             TranscriptionTaskRow.state.in_(("waiting", "working"))
         ),
-        "transcription runs": select(TranscriptionRunRow.id).where(TranscriptionRunRow.status == "running"),
+        "transcription runs": select(TranscriptionRunRow.id).where(
+            TranscriptionRunRow.status == "running"
+        ),
         "audits at work": select(AuditRow.id).where(AuditRow.status.in_(("pending", "running"))),
         "requests": select(RunRequestRow.request_key).where(RunRequestRow.state == "waiting"),
-        "leases": select(LeaseRow.key).where(LeaseRow.expires_at > database_now(), LeaseRow.owner != "pause"),
+        "leases": select(LeaseRow.key).where(
+            LeaseRow.expires_at > database_now(), LeaseRow.owner != "pause"
+        ),
         "events unsent": select(OutboxRow.id).where(OutboxRow.published_at.is_(None)),
-        "notifications unsent": select(NotificationRow.id).where(NotificationRow.status == "pending"),
+        "notifications unsent": select(NotificationRow.id).where(
+            NotificationRow.status == "pending"
+        ),
         "steps at work": select(StepHeartbeatRow.step_key),
         "runs at work": select(RunRow.id).where(RunRow.completed_at.is_(None)),
     }
@@ -104,7 +113,9 @@ def told_by_outbox(session: Session) -> Told:
 
 def told_in_earnest(world: World) -> Told:
     heard = shown_to_browsers(world.provider)
-    return Counter((channel, one["name"], one["data"]) for one in heard for channel in one["channels"])
+    return Counter(
+        (channel, one["name"], one["data"]) for one in heard for channel in one["channels"]
+    )
 
 
 def messages(world: World) -> Counter[str]:
@@ -119,7 +130,11 @@ def unsent(world: World) -> Iterator[str]:
     """What was marked as sent, and never arrived."""
     with world.database.reading() as session:
         expected = told_by_outbox(session)
-        sent = session.scalar(select(func.count()).select_from(NotificationRow).where(NotificationRow.status == "sent"))
+        sent = session.scalar(
+            select(func.count())
+            .select_from(NotificationRow)
+            .where(NotificationRow.status == "sent")
+        )
     for channel, name, data in expected - told_in_earnest(world):
         yield f"an event that is marked as sent was never heard: {name} on {channel}: {data[:200]}"
     if len(messages(world)) < (sent or 0):

@@ -1,4 +1,5 @@
-"""A leap of the database's clock, emulated: as it reads later by so much, all that is stored is older by so much."""
+"""A leap of the database's clock, emulated: as it reads later by so much, all that is stored is
+older by so much."""
 
 from sqlalchemy import Column, text
 
@@ -12,12 +13,15 @@ _NUMBERS = {"rate_limits": "paid_until"}
 
 
 def leap(database: Database, seconds: float) -> None:
-    """In one transaction, as everybody sees one clock. Processes' own clocks stay, as those of other hosts do."""
+    """In one transaction, as everybody sees one clock. Processes' own clocks stay, as those of
+    other hosts do."""
     with database.transaction() as session:
         for table in Table.metadata.sorted_tables:
             moved = [_earlier(column, database.dialect, seconds) for column in table.columns]
             number = _NUMBERS.get(table.name)
-            changes = [change for change in moved if change] + ([f"{number} = {number} - {seconds}"] if number else [])
+            changes = [change for change in moved if change] + (
+                [f"{number} = {number} - {seconds}"] if number else []
+            )
             if changes:
                 session.execute(text(f"UPDATE {table.name} SET {', '.join(changes)}"))  # noqa: S608  our own names
 

@@ -1,7 +1,8 @@
 """A small disk for the SQLite database that can be filled to the last byte and emptied again.
 
-As root a file system of its own in memory, where the system says that no space is left. Whoever may not mount gets an
-emulation: no process of the installation can make a file longer than the database is (an I/O error to SQLite)."""
+As root a file system of its own in memory, where the system says that no space is left. Whoever may
+not mount gets an emulation: no process of the installation can make a file longer than the database
+is (an I/O error to SQLite)."""
 
 import os
 import resource
@@ -28,7 +29,11 @@ class Disk:
 
     @property
     def said(self) -> str:
-        return "a full file system" if self.is_mounted else "an emulated full disk: files may not grow (RLIMIT_FSIZE)"
+        return (
+            "a full file system"
+            if self.is_mounted
+            else "an emulated full disk: files may not grow (RLIMIT_FSIZE)"
+        )
 
     def fill(self, processes: Callable[[], Iterable[psutil.Process]]) -> Callable[[], None]:
         """What empties it again."""
@@ -45,7 +50,9 @@ class Disk:
                 pass  # that is what it is for
         return ballast.unlink
 
-    def _forbid_growth(self, processes: Callable[[], Iterable[psutil.Process]]) -> Callable[[], None]:
+    def _forbid_growth(
+        self, processes: Callable[[], Iterable[psutil.Process]]
+    ) -> Callable[[], None]:
         database = max((file.stat().st_size for file in self.folder.iterdir()), default=0)
         self._limit(processes(), database)
         return lambda: self._limit(processes(), resource.RLIM_INFINITY)

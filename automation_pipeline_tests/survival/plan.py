@@ -1,5 +1,6 @@
-"""What is done to an installation, and when: from a seed alone. "When" is a number of finished pieces of work of the
-run (details, transcripts, judged steps), so that a slow machine gets the same faults at the same places."""
+"""What is done to an installation, and when: from a seed alone. "When" is a number of finished
+pieces of work of the run (details, transcripts, judged steps), so that a slow machine gets the same
+faults at the same places."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,8 +111,12 @@ def kinds_of(profile: Profile, *, celery: bool = False) -> Sequence[Kind]:
 def plan(seed: int, faults: int, kinds: Sequence[Kind]) -> Sequence[Round]:
     """So many faults, every kind about as often, in runs of a few faults each."""
     random = Random(seed)
-    deck = [kind for _ in range(0, faults, len(kinds)) for kind in random.sample(kinds, len(kinds))][:faults]
-    return [Round(number, _faults(hand, random)) for number, hand in enumerate(_hands(deck), start=1)]
+    deck = [
+        kind for _ in range(0, faults, len(kinds)) for kind in random.sample(kinds, len(kinds))
+    ][:faults]
+    return [
+        Round(number, _faults(hand, random)) for number, hand in enumerate(_hands(deck), start=1)
+    ]
 
 
 def _hands(deck: Sequence[Kind]) -> Sequence[Sequence[Kind]]:
@@ -129,6 +134,11 @@ def _hands(deck: Sequence[Kind]) -> Sequence[Sequence[Kind]]:
 def _faults(hand: Sequence[Kind], random: Random) -> Sequence[Fault]:
     moments = sorted(random.sample(range(LAST_MOMENT), len(hand)))
     return [
-        Fault(kind, at, round(random.uniform(0.5, LONGEST_SECONDS.get(kind, 10.0)), 1), random.random())
+        Fault(
+            kind,
+            at,
+            round(random.uniform(0.5, LONGEST_SECONDS.get(kind, 10.0)), 1),
+            random.random(),
+        )
         for kind, at in zip(hand, moments, strict=True)
     ]

@@ -1,4 +1,5 @@
-"""How far a run is, by the database; and what was asked of the providers, by the simulator's ledger."""
+"""How far a run is, by the database; and what was asked of the providers, by the simulator's
+ledger."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -45,19 +46,30 @@ def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[s
 
 def asked(provider: str) -> Counter[str]:
     """Calls of the providers, answered or not, by what they were about."""
-    routes = httpx.get(f"{provider}/_sim/calls", verify=NO_CERTIFICATES).raise_for_status().json()["routes"]
-    return Counter({f"{route} {item}": n for route in ROUTES for item, n in routes[route]["items"].items()})
+    routes = (
+        httpx.get(f"{provider}/_sim/calls", verify=NO_CERTIFICATES)
+        .raise_for_status()
+        .json()["routes"]
+    )
+    return Counter(
+        {f"{route} {item}": n for route in ROUTES for item, n in routes[route]["items"].items()}
+    )
 
 
 def has_ended(database: Database, run_id: int) -> bool:
     with database.reading() as session:
-        return session.scalars(select(RunRow.completed_at).where(RunRow.id == run_id)).one() is not None
+        return (
+            session.scalars(select(RunRow.completed_at).where(RunRow.id == run_id)).one()
+            is not None
+        )
 
 
 def process_at_work(database: Database, run_id: int) -> psutil.Process | None:
     """The process that beats for the run."""
     with database.reading() as session:
-        worker = session.scalars(select(HeartbeatRow.worker).where(HeartbeatRow.run_id == run_id)).one_or_none()
+        worker = session.scalars(
+            select(HeartbeatRow.worker).where(HeartbeatRow.run_id == run_id)
+        ).one_or_none()
     return _alive(worker)
 
 
@@ -83,7 +95,8 @@ def _alive(worker: str | None) -> psutil.Process | None:
 
 
 def run_worker_of(step: psutil.Process) -> psutil.Process:
-    """The oldest of its line that is neither code server nor foreign: who runs the whole Dagster run."""
+    """The oldest of its line that is neither code server nor foreign: who runs the whole Dagster
+    run."""
     oldest, home = step, home_of(step)
     for parent in step.parents():
         if home_of(parent) != home or "grpc" in parent.cmdline():

@@ -1,4 +1,5 @@
-"""Plays a round: one run asked for over HTTP, the faults of the plan at their moments, and a look at what is left."""
+"""Plays a round: one run asked for over HTTP, the faults of the plan at their moments, and a look
+at what is left."""
 
 import os
 import time
@@ -21,7 +22,8 @@ from automation_pipeline_tests.survival.strikes import NothingToStrikeError, is_
 from automation_pipeline_tests.survival.world import FICHES_PER_DAY, TOKEN, World
 from automation_pipeline_tests.waiting import pause, wait_until
 
-# So many, and so slow (`world.SLOW_SECONDS`), that a run is still at work when the last of its faults comes.
+# So many, and so slow (`world.SLOW_SECONDS`), that a run is still at work when the last of its
+# faults comes.
 FICHES = 12
 PATIENCE_SECONDS = 120.0  # the promise: terminal by itself within two minutes of recovery
 LOOK_EVERY_SECONDS = 0.1
@@ -34,8 +36,8 @@ DAY = [
 
 @dataclass
 class Suffered:
-    """One fault, and after how long work went on. A late one came when the run had ended: all that it could meet were
-    its events and messages."""
+    """One fault, and after how long work went on. A late one came when the run had ended: all that
+    it could meet were its events and messages."""
 
     kind: Kind
     at: int
@@ -56,23 +58,31 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Work that was finished at some moment, and how often it had been asked for when that was known."""
+    """Work that was finished at some moment, and how often it had been asked for when that was
+    known."""
 
     finished: set[str]
     asked: Counter[str]
 
     def asked_again(self, now: Counter[str]) -> dict[str, int]:
         """How often it was, by what it is."""
-        return {work: now[work] - self.asked[work] for work in self.finished if now[work] > self.asked[work]}
+        return {
+            work: now[work] - self.asked[work]
+            for work in self.finished
+            if now[work] > self.asked[work]
+        }
 
     def without(self, route: str) -> "Snapshot":
         return Snapshot({work for work in self.finished if not work.startswith(route)}, self.asked)
 
 
 class Player:
-    """Of one world. `say` hears of every fault; whoever must not depend on a quick machine has more patience."""
+    """Of one world. `say` hears of every fault; whoever must not depend on a quick machine has more
+    patience."""
 
-    def __init__(self, world: World, say: Callable[[str], None], patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, world: World, say: Callable[[str], None], patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
         self._world, self._say, self._patience = world, say, patience_seconds
         self._instance: DagsterInstance | None = None
         self._told_again = 0
@@ -104,19 +114,35 @@ class Player:
 
     def _ask_for_run(self, round_: Round, fiche_ids: Sequence[str]) -> int:
         selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
-        told = {"webhookUrl": f"{self._world.webhooks.url}/runs", "notifyOnComplete": True, "notifyOnError": True}
+        told = {
+            "webhookUrl": f"{self._world.webhooks.url}/runs",
+            "notifyOnComplete": True,
+            "notifyOnError": True,
+        }
         work = {"runTranscription": True, "runAudits": True, "useAutomaticAudits": True}
         name = f"round {round_.number}"
-        schedule = {"name": name, "scheduleType": "MANUAL", "ficheSelection": selection, **work, **told}
+        schedule = {
+            "name": name,
+            "scheduleType": "MANUAL",
+            "ficheSelection": selection,
+            **work,
+            **told,
+        }
         made = self._post("/api/automation/schedules", f"schedule-{round_.number}", schedule)
         schedule_id = int(made["data"]["id"])
-        asked_for = self._post("/api/automation/trigger", f"run-{round_.number}", {"scheduleId": schedule_id})
+        asked_for = self._post(
+            "/api/automation/trigger", f"run-{round_.number}", {"scheduleId": schedule_id}
+        )
         return int(asked_for["run_id"])
 
     def _post(self, path: str, key: str, posted: dict) -> dict:
         headers = {"Authorization": f"Bearer {TOKEN}", "Idempotency-Key": f"survival-{key}"}
         answered = httpx.post(
-            f"{self._world.api_url}{path}", json=posted, headers=headers, verify=NO_CERTIFICATES, timeout=60
+            f"{self._world.api_url}{path}",
+            json=posted,
+            headers=headers,
+            verify=NO_CERTIFICATES,
+            timeout=60,
         )
         assert answered.is_success, answered.text
         return answered.json()
@@ -134,7 +160,9 @@ class Player:
         def done() -> int:
             return len(finished(world.database, run_id, fiche_ids))
 
-        if outcome.violations or not self._comes(lambda: done() >= fault.at or self._over(run_id), outcome, fault):
+        if outcome.violations or not self._comes(
+            lambda: done() >= fault.at or self._over(run_id), outcome, fault
+        ):
             return
         snapshots.append(self._look(run_id, fiche_ids))
         late = self._over(run_id)
@@ -184,10 +212,16 @@ class Player:
         try:
             wait_until(ended, self._patience)
         except AssertionError:
-            outcome.violations.append(f"run {outcome.run_id} has not ended {self._patience:g} s after the last fault")
+            outcome.violations.append(
+                f"run {outcome.run_id} has not ended {self._patience:g} s after the last fault"
+            )
 
     def _examine(
-        self, outcome: Outcome, fiche_ids: Sequence[str], snapshots: Sequence[Snapshot], before: Counter[str]
+        self,
+        outcome: Outcome,
+        fiche_ids: Sequence[str],
+        snapshots: Sequence[Snapshot],
+        before: Counter[str],
     ) -> None:
         world = self._world
         left: list[str] = []
@@ -207,7 +241,9 @@ class Player:
             outcome.status = session.get_one(checks.RunRow, outcome.run_id).status
         now = asked(world.provider)
         if any(fault.kind is Kind.CLOCK and is_forward(fault) for fault in outcome.round.faults):
-            snapshots = [one.without("crm.details") for one in snapshots]  # out of date at once, they are wanted anew
+            snapshots = [
+                one.without("crm.details") for one in snapshots
+            ]  # out of date at once, they are wanted anew
         for snapshot in snapshots:
             outcome.violations += [
                 f"{work} was finished before a fault, and asked for again {times} times after it"

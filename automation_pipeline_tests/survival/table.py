@@ -9,11 +9,20 @@ from automation_pipeline_tests.survival.rounds import Outcome
 
 def table(outcomes: Sequence[Outcome], seconds: float) -> str:
     said = document(outcomes, seconds)
-    lines = [f"{'fault':15}{'injected':>9}{'survived':>9}{'goes on after: median':>23}{'longest':>9}"]
+    lines = [
+        f"{'fault':15}{'injected':>9}{'survived':>9}{'goes on after: median':>23}{'longest':>9}"
+    ]
     for kind, figures in said["faults"].items():
-        median, longest = (f"{figures[name]:.1f} s" for name in ("median_seconds", "longest_seconds"))
-        lines.append(f"{kind:15}{figures['injected']:>9}{figures['survived']:>9}{median:>23}{longest:>9}")
-    repeated = ", ".join(f"{n} of {route}" for route, n in sorted(said["repeated_calls"].items())) or "none"
+        median, longest = (
+            f"{figures[name]:.1f} s" for name in ("median_seconds", "longest_seconds")
+        )
+        lines.append(
+            f"{kind:15}{figures['injected']:>9}{figures['survived']:>9}{median:>23}{longest:>9}"
+        )
+    repeated = (
+        ", ".join(f"{n} of {route}" for route, n in sorted(said["repeated_calls"].items()))
+        or "none"
+    )
     lines += [
         f"{said['injected']} faults in {len(outcomes)} runs ({', '.join(f'{n} {s}' for s, n in said['runs'].items())})",
         f"Not counted, as they came when their run was over and met its events and messages alone: {said['late']}",

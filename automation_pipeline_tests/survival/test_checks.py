@@ -1,4 +1,5 @@
-"""The checks notice what they are for: a row that is missing or pending, totals that lie, a lease, a call too many."""
+"""The checks notice what they are for: a row that is missing or pending, totals that lie, a lease,
+a call too many."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -27,7 +28,12 @@ def ended_run(database: Database, *statuses: str, **fields: Any) -> int:
         "failed_fiches": statuses.count("failed"),
     }
     schedule_id = a_schedule(database, StandingClock(NOW)).id
-    given = {"schedule_id": schedule_id, "trigger": "manual", "started_at": NOW, "config_snapshot": {}}
+    given = {
+        "schedule_id": schedule_id,
+        "trigger": "manual",
+        "started_at": NOW,
+        "config_snapshot": {},
+    }
     times = {"created_at": NOW, "updated_at": NOW}
     with database.transaction() as session:
         run = RunRow(**{**given, **said, **fields})
@@ -69,7 +75,10 @@ def test_what_is_held_or_at_work_when_all_is_over_is_noticed(database: Database)
     lease = leases.take("audit:1", "somebody", 60)
     ended_run(database, status="running", completed_at=None)
     with database.reading() as session:
-        assert list(left_behind(session)) == ["leases left behind: audit:1", "runs at work left behind: 1"]
+        assert list(left_behind(session)) == [
+            "leases left behind: audit:1",
+            "runs at work left behind: 1",
+        ]
     assert lease
     leases.release(lease)
     with database.reading() as session:
@@ -77,6 +86,8 @@ def test_what_is_held_or_at_work_when_all_is_over_is_noticed(database: Database)
 
 
 def test_only_a_call_for_work_that_was_finished_is_one_too_many() -> None:
-    at_the_fault = Snapshot({"llm.complete 1/1"}, Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 1}))
+    at_the_fault = Snapshot(
+        {"llm.complete 1/1"}, Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 1})
+    )
     assert at_the_fault.asked_again(Counter({"llm.complete 1/1": 1, "llm.complete 1/2": 3})) == {}
     assert at_the_fault.asked_again(Counter({"llm.complete 1/1": 2})) == {"llm.complete 1/1": 1}

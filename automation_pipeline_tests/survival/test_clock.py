@@ -11,7 +11,9 @@ from automation_pipeline_tests.survival.clock import leap
 
 
 @pytest.mark.parametrize("seconds", [3600.0, -20.0])
-def test_what_is_stored_is_older_by_as_much_as_the_clock_leaps(database: Database, seconds: float) -> None:
+def test_what_is_stored_is_older_by_as_much_as_the_clock_leaps(
+    database: Database, seconds: float
+) -> None:
     lease = DatabaseClaims(database).take("key", "owner", 30)
     assert lease
     with database.reading() as session:

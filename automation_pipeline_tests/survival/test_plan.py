@@ -1,4 +1,5 @@
-"""What a seed says: the same to everybody, every kind as often as the others, no run struck dead too often."""
+"""What a seed says: the same to everybody, every kind as often as the others, no run struck dead
+too often."""
 
 from collections import Counter
 

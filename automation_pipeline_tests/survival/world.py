@@ -1,4 +1,5 @@
-"""A whole installation as real processes, in a folder of its own: what a supervisor would start, it starts again."""
+"""A whole installation as real processes, in a folder of its own: what a supervisor would start, it
+starts again."""
 
 import shutil
 import subprocess
@@ -25,8 +26,8 @@ from automation_pipeline_tests.waiting import wait_until
 TOKEN = "a-machine-token-of-the-suite"
 MODULE = "automation_pipeline.definitions"
 STEPS = REPOSITORY / "automation_pipeline_tests" / "e2e" / "five_steps.json"
-# As short as waiting for the dead may be here: a step process takes seconds to begin to beat, and no outage of ten
-# seconds may end a hold.
+# As short as waiting for the dead may be here: a step process takes seconds to begin to beat, and
+# no outage of ten seconds may end a hold.
 IMPATIENCE = {
     "AUTOMATION_HEARTBEAT_SECONDS": "1",
     "AUTOMATION_LOST_AFTER_SECONDS": "20",
@@ -38,7 +39,8 @@ IMPATIENCE = {
     "LLM_MAX_ATTEMPTS": "8",
     "AUTOMATION_TRANSCRIPTION_POLL_INTERVAL_SECONDS": "5",
 }
-# So slow that a fault meets work under way. Rules of the simulator, the last ones: what is a fault strikes first.
+# So slow that a fault meets work under way. Rules of the simulator, the last ones: what is a fault
+# strikes first.
 SLOW_SECONDS = 1.5
 SLOW = [{"route": route, "latency_seconds": SLOW_SECONDS} for route in ROUTES]
 PACE = {"FICHE_FETCH_CONCURRENCY": "3", "AUDIT_RUN_CONCURRENCY": "2", "AUDIT_STEP_CONCURRENCY": "2"}
@@ -47,7 +49,8 @@ FICHES_PER_DAY = 1000
 
 
 class World:
-    """Within `with` it works. Whoever sets `keep` finds its folder afterwards, as does who leaves by an exception."""
+    """Within `with` it works. Whoever sets `keep` finds its folder afterwards, as does who leaves
+    by an exception."""
 
     def __init__(self, room: Path, profile: Profile, executor: str) -> None:
         self.room, self.profile, self.executor = room, profile, executor
@@ -55,7 +58,9 @@ class World:
         self.postgres = Postgres(room) if profile is Profile.PRODUCTION else None
         self.redis = Redis(room) if profile is Profile.PRODUCTION else None
         self.disk = Disk(room / "disk") if profile is Profile.EMBEDDED else None
-        self.provider = self._ends.enter_context(outside.simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY)))
+        self.provider = self._ends.enter_context(
+            outside.simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY))
+        )
         self.webhooks = self._ends.enter_context(receiver())
         url = self.postgres.url if self.postgres else f"sqlite:///{room}/disk/automation.db"
         self.database = Database(url)
@@ -114,7 +119,9 @@ class World:
     def __enter__(self) -> Self:
         try:
             self._start()
-        except BaseException:  # whatever it is: nothing that was started is left, and the folder is kept
+        except (
+            BaseException
+        ):  # whatever it is: nothing that was started is left, and the folder is kept
             self._leave(keep=True)
             raise
         return self
@@ -144,7 +151,10 @@ class World:
             "api": api,
             "code-server": ["dagster", "code-server", "start", *served, "-m", MODULE],
             "daemon": ["dagster-daemon", "run", "-w", "workspace.yaml"],
-            **{name: ["automation", "worker", "--name", f"{name}@%h", "--concurrency", "2"] for name in workers},
+            **{
+                name: ["automation", "worker", "--name", f"{name}@%h", "--concurrency", "2"]
+                for name in workers
+            },
         }
 
     def begin(self, role: str, *, name: str | None = None) -> None:
@@ -159,13 +169,15 @@ class World:
             )
 
     def supervise(self) -> None:
-        """Who has ended by itself is begun again: a daemon that comes up while its database is away gives up."""
+        """Who has ended by itself is begun again: a daemon that comes up while its database is away
+        gives up."""
         for role in self.commands().keys() & self.roles.keys():
             if self.roles[role].poll() is not None:
                 self.begin(role)
 
     def kill(self, role: str, *, whole: bool = False) -> None:
-        """The process alone, so that what it has started finds out by itself; or all of it, as a container dies."""
+        """The process alone, so that what it has started finds out by itself; or all of it, as a
+        container dies."""
         process = self.roles.pop(role)
         (kill_tree if whole else kill)(process.pid)
         process.wait()
@@ -176,7 +188,9 @@ class World:
 
     def answers(self) -> bool:
         try:
-            return httpx.get(f"{self.api_url}/health", timeout=5, verify=outside.NO_CERTIFICATES).is_success
+            return httpx.get(
+                f"{self.api_url}/health", timeout=5, verify=outside.NO_CERTIFICATES
+            ).is_success
         except httpx.TransportError:
             return False
 

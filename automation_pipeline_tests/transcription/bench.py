@@ -47,7 +47,9 @@ class NoLimit:
     def __init__(self) -> None:
         self.reserved = 0
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         self.reserved += 1
         return 0.0
 
@@ -73,10 +75,17 @@ class Bench:
         self.crm.add(fiche(fiche_id, *calls))
 
     def begin(
-        self, fiche_id: str, run_id: str | None = None, priority: TranscriptionPriority = TranscriptionPriority.NORMAL
+        self,
+        fiche_id: str,
+        run_id: str | None = None,
+        priority: TranscriptionPriority = TranscriptionPriority.NORMAL,
     ) -> TranscriptionSummary:
-        wish = TranscriptionRunRequest(run_id or f"run-{fiche_id}-{Random().random()}", fiche_id, priority)
-        return asyncio.run(begin_transcription(wish, database=self.database, source=self.crm, clock=self.clock))
+        wish = TranscriptionRunRequest(
+            run_id or f"run-{fiche_id}-{Random().random()}", fiche_id, priority
+        )
+        return asyncio.run(
+            begin_transcription(wish, database=self.database, source=self.crm, clock=self.clock)
+        )
 
     def work(self, *run_ids: str, owner: str = "me") -> None:
         asyncio.run(self.working(*run_ids, owner=owner))
@@ -90,7 +99,8 @@ class Bench:
         await transcribe_waiting(run_ids, database=self.database, provider=provider, owner=owner)
 
     async def longer_than_its_lease(self) -> None:
-        """Six heartbeats go by, a quarter of a lease apart, and each time the databases' clock has nearly caught up."""
+        """Six heartbeats go by, a quarter of a lease apart, and each time the databases' clock has
+        nearly caught up."""
         for _ in range(6):
             await asyncio.to_thread(self._lapse)
             leap(self.knobs.lease_seconds / 4)
@@ -103,7 +113,9 @@ class Bench:
 
     def _seconds_left(self) -> float:
         """Of the claim that ends first."""
-        held = select(TranscriptionTaskRow.leased_until).where(TranscriptionTaskRow.state == TaskState.WORKING)
+        held = select(TranscriptionTaskRow.leased_until).where(
+            TranscriptionTaskRow.state == TaskState.WORKING
+        )
         with self.database.reading() as session:
             return (min(session.scalars(held)) - database_time(session)).total_seconds()
 
@@ -114,14 +126,22 @@ class Bench:
     def events(self, name: str | None = None) -> list[dict[str, object]]:
         with self.database.reading() as session:
             rows = session.scalars(select(OutboxRow).order_by(OutboxRow.id)).all()
-        return [{"name": row.event_name, **row.payload} for row in rows if name in {None, row.event_name}]
+        return [
+            {"name": row.event_name, **row.payload}
+            for row in rows
+            if name in {None, row.event_name}
+        ]
 
     def names(self) -> list[str]:
         return [str(event["name"]) for event in self.events()]
 
     def transcribed(self) -> set[str]:
         with self.database.reading() as session:
-            return set(session.scalars(select(CallRecordingRow.call_id).where(CallRecordingRow.has_transcription)))
+            return set(
+                session.scalars(
+                    select(CallRecordingRow.call_id).where(CallRecordingRow.has_transcription)
+                )
+            )
 
 
 def urls(call_ids: Sequence[str], of: Callable[[str], Recording] = call) -> list[str]:

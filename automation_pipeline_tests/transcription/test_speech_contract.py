@@ -1,4 +1,5 @@
-"""`transcription.ports.SpeechToText`, sentence by sentence, on the fake and on the real client against a server."""
+"""`transcription.ports.SpeechToText`, sentence by sentence, on the fake and on the real client
+against a server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -36,7 +37,8 @@ HOST_DOWN = "/rec/host-down.mp3"
 
 @dataclass(frozen=True)
 class Place:
-    """A provider with recordings at `root`; `strike` makes it fail from now on, as an answer would, `calls` counts."""
+    """A provider with recordings at `root`; `strike` makes it fail from now on, as an answer would,
+    `calls` counts."""
 
     root: str
     opened: Callable[[], SpeechToText]
@@ -72,9 +74,13 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 @contextmanager
 def in_memory() -> Iterator[Place]:
     root = "http://records.test"
-    fake = FakeSpeechToText({root + AUDIO: transcript("tr_9Fz0"), root + QUIET: transcript(text="", words=())})
+    fake = FakeSpeechToText(
+        {root + AUDIO: transcript("tr_9Fz0"), root + QUIET: transcript(text="", words=())}
+    )
     fake.fail_always(root + HOST_DOWN, TransientError("Audio download failed status=503"))
-    yield Place(root, lambda: fake, lambda error, _: fake.refuse_everything(error), lambda: len(fake.called))
+    yield Place(
+        root, lambda: fake, lambda error, _: fake.refuse_everything(error), lambda: len(fake.called)
+    )
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""The seed's eleven reasons for which a transcription can look stuck, each with what the operator sees now."""
+"""The seed's eleven reasons for which a transcription can look stuck, each with what the operator
+sees now."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,11 @@ from automation_pipeline.fiches.models.fiches import DetailsFetched
 from automation_pipeline.fiches.queries.details import save_outcomes
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
-from automation_pipeline.transcription.models import RequestedTranscription, TranscriptionPriority, TranscriptionStatus
+from automation_pipeline.transcription.models import (
+    RequestedTranscription,
+    TranscriptionPriority,
+    TranscriptionStatus,
+)
 from automation_pipeline.transcription.queries.recordings import transcription_status
 from automation_pipeline.transcription.queries.tasks import claim_next, release_for_retry
 from automation_pipeline.transcription.requests import request_transcriptions
@@ -34,7 +39,11 @@ def status(bench: Bench, fiche_id: str = "7") -> dict[str, Any]:
 
 def request(bench: Bench, *, batch: bool = False) -> RequestedTranscription:
     [requested] = request_transcriptions(
-        ["7"], priority=TranscriptionPriority.NORMAL, batch=batch, database=bench.database, clock=bench.clock
+        ["7"],
+        priority=TranscriptionPriority.NORMAL,
+        batch=batch,
+        database=bench.database,
+        clock=bench.clock,
     )
     return requested
 
@@ -52,7 +61,9 @@ def test_1_queued_is_not_done_and_the_answer_names_the_run_to_look_at(bench: Ben
 
 def test_2_redis_that_is_down_ends_nothing(bench: Bench) -> None:
     class Down:
-        def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        def reserve(
+            self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+        ) -> float | None:
             raise TransientError("Redis does not answer: connection refused.")
 
     second = NoLimit()
@@ -69,18 +80,25 @@ def test_3_without_realtime_the_status_tells_all_that_the_events_do(bench: Bench
     bench.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
     bench.work(bench.begin("7", "r1").run_id)
     told, completed = status(bench), bench.events("transcription.completed")[0]
-    assert (told["total"], told["transcribed"]) == (completed["total_recordings"], completed["transcribed"])
+    assert (told["total"], told["transcribed"]) == (
+        completed["total_recordings"],
+        completed["transcribed"],
+    )
     assert told["run"]["failed"] == completed["failed"] == 1
 
 
 def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(bench: Bench) -> None:
     bench.sell("7", call("a"))
-    bench.speech.fail_once(call("a").url, TransientError("status=429 slow down", retry_after_seconds=0.3))
+    bench.speech.fail_once(
+        call("a").url, TransientError("status=429 slow down", retry_after_seconds=0.3)
+    )
     bench.begin("7", "r1")
     seen: list[dict[str, Any]] = []
 
     class Watch(NoLimit):
-        def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+        def reserve(
+            self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+        ) -> float | None:
             seen.append(status(bench)["run"]["tasks"][0])
             return super().reserve(key, rate)
 
@@ -95,13 +113,21 @@ def test_4b_while_it_waits_the_status_says_how_long(bench: Bench) -> None:
     with bench.database.transaction() as session:
         [claim] = claim_next(session, "me", 1, lease_seconds=30, per_fiche=10)
         assert claim
-        assert release_for_retry(session, claim, timedelta(seconds=40), "status=429 slow down", of_audio=False)
+        assert release_for_retry(
+            session, claim, timedelta(seconds=40), "status=429 slow down", of_audio=False
+        )
     task = status(bench)["run"]["tasks"][0]
-    assert (task["state"], task["error"], task["owner"]) == ("waiting", "status=429 slow down", None)
+    assert (task["state"], task["error"], task["owner"]) == (
+        "waiting",
+        "status=429 slow down",
+        None,
+    )
     assert 10 < task["againInSeconds"] <= 40
 
 
-def test_5_a_worker_that_fell_silent_is_replaced_or_its_run_is_ended_with_the_reason(bench: Bench) -> None:
+def test_5_a_worker_that_fell_silent_is_replaced_or_its_run_is_ended_with_the_reason(
+    bench: Bench,
+) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -165,7 +191,9 @@ def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(bench: Bench) -> No
     bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=slow, at_once=2)
     bench.sell("7", *(call(f"c{number}") for number in range(4)))
     bench.work_for_long(bench.begin("7", "r1").run_id)
-    assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, "nobody took a claim over"
+    assert {task["token"] for task in status(bench)["run"]["tasks"]} == {1}, (
+        "nobody took a claim over"
+    )
     assert len(bench.speech.asked) == 4
 
 
@@ -175,7 +203,9 @@ def test_10_what_is_pending_for_good_is_told_from_what_is_pending(bench: Bench) 
     told = status(bench)
     assert (told["pending"], told["percentage"]) == (1, 50)
     assert told["run"]["state"] == "finished with failures"
-    assert {task["callId"]: task["error"] for task in told["run"]["tasks"]}["b"] == "No recording URL available"
+    assert {task["callId"]: task["error"] for task in told["run"]["tasks"]}[
+        "b"
+    ] == "No recording URL available"
 
 
 def test_11_the_run_and_the_fiche_are_told_apart(bench: Bench) -> None:
@@ -184,7 +214,13 @@ def test_11_the_run_and_the_fiche_are_told_apart(bench: Bench) -> None:
     bench.sell("7", call("a"), call("late"))
     bench.clock.pass_time(timedelta(seconds=1))
     with bench.database.transaction() as session:
-        save_outcomes(session, [DetailsFetched("7", fiche("7", call("a"), call("late")))], bench.clock.now())
+        save_outcomes(
+            session, [DetailsFetched("7", fiche("7", call("a"), call("late")))], bench.clock.now()
+        )
     told = status(bench)
     assert (told["total"], told["pending"]) == (2, 1)
-    assert (told["run"]["state"], told["run"]["targetTotal"], told["run"]["processed"]) == ("finished", 1, 1)
+    assert (told["run"]["state"], told["run"]["targetTotal"], told["run"]["processed"]) == (
+        "finished",
+        1,
+        1,
+    )

@@ -13,7 +13,9 @@ MakeServices = Callable[..., Services]
 
 
 @pytest.fixture
-def serving(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> MakeServices:
+def serving(
+    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> MakeServices:
     """Services whose settings are those given, whatever the environment says."""
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)

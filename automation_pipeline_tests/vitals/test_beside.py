@@ -1,4 +1,5 @@
-"""Checks beside each other: each tells its own, none waits for another, and what hangs is told as such."""
+"""Checks beside each other: each tells its own, none waits for another, and what hangs is told as
+such."""
 
 import threading
 import time
@@ -24,8 +25,14 @@ def answering(outcome: str | Exception | None) -> Check:
         (None, Finding("it", State.NOT_SET, NOT_CONFIGURED, required=False)),
         (TransientError("It is away."), Finding("it", State.FAILED, "It is away.", required=True)),
         (PermanentError("Two\nlines"), Finding("it", State.FAILED, "Two lines", required=True)),
-        (InvalidInputError("Bad", (("a", "is b"),)), Finding("it", State.FAILED, "Bad: a: is b", required=True)),
-        (KeyError("s3cret"), Finding("it", State.FAILED, "could not be looked at (KeyError)", required=True)),
+        (
+            InvalidInputError("Bad", (("a", "is b"),)),
+            Finding("it", State.FAILED, "Bad: a: is b", required=True),
+        ),
+        (
+            KeyError("s3cret"),
+            Finding("it", State.FAILED, "could not be looked at (KeyError)", required=True),
+        ),
     ],
 )
 def test_each_outcome_is_a_finding(outcome: str | Exception | None, finding: Finding) -> None:
@@ -34,9 +41,16 @@ def test_each_outcome_is_a_finding(outcome: str | Exception | None, finding: Fin
 
 @every_case(
     ("state", "required", "is_trouble"),
-    [(State.FAILED, True, True), (State.FAILED, False, False), (State.OK, True, False), (State.NOT_SET, False, False)],
+    [
+        (State.FAILED, True, True),
+        (State.FAILED, False, False),
+        (State.OK, True, False),
+        (State.NOT_SET, False, False),
+    ],
 )
-def test_only_what_is_required_and_fails_is_trouble(state: State, required: bool, is_trouble: bool) -> None:
+def test_only_what_is_required_and_fails_is_trouble(
+    state: State, required: bool, is_trouble: bool
+) -> None:
     assert Finding("it", state, "", required).is_trouble is is_trouble
 
 
@@ -48,7 +62,11 @@ def test_they_run_beside_each_other_and_are_told_in_their_order() -> None:
         return "met"
 
     found = findings_of({name: Check(meet, seconds=60) for name in ("one", "two", "three")})
-    assert [(one.name, one.detail) for one in found] == [("one", "met"), ("two", "met"), ("three", "met")]
+    assert [(one.name, one.detail) for one in found] == [
+        ("one", "met"),
+        ("two", "met"),
+        ("three", "met"),
+    ]
 
 
 def test_one_that_hangs_fails_and_the_others_are_told() -> None:

@@ -1,5 +1,5 @@
-"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the shop, the registries, the daemon, who may
-call."""
+"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the shop, the registries, the
+daemon, who may call."""
 
 from collections.abc import Mapping
 
@@ -51,7 +51,9 @@ def test_pusher_is_asked_whether_it_knows_us(
     serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
 ) -> None:
     given = {**PUSHER, "PUSHER_BASE_URL": simulated, **variables} if variables else {}
-    pusher = found(serving(**{name: value for name, value in given.items() if value != ""}))["pusher"]
+    pusher = found(serving(**{name: value for name, value in given.items() if value != ""}))[
+        "pusher"
+    ]
     assert (pusher.state, says in pusher.detail, "wr0ng" in pusher.detail) == (state, True, False)
     assert pusher.required is bool(variables)
 
@@ -63,7 +65,11 @@ def test_pusher_is_asked_whether_it_knows_us(
         ({"SHOP_API_TOKEN": SHOP_TOKEN}, "ok", " answers and accepts the token"),
         ({"SHOP_API_TOKEN": "wr0ng"}, "failed", "(check SHOP_API_TOKEN)"),
         ({"SHOP_API_TOKEN": ""}, "failed", "SHOP_API_TOKEN is not set"),
-        ({"SHOP_API_TOKEN": SHOP_TOKEN, "SHOP_API_BASE_URL": "http://127.0.0.1:9"}, "failed", "could not be reached"),
+        (
+            {"SHOP_API_TOKEN": SHOP_TOKEN, "SHOP_API_BASE_URL": "http://127.0.0.1:9"},
+            "failed",
+            "could not be reached",
+        ),
     ],
 )
 def test_the_shop_is_asked_whether_it_knows_us(
@@ -97,9 +103,24 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
         ("search", {}, "ok", "API_RECHERCHE_ENTREPRISES answers and lets us in; 6 calls in 1 s"),
         ("search", {"RECHERCHE_ENTREPRISES_BASE_URL": "/nothing"}, "failed", "status 404"),
         ("inpi", None, "not set", "optional, not configured"),
-        ("inpi", {}, "ok", "INPI_RNE answers and lets us in; 170 calls in 60 s, at most 9500 a day"),
-        ("inpi", {"INPI_RNE_PASSWORD": "wr0ng"}, "failed", "check INPI_RNE_USERNAME and INPI_RNE_PASSWORD"),
-        ("inpi", {"INPI_RNE_USERNAME": ""}, "failed", "INPI_RNE_USERNAME is not set, though INPI_RNE_BASE_URL is"),
+        (
+            "inpi",
+            {},
+            "ok",
+            "INPI_RNE answers and lets us in; 170 calls in 60 s, at most 9500 a day",
+        ),
+        (
+            "inpi",
+            {"INPI_RNE_PASSWORD": "wr0ng"},
+            "failed",
+            "check INPI_RNE_USERNAME and INPI_RNE_PASSWORD",
+        ),
+        (
+            "inpi",
+            {"INPI_RNE_USERNAME": ""},
+            "failed",
+            "INPI_RNE_USERNAME is not set, though INPI_RNE_BASE_URL is",
+        ),
         ("rcs", None, "not set", "optional, not configured"),
         ("rcs", {}, "ok", "API_ENTREPRISE_RCS answers and lets us in; 4 calls in 1 s"),
         ("rcs", {"API_ENTREPRISE_TOKEN": "wr0ng"}, "failed", "check API_ENTREPRISE_TOKEN"),
@@ -107,25 +128,42 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
     ],
 )
 def test_each_registry_is_asked_whether_it_lets_us_in(
-    serving: MakeServices, simulated: str, name: str, changed: Mapping[str, object] | None, state: str, says: str
+    serving: MakeServices,
+    simulated: str,
+    name: str,
+    changed: Mapping[str, object] | None,
+    state: str,
+    says: str,
 ) -> None:
     given = {} if changed is None else {**REGISTRIES[name], **changed}
-    told = {key: f"{simulated}{value}" if str(value).startswith("/") else value for key, value in given.items()}
+    told = {
+        key: f"{simulated}{value}" if str(value).startswith("/") else value
+        for key, value in given.items()
+    }
     settings = {key: value for key, value in told.items() if value != ""}
     # No machine is so slow that this would not do.
     registry = found(serving(ENRICHMENT_TIMEOUT_SECONDS=15, **settings))[name]
-    assert (registry.state, says in registry.detail, "wr0ng" in registry.detail) == (state, True, False)
+    assert (registry.state, says in registry.detail, "wr0ng" in registry.detail) == (
+        state,
+        True,
+        False,
+    )
     assert registry.required is bool(given)
 
 
-def test_who_may_call_is_told_in_numbers(serving: MakeServices, database: Database, clock: StandingClock) -> None:
+def test_who_may_call_is_told_in_numbers(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
     assert found(serving())["access"].state == "not set"
     wish = {"name": "robot", "permissions": ["automation"], "scope": "ALL"}
     kept, gone = (create_token(wish, database=database, clock=clock) for _ in range(2))
     revoke_token(gone.token.id, database=database, clock=clock)
-    access = found(serving(API_AUTH_TOKENS="one-token-of-sixteen,another-token-of-sixteen", JWT_ACCESS_SECRET=SECRET))[
-        "access"
-    ]
+    access = found(
+        serving(
+            API_AUTH_TOKENS="one-token-of-sixteen,another-token-of-sixteen",
+            JWT_ACCESS_SECRET=SECRET,
+        )
+    )["access"]
     assert access.detail == "2 token(s) in the environment, 1 stored; users' tokens are accepted"
     assert found(serving())["access"].detail.endswith("1 stored; users' tokens are not accepted")
     assert kept.secret not in access.detail
@@ -139,7 +177,9 @@ def test_a_daemon_that_ticks_is_well(serving: MakeServices, database: Database) 
     assert found(serving())["daemon"].state == "ok"
 
 
-def test_the_database_tells_which_revision_it_is_at(serving: MakeServices, database: Database) -> None:
+def test_the_database_tells_which_revision_it_is_at(
+    serving: MakeServices, database: Database
+) -> None:
     told = found(serving())["database"]
     assert told.state == "ok"
     assert told.detail.startswith(f"{database.dialect} at 0")

@@ -15,7 +15,13 @@ from automation_pipeline.enrichment.queries.sources import set_rest
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.registries import NEVER_WAITS, SIREN, FakeRegistry, record, registries
+from automation_pipeline_tests.fakes.registries import (
+    NEVER_WAITS,
+    SIREN,
+    FakeRegistry,
+    record,
+    registries,
+)
 from automation_pipeline_tests.vitals.conftest import MakeServices
 
 ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
@@ -24,7 +30,9 @@ ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
 def read(services: Services) -> dict[str, dict[str, float]]:
     """Of each name that begins with `enrichment_`, the values by label values."""
     told: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(exposition(gauges(services), histograms(services)).decode()):
+    for family in text_string_to_metric_families(
+        exposition(gauges(services), histograms(services)).decode()
+    ):
         for sample in family.samples:
             if sample.name.startswith("enrichment_"):
                 told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
@@ -54,7 +62,10 @@ def test_companies_sources_and_the_backlog_are_counted(
     with database.transaction() as session:
         set_rest(session, SourceApi.INPI, timedelta(days=90), "Banned.", clock.now())
     told = read(serving())
-    assert (told["enrichment_status"]["SUCCESS"], told["enrichment_source_calls_today"][SourceApi.SEARCH]) == (1, 1)
+    assert (
+        told["enrichment_status"]["SUCCESS"],
+        told["enrichment_source_calls_today"][SourceApi.SEARCH],
+    ) == (1, 1)
     assert told["enrichment_source_resting"][SourceApi.INPI] == 1
     clock.pass_time(timedelta(days=31))
     its = registries(database, {SourceApi.SEARCH: FakeRegistry()}, calls_a_day=1)
@@ -72,7 +83,10 @@ def test_what_was_counted_is_told_with_words_and_spreads(serving: MakeServices) 
     services.metering.flush()
     told = read(services)
     assert told["enrichment_rate_limited_total"] == {SourceApi.INPI: 1}
-    assert (told["enrichment_source_latency_ms_count"], told["enrichment_source_latency_ms_sum"]) == (
+    assert (
+        told["enrichment_source_latency_ms_count"],
+        told["enrichment_source_latency_ms_sum"],
+    ) == (
         {"": 1},
         {"": 800},
     )

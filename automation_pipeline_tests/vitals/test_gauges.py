@@ -1,4 +1,5 @@
-"""The numbers of the metrics page: counted from rows, in as many queries whatever there is to count."""
+"""The numbers of the metrics page: counted from rows, in as many queries whatever there is to
+count."""
 
 from datetime import timedelta
 
@@ -33,7 +34,9 @@ def numbers(services: Services) -> dict[str, float]:
     return told
 
 
-def add_run(database: Database, clock: StandingClock, schedule_id: int, status: str, *counts: int) -> None:
+def add_run(
+    database: Database, clock: StandingClock, schedule_id: int, status: str, *counts: int
+) -> None:
     successful, failed, ignored = counts or (0, 0, 0)
     with database.transaction() as session:
         session.add(
@@ -63,24 +66,33 @@ def test_runs_and_fiches_are_counted_by_how_they_ended(
     assert {name: told[f"automation_fiches{{outcome={name}}}"] for name in fiches} == fiches
 
 
-def test_what_waits_is_told_by_its_queue(serving: MakeServices, database: Database, clock: StandingClock) -> None:
+def test_what_waits_is_told_by_its_queue(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
     with database.transaction() as session:
         file_requests(
-            session, [NewRunRequest(f"wish-{number}", "audit_fiche", {}, {}) for number in range(3)], clock.now()
+            session,
+            [NewRunRequest(f"wish-{number}", "audit_fiche", {}, {}) for number in range(3)],
+            clock.now(),
         )
         mark_refused(session, "wish-1", "No")
     bench = Bench(database, clock)
     bench.sell("1")
     bench.audit("1", bench.configure())
     told = numbers(serving())
-    assert (told["automation_queue_depth{queue=run_requests}"], told["automation_queue_depth{queue=audits}"]) == (2, 0)
+    assert (
+        told["automation_queue_depth{queue=run_requests}"],
+        told["automation_queue_depth{queue=audits}"],
+    ) == (2, 0)
     with database.transaction() as session:
         bench_row = bench.row()
         session.execute(update(type(bench_row)).values(status=AuditStatus.RUNNING))
     assert numbers(serving())["automation_queue_depth{queue=audits}"] == 1
 
 
-def test_the_outbox_tells_its_lag_and_what_was_given_up(serving: MakeServices, database: Database) -> None:
+def test_the_outbox_tells_its_lag_and_what_was_given_up(
+    serving: MakeServices, database: Database
+) -> None:
     with database.transaction() as session:
         enqueue(session, [an_event("old"), an_event("new"), an_event("parked"), an_event("out")])
         now = database_time(session)
@@ -98,20 +110,34 @@ def test_the_outbox_tells_its_lag_and_what_was_given_up(serving: MakeServices, d
 def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
     serving: MakeServices, database: Database, clock: StandingClock
 ) -> None:
-    an_ended_run(database, clock, webhookUrl="https://hooks.example.com/run", notifyEmails=["a@example.com"])
+    an_ended_run(
+        database, clock, webhookUrl="https://hooks.example.com/run", notifyEmails=["a@example.com"]
+    )
     with database.transaction() as session:
-        session.execute(update(NotificationRow).where(NotificationRow.channel == "email").values(status="failed"))
+        session.execute(
+            update(NotificationRow)
+            .where(NotificationRow.channel == "email")
+            .values(status="failed")
+        )
         record_heartbeat(session, DAEMON)
     told = numbers(serving())
     assert told["automation_notifications_failed"] == 1
     assert 0 <= told["automation_daemon_silence_seconds"] < 600
 
 
-def test_what_all_processes_count_is_told_as_counters(serving: MakeServices, database: Database) -> None:
+def test_what_all_processes_count_is_told_as_counters(
+    serving: MakeServices, database: Database
+) -> None:
     with database.transaction() as session:
-        add_metrics(session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 3)])
-        add_metrics(session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 2)])
-        add_metrics(session, [MetricValue("provider_calls_total", 'provider="llm",status="429"', 1)])
+        add_metrics(
+            session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 3)]
+        )
+        add_metrics(
+            session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 2)]
+        )
+        add_metrics(
+            session, [MetricValue("provider_calls_total", 'provider="llm",status="429"', 1)]
+        )
     [counter] = [gauge for gauge in gauges(serving()) if gauge.kind == "counter"]
     assert [(dict(sample.labels), sample.value) for sample in counter.samples] == [
         ({"provider": "crm", "status": "200"}, 5),

@@ -25,7 +25,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def read(services: Services) -> dict[str, dict[str, float]]:
     """The values by label values."""
     told: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(exposition(gauges(services), histograms(services)).decode()):
+    for family in text_string_to_metric_families(
+        exposition(gauges(services), histograms(services)).decode()
+    ):
         for sample in family.samples:
             told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
     return told
@@ -33,14 +35,22 @@ def read(services: Services) -> dict[str, dict[str, float]]:
 
 def test_without_a_schedule_nothing_is_due(serving: MakeServices) -> None:
     told = read(serving())
-    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == ({"": 0}, {"": 0})
+    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == (
+        {"": 0},
+        {"": 0},
+    )
     assert set(told["schedules_state"].values()) == {0}
-    assert (told["org_jobs_queue_depth"], told["org_jobs_queue_depth_max"]) == ({"agent": 0, "service": 0}, {"": 0})
+    assert (told["org_jobs_queue_depth"], told["org_jobs_queue_depth_max"]) == (
+        {"agent": 0, "service": 0},
+        {"": 0},
+    )
     assert told["org_jobs_running"] == {"": 0}
     assert set(told["schedules_fire_latency_ms_bucket"].values()) == {0}
 
 
-def test_what_is_due_is_told_with_the_age_of_the_oldest(serving: MakeServices, bench: Bench) -> None:
+def test_what_is_due_is_told_with_the_age_of_the_oldest(
+    serving: MakeServices, bench: Bench
+) -> None:
     for minutes in (1, 5):
         due = bench.now - timedelta(minutes=minutes)
         bench.schedule(next_run_at=due, next_scheduled_for=due)
@@ -48,11 +58,16 @@ def test_what_is_due_is_told_with_the_age_of_the_oldest(serving: MakeServices, b
     bench.schedule(state="PAUSED", enabled=False)
     bench.schedule(state="INVALID_CRON", deleted_at=bench.now)
     told = read(serving())
-    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == ({"": 2}, {"": 300})
+    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == (
+        {"": 2},
+        {"": 300},
+    )
     assert told["schedules_state"] == {"ACTIVE": 3, "PAUSED": 1, "INVALID_CRON": 0, "COMPLETED": 0}
 
 
-def test_queues_are_told_without_the_names_of_organisations(serving: MakeServices, bench: Bench) -> None:
+def test_queues_are_told_without_the_names_of_organisations(
+    serving: MakeServices, bench: Bench
+) -> None:
     for of_type in (READING, READING, SERVICE):
         bench.job(ORG, of_type)
     bench.running_job(ORG, SERVICE)
@@ -66,7 +81,9 @@ def test_queues_are_told_without_the_names_of_organisations(serving: MakeService
     assert told["org_jobs_running"] == {"": 2}
 
 
-def test_what_was_counted_is_told_with_its_labels_and_as_histograms(serving: MakeServices, database: Database) -> None:
+def test_what_was_counted_is_told_with_its_labels_and_as_histograms(
+    serving: MakeServices, database: Database
+) -> None:
     services = serving()
     services.meter.count(FIRES, outcome="skipped", reason="overlap")
     services.meter.count(FIRES, outcome="dispatched", reason="")
@@ -79,9 +96,13 @@ def test_what_was_counted_is_told_with_its_labels_and_as_histograms(serving: Mak
     assert told["schedules_fire_latency_ms_bucket"]["5000.0"] == 1
 
 
-def test_the_number_of_queries_does_not_depend_on_what_is_there(serving: MakeServices, bench: Bench) -> None:
+def test_the_number_of_queries_does_not_depend_on_what_is_there(
+    serving: MakeServices, bench: Bench
+) -> None:
     asked: list[str] = []
-    event.listen(bench.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    event.listen(
+        bench.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
+    )
     services, counts = serving(), []
     for orgs in ((), ("a", "b", "c")):
         for org_id in orgs:

@@ -22,7 +22,9 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 def read(services: Services) -> dict[str, dict[str, float]]:
     """Of each name that begins with `rules_`, the values by label values."""
     told: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(exposition(gauges(services), histograms(services)).decode()):
+    for family in text_string_to_metric_families(
+        exposition(gauges(services), histograms(services)).decode()
+    ):
         for sample in family.samples:
             if sample.name.startswith("rules_"):
                 told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
@@ -48,23 +50,37 @@ def test_success_and_dead_letters_are_told_by_project(
     assert told["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
 
 
-def test_durations_are_a_histogram(serving: MakeServices, database: Database, clock: StandingClock) -> None:
+def test_durations_are_a_histogram(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
     services, now = serving(), clock.now()
     for seconds in (1, 4, 20, 100_000):
         began, queued = now - seconds * SECOND, now - (seconds + 60) * SECOND
-        run_id = an_ended_run(database, clock, 1, ended=timedelta(0), started_at=began, queued_at=queued)
+        run_id = an_ended_run(
+            database, clock, 1, ended=timedelta(0), started_at=began, queued_at=queued
+        )
         with database.reading() as session:
             observe_durations(services.meter, get_run(session, run_id))
     MetricsFlusher(services.meter, lambda: database).flush()
     told = read(services)
-    assert {name.partition("_ms_")[2] for name in told if "_ms" in name} == {"bucket", "sum", "count"}
+    assert {name.partition("_ms_")[2] for name in told if "_ms" in name} == {
+        "bucket",
+        "sum",
+        "count",
+    }
     buckets = {
-        int(float(bound)): count for bound, count in told["rules_apply_duration_ms_bucket"].items() if bound != "+Inf"
+        int(float(bound)): count
+        for bound, count in told["rules_apply_duration_ms_bucket"].items()
+        if bound != "+Inf"
     }
     assert buckets == {
         1_000: 1, 5_000: 2, 15_000: 2, 60_000: 3, 300_000: 3, 900_000: 3, 3_600_000: 3, 14_400_000: 3,
     }  # fmt: skip
-    assert told["rules_apply_duration_ms_bucket"]["+Inf"] == told["rules_apply_duration_ms_count"][""] == 4
+    assert (
+        told["rules_apply_duration_ms_bucket"]["+Inf"]
+        == told["rules_apply_duration_ms_count"][""]
+        == 4
+    )
     assert told["rules_apply_duration_ms_sum"] == {"": 100_025_000}
     waited = told["rules_queue_ms_bucket"]
     assert (waited["15000.0"], waited["60000.0"], told["rules_queue_ms_sum"][""]) == (0, 4, 240_000)
@@ -119,17 +135,25 @@ def test_a_shops_circuit_the_queue_and_the_guardrails_are_told(
 ) -> None:
     a_shop(database, circuit="open")
     for minutes in (2, 7):
-        a_run(database, a_rule(database, clock), "QUEUED", clock.now() - minutes * MINUTE, ["QUEUED"])
+        a_run(
+            database, a_rule(database, clock), "QUEUED", clock.now() - minutes * MINUTE, ["QUEUED"]
+        )
     change_run(database, 1, blocked=4)
     change_run(database, 2, blocked=1)
     told = read(serving())
     shop = "shop.example"
-    assert told["rules_circuit_state"] == {f"{shop} closed": 0, f"{shop} open": 1, f"{shop} half_open": 0}
+    assert told["rules_circuit_state"] == {
+        f"{shop} closed": 0,
+        f"{shop} open": 1,
+        f"{shop} half_open": 0,
+    }
     assert told["rules_queue_age_seconds"] == {"": 420}
     assert told["rules_guardrail_blocked_total"] == {"default": 5}
 
 
-def test_what_the_worker_counts_is_told_with_its_labels(serving: MakeServices, database: Database) -> None:
+def test_what_the_worker_counts_is_told_with_its_labels(
+    serving: MakeServices, database: Database
+) -> None:
     with database.transaction() as session:
         add_metrics(session, [MetricValue("rules_429_count_total", 'shop="shop.example"', 3)])
         add_metrics(session, [MetricValue("rules_target_retries_total", 'kind="manual"', 2)])
@@ -149,7 +173,14 @@ def test_the_number_of_queries_does_not_depend_on_what_is_there(
     read(services)
     few = len(asked)
     for project in ("a", "b", "c", "d"):
-        a_check(database, an_ended_run(database, clock, 2, 2, project_id=project), "5m", clock.now(), "info", 1)
+        a_check(
+            database,
+            an_ended_run(database, clock, 2, 2, project_id=project),
+            "5m",
+            clock.now(),
+            "info",
+            1,
+        )
     a_shop(database, 1)
     asked.clear()
     read(services)

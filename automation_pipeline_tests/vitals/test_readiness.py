@@ -16,7 +16,9 @@ def beat(database: Database, seconds_ago: float) -> None:
     with database.transaction() as session:
         record_heartbeat(session, DAEMON)
         session.execute(
-            update(ProcessHeartbeatRow).values(beat_at=database_time(session) - timedelta(seconds=seconds_ago))
+            update(ProcessHeartbeatRow).values(
+                beat_at=database_time(session) - timedelta(seconds=seconds_ago)
+            )
         )
 
 

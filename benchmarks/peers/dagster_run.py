@@ -1,4 +1,5 @@
-"""One run of a Dagster job in the room of a contestant: an instance of its own on SQLite, nothing else switched on."""
+"""One run of a Dagster job in the room of a contestant: an instance of its own on SQLite, nothing
+else switched on."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""The environment of each peer: made once from its pinned requirements.txt, outside the tree, known by their digest.
+"""The environment of each peer: made once from its pinned requirements.txt, outside the tree, known
+by their digest.
 
 python benchmarks/peers/environments.py [NAME ...]
 """
@@ -13,7 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NO_NETWORK = ("NewConnectionError", "Name or service not known", "Temporary failure in name resolution", "timed out")
+NO_NETWORK = (
+    "NewConnectionError",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "timed out",
+)
 NOT_THERE = ("No matching distribution found", "Could not find a version that satisfies")
 
 
@@ -47,7 +53,10 @@ def home(environment: Mapping[str, str]) -> Path:
     """Outside the tree: no search, no formatter and no `make clean` walks through it."""
     if given := environment.get("BENCH_PEERS_HOME"):
         return Path(given)
-    cache = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or tempfile.gettempdir()) / ".cache"
+    cache = (
+        environment.get("XDG_CACHE_HOME")
+        or Path(environment.get("HOME") or tempfile.gettempdir()) / ".cache"
+    )
     return Path(cache) / "automation-pipeline" / "peers"
 
 
@@ -61,7 +70,14 @@ def install(name: str, room: Path, requirements: Path) -> None:
     shutil.rmtree(room, ignore_errors=True)
     room.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "venv", room], check=True)
-    pip = [room / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [
+        room / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     done = subprocess.run([*pip, "-r", requirements], check=False, capture_output=True, text=True)
     if done.returncode:
         shutil.rmtree(room, ignore_errors=True)
@@ -71,9 +87,13 @@ def install(name: str, room: Path, requirements: Path) -> None:
 def complaint(name: str, said: str) -> str:
     if any(sign in said for sign in NO_NETWORK):
         return f"{name} cannot be installed: the package index does not answer. Its benchmark needs the network once."
-    lines = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    lines = [
+        line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")
+    ]
     if any(sign in line for line in lines for sign in NOT_THERE):
-        return f"{name} cannot be installed: the package index has not all that it pins. {lines[-1]}."
+        return (
+            f"{name} cannot be installed: the package index has not all that it pins. {lines[-1]}."
+        )
     return f"{name} cannot be installed: {lines[-1] if lines else 'pip gave no reason'}."
 
 

@@ -1,6 +1,7 @@
 """What every peer does with one fiche, how it leaves the outcome, and how it says what it took.
 
-The calls of one fiche follow each other: a peer that works on 50 fiches at once has 50 calls under way, never more.
+The calls of one fiche follow each other: a peer that works on 50 fiches at once has 50 calls under
+way, never more.
 """
 
 import argparse
@@ -53,7 +54,9 @@ class BlockingUpstream:
     def __init__(self, address: str, width: int) -> None:
         limits = httpx.Limits(max_connections=width, max_keepalive_connections=width)
         timeout = workload.TIMEOUT_SECONDS
-        self._http = Blocking(httpx.Client(base_url=address, limits=limits, timeout=timeout, trust_env=False))
+        self._http = Blocking(
+            httpx.Client(base_url=address, limits=limits, timeout=timeout, trust_env=False)
+        )
         self._steps = at_once(workload.steps_of(self._http))
 
     def fiches(self) -> list[str]:
@@ -64,7 +67,8 @@ class BlockingUpstream:
 
 
 class Blocking:
-    """A blocking client in the place of an asynchronous one: each call is over before it is awaited."""
+    """A blocking client in the place of an asynchronous one: each call is over before it is
+    awaited."""
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
@@ -77,7 +81,8 @@ class Blocking:
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine over a blocking client gives: it never waits for a loop, so its first step is all of it."""
+    """What a coroutine over a blocking client gives: it never waits for a loop, so its first step
+    is all of it."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -86,9 +91,14 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("This coroutine waits for something else than the blocking client.")
 
 
-async def outcome_of(http: httpx.AsyncClient | Blocking, steps: list[workload.Document], fiche_id: str) -> Outcome:
+async def outcome_of(
+    http: httpx.AsyncClient | Blocking, steps: list[workload.Document], fiche_id: str
+) -> Outcome:
     recordings = (await workload.fetch_details(http, fiche_id))["recordings"]
-    transcripts = [await workload.transcribe(http, await workload.fetch_audio(http, each)) for each in recordings]
+    transcripts = [
+        await workload.transcribe(http, await workload.fetch_audio(http, each))
+        for each in recordings
+    ]
     judged = [await workload.judge(http, step, recordings, transcripts) for step in steps]
     words = sum(map(workload.words_of, transcripts))
     return fiche_id, len(recordings), words, workload.verdict(steps, judged)
@@ -109,7 +119,9 @@ class Results:
     def __init__(self, room: Path) -> None:
         self._began = room / "began"
         self._alone = threading.Lock()
-        self._rows = sqlite3.connect(room / "result.db", isolation_level=None, check_same_thread=False, timeout=60)
+        self._rows = sqlite3.connect(
+            room / "result.db", isolation_level=None, check_same_thread=False, timeout=60
+        )
         self._rows.execute("PRAGMA journal_mode = WAL")
         self._rows.execute("PRAGMA synchronous = NORMAL")
         self._rows.execute(f"CREATE TABLE IF NOT EXISTS outcomes({COLUMNS})")
@@ -133,4 +145,9 @@ class Results:
 
 def report(room: Path, started: float) -> None:
     ended, began = time.time(), float((room / "began").read_text())
-    print(json.dumps({"seconds": round(ended - started, 3), "started_seconds": round(began - started, 3)}), flush=True)
+    print(
+        json.dumps(
+            {"seconds": round(ended - started, 3), "started_seconds": round(began - started, 3)}
+        ),
+        flush=True,
+    )

@@ -15,7 +15,14 @@ from automation_pipeline.audits.reruns import RequestedRerun
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client, NeverStarted
 from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_json, print_table, screen
-from automation_pipeline.cli.progress import Here, Timeout, follow_audits, follow_rerun, follows, waiting
+from automation_pipeline.cli.progress import (
+    Here,
+    Timeout,
+    follow_audits,
+    follow_rerun,
+    follows,
+    waiting,
+)
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, RequestFailedError
 from automation_pipeline.core.json_model import LARGEST_ID
 
@@ -24,22 +31,31 @@ EndedAudit: TypeAlias = AuditSummary | NeverStarted
 
 def audit(
     fiche_ids: Annotated[
-        list[str], typer.Argument(help="The fiches' ids in the CRM. Several are followed as a batch.")
+        list[str],
+        typer.Argument(help="The fiches' ids in the CRM. Several are followed as a batch."),
     ],
     *,
     config: Annotated[
-        int, typer.Option(min=1, max=LARGEST_ID, help="The configuration: `automation audit-configs list` shows them.")
+        int,
+        typer.Option(
+            min=1,
+            max=LARGEST_ID,
+            help="The configuration: `automation audit-configs list` shows them.",
+        ),
     ],
     tools: Annotated[
-        bool, typer.Option("--tools", help="The model searches the calls instead of getting them whole.")
+        bool,
+        typer.Option("--tools", help="The model searches the calls instead of getting them whole."),
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all are judged.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow to the end; exit 1 unless all are judged.")
+    ] = False,
     timeout: Timeout = None,
     here: Here = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the calls of fiches step by step. What is not transcribed yet is transcribed first. Dagster's daemon starts
-    it within seconds."""
+    """Judge the calls of fiches step by step. What is not transcribed yet is transcribed first.
+    Dagster's daemon starts it within seconds."""
     check_fiche_ids(fiche_ids)
     wait = follows("audit", wait=wait, timeout=timeout, here=here)
     our = client()
@@ -51,15 +67,25 @@ def audit(
     if wait:
         keys = [one.tracking_id for one in filed.audits]
         with waiting(our, keys, timeout=timeout, here=here) as waits:
-            ended = follow_audits(filed.audits, our, pause=threading.Event(), quiet=as_json, waits=waits)
+            ended = follow_audits(
+                filed.audits, our, pause=threading.Event(), quiet=as_json, waits=waits
+            )
     _print_outcome(filed, ended, our, as_json=as_json)
-    if not all(isinstance(one, AuditSummary) and one.status is AuditStatus.COMPLETED for one in ended.values()):
+    if not all(
+        isinstance(one, AuditSummary) and one.status is AuditStatus.COMPLETED
+        for one in ended.values()
+    ):
         raise typer.Exit(1)
 
 
-def _print_outcome(filed: FiledAudits, ended: Mapping[str, EndedAudit], our: Client, *, as_json: bool) -> None:
+def _print_outcome(
+    filed: FiledAudits, ended: Mapping[str, EndedAudit], our: Client, *, as_json: bool
+) -> None:
     if as_json:
-        audits = [_outcome_document(one.fiche_id, one.tracking_id, ended.get(one.tracking_id)) for one in filed.audits]
+        audits = [
+            _outcome_document(one.fiche_id, one.tracking_id, ended.get(one.tracking_id))
+            for one in filed.audits
+        ]
         print_json({"batch_id": filed.batch_id, "audits": audits})
         _raise_single_refusal(list(ended.values()))
     elif not ended:
@@ -70,7 +96,8 @@ def _print_outcome(filed: FiledAudits, ended: Mapping[str, EndedAudit], our: Cli
 
 
 def _print_ended(ended: Sequence[EndedAudit], our: Client) -> None:
-    """Of several a table; one alone is shown with its steps, or with the sentence that refuses it."""
+    """Of several a table; one alone is shown with its steps, or with the sentence that refuses
+    it."""
     if len(ended) > 1:
         print_table(("id", "fiche", "status", "verdict", "score", "error"), map(_ended_row, ended))
         return
@@ -94,7 +121,9 @@ def _ended_row(one: EndedAudit) -> Sequence[object]:
     return one.audit_id, one.fiche_id, one.status, verdict, score, one.error
 
 
-def _outcome_document(fiche_id: str, tracking_id: str, ended: EndedAudit | None) -> dict[str, object]:
+def _outcome_document(
+    fiche_id: str, tracking_id: str, ended: EndedAudit | None
+) -> dict[str, object]:
     """Whatever became of them, audits that were followed have the same fields."""
     document: dict[str, object] = {"fiche_id": fiche_id, "tracking_id": tracking_id}
     if ended is None:
@@ -110,25 +139,41 @@ def _outcome_document(fiche_id: str, tracking_id: str, ended: EndedAudit | None)
     }
 
 
-app = typer.Typer(help="See what audits found; overrule it, or have it judged again.", no_args_is_help=True)
+app = typer.Typer(
+    help="See what audits found; overrule it, or have it judged again.", no_args_is_help=True
+)
 
 AuditId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST_ID, help="The audit's id, as `automation audits list` shows it.")
+    int,
+    typer.Argument(
+        min=1, max=LARGEST_ID, help="The audit's id, as `automation audits list` shows it."
+    ),
 ]
 Step = Annotated[int, typer.Option(min=1, max=LARGEST_ID, help="The position of the step.")]
-Point = Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only this control point of the step, from 1.")]
+Point = Annotated[
+    int | None,
+    typer.Option(min=1, max=LARGEST_ID, help="Only this control point of the step, from 1."),
+]
 
 
 @app.command("list")
 def list_(
     *,
-    fiche: Annotated[list[str] | None, typer.Option(help="Only audits of this fiche; may be repeated.")] = None,
+    fiche: Annotated[
+        list[str] | None, typer.Option(help="Only audits of this fiche; may be repeated.")
+    ] = None,
     config: Annotated[
         list[int] | None,
-        typer.Option(min=1, max=LARGEST_ID, help="Only audits by this configuration; may be repeated."),
+        typer.Option(
+            min=1, max=LARGEST_ID, help="Only audits by this configuration; may be repeated."
+        ),
     ] = None,
-    status: Annotated[list[AuditStatus] | None, typer.Option(help="Only audits that stand so.")] = None,
-    all_versions: Annotated[bool, typer.Option("--all-versions", help="Not only the latest of each fiche.")] = False,
+    status: Annotated[
+        list[AuditStatus] | None, typer.Option(help="Only audits that stand so.")
+    ] = None,
+    all_versions: Annotated[
+        bool, typer.Option("--all-versions", help="Not only the latest of each fiche.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many.")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -153,7 +198,9 @@ def list_(
 def show(
     audit_id: AuditId,
     *,
-    steps: Annotated[bool, typer.Option("--steps", help="Show every control point and what proves it.")] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Show every control point and what proves it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show one audit: its verdict, and that of every step; --json shows all of it."""
@@ -170,16 +217,27 @@ def review(
     *,
     step: Step,
     point: Point = None,
-    conforme: Annotated[Conforme | None, typer.Option(case_sensitive=False, help="The step's verdict.")] = None,
-    score: Annotated[int | None, typer.Option(min=0, help="The step's score; as it was when left out.")] = None,
-    dealt_with: Annotated[bool | None, typer.Option(help="Whether the step was judged at all.")] = None,
-    statut: Annotated[Statut | None, typer.Option(case_sensitive=False, help="The control point's.")] = None,
-    comment: Annotated[str | None, typer.Option(help="The control point's comment from now on.")] = None,
+    conforme: Annotated[
+        Conforme | None, typer.Option(case_sensitive=False, help="The step's verdict.")
+    ] = None,
+    score: Annotated[
+        int | None, typer.Option(min=0, help="The step's score; as it was when left out.")
+    ] = None,
+    dealt_with: Annotated[
+        bool | None, typer.Option(help="Whether the step was judged at all.")
+    ] = None,
+    statut: Annotated[
+        Statut | None, typer.Option(case_sensitive=False, help="The control point's.")
+    ] = None,
+    comment: Annotated[
+        str | None, typer.Option(help="The control point's comment from now on.")
+    ] = None,
     reviewer: Annotated[str | None, typer.Option(help="Who says so.")] = None,
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Overrule a step (--conforme), or one of its control points (--point with --statut or --comment).
+    """Overrule a step (--conforme), or one of its control points (--point with --statut or
+    --comment).
 
     The audit is scored anew, and the step's trail tells who overruled what and why.
     """
@@ -199,20 +257,29 @@ def rerun(
     *,
     step: Step,
     point: Point = None,
-    instructions: Annotated[str | None, typer.Option(help="What the model is told beside; 5000 characters.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow to the end; exit 1 when it fails.")] = False,
+    instructions: Annotated[
+        str | None, typer.Option(help="What the model is told beside; 5000 characters.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow to the end; exit 1 when it fails.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a step, or one of its control points, judged again. Dagster's daemon starts it within seconds."""
+    """Have a step, or one of its control points, judged again. Dagster's daemon starts it within
+    seconds."""
     our, place = client(), StepLocation(audit_id, step, point)
     requested = our.audits.request_rerun(place, instructions)
     if wait:
-        error = follow_rerun(requested.rerun_id, audit_id, our, pause=threading.Event(), quiet=as_json)
+        error = follow_rerun(
+            requested.rerun_id, audit_id, our, pause=threading.Event(), quiet=as_json
+        )
         _print_rerun(requested, place, our, error, as_json=as_json)
     elif as_json:
         print_json(_rerun_document(requested, place))
     else:
-        _print(f"Rerun {requested.rerun_id} is requested: `automation audits show {audit_id} --steps` tells of it.")
+        _print(
+            f"Rerun {requested.rerun_id} is requested: `automation audits show {audit_id} --steps` tells of it."
+        )
 
 
 @app.command()
@@ -229,14 +296,22 @@ def restore(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     _print_deleted(audit_id, deleted=False, as_json=as_json)
 
 
-def _only_of_one(point: int | None, of_step: Mapping[str, object], of_point: Mapping[str, object]) -> None:
+def _only_of_one(
+    point: int | None, of_step: Mapping[str, object], of_point: Mapping[str, object]
+) -> None:
     if point is None and any(value is not None for value in of_point.values()):
-        raise InvalidInputError("--statut and --comment are about a control point: name it with --point.")
+        raise InvalidInputError(
+            "--statut and --comment are about a control point: name it with --point."
+        )
     if point is not None and any(value is not None for value in of_step.values()):
-        raise InvalidInputError("--conforme, --score and --dealt-with are about a whole step: leave out --point.")
+        raise InvalidInputError(
+            "--conforme, --score and --dealt-with are about a whole step: leave out --point."
+        )
 
 
-def _print_step(place: StepLocation, our: Client, besides: dict[str, object], *, as_json: bool) -> None:
+def _print_step(
+    place: StepLocation, our: Client, besides: dict[str, object], *, as_json: bool
+) -> None:
     step, audit = our.audits.step(place)
     if as_json:
         print_json({**besides, "audit": audit, "step": step})

@@ -21,23 +21,36 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.json_model import LARGEST_ID
 
-app = typer.Typer(help="Configure what calls are judged by: the steps of an audit, in order.", no_args_is_help=True)
+app = typer.Typer(
+    help="Configure what calls are judged by: the steps of an audit, in order.",
+    no_args_is_help=True,
+)
 
 ConfigId = Annotated[
     int,
-    typer.Argument(min=1, max=LARGEST_ID, help="The configuration's id, as `automation audit-configs list` shows it."),
+    typer.Argument(
+        min=1,
+        max=LARGEST_ID,
+        help="The configuration's id, as `automation audit-configs list` shows it.",
+    ),
 ]
-ConfigFile = Annotated[Path, typer.Argument(help="JSON file of the configuration; - reads standard input.")]
+ConfigFile = Annotated[
+    Path, typer.Argument(help="JSON file of the configuration; - reads standard input.")
+]
 StepIds = Annotated[
     list[int],
-    typer.Argument(min=1, max=LARGEST_ID, help="The ids of all its steps in the new order; `show` lists them."),
+    typer.Argument(
+        min=1, max=LARGEST_ID, help="The ids of all its steps in the new order; `show` lists them."
+    ),
 ]
 
 
 @app.command("list")
 def list_(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Show deactivated configurations too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show deactivated configurations too.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the configurations, newest first. `audits` counts those that were ever made by each."""
@@ -47,13 +60,17 @@ def list_(
         return
     print_table(
         ("id", "name", "active", "automatic", "steps", "weight", "audits"),
-        ([_yes_or_no(cell) if isinstance(cell, bool) else cell for cell in _row(one).values()] for one in listed),
+        (
+            [_yes_or_no(cell) if isinstance(cell, bool) else cell for cell in _row(one).values()]
+            for one in listed
+        ),
     )
 
 
 @app.command()
 def show(config_id: ConfigId, *, as_json: AsJson = False) -> None:
-    """Show one configuration and its steps. A step that is critical and not met rejects the whole audit."""
+    """Show one configuration and its steps. A step that is critical and not met rejects the whole
+    audit."""
     _show(client().audit_configs.get(config_id), as_json=as_json)
 
 
@@ -62,7 +79,10 @@ def import_(
     file: ConfigFile,
     *,
     update: Annotated[
-        bool, typer.Option("--update", help="Replace the configuration of the same name if it says something else.")
+        bool,
+        typer.Option(
+            "--update", help="Replace the configuration of the same name if it says something else."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -73,10 +93,17 @@ def import_(
     imported = client().audit_configs.import_(read_json_object(file), update=update)
     steps = len(imported.config.steps)
     if as_json:
-        told = {"id": str(imported.id), "name": imported.config.name, "outcome": imported.outcome, "steps": steps}
+        told = {
+            "id": str(imported.id),
+            "name": imported.config.name,
+            "outcome": imported.outcome,
+            "steps": steps,
+        }
         print_json(told)
     else:
-        _print(f"Audit config {imported.id} is {imported.outcome}: {imported.config.name}, {steps} step(s).")
+        _print(
+            f"Audit config {imported.id} is {imported.outcome}: {imported.config.name}, {steps} step(s)."
+        )
 
 
 @app.command()
@@ -84,11 +111,13 @@ def export(
     config_id: ConfigId,
     *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file instead; - is standard output.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file instead; - is standard output."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a configuration as JSON for `import`. Keep it, change it, or carry it to another database."""
+    """Print a configuration as JSON for `import`. Keep it, change it, or carry it to another
+    database."""
     document = config_document(client().audit_configs.get(config_id).config)
     if output is None or str(output) == "-":
         print_json(document)
@@ -102,10 +131,16 @@ def export(
 
 @app.command()
 def validate(file: ConfigFile, *, as_json: AsJson = False) -> None:
-    """Tell every fault of a configuration's file. One a line; exit 1 if there is any. Nothing is stored."""
+    """Tell every fault of a configuration's file. One a line; exit 1 if there is any. Nothing is
+    stored."""
     faults = config_faults(read_json_object(file))
     if as_json:
-        print_json({"valid": not faults, "errors": [{"field": field, "message": why} for field, why in faults]})
+        print_json(
+            {
+                "valid": not faults,
+                "errors": [{"field": field, "message": why} for field, why in faults],
+            }
+        )
     else:
         for field, why in faults:
             _print(one_line(f"{field}: {why}" if field else why))
@@ -148,7 +183,9 @@ def _set_active(config_id: int, *, active: bool, as_json: bool) -> None:
     if as_json:
         print_json({"id": str(config_id), "name": stored.config.name, "isActive": active})
     else:
-        _print(f"Audit config {config_id} is {'active' if active else 'deactivated'}: {stored.config.name}.")
+        _print(
+            f"Audit config {config_id} is {'active' if active else 'deactivated'}: {stored.config.name}."
+        )
 
 
 def _print(sentence: str) -> None:
@@ -190,16 +227,27 @@ def _show(stored: StoredConfig, *, as_json: bool) -> None:
     print_table(
         ("position", "name", "severity", "weight", "critical", "points", "step id"),
         (
-            (s.position, s.name, s.severity, s.weight, _yes_or_no(s.is_critical), len(s.control_points), step_id)
+            (
+                s.position,
+                s.name,
+                s.severity,
+                s.weight,
+                _yes_or_no(s.is_critical),
+                len(s.control_points),
+                step_id,
+            )
             for s, step_id in steps
         ),
     )
 
 
 def _document(stored: StoredConfig) -> dict[str, object]:
-    """What `export` prints, and what only a stored configuration has; `import` takes it all the same."""
+    """What `export` prints, and what only a stored configuration has; `import` takes it all the
+    same."""
     document = config_document(stored.config)
     steps = cast("list[dict[str, object]]", document["steps"])
-    with_ids = [{"id": str(step_id), **step} for step_id, step in zip(stored.step_ids, steps, strict=True)]
+    with_ids = [
+        {"id": str(step_id), **step} for step_id, step in zip(stored.step_ids, steps, strict=True)
+    ]
     times = {"createdAt": iso(stored.created_at), "updatedAt": iso(stored.updated_at)}
     return {"id": str(stored.id), **document, "steps": with_ids, **times}

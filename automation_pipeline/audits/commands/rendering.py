@@ -43,7 +43,8 @@ def show(document: Part, *, steps: bool) -> None:
 
 
 def _outcome(document: Part) -> Text:
-    """The verdict, or how an audit stands that has none; and what keeps it from being the one that counts."""
+    """The verdict, or how an audit stands that has none; and what keeps it from being the one that
+    counts."""
     word = document["niveau"] if document["status"] == "completed" else document["status"]
     return coloured(f"{word}{_aside(document)}")
 
@@ -65,7 +66,11 @@ def step_line(step: Part) -> str:
 def _print_verdict(document: Part) -> None:
     has_verdict = document["status"] == "completed"
     is_over = document["status"] in {"completed", "incomplete"}
-    verdict = Text(verdict_line(document), COLOURS.get(str(document["niveau"]), "")) if has_verdict else None
+    verdict = (
+        Text(verdict_line(document), COLOURS.get(str(document["niveau"]), ""))
+        if has_verdict
+        else None
+    )
     error = document["errorMessage"]
     print_facts(
         {
@@ -74,7 +79,9 @@ def _print_verdict(document: Part) -> None:
             "error": error and Text(str(error), "red"),
             "fiche": f"{document['ficheId']}  {document['prospectName']}",
             "configuration": f"{document['auditConfigId']}  {document['auditConfigName']}",
-            "steps": f"{document['successfulSteps']} judged, {document['failedSteps']} not" if is_over else None,
+            "steps": f"{document['successfulSteps']} judged, {document['failedSteps']} not"
+            if is_over
+            else None,
             "calls": _calls(document),
             "transcripts": _transcripts(document),
             "tokens": document["totalTokens"],
@@ -98,7 +105,11 @@ def _transcripts(document: Part) -> str | None:
     coverage = _part(document, "coverage")
     if not coverage:
         return None
-    left_out = f", {len(_list(coverage, 'without_audio'))} without audio" if _list(coverage, "without_audio") else ""
+    left_out = (
+        f", {len(_list(coverage, 'without_audio'))} without audio"
+        if _list(coverage, "without_audio")
+        else ""
+    )
     return f"{coverage['transcribed']} of {coverage['required']}{left_out}"
 
 
@@ -124,14 +135,18 @@ def _print_points(step: Part) -> None:
     _print("")
     screen.print(Text(step_line(step), "bold"))
     for number, point in enumerate(_list(step, "points_controle"), start=1):
-        line = Text.assemble(f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}")
+        line = Text.assemble(
+            f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}"
+        )
         screen.print(line, highlight=False)
         if point["commentaire"]:
             _print(f"     {one_line(str(point['commentaire']))}")
         for citation in _list(point, "citations"):
             _print(f"     {_quotation(citation)}")
     for review in _list(step, "human_review"):
-        _print(f"  reviewed {review['at']} by {review['by'] or 'somebody'}: {_change(review, 'override')}")
+        _print(
+            f"  reviewed {review['at']} by {review['by'] or 'somebody'}: {_change(review, 'override')}"
+        )
     for rerun in _list(step, "rerun_history"):
         _print(f"  judged again {rerun['at']}: {_change(rerun, 'next')}")
 
@@ -152,7 +167,9 @@ def _change(trail: Part, then: str) -> str:
         for name in after
         if after[name] != before.get(name)
     ]
-    where = f"control point {trail['control_point_index']}, " if "control_point_index" in trail else ""
+    where = (
+        f"control point {trail['control_point_index']}, " if "control_point_index" in trail else ""
+    )
     return one_line(f"{where}{', '.join(changes) or 'as it was'}{_reason(trail)}")
 
 

@@ -9,9 +9,9 @@ from automation_pipeline.core.retry import Backoff
 
 
 class AuditStatus(StrEnum):
-    """`completed`: every step was judged on every recording that can be heard. `incomplete`: a step could not be judged
-    or a recording has no transcript, which says nothing about the calls: the next attempt finishes it. `failed`: there
-    is nothing to judge, or the work on it ended."""
+    """`completed`: every step was judged on every recording that can be heard. `incomplete`: a step
+    could not be judged or a recording has no transcript, which says nothing about the calls: the
+    next attempt finishes it. `failed`: there is nothing to judge, or the work on it ended."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -26,7 +26,8 @@ FINAL = frozenset({AuditStatus.COMPLETED, AuditStatus.FAILED})
 
 @dataclass(frozen=True, kw_only=True)
 class FicheAuditRequest:
-    """An audit asked for. Repeating a wish goes on with the audit that it began, or finds it ended."""
+    """An audit asked for. Repeating a wish goes on with the audit that it began, or finds it
+    ended."""
 
     tracking_id: str
     fiche_id: str
@@ -41,8 +42,8 @@ class FicheAuditRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSummary:
-    """How an audit stands. Only a completed one has a score; `niveau` is PENDING until then. `done` steps are judged,
-    `failed` ones could not be. `error` is why it failed or is incomplete."""
+    """How an audit stands. Only a completed one has a score; `niveau` is PENDING until then. `done`
+    steps are judged, `failed` ones could not be. `error` is why it failed or is incomplete."""
 
     audit_id: int
     tracking_id: str
@@ -78,7 +79,8 @@ class StepLocation:
 
 @dataclass(frozen=True)
 class RequestedAudit:
-    """An audit that was asked for: `tracking_id` is known at once, the audit itself when it begins."""
+    """An audit that was asked for: `tracking_id` is known at once, the audit itself when it
+    begins."""
 
     fiche_id: str
     tracking_id: str
@@ -94,7 +96,8 @@ def batch_item_id(batch_id: str, fiche_id: str, config_id: int) -> str:
 
 
 def day_id(day: str, fiche_id: str, config_id: int, attempt: str) -> str:
-    """`attempt` is the Dagster run's: a later materialisation tries again what failed in an earlier one."""
+    """`attempt` is the Dagster run's: a later materialisation tries again what failed in an earlier
+    one."""
     return f"day-{day}-audit-{fiche_id}-{config_id}-{attempt}"
 
 
@@ -113,14 +116,16 @@ class CallRecording:
 
 
 def is_required(call: CallRecording) -> bool:
-    """Whether an audit waits for the recording's transcript. Transcription gives up a recording without the address of
-    its audio at once, so nothing can ever be heard of it; every other recording can be transcribed."""
+    """Whether an audit waits for the recording's transcript. Transcription gives up a recording
+    without the address of its audio at once, so nothing can ever be heard of it; every other
+    recording can be transcribed."""
     return call.has_audio
 
 
 @dataclass(frozen=True)
 class TranscriptCoverage:
-    """Call ids: `heard` have a transcript and `missing` do not; `without_audio` are not required."""
+    """Call ids: `heard` have a transcript and `missing` do not; `without_audio` are not
+    required."""
 
     transcribed: tuple[str, ...]
     missing: tuple[str, ...]
@@ -192,8 +197,8 @@ class ExcerptOptions:
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """`attempts` are calls of the model that get no answer; `repairs` are answers that break the schema and are sent
-    back. `rounds` bounds the tool mode, its last answer included."""
+    """`attempts` are calls of the model that get no answer; `repairs` are answers that break the
+    schema and are sent back. `rounds` bounds the tool mode, its last answer included."""
 
     per_minute: int
     attempts: int

@@ -61,7 +61,8 @@ class Question:
     def characters(self) -> int:
         """The size of the prompt."""
         return sum(
-            len(message.content) + sum(len(call.arguments) for call in message.tool_calls) for message in self.messages
+            len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+            for message in self.messages
         )
 
 
@@ -75,12 +76,16 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model said: `content` (maybe empty), wishes for tools, or `refusal`. `is_cut`: it ran out of room."""
+    """What the model said: `content` (maybe empty), wishes for tools, or `refusal`. `is_cut`: it
+    ran out of room."""
 
     content: str
     usage: Usage

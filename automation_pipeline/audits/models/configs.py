@@ -1,4 +1,5 @@
-"""An audit configuration: the steps that calls are judged by, its JSON document, and how the API shows it."""
+"""An audit configuration: the steps that calls are judged by, its JSON document, and how the API
+shows it."""
 
 import hashlib
 import json
@@ -11,7 +12,14 @@ from typing import Annotated, TypeVar, cast
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, ValidationError
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, field_errors, parse
+from automation_pipeline.core.json_model import (
+    Id,
+    Instant,
+    JsonModel,
+    as_document,
+    field_errors,
+    parse,
+)
 
 
 class Severity(StrEnum):
@@ -23,7 +31,8 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditStep:
-    """One step, at its `position` from 1. Not being CONFORME on a critical one rejects the whole audit."""
+    """One step, at its `position` from 1. Not being CONFORME on a critical one rejects the whole
+    audit."""
 
     position: int
     name: str
@@ -109,10 +118,16 @@ Description = Annotated[Annotated[str, _at_most(5_000)] | None, _BlankIsNone]
 SystemPrompt = Annotated[Annotated[str, _at_most(50_000)] | None, _BlankIsNone]
 Author = Annotated[Annotated[str, _at_most(200)] | None, _BlankIsNone]
 Points = Annotated[
-    tuple[ControlPointText, ...], Field(max_length=100), AfterValidator(not_empty_list), AfterValidator(_distinct)
+    tuple[ControlPointText, ...],
+    Field(max_length=100),
+    AfterValidator(not_empty_list),
+    AfterValidator(_distinct),
 ]
 Keywords = Annotated[
-    tuple[Keyword, ...], Field(max_length=200), AfterValidator(_filled), BeforeValidator(_none_is_empty)
+    tuple[Keyword, ...],
+    Field(max_length=200),
+    AfterValidator(_filled),
+    BeforeValidator(_none_is_empty),
 ]
 
 
@@ -152,7 +167,8 @@ class NewStepDocument(ConfigStepDocument):
 
 
 def parse_step(given: Mapping[str, object], complaint: str) -> AuditStep:
-    """InvalidInputError names every field at fault. Whether the position is free is not looked at."""
+    """InvalidInputError names every field at fault. Whether the position is free is not looked
+    at."""
     return parse(ConfigStepDocument, without_id(given), complaint).step()
 
 
@@ -183,19 +199,27 @@ MUST_BE_UNIQUE = "Step positions must be unique"
 
 
 def position_faults(steps: object) -> tuple[FieldError, ...]:
-    """Complaints about the field `steps`; none where a position cannot be read, which is complained about elsewhere."""
+    """Complaints about the field `steps`; none where a position cannot be read, which is complained
+    about elsewhere."""
     positions = _positions_of_steps(steps)
     count = len(positions)
     if positions and sorted(positions) == list(range(count)):
-        return (("steps", f"Step positions count from 1, and these count from 0: give 1 to {count}"),)
+        return (
+            ("steps", f"Step positions count from 1, and these count from 0: give 1 to {count}"),
+        )
     doubled = sorted(position for position, times in Counter(positions).items() if times > 1)
     missing = [position for position in range(1, count + 1) if position not in set(positions)]
     faults: list[FieldError] = []
     if doubled:
-        faults.append(("steps", f"{MUST_BE_UNIQUE}: {_joined_positions(doubled)} given more than once"))
+        faults.append(
+            ("steps", f"{MUST_BE_UNIQUE}: {_joined_positions(doubled)} given more than once")
+        )
     if missing:
         faults.append(
-            ("steps", f"Step positions must be 1 to {count} without gaps: {_joined_positions(missing)} missing")
+            (
+                "steps",
+                f"Step positions must be 1 to {count} without gaps: {_joined_positions(missing)} missing",
+            )
         )
     return tuple(faults)
 
@@ -232,7 +256,8 @@ def _joined_positions(positions: Iterable[int]) -> str:
 INVALID_CONFIG = "Invalid create audit config input"
 MAX_STEPS = 100
 
-# What files of other systems have, and our own answers beside the configuration: nothing here reads it.
+# What files of other systems have, and our own answers beside the configuration: nothing here reads
+# it.
 _EXTRAS = {
     "version",
     "totalSteps",
@@ -254,7 +279,9 @@ class ConfigDocument(JsonModel):
     is_active: StrictBool = True
     run_automatically: StrictBool = False
     created_by: Author = None
-    steps: Annotated[tuple[ConfigStepDocument, ...], Field(max_length=MAX_STEPS), AfterValidator(not_empty_list)]
+    steps: Annotated[
+        tuple[ConfigStepDocument, ...], Field(max_length=MAX_STEPS), AfterValidator(not_empty_list)
+    ]
 
     def config(self) -> AuditConfig:
         return AuditConfig(
@@ -264,12 +291,15 @@ class ConfigDocument(JsonModel):
             is_active=self.is_active,
             run_automatically=self.run_automatically,
             created_by=self.created_by,
-            steps=tuple(sorted((step.step() for step in self.steps), key=lambda step: step.position)),
+            steps=tuple(
+                sorted((step.step() for step in self.steps), key=lambda step: step.position)
+            ),
         )
 
 
 def parse_config(given: Mapping[str, object], complaint: str = INVALID_CONFIG) -> AuditConfig:
-    """The configuration, its steps in order; or InvalidInputError that names every field at fault."""
+    """The configuration, its steps in order; or InvalidInputError that names every field at
+    fault."""
     values, steps_name = _without_extras(given)
     faults = position_faults(values.get("steps"))
     if {"steps", "auditSteps"} <= set(given):
@@ -282,7 +312,9 @@ def parse_config(given: Mapping[str, object], complaint: str = INVALID_CONFIG) -
         if not faults:
             return document.config()
         complaint = MUST_BE_UNIQUE if faults[0][1].startswith(MUST_BE_UNIQUE) else complaint
-    raise InvalidInputError(complaint, tuple((_named(field, steps_name), why) for field, why in faults))
+    raise InvalidInputError(
+        complaint, tuple((_named(field, steps_name), why) for field, why in faults)
+    )
 
 
 def config_faults(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
@@ -351,8 +383,8 @@ class ConfigStepShown(JsonModel):
 
 
 class ConfigStats(JsonModel):
-    """Of the audits that are not deleted, all versions of them; `all_audits` counts the deleted ones too. Averages and
-    the rate, in percent, are of completed ones; None without any."""
+    """Of the audits that are not deleted, all versions of them; `all_audits` counts the deleted
+    ones too. Averages and the rate, in percent, are of completed ones; None without any."""
 
     all_audits: int = 0
     total_audits: int = 0
@@ -388,9 +420,14 @@ class ConfigShown(JsonModel):
 
 
 def step_shown(step_id: int, step: AuditStep) -> ConfigStepShown:
-    values = {"severity_level" if name == "severity" else name: value for name, value in vars(step).items()}
+    values = {
+        "severity_level" if name == "severity" else name: value
+        for name, value in vars(step).items()
+    }
     return ConfigStepShown.model_validate({"id": step_id, **values})
 
 
 def steps_shown(step_ids: Iterable[int], config: AuditConfig) -> tuple[ConfigStepShown, ...]:
-    return tuple(step_shown(step_id, step) for step_id, step in zip(step_ids, config.steps, strict=True))
+    return tuple(
+        step_shown(step_id, step) for step_id, step in zip(step_ids, config.steps, strict=True)
+    )

@@ -1,4 +1,5 @@
-"""What an audit finds: verdicts, control points and citations per step, and what gating did to them.
+"""What an audit finds: verdicts, control points and citations per step, and what gating did to
+them.
 
 The French words are those of the reports.
 """
@@ -44,7 +45,8 @@ class Niveau(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Citation:
-    """A quotation and where it stands: both indexes from 0. What is known of the recording is filled in by us."""
+    """A quotation and where it stands: both indexes from 0. What is known of the recording is
+    filled in by us."""
 
     texte: str
     minutage: str
@@ -137,7 +139,8 @@ class GatedFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """`missing` control points were not dealt with by the model, `unknown` ones were not asked for."""
+    """`missing` control points were not dealt with by the model, `unknown` ones were not asked
+    for."""
 
     step: AuditStep
     gated: GatedFinding
@@ -153,7 +156,8 @@ class StepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class UnjudgedStep:
-    """A step that got no usable answer, and why: it has no verdict. `usage` is what was spent on it in vain."""
+    """A step that got no usable answer, and why: it has no verdict. `usage` is what was spent on it
+    in vain."""
 
     step: AuditStep
     error: str

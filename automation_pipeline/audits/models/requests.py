@@ -20,19 +20,33 @@ from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import ID_DIGITS, ID_SCHEMA, LARGEST_ID, JsonModel, parse
-from automation_pipeline.core.query_values import BigCount, Count, Day, DigitsText, ListOf, Moment, RowId, SearchText
+from automation_pipeline.core.query_values import (
+    BigCount,
+    Count,
+    Day,
+    DigitsText,
+    ListOf,
+    Moment,
+    RowId,
+    SearchText,
+)
 
 
 def _number_or_digits(given: object) -> object:
-    """Ids are texts in what we answer, and numbers in what some callers send: to JSON, 11.0 is a whole one."""
-    if (isinstance(given, str) and re.fullmatch(ID_DIGITS, given)) or (isinstance(given, float) and given.is_integer()):
+    """Ids are texts in what we answer, and numbers in what some callers send: to JSON, 11.0 is a
+    whole one."""
+    if (isinstance(given, str) and re.fullmatch(ID_DIGITS, given)) or (
+        isinstance(given, float) and given.is_integer()
+    ):
         return int(given)
     if type(given) is not int:
         raise ValueError("must be a whole number, or its digits as a text")
     return given
 
 
-IdInBody = Annotated[int, Field(ge=1, le=LARGEST_ID), BeforeValidator(_number_or_digits), WithJsonSchema(ID_SCHEMA)]
+IdInBody = Annotated[
+    int, Field(ge=1, le=LARGEST_ID), BeforeValidator(_number_or_digits), WithJsonSchema(ID_SCHEMA)
+]
 TriggerSource = Annotated[str, Field(min_length=1, max_length=50)]
 UserId = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -76,7 +90,9 @@ class BatchWish(JsonModel):
 
     model_config = ConfigDict(alias_generator=None)
 
-    fiche_ids: Annotated[tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)]
+    fiche_ids: Annotated[
+        tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)
+    ]
     audit_config_id: IdInBody | None = None
     user_id: UserId | None = None
     use_rlm: UseRlm = False
@@ -104,7 +120,9 @@ def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> Req
         if not any(fault == "is required" for _, fault in error.fields):
             raise
         alone = model is LatestWish
-        raise InvalidInputError("Missing required parameter" if alone else MISSING_PARAMETERS, error.fields) from None
+        raise InvalidInputError(
+            "Missing required parameter" if alone else MISSING_PARAMETERS, error.fields
+        ) from None
 
 
 INVALID_CHANGE = "The audit cannot be changed so"
@@ -153,8 +171,9 @@ class GroupBy(StrEnum):
 
 
 class AuditFilter(JsonModel):
-    """An empty field lets everything through. Only completed audits have a score and are compliant or not. A deleted
-    audit is never the latest. Days are those of the configured zone, both ends included."""
+    """An empty field lets everything through. Only completed audits have a score and are compliant
+    or not. A deleted audit is never the latest. Days are those of the configured zone, both ends
+    included."""
 
     model_config = ConfigDict(alias_generator=None)
 

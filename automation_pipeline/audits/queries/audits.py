@@ -5,11 +5,34 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Label, Row, Select, and_, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Label,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, FicheAuditRequest, TranscriptMode
-from automation_pipeline.audits.models.configs import AuditConfig, config_document, fingerprint, parse_config
+from automation_pipeline.audits.models.audits import (
+    AuditStatus,
+    AuditSummary,
+    FicheAuditRequest,
+    TranscriptMode,
+)
+from automation_pipeline.audits.models.configs import (
+    AuditConfig,
+    config_document,
+    fingerprint,
+    parse_config,
+)
 from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.audits.tables import AuditRow, ConfigSnapshotRow, StepResultRow
 from automation_pipeline.core.access import Reach
@@ -22,12 +45,21 @@ from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.statements import among, upsert
 
 
-def _count_steps(counted: InstrumentedAttribute[int] | InstrumentedAttribute[str | None], name: str) -> Label[int]:
+def _count_steps(
+    counted: InstrumentedAttribute[int] | InstrumentedAttribute[str | None], name: str
+) -> Label[int]:
     of_audit = StepResultRow.audit_id == AuditRow.id
-    return select(func.count(counted)).where(of_audit).correlate(AuditRow).scalar_subquery().label(name)
+    return (
+        select(func.count(counted))
+        .where(of_audit)
+        .correlate(AuditRow)
+        .scalar_subquery()
+        .label(name)
+    )
 
 
-# Without the audit's documents. Steps that were attempted, and those of them that could not be judged.
+# Without the audit's documents. Steps that were attempted, and those of them that could not be
+# judged.
 SUMMARY_COLUMNS = (
     AuditRow.id,
     AuditRow.tracking_id,
@@ -43,7 +75,9 @@ SUMMARY_COLUMNS = (
 )
 
 
-def summaries_by_tracking_id(session: Session, tracking_ids: Sequence[str]) -> dict[str, AuditSummary]:
+def summaries_by_tracking_id(
+    session: Session, tracking_ids: Sequence[str]
+) -> dict[str, AuditSummary]:
     """Of those of the audits that have begun."""
     begun = session.execute(
         select(*SUMMARY_COLUMNS)
@@ -89,7 +123,9 @@ _RECORD_COLUMNS = (
     AuditRow.transcript_mode,
     AuditRow.use_rlm,
 )
-_FOUND = select(*SUMMARY_COLUMNS, *_RECORD_COLUMNS).join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
+_FOUND = select(*SUMMARY_COLUMNS, *_RECORD_COLUMNS).join(
+    FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id
+)
 _BY_ID = _FOUND.where(AuditRow.id == bindparam("wanted"))
 _BY_TRACKING_ID = _FOUND.where(AuditRow.tracking_id == bindparam("wanted"))
 _RUNNING = (AuditRow.id == bindparam("audit"), AuditRow.status == AuditStatus.RUNNING)
@@ -109,14 +145,18 @@ _CLAIM = (
 _LOCK = update(AuditRow).where(*_RUNNING).values(touched_at=bindparam("at"))
 _LOCK_WITH_FENCE = _LOCK.where(AuditRow.fence == bindparam("token"))
 _ADD = insert(AuditRow).returning(AuditRow.id)
-_CHANGE = update(AuditRow).where(AuditRow.id == bindparam("of_audit"))  # what is given with it is set
-_LOCKED_FICHE = select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == bindparam("fiche")).with_for_update()
+_CHANGE = update(AuditRow).where(
+    AuditRow.id == bindparam("of_audit")
+)  # what is given with it is set
+_LOCKED_FICHE = (
+    select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == bindparam("fiche")).with_for_update()
+)
 _LAST_VERSION = select(func.max(AuditRow.version)).where(
     AuditRow.fiche_cache_id == bindparam("fiche"), AuditRow.audit_config_id == bindparam("config")
 )
-_TRIGGER = select(AuditRow.trigger_source, AuditRow.automation_schedule_id, AuditRow.automation_run_id).where(
-    AuditRow.id == bindparam("audit")
-)
+_TRIGGER = select(
+    AuditRow.trigger_source, AuditRow.automation_schedule_id, AuditRow.automation_run_id
+).where(AuditRow.id == bindparam("audit"))
 MAX_CACHED_CONFIGS = 100
 _CONFIGS: dict[str, AuditConfig] = {}
 
@@ -146,7 +186,9 @@ def get_audit(session: Session, audit_id: int) -> AuditRecord:
     return found
 
 
-def _read_audit(session: Session, query: Select[Any], wanted: int | str) -> AuditRecord | None:  # Any: its columns
+def _read_audit(
+    session: Session, query: Select[Any], wanted: int | str
+) -> AuditRecord | None:  # Any: its columns
     row = execute(session, query, {"wanted": wanted}).first()
     if row is None:
         return None
@@ -167,14 +209,18 @@ def _config_of(session: Session, fingerprint_: str) -> AuditConfig:
     if fingerprint_ not in _CONFIGS:
         if len(_CONFIGS) >= MAX_CACHED_CONFIGS:
             _CONFIGS.clear()
-        document = select(ConfigSnapshotRow.document).where(ConfigSnapshotRow.fingerprint == fingerprint_)
+        document = select(ConfigSnapshotRow.document).where(
+            ConfigSnapshotRow.fingerprint == fingerprint_
+        )
         _CONFIGS[fingerprint_] = parse_config(session.scalars(document).one())
     return _CONFIGS[fingerprint_]
 
 
-def begin_audit(session: Session, request: FicheAuditRequest, config: AuditConfig, now: datetime) -> AuditRecord:
-    """A new audit of the fiche, or the one that the wish has begun before. While no audit by the configuration is
-    completed, the newest one is the latest."""
+def begin_audit(
+    session: Session, request: FicheAuditRequest, config: AuditConfig, now: datetime
+) -> AuditRecord:
+    """A new audit of the fiche, or the one that the wish has begun before. While no audit by the
+    configuration is completed, the newest one is the latest."""
     fiche = execute(session, _LOCKED_FICHE, {"fiche": request.fiche_id}).value()
     if fiche is None:
         raise NotFoundError(f"Fiche {request.fiche_id} not found")
@@ -187,17 +233,29 @@ def begin_audit(session: Session, request: FicheAuditRequest, config: AuditConfi
     last = _last_version(session, fiche, request.audit_config_id)
     row.update(fiche_cache_id=fiche, version=last + 1, is_latest=True)
     if last:
-        of_place = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == request.audit_config_id)
+        of_place = (
+            AuditRow.fiche_cache_id == fiche,
+            AuditRow.audit_config_id == request.audit_config_id,
+        )
         _demote(session, *of_place, AuditRow.status != AuditStatus.COMPLETED)
-        row["is_latest"] = session.scalar(select(AuditRow.id).where(*of_place, AuditRow.is_latest)) is None
+        row["is_latest"] = (
+            session.scalar(select(AuditRow.id).where(*of_place, AuditRow.is_latest)) is None
+        )
     return get_audit(session, execute(session, _ADD, row).value())
 
 
-def find_reusable_audit(session: Session, found: AuditRecord, timeline_fingerprint: str) -> int | None:
-    """The newest earlier audit of the fiche that ended without a grade and judges the same calls in the same way: what
-    it judged holds for the audit too."""
+def find_reusable_audit(
+    session: Session, found: AuditRecord, timeline_fingerprint: str
+) -> int | None:
+    """The newest earlier audit of the fiche that ended without a grade and judges the same calls in
+    the same way: what it judged holds for the audit too."""
     mine, earlier = aliased(AuditRow), AuditRow
-    alike = (earlier.fiche_cache_id, earlier.audit_config_id, earlier.config_fingerprint, earlier.use_rlm)
+    alike = (
+        earlier.fiche_cache_id,
+        earlier.audit_config_id,
+        earlier.config_fingerprint,
+        earlier.use_rlm,
+    )
     return session.scalar(
         select(earlier.id)
         .join(mine, and_(*(column == getattr(mine, column.key) for column in alike)))
@@ -224,14 +282,15 @@ def triggered_by(session: Session, audit_id: int) -> dict[str, object]:
 
 
 def claim_audit(session: Session, audit_id: int, token: int) -> bool:
-    """Fence off whoever worked on it before; an incomplete audit runs again. False when a later holder has it, or when
-    it is completed or has failed."""
+    """Fence off whoever worked on it before; an incomplete audit runs again. False when a later
+    holder has it, or when it is completed or has failed."""
     values = {"audit": audit_id, "token": token, "at": database_time(session)}
     return execute(session, _CLAIM, values).changed == 1
 
 
 def lock_running_audit(session: Session, audit_id: int, token: int | None, now: datetime) -> bool:
-    """The audit's row, ours to the end of the transaction. False when it has ended or, given a token, passed on."""
+    """The audit's row, ours to the end of the transaction. False when it has ended or, given a
+    token, passed on."""
     values = {"audit": audit_id, "at": now}
     if token is None:
         return execute(session, _LOCK, values).changed == 1
@@ -239,15 +298,19 @@ def lock_running_audit(session: Session, audit_id: int, token: int | None, now: 
 
 
 def lock_audit(session: Session, audit_id: int) -> None:
-    """The audit's row, ours to the end of the transaction, in whatever state it is: who changes it too waits."""
+    """The audit's row, ours to the end of the transaction, in whatever state it is: who changes it
+    too waits."""
     session.execute(select(AuditRow.id).where(AuditRow.id == audit_id).with_for_update())
 
 
 def get_changeable_audit(session: Session, audit_id: int) -> AuditRecord:
-    """ConflictError unless the audit is completed, from which it never goes back, and not deleted."""
+    """ConflictError unless the audit is completed, from which it never goes back, and not
+    deleted."""
     found = get_audit(session, audit_id)
     if found.summary.status is not AuditStatus.COMPLETED:
-        message = f"Audit {audit_id} is {found.summary.status}: only a completed audit can be changed."
+        message = (
+            f"Audit {audit_id} is {found.summary.status}: only a completed audit can be changed."
+        )
         if found.summary.status is AuditStatus.INCOMPLETE:
             message += " Audit the fiche again to finish it."
         raise ConflictError(message)
@@ -256,10 +319,14 @@ def get_changeable_audit(session: Session, audit_id: int) -> AuditRecord:
     return found
 
 
-def stale_audits(session: Session, silent_for_seconds: float, *, limit: int) -> list[tuple[int, str]]:
+def stale_audits(
+    session: Session, silent_for_seconds: float, *, limit: int
+) -> list[tuple[int, str]]:
     """Running audits (id, tracking id) that have stored nothing for that long."""
     silent = AuditRow.touched_at <= database_now(-silent_for_seconds)
-    query = select(AuditRow.id, AuditRow.tracking_id).where(AuditRow.status == AuditStatus.RUNNING, silent)
+    query = select(AuditRow.id, AuditRow.tracking_id).where(
+        AuditRow.status == AuditStatus.RUNNING, silent
+    )
     return list(session.execute(query.order_by(AuditRow.touched_at).limit(limit)).tuples())
 
 
@@ -286,7 +353,8 @@ def set_deleted(session: Session, audit_id: int, deleted_at: datetime | None) ->
 
 
 def promote(session: Session, audit_id: int) -> None:
-    """Make the audit the latest of its fiche and configuration, unless a newer one is completed too."""
+    """Make the audit the latest of its fiche and configuration, unless a newer one is completed
+    too."""
     place = select(AuditRow.fiche_cache_id, AuditRow.audit_config_id).where(AuditRow.id == audit_id)
     fiche, config = session.execute(place).one()
     session.execute(select(FicheCacheRow.id).where(FicheCacheRow.id == fiche).with_for_update())
@@ -294,12 +362,17 @@ def promote(session: Session, audit_id: int) -> None:
 
 
 def _choose_latest(session: Session, fiche: int, config: int) -> None:
-    """The newest completed audit, which no attempt without a grade displaces; without one, the newest. Never a deleted
-    one. The caller holds the fiche."""
+    """The newest completed audit, which no attempt without a grade displaces; without one, the
+    newest. Never a deleted one. The caller holds the fiche."""
     of_place = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config)
     is_completed = case((AuditRow.status == AuditStatus.COMPLETED, 1), else_=0)
     best_first = (is_completed.desc(), AuditRow.version.desc())
-    kept = select(AuditRow.id).where(*of_place, AuditRow.deleted_at.is_(None)).order_by(*best_first).limit(1)
+    kept = (
+        select(AuditRow.id)
+        .where(*of_place, AuditRow.deleted_at.is_(None))
+        .order_by(*best_first)
+        .limit(1)
+    )
     latest = session.scalar(kept)
     if latest is not None:
         _demote(session, *of_place, AuditRow.id != latest)
@@ -321,7 +394,9 @@ def _last_version(session: Session, fiche: int, config: int) -> int:
 
 def _snapshot_fingerprint(session: Session, config: AuditConfig) -> str:
     """The fingerprint under which it is kept."""
-    return once_per_group(session, (_snapshot_fingerprint, config), lambda session: _store_snapshot(session, config))
+    return once_per_group(
+        session, (_snapshot_fingerprint, config), lambda session: _store_snapshot(session, config)
+    )
 
 
 def _store_snapshot(session: Session, config: AuditConfig) -> str:
@@ -331,7 +406,9 @@ def _store_snapshot(session: Session, config: AuditConfig) -> str:
     return fingerprint_
 
 
-def _new_row(request: FicheAuditRequest, config: AuditConfig, fingerprint_: str, now: datetime) -> dict[str, object]:
+def _new_row(
+    request: FicheAuditRequest, config: AuditConfig, fingerprint_: str, now: datetime
+) -> dict[str, object]:
     return {
         "tracking_id": request.tracking_id,
         "audit_config_id": request.audit_config_id,
@@ -363,4 +440,6 @@ def unfinished_audits(session: Session) -> int:
 def is_audit_visible(session: Session, reach: Reach, audit_id: int) -> bool:
     """One question, whether the audit is hidden or missing."""
     of_fiche = select(AuditRow.id).join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
-    return session.scalar(of_fiche.where(AuditRow.id == audit_id, within(session, reach))) is not None
+    return (
+        session.scalar(of_fiche.where(AuditRow.id == audit_id, within(session, reach))) is not None
+    )

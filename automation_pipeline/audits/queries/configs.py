@@ -1,13 +1,24 @@
 """Queries of audit configurations and their steps.
 
-A configuration and its steps are read by one statement, so that a concurrent change is seen whole or not at all.
+A configuration and its steps are read by one statement, so that a concurrent change is seen whole
+or not at all.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, Select, bindparam, case, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ColumnExpressionArgument,
+    Select,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
@@ -38,7 +49,9 @@ class ConfigStep:
 
 def config_of_step(session: Session, step_id: int) -> int:
     """The id of the configuration. NotFoundError when there is no such step."""
-    config_id = session.scalar(select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id))
+    config_id = session.scalar(
+        select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id)
+    )
     if config_id is None:
         raise step_not_found(step_id)
     return config_id
@@ -63,12 +76,17 @@ def write_step(session: Session, step_id: int, step: AuditStep) -> None:
 
 
 def remove_step(session: Session, step_id: int) -> None:
-    session.execute(delete(AuditStepRow).where(AuditStepRow.id == step_id).execution_options(synchronize_session=False))
+    session.execute(
+        delete(AuditStepRow)
+        .where(AuditStepRow.id == step_id)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def renumber_steps(session: Session, config_id: int, step_ids: Sequence[int]) -> None:
     """Give all steps of the configuration the positions 1 to n, in this order."""
-    # No two steps may have one position, not even midway: first all go above the highest, then each to its place.
+    # No two steps may have one position, not even midway: first all go above the highest, then each
+    # to its place.
     is_of_it = AuditStepRow.audit_config_id == config_id
     highest = session.scalar(select(func.max(AuditStepRow.position)).where(is_of_it)) or 0
     _move(session, config_id, AuditStepRow.position + highest)
@@ -106,7 +124,10 @@ def _move(session: Session, config_id: int, position: ColumnElement[int]) -> Non
 
 
 def _step_columns(step: AuditStep) -> dict[str, object]:
-    values = {"severity_level" if name == "severity" else name: value for name, value in vars(step).items()}
+    values = {
+        "severity_level" if name == "severity" else name: value
+        for name, value in vars(step).items()
+    }
     return {**values, "control_points": list(step.control_points), "keywords": list(step.keywords)}
 
 
@@ -141,7 +162,8 @@ class StoredConfig:
 
 @dataclass(frozen=True)
 class ListedConfig:
-    """`audits` of all kinds, also failed and deleted ones: they all keep their configuration from being deleted."""
+    """`audits` of all kinds, also failed and deleted ones: they all keep their configuration from
+    being deleted."""
 
     stored: StoredConfig
     audits: int
@@ -170,7 +192,11 @@ def get_config(session: Session, config_id: int) -> StoredConfig:
 
 def list_configs(session: Session, *, include_inactive: bool) -> list[ListedConfig]:
     """Newest first."""
-    found = _read_stored(session) if include_inactive else _read_stored(session, AuditConfigRow.is_active)
+    found = (
+        _read_stored(session)
+        if include_inactive
+        else _read_stored(session, AuditConfigRow.is_active)
+    )
     counted = select(AuditRow.audit_config_id, func.count()).group_by(AuditRow.audit_config_id)
     audits = dict(session.execute(counted).tuples().all())
     return [ListedConfig(stored, audits.get(stored.id, 0)) for stored in reversed(found)]
@@ -189,7 +215,9 @@ def automatic_configs(session: Session) -> list[StoredConfig]:
 
 def newest_active(session: Session) -> StoredConfig | None:
     newest_first = (AuditConfigRow.created_at.desc(), AuditConfigRow.id.desc())
-    newest = select(AuditConfigRow.id).where(AuditConfigRow.is_active).order_by(*newest_first).limit(1)
+    newest = (
+        select(AuditConfigRow.id).where(AuditConfigRow.is_active).order_by(*newest_first).limit(1)
+    )
     found = _read_stored(session, AuditConfigRow.id == newest.scalar_subquery())
     return found[0] if found else None
 
@@ -200,7 +228,8 @@ def known_ids(session: Session, ids: Iterable[int]) -> set[int]:
 
 
 def lock_config_imports(session: Session) -> None:
-    """Until the transaction ends nobody else may add a name. SQLite has one writer at a time anyway."""
+    """Until the transaction ends nobody else may add a name. SQLite has one writer at a time
+    anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(IMPORT_LOCK)))
 
@@ -224,10 +253,15 @@ def set_active(session: Session, config_id: int, active: bool, now: datetime) ->
 
 
 def delete_config(session: Session, config_id: int) -> None:
-    """ConflictError when it is in use. Only the foreign keys can tell: an audit may begin in this very moment."""
+    """ConflictError when it is in use. Only the foreign keys can tell: an audit may begin in this
+    very moment."""
     try:
         with session.begin_nested():
-            found = delete(AuditConfigRow).where(AuditConfigRow.id == config_id).returning(AuditConfigRow.id)
+            found = (
+                delete(AuditConfigRow)
+                .where(AuditConfigRow.id == config_id)
+                .returning(AuditConfigRow.id)
+            )
             deleted = session.scalar(found)
     except IntegrityError:
         raise ConflictError(
@@ -238,7 +272,9 @@ def delete_config(session: Session, config_id: int) -> None:
         raise config_not_found(config_id)
 
 
-def store_step_order(session: Session, config_id: int, step_ids: Sequence[int], now: datetime) -> None:
+def store_step_order(
+    session: Session, config_id: int, step_ids: Sequence[int], now: datetime
+) -> None:
     """InvalidInputError unless every step of the configuration is named once."""
     stored = lock_config(session, config_id)
     order = tuple(positions_in_order(stored.step_ids, step_ids))
@@ -253,8 +289,13 @@ def touch_config(session: Session, config_id: int, now: datetime) -> None:
 
 
 def lock_config(session: Session, config_id: int) -> StoredConfig:
-    """As it is, and nobody else changes it until the transaction ends; audits of it may begin meanwhile."""
-    held = select(AuditConfigRow.id).where(AuditConfigRow.id == config_id).with_for_update(key_share=True)
+    """As it is, and nobody else changes it until the transaction ends; audits of it may begin
+    meanwhile."""
+    held = (
+        select(AuditConfigRow.id)
+        .where(AuditConfigRow.id == config_id)
+        .with_for_update(key_share=True)
+    )
     if session.scalar(held) is None:
         raise config_not_found(config_id)
     return get_config(session, config_id)
@@ -275,7 +316,8 @@ def _users(session: Session, config_id: int) -> str:
     counts = {"audit": session.scalar(audits) or 0, "batch": session.scalar(batches) or 0}
     plural = {"audit": "audits", "batch": "batches"}
     return (
-        " and ".join(f"{n} {what if n == 1 else plural[what]}" for what, n in counts.items() if n) or "something else"
+        " and ".join(f"{n} {what if n == 1 else plural[what]}" for what, n in counts.items() if n)
+        or "something else"
     )
 
 
@@ -307,7 +349,11 @@ def _stored(row: AuditConfigRow, steps: Sequence[AuditStepRow]) -> StoredConfig:
     )
     step_ids = tuple(step.id for step in steps)
     return StoredConfig(
-        id=row.id, config=config, step_ids=step_ids, created_at=row.created_at, updated_at=row.updated_at
+        id=row.id,
+        config=config,
+        step_ids=step_ids,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
     )
 
 
@@ -332,7 +378,10 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
             func.max(AuditRow.created_at),
             func.count(audit).filter(completed, AuditRow.is_compliant.is_(True)),
         )
-        .outerjoin(AuditRow, (AuditRow.audit_config_id == AuditConfigRow.id) & AuditRow.deleted_at.is_(None))
+        .outerjoin(
+            AuditRow,
+            (AuditRow.audit_config_id == AuditConfigRow.id) & AuditRow.deleted_at.is_(None),
+        )
         .where(among(session, AuditConfigRow.id, config_ids))
         .group_by(AuditConfigRow.id)
     ).tuples()
@@ -415,7 +464,9 @@ def _read_shown(session: Session, shown: ConfigIncludes, counted: _Counted) -> l
     ]
 
 
-def _steps_by_config(session: Session, config_ids: Sequence[int]) -> dict[int, list[ConfigStepShown]]:
+def _steps_by_config(
+    session: Session, config_ids: Sequence[int]
+) -> dict[int, list[ConfigStepShown]]:
     steps: dict[int, list[ConfigStepShown]] = {}
     rows = session.scalars(
         select(AuditStepRow)

@@ -11,7 +11,12 @@ from sqlalchemy.orm import Session
 from automation_pipeline.audits.models.audits import ENDED, AuditStatus
 from automation_pipeline.audits.models.findings import Niveau, Statut
 from automation_pipeline.audits.rules.days import DayAudits, FailingPoint, without_fiche_id
-from automation_pipeline.audits.tables import AuditConfigRow, AuditRow, ControlPointRow, StepResultRow
+from automation_pipeline.audits.tables import (
+    AuditConfigRow,
+    AuditRow,
+    ControlPointRow,
+    StepResultRow,
+)
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 
 MAX_FAILING_POINTS = 10
@@ -27,7 +32,8 @@ Query = TypeVar("Query", bound=Select[Any])  # any columns
 
 
 def missing_audits(session: Session, day: date, config_ids: Sequence[int]) -> list[tuple[str, int]]:
-    """Fiche and configuration, where there is something to judge and the latest audit, if any, is not completed."""
+    """Fiche and configuration, where there is something to judge and the latest audit, if any, is
+    not completed."""
     done = exists().where(
         AuditRow.fiche_cache_id == FicheCacheRow.id,
         AuditRow.audit_config_id == AuditConfigRow.id,
@@ -38,19 +44,22 @@ def missing_audits(session: Session, day: date, config_ids: Sequence[int]) -> li
         select(FicheCacheRow.fiche_id, AuditConfigRow.id)
         .join(AuditConfigRow, AuditConfigRow.id.in_(config_ids))
         .where(*_with_transcript(day), ~done)
-        # By configuration first: the audits of one fiche then seldom run together and wait for each other.
+        # By configuration first: the audits of one fiche then seldom run together and wait for each
+        # other.
         .order_by(AuditConfigRow.id, FicheCacheRow.fiche_id)
     )
     return list(session.execute(query).tuples())
 
 
 def audits_of_day(session: Session, day: date) -> DayAudits:
-    """A constant number of queries, however long the day. Steps without an answer say nothing of their points."""
+    """A constant number of queries, however long the day. Steps without an answer say nothing of
+    their points."""
     audited, score, non_compliant, citations, removed = session.execute(_totals(day)).tuples().one()
     steps, steps_failed = session.execute(_steps(day)).tuples().one()
     return DayAudits(
         configs=session.scalar(select(func.count(AuditConfigRow.id)).where(_AUTOMATIC)) or 0,
-        fiches=session.scalar(select(func.count(FicheCacheRow.id)).where(*_with_transcript(day))) or 0,
+        fiches=session.scalar(select(func.count(FicheCacheRow.id)).where(*_with_transcript(day)))
+        or 0,
         audited=audited,
         by_niveau=_by_niveau(session, day),
         mean_score=None if score is None else round(float(score), 2),
@@ -88,7 +97,11 @@ def _steps(day: date) -> Select[tuple[int, int]]:
 
 def _by_niveau(session: Session, day: date) -> dict[str, int]:
     """The best first."""
-    query = _of_day(select(AuditRow.niveau, func.count()), day).where(_COMPLETED).group_by(AuditRow.niveau)
+    query = (
+        _of_day(select(AuditRow.niveau, func.count()), day)
+        .where(_COMPLETED)
+        .group_by(AuditRow.niveau)
+    )
     counts = dict(session.execute(query).tuples().all())
     return {niveau: counts[niveau] for niveau in Niveau if niveau in counts}
 
@@ -97,7 +110,9 @@ def _failures(session: Session, day: date) -> dict[str, int]:
     query = _of_day(select(AuditRow.error_message, FicheCacheRow.fiche_id), day)
     without_grade = AuditRow.status.in_((AuditStatus.FAILED, AuditStatus.INCOMPLETE))
     failed = session.execute(query.where(without_grade)).tuples()
-    return dict(Counter(without_fiche_id(error or "unknown", fiche_id) for error, fiche_id in failed))
+    return dict(
+        Counter(without_fiche_id(error or "unknown", fiche_id) for error, fiche_id in failed)
+    )
 
 
 def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
@@ -122,7 +137,8 @@ def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
 
 
 def _of_day(query: Query, day: date) -> Query:
-    """The latest audits of the day's fiches by the automatic configurations. A latest audit is never a deleted one."""
+    """The latest audits of the day's fiches by the automatic configurations. A latest audit is
+    never a deleted one."""
     return (
         query.join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
         .join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)

@@ -1,4 +1,5 @@
-"""Audits as JSON documents: one with its steps, the latest of a fiche, summaries for many fiches, and workflow logs."""
+"""Audits as JSON documents: one with its steps, the latest of a fiche, summaries for many fiches,
+and workflow logs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -10,7 +11,11 @@ from sqlalchemy.orm import Session, load_only
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.findings import MissingStep, StoredStep
 from automation_pipeline.audits.queries.history import histories_of_audits, history_by_step
-from automation_pipeline.audits.queries.listings import AuditListRow, audit_row_document, select_audits
+from automation_pipeline.audits.queries.listings import (
+    AuditListRow,
+    audit_row_document,
+    select_audits,
+)
 from automation_pipeline.audits.queries.listings import Document as DocumentsDocument
 from automation_pipeline.audits.queries.steps import all_steps, get_step
 from automation_pipeline.audits.rules.results import (
@@ -40,10 +45,17 @@ def audit_document(session: Session, audit_id: int, *, details: bool = True) -> 
     return document
 
 
-def latest_of_fiche(session: Session, fiche_id: str, *, details: bool = True) -> list[DocumentsDocument]:
-    """The latest audit of the fiche by each configuration, newest first; deleted ones are never the latest."""
+def latest_of_fiche(
+    session: Session, fiche_id: str, *, details: bool = True
+) -> list[DocumentsDocument]:
+    """The latest audit of the fiche by each configuration, newest first; deleted ones are never the
+    latest."""
     latest = select_audits(FicheCacheRow.fiche_id == fiche_id, AuditRow.is_latest.is_(True))
-    found = session.execute(latest.order_by(AuditRow.created_at.desc(), AuditRow.id.desc())).tuples().all()
+    found = (
+        session.execute(latest.order_by(AuditRow.created_at.desc(), AuditRow.id.desc()))
+        .tuples()
+        .all()
+    )
     return _with_details(session, found) if details else [audit_row_document(one) for one in found]
 
 
@@ -56,7 +68,11 @@ def control_point_document(session: Session, place: StepLocation) -> DocumentsDo
     """NotFoundError when there is no such control point; `place` names one."""
     step = get_step(session, place)
     assert place.point is not None  # noqa: S101  the caller asks for a control point
-    where = {"audit_id": str(place.audit_id), "step_position": step.position, "step_name": step.name}
+    where = {
+        "audit_id": str(place.audit_id),
+        "step_position": step.position,
+        "step_name": step.name,
+    }
     point = point_document(step.finding.points[place.point - 1])
     return {**where, "control_point_index": place.point, **point}
 
@@ -69,15 +85,22 @@ def _with_details(session: Session, audits: Sequence[AuditListRow]) -> list[Docu
     for found in audits:
         audit_id, document = found[0].id, audit_row_document(found)
         of_it = [
-            _step_document(step, histories.get((audit_id, step.position), StepHistory())) for step in steps[audit_id]
+            _step_document(step, histories.get((audit_id, step.position), StepHistory()))
+            for step in steps[audit_id]
         ]
         whole = {"resultData": _with_steps(document["resultData"], of_it)}
-        documents.append({**document, **whole, "stepResults": [_step_summary(step) for step in steps[audit_id]]})
+        documents.append(
+            {**document, **whole, "stepResults": [_step_summary(step) for step in steps[audit_id]]}
+        )
     return documents
 
 
 def _step_document(step: StoredStep | MissingStep, history: StepHistory) -> dict[str, object]:
-    return missing_step_document(step) if isinstance(step, MissingStep) else step_document(step, history)
+    return (
+        missing_step_document(step)
+        if isinstance(step, MissingStep)
+        else step_document(step, history)
+    )
 
 
 def _step_summary(step: StoredStep | MissingStep) -> dict[str, object]:
@@ -85,7 +108,8 @@ def _step_summary(step: StoredStep | MissingStep) -> dict[str, object]:
 
 
 def _with_steps(result: object, steps: list[DocumentsDocument]) -> DocumentsDocument:
-    """Also in the result of an audit that has not ended, which says nothing else of its findings."""
+    """Also in the result of an audit that has not ended, which says nothing else of its
+    findings."""
     whole = _part(result)
     audit = _part(whole.get("audit"))
     results = {**_part(audit.get("results")), "steps": steps}
@@ -116,7 +140,9 @@ def fiche_status(session: Session, fiche_id: str, reach: Reach) -> Document:
 def fiche_statuses(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dict[str, Document]:
     """By fiche id; what is hidden or missing has the empty status."""
     known = status.statuses_of(session, fiche_ids, reach)
-    audits = audits_of_fiches(session, [fiche_id for fiche_id, payload in known.items() if payload["hasData"]])
+    audits = audits_of_fiches(
+        session, [fiche_id for fiche_id, payload in known.items() if payload["hasData"]]
+    )
     return {
         fiche_id: {**payload, "audit": audits.get(fiche_id) or summarise_audits(())}
         for fiche_id, payload in known.items()
@@ -129,7 +155,9 @@ def fiches_with_audits(
     """The rows of a date list; and how many there are on all pages."""
     rows, total = status.fiches_sold(session, days, reach, page)
     audits = audits_of_fiches(session, [str(row["ficheId"]) for row in rows])
-    return [{**row, "audit": audits.get(str(row["ficheId"])) or summarise_audits(())} for row in rows], total
+    return [
+        {**row, "audit": audits.get(str(row["ficheId"])) or summarise_audits(())} for row in rows
+    ], total
 
 
 def audits_of_fiches(session: Session, fiche_ids: Sequence[str]) -> dict[str, Document]:
@@ -174,7 +202,9 @@ def _audit(row: AuditRow, config_name: str) -> Document:
         "auditConfigId": str(row.audit_config_id),
         "auditConfigName": config_name,
         "status": row.status,
-        "scorePercentage": float(row.score_percentage) if judged and row.score_percentage is not None else None,
+        "scorePercentage": float(row.score_percentage)
+        if judged and row.score_percentage is not None
+        else None,
         "niveau": row.niveau if judged else None,
         "isCompliant": row.is_compliant if judged else None,
         "errorMessage": row.error_message,
@@ -186,10 +216,14 @@ def _audit(row: AuditRow, config_name: str) -> Document:
 def audit_logs(
     session: Session, audit_id: int, *, level: str | None = None, limit: int = 200, offset: int = 0
 ) -> tuple[list[Document], int]:
-    """Oldest first, and how many there are without `limit` and `offset`. Its reruns, reviews and changes are there."""
+    """Oldest first, and how many there are without `limit` and `offset`. Its reruns, reviews and
+    changes are there."""
     tracking_id = session.scalar(select(AuditRow.tracking_id).where(AuditRow.id == audit_id))
     if tracking_id is None:
         raise NotFoundError("Audit not found")
     # Traced by the id of the row; by the tracking id only what was written before there was one.
     traces = (str(audit_id), tracking_id)
-    return log_lines(session, LogPage(workflow="audit", trace_ids=traces, level=level, limit=limit, offset=offset))
+    return log_lines(
+        session,
+        LogPage(workflow="audit", trace_ids=traces, level=level, limit=limit, offset=offset),
+    )

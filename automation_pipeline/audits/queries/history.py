@@ -8,7 +8,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.rules.reviews import POINT_FIELDS, STEP_FIELDS, Rerun, ReviewEntry, StepHistory
+from automation_pipeline.audits.rules.reviews import (
+    POINT_FIELDS,
+    STEP_FIELDS,
+    Rerun,
+    ReviewEntry,
+    StepHistory,
+)
 from automation_pipeline.audits.tables import HumanReviewRow, RerunEventRow
 from automation_pipeline.core.clock import iso
 from automation_pipeline.storage.statements import among
@@ -38,7 +44,12 @@ def add_review(session: Session, place: StepLocation, entry: ReviewEntry, now: d
 
 
 def add_rerun(
-    session: Session, rerun: Rerun, verdicts: tuple[Document, Document], point: str | None, tokens: int, now: datetime
+    session: Session,
+    rerun: Rerun,
+    verdicts: tuple[Document, Document],
+    point: str | None,
+    tokens: int,
+    now: datetime,
 ) -> None:
     """`verdicts` before and after; `point` is the control point's text, for a rerun of one."""
     place = rerun.place
@@ -63,17 +74,27 @@ def add_rerun(
 
 def has_rerun(session: Session, rerun_id: str) -> bool:
     """Whether the rerun has been carried out."""
-    return session.scalar(select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id)) is not None
+    return (
+        session.scalar(select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id))
+        is not None
+    )
 
 
 def history_by_step(session: Session, audit_id: int) -> dict[int, StepHistory]:
     """By the position of the step; those of other steps are empty."""
     histories: dict[int, StepHistory] = defaultdict(StepHistory)
-    histories.update({position: history for (_, position), history in histories_of_audits(session, [audit_id]).items()})
+    histories.update(
+        {
+            position: history
+            for (_, position), history in histories_of_audits(session, [audit_id]).items()
+        }
+    )
     return histories
 
 
-def histories_of_audits(session: Session, audit_ids: Sequence[int]) -> dict[tuple[int, int], StepHistory]:
+def histories_of_audits(
+    session: Session, audit_ids: Sequence[int]
+) -> dict[tuple[int, int], StepHistory]:
     """Of many audits: by audit and position. Those of other steps are empty."""
     histories: dict[tuple[int, int], StepHistory] = defaultdict(StepHistory)
     reviews = select(HumanReviewRow).where(among(session, HumanReviewRow.audit_id, audit_ids))

@@ -57,11 +57,14 @@ COMPLETED = AuditRow.status == AuditStatus.COMPLETED
 # Hundredths of a percent, so that both databases reckon with whole numbers.
 HUNDREDTHS = cast(func.round(AuditRow.score_percentage * 100), Integer)
 GROUPE = func.coalesce(
-    select(_details.groupe).where(_details.fiche_cache_id == FicheCacheRow.id).scalar_subquery(), FicheCacheRow.groupe
+    select(_details.groupe).where(_details.fiche_cache_id == FicheCacheRow.id).scalar_subquery(),
+    FicheCacheRow.groupe,
 )
 _RECORDINGS = (
     select(func.count())
-    .where(CallRecordingRow.fiche_cache_id == FicheCacheRow.id, CallRecordingRow.vanished_at.is_(None))
+    .where(
+        CallRecordingRow.fiche_cache_id == FicheCacheRow.id, CallRecordingRow.vanished_at.is_(None)
+    )
     .scalar_subquery()
 )
 
@@ -78,7 +81,8 @@ UNRESTRICTED = ListingScope()
 
 
 def conditions(session: Session, chosen: AuditFilter, view: ListingScope) -> list[Condition]:
-    """The filters of lists of audits as SQL conditions on an audit, its fiche and its configuration, joined."""
+    """The filters of lists of audits as SQL conditions on an audit, its fiche and its
+    configuration, joined."""
     return [
         within(session, view.reach),
         *_lists(session, chosen),
@@ -111,7 +115,11 @@ def _times(chosen: AuditFilter, zone: ZoneInfo) -> Iterator[Condition]:
     wanted = (
         (AuditRow.created_at, chosen.date_from, chosen.date_to),
         (FicheCacheRow.fetched_at, chosen.fetched_at_from, chosen.fetched_at_to),
-        (FicheCacheRow.last_revalidated_at, chosen.last_revalidated_from, chosen.last_revalidated_to),
+        (
+            FicheCacheRow.last_revalidated_at,
+            chosen.last_revalidated_from,
+            chosen.last_revalidated_to,
+        ),
     )
     for column, first, last in wanted:
         if first is not None:
@@ -124,7 +132,11 @@ def _ranges(chosen: AuditFilter) -> Iterator[Condition]:
     wanted = (
         (FicheCacheRow.sales_date, _text(chosen.sales_date_from), _text(chosen.sales_date_to)),
         (_RECORDINGS, chosen.recordings_count_min, chosen.recordings_count_max),
-        (case((COMPLETED, HUNDREDTHS)), _hundredths(chosen.score_min), _hundredths(chosen.score_max)),
+        (
+            case((COMPLETED, HUNDREDTHS)),
+            _hundredths(chosen.score_min),
+            _hundredths(chosen.score_max),
+        ),
         (AuditRow.duration_ms, chosen.duration_min_ms, chosen.duration_max_ms),
         (AuditRow.total_tokens, chosen.tokens_min, chosen.tokens_max),
     )
@@ -170,14 +182,22 @@ def _texts(chosen: AuditFilter) -> Iterator[Condition]:
     return (_contains(text, columns) for text, columns in wanted if text)
 
 
-def _contains(text: str, columns: Sequence[SQLColumnExpression[Any]]) -> Condition:  # texts, there or not
+def _contains(
+    text: str, columns: Sequence[SQLColumnExpression[Any]]
+) -> Condition:  # texts, there or not
     """Wildcards of LIKE stand for themselves."""
     return or_(
-        *(column.icontains(strategy, autoescape=True) for column in columns for strategy in sorted(case_variants(text)))
+        *(
+            column.icontains(strategy, autoescape=True)
+            for column in columns
+            for strategy in sorted(case_variants(text))
+        )
     )
 
 
-def _joined(first: InstrumentedAttribute[str | None], second: InstrumentedAttribute[str | None]) -> ColumnElement[str]:
+def _joined(
+    first: InstrumentedAttribute[str | None], second: InstrumentedAttribute[str | None]
+) -> ColumnElement[str]:
     return func.coalesce(first, "").concat(" ").concat(func.coalesce(second, ""))
 
 
@@ -192,14 +212,26 @@ def _hundredths(score: float | None) -> int | None:
 Document = dict[str, object]
 AuditListRow = tuple[AuditRow, str, str | None, str | None, str | None, str]
 
-_HIDDEN = {"fiche_cache_id", "config_fingerprint", "fence", "touched_at", "result_data", "timeline_fingerprint"}
+_HIDDEN = {
+    "fiche_cache_id",
+    "config_fingerprint",
+    "fence",
+    "touched_at",
+    "result_data",
+    "timeline_fingerprint",
+}
 _IDS = {"id", "audit_config_id", "automation_schedule_id", "automation_run_id"}
 _NAMES = [column.key for column in inspect(AuditRow).column_attrs if column.key not in _HIDDEN]
 
 
 def select_audits(*conditions: ColumnElement[bool]):  # noqa: ANN201  SQLAlchemy's own type names every column
     """What `audit_row_document` reads."""
-    fiche = (FicheCacheRow.fiche_id, GROUPE, FicheCacheRow.prospect_prenom, FicheCacheRow.prospect_nom)
+    fiche = (
+        FicheCacheRow.fiche_id,
+        GROUPE,
+        FicheCacheRow.prospect_prenom,
+        FicheCacheRow.prospect_nom,
+    )
     return (
         select(AuditRow, *fiche, AuditConfigRow.name)
         .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
@@ -238,10 +270,18 @@ _SORTED: Mapping[SortBy, InstrumentedAttribute[Any]] = {
 }
 
 
-def list_audits(session: Session, chosen: AuditFilter, view: ListingScope = UNRESTRICTED) -> tuple[list[Document], int]:
-    """A page of them, without steps; and how many there are without `limit` and `offset`. Two queries."""
+def list_audits(
+    session: Session, chosen: AuditFilter, view: ListingScope = UNRESTRICTED
+) -> tuple[list[Document], int]:
+    """A page of them, without steps; and how many there are without `limit` and `offset`. Two
+    queries."""
     wanted = conditions(session, chosen, view)
-    page = select_audits(*wanted).order_by(*_audit_order(chosen)).limit(chosen.limit).offset(chosen.offset)
+    page = (
+        select_audits(*wanted)
+        .order_by(*_audit_order(chosen))
+        .limit(chosen.limit)
+        .offset(chosen.offset)
+    )
     total = session.scalar(joined(func.count()).where(*wanted)) or 0
     return [audit_row_document(row) for row in session.execute(page).tuples()], total
 
@@ -249,8 +289,8 @@ def list_audits(session: Session, chosen: AuditFilter, view: ListingScope = UNRE
 def list_by_fiche(
     session: Session, chosen: AuditFilter, view: ListingScope = UNRESTRICTED
 ) -> tuple[list[Document], int]:
-    """A page of fiches with their audits, that with the newest audit first, and how many fiches there are. Three
-    queries. Averages are of completed audits."""
+    """A page of fiches with their audits, that with the newest audit first, and how many fiches
+    there are. Three queries. Averages are of completed audits."""
     wanted = conditions(session, chosen, view)
     newest = func.max(AuditRow.created_at)
     in_order = (
@@ -258,13 +298,25 @@ def list_by_fiche(
         if chosen.sort_order is SortOrder.ASC
         else (newest.desc(), FicheCacheRow.id.desc())
     )
-    of_fiche = joined(FicheCacheRow, GROUPE, func.count(), *scores(), newest).where(*wanted).group_by(FicheCacheRow.id)
-    page = session.execute(of_fiche.order_by(*in_order).limit(chosen.limit).offset(chosen.offset)).tuples().all()
+    of_fiche = (
+        joined(FicheCacheRow, GROUPE, func.count(), *scores(), newest)
+        .where(*wanted)
+        .group_by(FicheCacheRow.id)
+    )
+    page = (
+        session.execute(of_fiche.order_by(*in_order).limit(chosen.limit).offset(chosen.offset))
+        .tuples()
+        .all()
+    )
     shown = among(session, AuditRow.fiche_cache_id, [row[0].id for row in page])
     audits: dict[object, list[Document]] = defaultdict(list)
-    for row in session.execute(select_audits(*wanted, shown).order_by(*_audit_order(chosen))).tuples():
+    for row in session.execute(
+        select_audits(*wanted, shown).order_by(*_audit_order(chosen))
+    ).tuples():
         audits[row[1]].append(audit_row_document(row))
-    total = session.scalar(joined(func.count(AuditRow.fiche_cache_id.distinct())).where(*wanted)) or 0
+    total = (
+        session.scalar(joined(func.count(AuditRow.fiche_cache_id.distinct())).where(*wanted)) or 0
+    )
     return [_fiche(row, audits[row[0].fiche_id]) for row in page], total
 
 
@@ -279,9 +331,14 @@ def joined(*columns: ColumnElement[Any] | type[FicheCacheRow]) -> Select[Any]:
 
 
 def scores() -> tuple[ColumnElement[Any], ...]:
-    """Of the completed: how many, how many of them compliant, and the sum of their scores in hundredths."""
+    """Of the completed: how many, how many of them compliant, and the sum of their scores in
+    hundredths."""
     compliant = func.sum(case((COMPLETED & AuditRow.is_compliant.is_(True), 1), else_=0))
-    return func.sum(case((COMPLETED, 1), else_=0)), compliant, func.sum(case((COMPLETED, HUNDREDTHS)))
+    return (
+        func.sum(case((COMPLETED, 1), else_=0)),
+        compliant,
+        func.sum(case((COMPLETED, HUNDREDTHS))),
+    )
 
 
 def average(hundredths: int | None, count: int) -> float | None:
@@ -337,7 +394,8 @@ def group_audits(
     """A page of groups, and how many there are. Three queries at most."""
     wanted = conditions(session, chosen, view)
     key = _key(session, chosen, wanted, view.zone)
-    # Grouped from outside: the key may hold parameters, and PostgreSQL takes no two of them for the same.
+    # Grouped from outside: the key may hold parameters, and PostgreSQL takes no two of them for the
+    # same.
     of_each = joined(
         key.label("key"),
         AuditRow.status.label("status"),
@@ -347,11 +405,15 @@ def group_audits(
     audits = of_each.where(*wanted).subquery()
     groups = _grouped(audits).group_by(audits.c.key).order_by(*_group_order(chosen, audits.c.key))
     rows = session.execute(groups.limit(chosen.limit).offset(chosen.offset)).tuples().all()
-    total = session.scalar(select(func.count()).select_from(select(audits.c.key).distinct().subquery()))
+    total = session.scalar(
+        select(func.count()).select_from(select(audits.c.key).distinct().subquery())
+    )
     return [_group(row, chosen) for row in rows], total or 0
 
 
-def _key(session: Session, chosen: AuditGrouping, wanted: list[Condition], zone: ZoneInfo) -> ColumnElement[Any]:
+def _key(
+    session: Session, chosen: AuditGrouping, wanted: list[Condition], zone: ZoneInfo
+) -> ColumnElement[Any]:
     match chosen.group_by:
         case GroupBy.CREATED_DAY:
             return _created_day(session, wanted, zone)

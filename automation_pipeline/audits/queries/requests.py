@@ -1,15 +1,32 @@
-"""Queries of requested audits: batches, what became of requests, and the automation that they belong to."""
+"""Queries of requested audits: batches, what became of requests, and the automation that they
+belong to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import BigInteger, ColumnElement, bindparam, column, exists, func, insert, select, table, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    bindparam,
+    column,
+    exists,
+    func,
+    insert,
+    select,
+    table,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.models.audits import AuditSummary
 from automation_pipeline.audits.queries.audits import summaries_by_tracking_id
-from automation_pipeline.audits.tables import AuditBatchItemRow, AuditBatchRow, AuditRow, RerunEventRow
+from automation_pipeline.audits.tables import (
+    AuditBatchItemRow,
+    AuditBatchRow,
+    AuditRow,
+    RerunEventRow,
+)
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.prepared import execute
@@ -18,7 +35,9 @@ from automation_pipeline.storage.run_requests import RunRequestRow, refusals, ta
 # Of every audit, which is seldom of a batch.
 _END_ITEM = (
     update(AuditBatchItemRow)
-    .where(AuditBatchItemRow.tracking_id == bindparam("audit"), AuditBatchItemRow.state == "pending")
+    .where(
+        AuditBatchItemRow.tracking_id == bindparam("audit"), AuditBatchItemRow.state == "pending"
+    )
     .values(state=bindparam("then"), error=bindparam("why"), finished_at=bindparam("at"))
     .returning(AuditBatchItemRow.batch_id)
 )
@@ -43,12 +62,17 @@ class AuditBatchSummary:
 
 
 def add_batch(
-    session: Session, batch_id: str, audit_config_id: int, items: Sequence[tuple[str, str]], now: datetime
+    session: Session,
+    batch_id: str,
+    audit_config_id: int,
+    items: Sequence[tuple[str, str]],
+    now: datetime,
 ) -> None:
     """`items` are fiches with the tracking ids of their audits."""
     counts = {"total": len(items), "succeeded": 0, "failed": 0}
     session.execute(
-        insert(AuditBatchRow), [{"id": batch_id, "audit_config_id": audit_config_id, **counts, "started_at": now}]
+        insert(AuditBatchRow),
+        [{"id": batch_id, "audit_config_id": audit_config_id, **counts, "started_at": now}],
     )
     rows = [
         {"batch_id": batch_id, "fiche_id": fiche_id, "tracking_id": tracking_id, "state": "pending"}
@@ -58,9 +82,16 @@ def add_batch(
         session.execute(insert(AuditBatchItemRow), rows)
 
 
-def end_item(session: Session, tracking_id: str, error: str | None, now: datetime) -> AuditBatchSummary | None:
+def end_item(
+    session: Session, tracking_id: str, error: str | None, now: datetime
+) -> AuditBatchSummary | None:
     """How the batch stands now, if the audit is of one and its end was not counted before."""
-    payload = {"audit": tracking_id, "then": "failed" if error else "completed", "why": error, "at": now}
+    payload = {
+        "audit": tracking_id,
+        "then": "failed" if error else "completed",
+        "why": error,
+        "at": now,
+    }
     batch_id = execute(session, _END_ITEM, payload).value()
     if batch_id is None:
         return None
@@ -87,7 +118,9 @@ def end_item(session: Session, tracking_id: str, error: str | None, now: datetim
 
 def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
     row = session.scalars(
-        select(AuditBatchRow).where(AuditBatchRow.id == batch_id).execution_options(populate_existing=True)
+        select(AuditBatchRow)
+        .where(AuditBatchRow.id == batch_id)
+        .execution_options(populate_existing=True)
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"Batch {batch_id} not found")
@@ -109,7 +142,11 @@ def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
 
 def fiches_of_batch(session: Session, batch_id: str) -> list[str]:
     """None of a batch that does not exist."""
-    return list(session.scalars(select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)))
+    return list(
+        session.scalars(
+            select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)
+        )
+    )
 
 
 def pending_items(session: Session, *, limit: int) -> list[str]:
@@ -119,8 +156,8 @@ def pending_items(session: Session, *, limit: int) -> list[str]:
 
 
 def items_never_started(session: Session, asked_before_seconds: float, *, limit: int) -> list[str]:
-    """Tracking ids of audits that batches still wait for, whose request was filed so long ago and taken by a Dagster
-    run, and of which there is no row all the same; the oldest first."""
+    """Tracking ids of audits that batches still wait for, whose request was filed so long ago and
+    taken by a Dagster run, and of which there is no row all the same; the oldest first."""
     waiting = (
         select(AuditBatchItemRow.tracking_id)
         .join(RunRequestRow, RunRequestRow.request_key == AuditBatchItemRow.tracking_id)
@@ -144,9 +181,14 @@ class RerunStatus:
     error: str | None = None
 
 
-def audit_request_outcomes(session: Session, tracking_ids: Sequence[str]) -> dict[str, AuditSummary | str]:
+def audit_request_outcomes(
+    session: Session, tracking_ids: Sequence[str]
+) -> dict[str, AuditSummary | str]:
     """By tracking id, in that order, of those that have begun or never will."""
-    refused, begun = refusals(session, tracking_ids), summaries_by_tracking_id(session, tracking_ids)
+    refused, begun = (
+        refusals(session, tracking_ids),
+        summaries_by_tracking_id(session, tracking_ids),
+    )
     found: dict[str, AuditSummary | str] = {**refused, **begun}
     return {key: found[key] for key in dict.fromkeys(tracking_ids) if key in found}
 
@@ -154,14 +196,21 @@ def audit_request_outcomes(session: Session, tracking_ids: Sequence[str]) -> dic
 def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[str, RerunStatus]:
     """All of them: one that nobody knows has not begun."""
     refused, begun = refusals(session, rerun_ids), taken(session, rerun_ids)
-    done = set(session.scalars(select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids))))
-    return {key: RerunStatus(key in begun or key in done, key in done, refused.get(key)) for key in rerun_ids}
+    done = set(
+        session.scalars(select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids)))
+    )
+    return {
+        key: RerunStatus(key in begun or key in done, key in done, refused.get(key))
+        for key in rerun_ids
+    }
 
 
 def is_awaited_by_batch() -> ColumnElement[bool]:
-    """A condition on rows of RunRequestRow: whether the audit ever began is known by its request alone."""
+    """A condition on rows of RunRequestRow: whether the audit ever began is known by its request
+    alone."""
     return exists().where(
-        AuditBatchItemRow.tracking_id == RunRequestRow.request_key, AuditBatchItemRow.state == "pending"
+        AuditBatchItemRow.tracking_id == RunRequestRow.request_key,
+        AuditBatchItemRow.state == "pending",
     )
 
 
@@ -169,13 +218,21 @@ _TABLES = {"automation_schedule_id": "automation_schedules", "automation_run_id"
 
 
 def check_automation_links(session: Session, links: dict[str, int | None], complaint: str) -> None:
-    """InvalidInputError for what does not exist, and for a run of another schedule. `links` are named as the columns of
-    the audit."""
-    missing = [name for name, row_id in links.items() if row_id is not None and not _exists(session, name, row_id)]
+    """InvalidInputError for what does not exist, and for a run of another schedule. `links` are
+    named as the columns of the audit."""
+    missing = [
+        name
+        for name, row_id in links.items()
+        if row_id is not None and not _exists(session, name, row_id)
+    ]
     if missing:
         raise InvalidInputError(complaint, tuple((name, "does not exist") for name in missing))
     schedule_id, run_id = links.get("automation_schedule_id"), links.get("automation_run_id")
-    if schedule_id is not None and run_id is not None and _schedule_of(session, run_id) != schedule_id:
+    if (
+        schedule_id is not None
+        and run_id is not None
+        and _schedule_of(session, run_id) != schedule_id
+    ):
         raise InvalidInputError(complaint, (("automation_run_id", "belongs to another schedule"),))
 
 
@@ -185,5 +242,7 @@ def _exists(session: Session, name: str, row_id: int) -> bool:
 
 
 def _schedule_of(session: Session, run_id: int) -> int | None:
-    runs = table(_TABLES["automation_run_id"], column("id", BigInteger), column("schedule_id", BigInteger))
+    runs = table(
+        _TABLES["automation_run_id"], column("id", BigInteger), column("schedule_id", BigInteger)
+    )
     return session.scalar(select(runs.c.schedule_id).where(runs.c.id == run_id))

@@ -1,4 +1,5 @@
-"""Queries of step results with their control points and citations, and the summary computed from them."""
+"""Queries of step results with their control points and citations, and the summary computed from
+them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,12 +54,17 @@ _CITATION_COLUMNS = (
 
 
 _DELETE_STEP = delete(StepResultRow).where(
-    StepResultRow.audit_id == bindparam("of_audit"), StepResultRow.step_position == bindparam("at_position")
+    StepResultRow.audit_id == bindparam("of_audit"),
+    StepResultRow.step_position == bindparam("at_position"),
 )
 _JUDGED = select(StepResultRow.step_position).where(
     StepResultRow.audit_id == bindparam("of_audit"), StepResultRow.error.is_(None)
 )
-_ADD_STEPS, _ADD_POINTS, _ADD_CITATIONS = insert(StepResultRow), insert(ControlPointRow), insert(CitationRow)
+_ADD_STEPS, _ADD_POINTS, _ADD_CITATIONS = (
+    insert(StepResultRow),
+    insert(ControlPointRow),
+    insert(CitationRow),
+)
 
 
 def judged_positions(session: Session, audit_id: int) -> set[int]:
@@ -74,18 +80,24 @@ def copy_judged_steps(session: Session, audit_id: int, from_audit_id: int) -> in
     judged = judged_positions(session, from_audit_id)
     free = {"usage": _usage(Usage()), "judged_in_audit": str(from_audit_id)}
     for table in (StepResultRow, ControlPointRow, CitationRow):
-        rows = session.execute(select(table.__table__).where(table.audit_id == from_audit_id)).mappings()
+        rows = session.execute(
+            select(table.__table__).where(table.audit_id == from_audit_id)
+        ).mappings()
         copies = [{**row, "audit_id": audit_id} for row in rows if row["step_position"] in judged]
         for copy in copies:
             copy.pop("id")
             if table is StepResultRow:
-                copy.update(total_tokens=0, raw_result={**cast("Document", copy["raw_result"]), **free})
+                copy.update(
+                    total_tokens=0, raw_result={**cast("Document", copy["raw_result"]), **free}
+                )
         if copies:
             session.execute(insert(table), copies)
     return len(judged)
 
 
-def save_step(session: Session, audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -> None:
+def save_step(
+    session: Session, audit_id: int, result: StepResult | UnjudgedStep, now: datetime
+) -> None:
     """Replaces an earlier result of the step."""
     step = {
         "step_position": result.step.position,
@@ -119,14 +131,22 @@ def _raw_result(result: StepResult | UnjudgedStep) -> Document:
 
 
 def save_finding(
-    session: Session, audit_id: int, position: int, finding: StepFinding, usage: Usage, stats: GatingStats | None = None
+    session: Session,
+    audit_id: int,
+    position: int,
+    finding: StepFinding,
+    usage: Usage,
+    stats: GatingStats | None = None,
 ) -> None:
-    """What a person or a control-point rerun made of a stored step; how it was analysed stays on record, but for the
-    `stats` of gating where they are given."""
+    """What a person or a control-point rerun made of a stored step; how it was analysed stays on
+    record, but for the `stats` of gating where they are given."""
     place = (StepResultRow.audit_id == audit_id, StepResultRow.step_position == position)
     row = session.scalars(select(StepResultRow).where(*place)).one()
     gating = {} if stats is None else {"gating": asdict(stats)}
-    row.total_tokens, row.raw_result = usage.total_tokens, {**row.raw_result, "usage": _usage(usage), **gating}
+    row.total_tokens, row.raw_result = (
+        usage.total_tokens,
+        {**row.raw_result, "usage": _usage(usage), **gating},
+    )
     for name, value in _verdict(finding).items():
         setattr(row, name, value)
     of_step = (ControlPointRow.audit_id == audit_id, ControlPointRow.step_position == position)
@@ -143,16 +163,23 @@ def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
 def judged_steps(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[StoredStep]]:
     """The same of many audits, by as many queries. None of an audit that is unknown."""
     found = all_steps(session, audit_ids)
-    judged = {audit_id: [step for step in steps if isinstance(step, StoredStep)] for audit_id, steps in found.items()}
+    judged = {
+        audit_id: [step for step in steps if isinstance(step, StoredStep)]
+        for audit_id, steps in found.items()
+    }
     return defaultdict(list, judged)
 
 
 def missing_steps(session: Session, audit_id: int) -> list[MissingStep]:
     """The steps that could not be judged so far."""
-    return [step for step in all_steps(session, [audit_id])[audit_id] if isinstance(step, MissingStep)]
+    return [
+        step for step in all_steps(session, [audit_id])[audit_id] if isinstance(step, MissingStep)
+    ]
 
 
-def all_steps(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[StoredStep | MissingStep]]:
+def all_steps(
+    session: Session, audit_ids: Sequence[int]
+) -> Mapping[int, list[StoredStep | MissingStep]]:
     """Judged or not, by position, of many audits."""
     citations: dict[tuple[int, int, int], list[Citation]] = defaultdict(list)
     for row in _rows(session, CitationRow, audit_ids, CitationRow.citation_index):
@@ -164,15 +191,22 @@ def all_steps(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[S
     steps: dict[int, list[StoredStep | MissingStep]] = defaultdict(list)
     for row in _rows(session, StepResultRow, audit_ids, StepResultRow.step_position):
         of_step = tuple(points[row.audit_id, row.step_position])
-        steps[row.audit_id].append(_judged_step(row, of_step) if row.error is None else _missing_step(row, row.error))
+        steps[row.audit_id].append(
+            _judged_step(row, of_step) if row.error is None else _missing_step(row, row.error)
+        )
     return steps
 
 
 def _rows(
-    session: Session, table: type[StepTable], audit_ids: Sequence[int], order: InstrumentedAttribute[int]
+    session: Session,
+    table: type[StepTable],
+    audit_ids: Sequence[int],
+    order: InstrumentedAttribute[int],
 ) -> Iterable[StepTable]:
     """As plain rows, which have the columns' names: many are read, and none is changed."""
-    return cast("Iterable[StepTable]", execute(session, _rows_in_order(table, order), {"audits": audit_ids}))
+    return cast(
+        "Iterable[StepTable]", execute(session, _rows_in_order(table, order), {"audits": audit_ids})
+    )
 
 
 @cache
@@ -188,7 +222,10 @@ def _rows_in_order(
 
 def get_step(session: Session, place: StepLocation) -> StoredStep:
     """The step at the place; NotFoundError when there is no such step or control point."""
-    step = next((step for step in stored_steps(session, place.audit_id) if step.position == place.position), None)
+    step = next(
+        (step for step in stored_steps(session, place.audit_id) if step.position == place.position),
+        None,
+    )
     if step is None:
         raise NotFoundError(f"Audit step with ID '{place.audit_id}:{place.position}' not found")
     if place.point is not None and not 1 <= place.point <= len(step.finding.points):
@@ -225,7 +262,9 @@ _NO_VERDICT: Document = {
 }
 
 
-def _add_points(session: Session, audit_id: int, position: int, points: Sequence[ControlPoint]) -> None:
+def _add_points(
+    session: Session, audit_id: int, position: int, points: Sequence[ControlPoint]
+) -> None:
     place = {"audit_id": audit_id, "step_position": position}
     rows = [
         {
@@ -347,7 +386,9 @@ _CONTEXT = (
 
 def write_summary(session: Session, audit_id: int, now: datetime) -> Compliance:
     """`now` is when the audit ended, unless it had ended before."""
-    return write_summary_of(session, get_audit(session, audit_id), stored_steps(session, audit_id), now)
+    return write_summary_of(
+        session, get_audit(session, audit_id), stored_steps(session, audit_id), now
+    )
 
 
 def write_summary_of(

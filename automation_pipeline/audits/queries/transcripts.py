@@ -13,7 +13,11 @@ from sqlalchemy.orm import Session
 from automation_pipeline.audits.models.audits import CallRecording, TranscriptCoverage, coverage_of
 from automation_pipeline.audits.models.findings import UNKNOWN
 from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
-from automation_pipeline.fiches.tables import CallRecordingRow, ElementsSouscriptionRow, FicheCacheRow
+from automation_pipeline.fiches.tables import (
+    CallRecordingRow,
+    ElementsSouscriptionRow,
+    FicheCacheRow,
+)
 from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.statements import among_given
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
@@ -57,8 +61,9 @@ def _chunks_of(postgres: bool) -> Select[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class TranscriptSnapshot:
-    """`timeline`: recordings with a transcript in which something was said, in the order of the calls. `coverage`:
-    which recordings the audit needs, and which of them have a transcript. `product`: what the CRM says was sold."""
+    """`timeline`: recordings with a transcript in which something was said, in the order of the
+    calls. `coverage`: which recordings the audit needs, and which of them have a transcript.
+    `product`: what the CRM says was sold."""
 
     timeline: Timeline
     coverage: TranscriptCoverage
@@ -66,8 +71,12 @@ class TranscriptSnapshot:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same calls in the same words: what was judged on one timeline holds for no other."""
-        said = [(call.call_id, [chunk.full_text for chunk in call.chunks]) for call in self.timeline.recordings]
+        """The same for the same calls in the same words: what was judged on one timeline holds for
+        no other."""
+        said = [
+            (call.call_id, [chunk.full_text for chunk in call.chunks])
+            for call in self.timeline.recordings
+        ]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
@@ -76,11 +85,16 @@ def get_transcript_snapshot(session: Session, fiche_id: str) -> TranscriptSnapsh
     snapshot = [row for row in rows if row.has_transcription and row.recording_url.strip()]
     chunks = _chunks(session, [row.id for row in snapshot])
     spoken = [row for row in snapshot if chunks[row.id]]
-    timeline = Timeline(tuple(_recording(index, row, tuple(chunks[row.id])) for index, row in enumerate(spoken)))
+    timeline = Timeline(
+        tuple(_recording(index, row, tuple(chunks[row.id])) for index, row in enumerate(spoken))
+    )
     return TranscriptSnapshot(
         timeline,
         coverage_of(
-            [CallRecording(row.call_id, bool(row.recording_url.strip()), row.has_transcription) for row in rows]
+            [
+                CallRecording(row.call_id, bool(row.recording_url.strip()), row.has_transcription)
+                for row in rows
+            ]
         ),
         product=_product_text(session, fiche_id),
     )
@@ -104,13 +118,20 @@ def _chunks(session: Session, recording_ids: Sequence[int]) -> dict[int, list[Ti
     for row in execute(session, _chunks_of, {"recordings": recording_ids}):
         speakers = tuple(row.speakers)
         chunk = TimelineChunk(
-            row.chunk_index, row.start_timestamp, row.end_timestamp, row.message_count, speakers, row.full_text
+            row.chunk_index,
+            row.start_timestamp,
+            row.end_timestamp,
+            row.message_count,
+            speakers,
+            row.full_text,
         )
         found[row.recording_id].append(chunk)
     return found
 
 
-def _recording(index: int, row: CallRecordingRow, chunks: tuple[TimelineChunk, ...]) -> TimelineRecording:
+def _recording(
+    index: int, row: CallRecordingRow, chunks: tuple[TimelineChunk, ...]
+) -> TimelineRecording:
     return TimelineRecording(
         index=index,
         call_id=row.call_id,
@@ -125,7 +146,8 @@ def _recording(index: int, row: CallRecordingRow, chunks: tuple[TimelineChunk, .
 
 
 def _product_text(session: Session, fiche_id: str) -> str | None:
-    """What the CRM says was sold, for steps that verify the product; None when it says nothing of it."""
+    """What the CRM says was sold, for steps that verify the product; None when it says nothing of
+    it."""
     row = execute(session, _PRODUCT, {"fiche": fiche_id}).first()
     if row is None:
         return None

@@ -27,14 +27,25 @@ from automation_pipeline.api.scopes import check_links
 from automation_pipeline.audits.annotations import delete_audit, update_audit
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.findings import Conforme, Niveau, Statut
-from automation_pipeline.audits.models.requests import INVALID_CHANGE, AuditChange, AuditFilter, AuditGrouping, GroupBy
+from automation_pipeline.audits.models.requests import (
+    INVALID_CHANGE,
+    AuditChange,
+    AuditFilter,
+    AuditGrouping,
+    GroupBy,
+)
 from automation_pipeline.audits.queries.documents import (
     audit_document,
     audit_logs,
     control_point_document,
     latest_of_fiche,
 )
-from automation_pipeline.audits.queries.listings import ListingScope, group_audits, list_audits, list_by_fiche
+from automation_pipeline.audits.queries.listings import (
+    ListingScope,
+    group_audits,
+    list_audits,
+    list_by_fiche,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.events import LogLevel
@@ -50,9 +61,9 @@ class _Camel(BaseModel):
 
 
 class AuditShown(_Camel):
-    """Scores are percentages; only a completed audit has one, and is compliant or not. An incomplete audit waits for a
-    step that could not be judged or for a transcript: `errorMessage` says for which, `coverage` which recordings it
-    needs."""
+    """Scores are percentages; only a completed audit has one, and is compliant or not. An
+    incomplete audit waits for a step that could not be judged or for a transcript: `errorMessage`
+    says for which, `coverage` which recordings it needs."""
 
     id: str
     tracking_id: str
@@ -117,7 +128,8 @@ class StepSummary(_Camel):
 
 
 class AuditDetail(AuditShown):
-    """`resultData` holds every step with its control points, quotations and trails; `stepResults` sums them up."""
+    """`resultData` holds every step with its control points, quotations and trails; `stepResults`
+    sums them up."""
 
     step_results: list[StepSummary]
 
@@ -203,7 +215,9 @@ ONE = f"{PATH}/{{audit_id}}"
 
 
 @router.get(PATH, response_model=AuditList, openapi_extra=EMPTY_IS_NOT_GIVEN)
-def list_(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices) -> Response:
+def list_(
+    chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices
+) -> Response:
     """List audits, without their steps. Lists in parameters are separated by commas."""
     with services.database.reading() as session:
         audits, total = list_audits(session, chosen, _view(reach, services))
@@ -211,16 +225,23 @@ def list_(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: Th
 
 
 @router.get(f"{PATH}/grouped", response_model=AuditGroups, openapi_extra=EMPTY_IS_NOT_GIVEN)
-def grouped(chosen: Annotated[AuditGrouping, Query()], reach: TheReach, services: TheServices) -> Response:
-    """Count audits by what they have in common: the biggest groups first; days and scores in their own order."""
+def grouped(
+    chosen: Annotated[AuditGrouping, Query()], reach: TheReach, services: TheServices
+) -> Response:
+    """Count audits by what they have in common: the biggest groups first; days and scores in their
+    own order."""
     with services.database.reading() as session:
         groups, total = group_audits(session, chosen, _view(reach, services))
     page = pagination(total, chosen.limit, chosen.offset)
     return answer(groups, group_by=chosen.group_by, count=len(groups), pagination=page)
 
 
-@router.get(f"{PATH}/grouped-by-fiches", response_model=AuditedFiches, openapi_extra=EMPTY_IS_NOT_GIVEN)
-def grouped_by_fiches(chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices) -> Response:
+@router.get(
+    f"{PATH}/grouped-by-fiches", response_model=AuditedFiches, openapi_extra=EMPTY_IS_NOT_GIVEN
+)
+def grouped_by_fiches(
+    chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices
+) -> Response:
     """List fiches with their audits; the page is one of fiches."""
     with services.database.reading() as session:
         fiches, total = list_by_fiche(session, chosen, _view(reach, services))
@@ -234,8 +255,11 @@ def statuses() -> Response:
 
 
 @router.get(f"{PATH}/by-fiche/{{fiche_id}}", response_model=AuditsOfFiche, responses=refusals(404))
-def of_fiche(fiche_id: FicheInPath, services: TheServices, *, include_details: bool = True) -> Response:
-    """List the latest audits of a fiche, one a configuration, newest first; with their steps unless told otherwise."""
+def of_fiche(
+    fiche_id: FicheInPath, services: TheServices, *, include_details: bool = True
+) -> Response:
+    """List the latest audits of a fiche, one a configuration, newest first; with their steps unless
+    told otherwise."""
     with services.database.reading() as session:
         audits = latest_of_fiche(session, fiche_id, details=include_details)
     return answer(audits, count=len(audits))
@@ -255,7 +279,8 @@ def show(audit_id: IdInPath, services: TheServices) -> Response:
     openapi_extra=takes(AuditChange, noted=CHANGE_EXAMPLE),
 )
 def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices) -> Response:
-    """Change what is noted about an audit; null clears, what is not named stays. `deleted: false` restores it."""
+    """Change what is noted about an audit; null clears, what is not named stays. `deleted: false`
+    restores it."""
     change = parse(AuditChange, body, INVALID_CHANGE)
     check_links(change.model_dump(), caller, services.database, INVALID_CHANGE)
     return answer(update_audit(audit_id, body, database=services.database))
@@ -263,7 +288,8 @@ def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheSe
 
 @router.delete(ONE, response_model=Done, responses=refusals(404))
 def delete(audit_id: IdInPath, services: TheServices) -> Response:
-    """Put an audit out of sight: it is kept, and the newest completed one that is left is the latest."""
+    """Put an audit out of sight: it is kept, and the newest completed one that is left is the
+    latest."""
     delete_audit(audit_id, database=services.database)
     return said(message="Audit deleted")
 
@@ -276,16 +302,21 @@ def logs(
     limit: Limit = 200,
     offset: Offset = 0,
 ) -> Response:
-    """What was written down while the audit was worked on, reruns and reviews included; oldest first."""
+    """What was written down while the audit was worked on, reruns and reviews included; oldest
+    first."""
     with services.database.reading() as session:
         lines, total = audit_logs(session, audit_id, level=level, limit=limit, offset=offset)
     return answer(lines, count=len(lines), total=total, limit=limit, offset=offset)
 
 
 @router.get(
-    f"{ONE}/steps/{{position}}/control-points/{{point}}", response_model=Answer[PointShown], responses=refusals(404)
+    f"{ONE}/steps/{{position}}/control-points/{{point}}",
+    response_model=Answer[PointShown],
+    responses=refusals(404),
 )
-def control_point(audit_id: IdInPath, position: IdInPath, point: IdInPath, services: TheServices) -> Response:
+def control_point(
+    audit_id: IdInPath, position: IdInPath, point: IdInPath, services: TheServices
+) -> Response:
     """Show one control point with what proves it. Both positions count from 1."""
     with services.database.reading() as session:
         return answer(control_point_document(session, StepLocation(audit_id, position, point)))

@@ -12,7 +12,15 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
-from automation_pipeline.api.responses import Answer, Done, FieldFault, Listing, answer, refusals, said
+from automation_pipeline.api.responses import (
+    Answer,
+    Done,
+    FieldFault,
+    Listing,
+    answer,
+    refusals,
+    said,
+)
 from automation_pipeline.api.scopes import signed
 from automation_pipeline.audits.configs import (
     Outcome,
@@ -110,7 +118,9 @@ def list_(
     """List the configurations, newest first."""
     shown = ConfigIncludes(steps=include_steps, stats=include_stats)
     with services.database.reading() as session:
-        found = config_page(session, shown, include_inactive=include_inactive, limit=limit, offset=offset)
+        found = config_page(
+            session, shown, include_inactive=include_inactive, limit=limit, offset=offset
+        )
     return answer([one.document() for one in found], count=len(found), limit=limit, offset=offset)
 
 
@@ -125,7 +135,9 @@ def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOn
     """Store a new configuration with its steps, whose positions are 1 to n."""
 
     def work() -> Response:
-        stored = create_config(signed(body, caller), database=services.database, clock=services.clock)
+        stored = create_config(
+            signed(body, caller), database=services.database, clock=services.clock
+        )
         return answer({"id": str(stored.id), "name": stored.config.name}, status=201)
 
     return once(work)
@@ -138,8 +150,8 @@ def create(body: TheBody, caller: TheCaller, services: TheServices, once: DoneOn
     openapi_extra=takes(ConfigStepDocument, partial={}, weigh=STEP_CHANGE_EXAMPLE),
 )
 def change_step(step_id: IdInPath, body: TheBody, services: TheServices) -> Response:
-    """Change the fields of a step that are named; null clears. Of the positions only the one behind all others is
-    free: `reorder` changes the order."""
+    """Change the fields of a step that are named; null clears. Of the positions only the one behind
+    all others is free: `reorder` changes the order."""
     changed = update_step(step_id, body, database=services.database, clock=services.clock)
     return answer(as_document(step_shown(changed.id, changed.step)))
 
@@ -152,10 +164,16 @@ def remove_step(step_id: IdInPath, services: TheServices) -> Response:
 
 
 @router.get(ONE, response_model=Answer[ConfigShown], responses=refusals(404))
-def show(config_id: IdInPath, services: TheServices, *, include_stats: WithStats = False) -> Response:
+def show(
+    config_id: IdInPath, services: TheServices, *, include_stats: WithStats = False
+) -> Response:
     """Show one configuration with its steps."""
     with services.database.reading() as session:
-        return answer(config_view(session, config_id, ConfigIncludes(steps=True, stats=include_stats)).document())
+        return answer(
+            config_view(
+                session, config_id, ConfigIncludes(steps=True, stats=include_stats)
+            ).document()
+        )
 
 
 @router.put(
@@ -164,14 +182,21 @@ def show(config_id: IdInPath, services: TheServices, *, include_stats: WithStats
     responses=refusals(404),
     openapi_extra=takes(ConfigDocument, partial={}, retire=CHANGE_EXAMPLE),
 )
-def update(config_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices) -> Response:
-    """Change the fields that are named; null clears. Steps that are given are all that there will be, with new ids.
+def update(
+    config_id: IdInPath, body: TheBody, caller: TheCaller, services: TheServices
+) -> Response:
+    """Change the fields that are named; null clears. Steps that are given are all that there will
+    be, with new ids.
 
     Audits under way keep what they began with.
     """
-    changes = {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"}
+    changes = {
+        name: value for name, value in body.items() if caller.is_machine or name != "createdBy"
+    }
     stored = update_config(config_id, changes, database=services.database, clock=services.clock)
-    return answer({"id": str(stored.id), "name": stored.config.name, "stepsCount": len(stored.step_ids)})
+    return answer(
+        {"id": str(stored.id), "name": stored.config.name, "stepsCount": len(stored.step_ids)}
+    )
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
@@ -188,7 +213,9 @@ def delete(config_id: IdInPath, services: TheServices) -> Response:
     responses=refusals(404, 409),
     openapi_extra=takes(NewStepDocument, notice=STEP_EXAMPLE),
 )
-def append_step(config_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce) -> Response:
+def append_step(
+    config_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce
+) -> Response:
     """Add a step behind the others: at the position that is free, or without naming one."""
 
     def work() -> Response:
@@ -221,7 +248,8 @@ def validate(config_id: IdInPath, services: TheServices) -> Response:
 
 @router.get(f"{ONE}/stats", response_model=Answer[ConfigStats], responses=refusals(404))
 def stats(config_id: IdInPath, services: TheServices) -> Response:
-    """What became of the audits by it that are not deleted. Averages and the rate are of completed ones."""
+    """What became of the audits by it that are not deleted. Averages and the rate are of completed
+    ones."""
     with services.database.reading() as session:
         found = stats_of(session, [config_id])
     if config_id not in found:
@@ -244,14 +272,20 @@ def import_(
     services: TheServices,
     once: DoneOnce,
     *,
-    update: Annotated[bool, Query(description="Replace the one of the same name if it says something else.")] = False,
+    update: Annotated[
+        bool, Query(description="Replace the one of the same name if it says something else.")
+    ] = False,
 ) -> Response:
-    """Store a configuration under its name. The same content again changes nothing; other content is a conflict
-    unless `update` says to replace it."""
-    given = {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"}
+    """Store a configuration under its name. The same content again changes nothing; other content
+    is a conflict unless `update` says to replace it."""
+    given = {
+        name: value for name, value in body.items() if caller.is_machine or name != "createdBy"
+    }
 
     def work() -> Response:
-        imported = import_config(given, update=update, database=services.database, clock=services.clock)
+        imported = import_config(
+            given, update=update, database=services.database, clock=services.clock
+        )
         config = imported.config
         told = {"id": str(imported.id), "name": config.name, "outcome": imported.outcome.value}
         return answer({**told, "stepsCount": len(config.steps)})

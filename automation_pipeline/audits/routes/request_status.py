@@ -23,7 +23,10 @@ from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.run_requests import FiledRequest, filed_requests
 from automation_pipeline.transcription.models import TranscriptionSummary as Transcription
 from automation_pipeline.transcription.queries.requests import TRANSCRIPTION_JOB as TRANSCRIPTION
-from automation_pipeline.transcription.queries.requests import request_outcomes, requested_transcriptions
+from automation_pipeline.transcription.queries.requests import (
+    request_outcomes,
+    requested_transcriptions,
+)
 
 
 class TranscriptionProgress(BaseModel):
@@ -49,8 +52,12 @@ class TranscriptionRequest(BaseModel):
     refused: str | None
 
     @classmethod
-    def of(cls, key: str, fiche_id: str, run_id: str | None, found: Transcription | str | None) -> Self:
-        standing = TranscriptionProgress(**vars(found)) if isinstance(found, Transcription) else None
+    def of(
+        cls, key: str, fiche_id: str, run_id: str | None, found: Transcription | str | None
+    ) -> Self:
+        standing = (
+            TranscriptionProgress(**vars(found)) if isinstance(found, Transcription) else None
+        )
         refused = found if isinstance(found, str) else None
         return cls(key=key, fiche_id=fiche_id, run_id=run_id, standing=standing, refused=refused)
 
@@ -82,7 +89,12 @@ class AuditRequest(BaseModel):
     @classmethod
     def of(cls, key: str, fiche_id: str, found: Audit | str | None) -> Self:
         standing = AuditStanding(**vars(found)) if isinstance(found, Audit) else None
-        return cls(key=key, fiche_id=fiche_id, standing=standing, refused=found if isinstance(found, str) else None)
+        return cls(
+            key=key,
+            fiche_id=fiche_id,
+            standing=standing,
+            refused=found if isinstance(found, str) else None,
+        )
 
 
 class RerunRequest(BaseModel):
@@ -94,7 +106,9 @@ class RerunRequest(BaseModel):
 
     @classmethod
     def of(cls, key: str, fiche_id: str, found: RerunStatus) -> Self:
-        return cls(key=key, fiche_id=fiche_id, begun=found.begun, done=found.done, refused=found.error)
+        return cls(
+            key=key, fiche_id=fiche_id, begun=found.begun, done=found.done, refused=found.error
+        )
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["requests"])
@@ -102,7 +116,10 @@ PATH = "/api/requests"
 MAX_KEYS = 200
 Key = Annotated[str, Query(min_length=1, max_length=300)]
 Keys = Annotated[
-    list[Key], Query(min_length=1, max_length=MAX_KEYS, description="Repeat it for several. Unknown: left out.")
+    list[Key],
+    Query(
+        min_length=1, max_length=MAX_KEYS, description="Repeat it for several. Unknown: left out."
+    ),
 ]
 
 

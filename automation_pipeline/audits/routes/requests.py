@@ -35,10 +35,16 @@ from automation_pipeline.core.json_model import Instant, parse
 from automation_pipeline.fiches.queries.fiches import check_visible
 
 AUDIT_EXAMPLE: Mapping[str, object] = {"fiche_id": "1900417", "audit_config_id": "11"}
-LINKED_EXAMPLE: Mapping[str, object] = {**AUDIT_EXAMPLE, "automation_schedule_id": "3", "automation_run_id": "17"}
+LINKED_EXAMPLE: Mapping[str, object] = {
+    **AUDIT_EXAMPLE,
+    "automation_schedule_id": "3",
+    "automation_run_id": "17",
+}
 LATEST_EXAMPLE: Mapping[str, object] = {"fiche_id": "1900417"}
 BATCH_EXAMPLE: Mapping[str, object] = {"fiche_ids": ["1900417", "1900418"], "audit_config_id": "11"}
-RERUN_EXAMPLE: Mapping[str, object] = {"customPrompt": "The recording notice counts when it is said by the prospect"}
+RERUN_EXAMPLE: Mapping[str, object] = {
+    "customPrompt": "The recording notice counts when it is said by the prospect"
+}
 
 
 class QueuedAt(BaseModel):
@@ -47,7 +53,8 @@ class QueuedAt(BaseModel):
 
 
 class AuditQueued(BaseModel):
-    """`audit_id` is the id by which the audit is followed; the audit's own id is known when it begins."""
+    """`audit_id` is the id by which the audit is followed; the audit's own id is known when it
+    begins."""
 
     success: Literal[True] = True
     message: Literal["Audit queued for processing"]
@@ -96,7 +103,9 @@ POINT = f"{STEP}/control-points/{{point}}"
     responses=refusals(404, 409),
     openapi_extra=takes(AuditWish, plain=AUDIT_EXAMPLE, of_an_automation=LINKED_EXAMPLE),
 )
-def ask(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+def ask(
+    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+) -> Response:
     """Ask for an audit, which may belong to an automation."""
     wish = parse_request(AuditWish, body)
     check_links(wish.model_dump(), caller, services.database, INVALID_REQUEST)
@@ -118,11 +127,15 @@ def ask(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices
     responses=refusals(404, 409),
     openapi_extra=takes(RunWish, plain=AUDIT_EXAMPLE),
 )
-def run(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+def run(
+    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+) -> Response:
     """Ask for an audit of one fiche by one configuration."""
     wish = parse_request(RunWish, body)
     user = _requested_by(wish.user_id, caller)
-    asking = AuditRequestOptions(audit_config_id=wish.audit_config_id, use_rlm=wish.use_rlm, user_id=user)
+    asking = AuditRequestOptions(
+        audit_config_id=wish.audit_config_id, use_rlm=wish.use_rlm, user_id=user
+    )
     _check([wish.fiche_id], reach, services)
     return once(lambda: _queue_audit(wish.fiche_id, asking, services))
 
@@ -133,7 +146,9 @@ def run(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices
     responses=refusals(404, 409),
     openapi_extra=takes(LatestWish, plain=LATEST_EXAMPLE),
 )
-def run_latest(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+def run_latest(
+    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+) -> Response:
     """Ask for an audit by the newest active configuration."""
     wish = parse_request(LatestWish, body)
     _check([wish.fiche_id], reach, services)
@@ -153,8 +168,11 @@ def run_latest(body: TheBody, caller: TheCaller, reach: TheReach, services: TheS
     responses=refusals(404, 409),
     openapi_extra=takes(BatchWish, two=BATCH_EXAMPLE),
 )
-def batch(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for audits of many fiches, followed as one. Without a configuration the newest active one judges."""
+def batch(
+    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+) -> Response:
+    """Ask for audits of many fiches, followed as one. Without a configuration the newest active one
+    judges."""
     wish = parse(BatchWish, body, INVALID_REQUEST)
     _check(wish.fiche_ids, reach, services)
 
@@ -165,7 +183,9 @@ def batch(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServic
             user_id=_requested_by(wish.user_id, caller),
             batch=True,
         )
-        filed = request_audits(wish.fiche_ids, asking, database=services.database, clock=services.clock)
+        filed = request_audits(
+            wish.fiche_ids, asking, database=services.database, clock=services.clock
+        )
         return said(
             message=f"{len(filed.audits)} audits queued for processing",
             fiche_ids=[one.fiche_id for one in filed.audits],
@@ -184,7 +204,11 @@ def batch(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServic
     openapi_extra=takes(RerunWish, required=False, told=RERUN_EXAMPLE),
 )
 def rerun_step(
-    audit_id: IdInPath, position: IdInPath, body: OptionalBody, services: TheServices, once: DoneOnce
+    audit_id: IdInPath,
+    position: IdInPath,
+    body: OptionalBody,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Have a step judged again. Its audit must be completed."""
     wish = parse(RerunWish, body, INVALID_REQUEST)
@@ -207,7 +231,11 @@ def rerun_point(
 ) -> Response:
     """Have one control point judged again. Its audit must be completed."""
     wish = parse(RerunWish, body, INVALID_REQUEST)
-    return once(lambda: _rerun(StepLocation(audit_id, position, point), wish, services, control_point_index=point))
+    return once(
+        lambda: _rerun(
+            StepLocation(audit_id, position, point), wish, services, control_point_index=point
+        )
+    )
 
 
 def _check(fiche_ids: Sequence[str], reach: Reach, services: Services) -> None:
@@ -228,9 +256,13 @@ def _newest_active_config(services: Services) -> StoredConfig:
     return newest
 
 
-def _queue_audit(fiche_id: str, asking: AuditRequestOptions, services: Services, **beside: object) -> Response:
+def _queue_audit(
+    fiche_id: str, asking: AuditRequestOptions, services: Services, **beside: object
+) -> Response:
     now = services.clock.now()
-    [asked] = request_audits([fiche_id], asking, database=services.database, clock=services.clock).audits
+    [asked] = request_audits(
+        [fiche_id], asking, database=services.database, clock=services.clock
+    ).audits
     return said(
         200,
         message="Audit queued for processing",
@@ -244,7 +276,9 @@ def _queue_audit(fiche_id: str, asking: AuditRequestOptions, services: Services,
 
 
 def _rerun(place: StepLocation, wish: RerunWish, services: Services, **beside: object) -> Response:
-    asked = request_rerun(place, instructions=wish.instructions, database=services.database, clock=services.clock)
+    asked = request_rerun(
+        place, instructions=wish.instructions, database=services.database, clock=services.clock
+    )
     return said(
         200,
         message="Rerun queued for processing",

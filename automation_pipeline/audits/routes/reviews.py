@@ -18,7 +18,11 @@ from automation_pipeline.audits.routes.audits import Json
 from automation_pipeline.audits.rules.reviews import PointReview, StepReview
 from automation_pipeline.core.access import Caller
 
-STEP_REVIEW_EXAMPLE: Mapping[str, object] = {"conforme": "CONFORME", "score": 5, "reason": "It is said at 02:10"}
+STEP_REVIEW_EXAMPLE: Mapping[str, object] = {
+    "conforme": "CONFORME",
+    "score": 5,
+    "reason": "It is said at 02:10",
+}
 
 
 POINT_REVIEW_EXAMPLE: Mapping[str, object] = {"statut": "PRESENT", "reason": "It is said at 02:10"}
@@ -56,7 +60,8 @@ STEP = "/api/audits/{audit_id}/steps/{position}"
 def review_step(
     audit_id: IdInPath, position: IdInPath, body: TheBody, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Overrule a step of a completed audit. The caller is the reviewer; a machine may name another."""
+    """Overrule a step of a completed audit. The caller is the reviewer; a machine may name
+    another."""
     given = _with_reviewer(body, caller)
     return answer(of_step.review_step(audit_id, position, given, database=services.database))
 
@@ -75,12 +80,19 @@ def review_control_point(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Overrule one control point of a completed audit. The caller is the reviewer; a machine may name another."""
+    """Overrule one control point of a completed audit. The caller is the reviewer; a machine may
+    name another."""
     given = _with_reviewer(body, caller)
-    return answer(of_point.review_control_point(audit_id, position, point, given, database=services.database))
+    return answer(
+        of_point.review_control_point(audit_id, position, point, given, database=services.database)
+    )
 
 
 def _with_reviewer(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
     """What somebody else is said to have reviewed is believed of machines alone."""
     own = (caller.name or caller.id)[:200]
-    return {**body, "reviewer": body.get("reviewer") or own} if caller.is_machine else {**body, "reviewer": own}
+    return (
+        {**body, "reviewer": body.get("reviewer") or own}
+        if caller.is_machine
+        else {**body, "reviewer": own}
+    )

@@ -1,4 +1,5 @@
-"""The model's answer about a step: its schema, its parser, and the match with the configured control points."""
+"""The model's answer about a step: its schema, its parser, and the match with the configured
+control points."""
 
 import json
 import re
@@ -9,7 +10,16 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Annotated, Literal, TypeVar, cast, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    ValidationError,
+)
 
 from automation_pipeline.audits.models.chat import AnswerSchema
 from automation_pipeline.audits.models.findings import (
@@ -28,7 +38,9 @@ _MOST_COMPLAINTS = 8
 _LARGEST = 2**31 - 1
 # Prose may hold braces; a text with more of them than this counts as no answer.
 _MOST_BRACES = 64
-_NO_JSON = "La réponse n'est pas du JSON valide : donne un seul objet JSON complet, sans autre texte."
+_NO_JSON = (
+    "La réponse n'est pas du JSON valide : donne un seul objet JSON complet, sans autre texte."
+)
 _REASONED = re.compile(r"</(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
 _OBJECT = re.compile(r'\{\s*"')
 _DECODER = json.JSONDecoder()
@@ -43,7 +55,8 @@ class ModelOutputError(ValueError):
 
 
 def _storable(given: object) -> object:
-    """Without NUL and halves of surrogate pairs, which a JSON escape can smuggle in and no database takes."""
+    """Without NUL and halves of surrogate pairs, which a JSON escape can smuggle in and no database
+    takes."""
     if not isinstance(given, str):
         return given
     return given.replace("\0", "").encode(errors="replace").decode()[:MAX_TEXT]
@@ -60,7 +73,9 @@ def _real(given: object) -> object:
 Text = Annotated[str, BeforeValidator(_storable)]
 Whole = Annotated[StrictInt, Field(ge=-_LARGEST, le=_LARGEST), BeforeValidator(_whole)]
 NonNegative = Annotated[StrictInt, Field(ge=0, le=_LARGEST), BeforeValidator(_whole)]
-Seconds = Annotated[StrictFloat, Field(ge=0, le=_LARGEST, allow_inf_nan=False), BeforeValidator(_real)]
+Seconds = Annotated[
+    StrictFloat, Field(ge=0, le=_LARGEST, allow_inf_nan=False), BeforeValidator(_real)
+]
 Flag = StrictBool
 
 
@@ -74,7 +89,8 @@ OutputModel = TypeVar("OutputModel", bound=ModelOutput)
 
 
 def parse_model_output(model: type[OutputModel], text: str) -> OutputModel:
-    """The object in the model's text, whatever surrounds it; WrittenError when there is none that fits.
+    """The object in the model's text, whatever surrounds it; WrittenError when there is none that
+    fits.
 
     Of several objects, the last one that fits counts: a model corrects its drafts.
     """
@@ -91,8 +107,8 @@ def parse_model_output(model: type[OutputModel], text: str) -> OutputModel:
 
 
 def _objects(text: str) -> list[dict[str, object]]:
-    """The JSON objects in the text, in their order: the whole text, or what reasoning, prose and code fences leave.
-    One missing brace at the end is added."""
+    """The JSON objects in the text, in their order: the whole text, or what reasoning, prose and
+    code fences leave. One missing brace at the end is added."""
     whole = text.replace("\0", "").strip()
     read = _loaded(whole)
     if read is None:
@@ -104,12 +120,14 @@ def _objects(text: str) -> list[dict[str, object]]:
 
 
 def _without_reasoning(text: str) -> str:
-    """Models that reason aloud do so in tags before the answer. Some servers drop the opening tag."""
+    """Models that reason aloud do so in tags before the answer. Some servers drop the opening
+    tag."""
     return text[max((end.end() for end in _REASONED.finditer(text)), default=0) :]
 
 
 def _scanned(text: str) -> list[dict[str, object]]:
-    """Objects that stand in prose or fences. Inside an object that cannot be read, none is looked for."""
+    """Objects that stand in prose or fences. Inside an object that cannot be read, none is looked
+    for."""
     found: list[dict[str, object]] = []
     place = 0
     for _ in range(_MOST_BRACES):
@@ -134,7 +152,8 @@ def _closed(text: str) -> list[dict[str, object]]:
 
 
 def _loaded(text: str) -> object:
-    """None when it cannot be read: broken, nested too deep, or with a number of thousands of digits."""
+    """None when it cannot be read: broken, nested too deep, or with a number of thousands of
+    digits."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -215,7 +234,10 @@ _CITATION = _object(
     {
         "texte": _text("Passage copié mot pour mot d'un seul segment"),
         "minutage": _text("Début du passage, MM:SS"),
-        "minutage_secondes": {"type": "number", "description": "Début du passage en secondes, au moins 0"},
+        "minutage_secondes": {
+            "type": "number",
+            "description": "Début du passage en secondes, au moins 0",
+        },
         "speaker": _text("Locuteur, comme dans la transcription"),
         "recording_index": _integer("Index de l'enregistrement, à partir de 0"),
         "chunk_index": _integer("Index du segment dans l'enregistrement, à partir de 0"),
@@ -232,7 +254,10 @@ _POINT = _object(
         "citations": _list_of(_CITATION),
         "minutages": _MINUTAGES,
         "erreur_transcription_notee": _FLAG,
-        "variation_phonetique_utilisee": {"type": ["string", "null"], "description": "La variante entendue, ou null"},
+        "variation_phonetique_utilisee": {
+            "type": ["string", "null"],
+            "description": "La variante entendue, ou null",
+        },
     }
 )
 ANSWER_SCHEMA = AnswerSchema(
@@ -247,7 +272,9 @@ ANSWER_SCHEMA = AnswerSchema(
             "mots_cles_trouves": _list_of({"type": "string"}),
             "commentaire_global": _text("Bilan de l'étape"),
             "niveau_conformite": _one_of(*get_args(_Graded)),
-            "erreurs_transcription_tolerees": _integer("Nombre d'erreurs de transcription tolérées, au moins 0"),
+            "erreurs_transcription_tolerees": _integer(
+                "Nombre d'erreurs de transcription tolérées, au moins 0"
+            ),
         }
     ),
 )
@@ -325,15 +352,46 @@ _NEGATIONS = {
 }
 # Without "un", which is an article more often.
 _NUMBERS = {
-    *("deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze", "treize", "quatorze"),
-    *("quinze", "seize", "vingt", "vingts", "trente", "quarante", "cinquante", "soixante", "cent", "cents", "mille"),
+    *(
+        "deux",
+        "trois",
+        "quatre",
+        "cinq",
+        "six",
+        "sept",
+        "huit",
+        "neuf",
+        "dix",
+        "onze",
+        "douze",
+        "treize",
+        "quatorze",
+    ),
+    *(
+        "quinze",
+        "seize",
+        "vingt",
+        "vingts",
+        "trente",
+        "quarante",
+        "cinquante",
+        "soixante",
+        "cent",
+        "cents",
+        "mille",
+    ),
 }
 
 
 def numbers_and_negations(text: str) -> tuple[list[str], list[str]]:
-    """Of a normalised text: its numbers in their order, and its negations in that of the alphabet."""
+    """Of a normalised text: its numbers in their order, and its negations in that of the
+    alphabet."""
     message = text.split()
-    numbers = [number for word in message for number in ([word] if word in _NUMBERS else re.findall(r"\d+", word))]
+    numbers = [
+        number
+        for word in message
+        for number in ([word] if word in _NUMBERS else re.findall(r"\d+", word))
+    ]
     return numbers, sorted(_NEGATIONS[word] for word in message if word in _NEGATIONS)
 
 
@@ -342,7 +400,8 @@ NOT_DEALT_WITH = "Non traité par le modèle."
 _ALIKE = 0.85
 _FEWEST_WITHIN = 2
 _NUMBERING = re.compile(
-    r"\s*(?:[-*•]|(?:point\s+(?:de\s+contr[oô]le\s+)?)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+", re.IGNORECASE
+    r"\s*(?:[-*•]|(?:point\s+(?:de\s+contr[oô]le\s+)?)?\(?\d+(?:\.\d+)*\s*[.):–-])\s+",
+    re.IGNORECASE,
 )
 
 # What is not applicable leaves the ratio without any proof, so it is the mildest.
@@ -351,7 +410,8 @@ _FROM_STRICT = (Statut.ABSENT, Statut.PARTIEL, Statut.PRESENT, Statut.NON_APPLIC
 
 @dataclass(frozen=True)
 class Reconciled:
-    """`missing` of the configured points were not returned; `unknown` of the returned ones were dropped."""
+    """`missing` of the configured points were not returned; `unknown` of the returned ones were
+    dropped."""
 
     finding: StepFinding
     missing: int
@@ -359,8 +419,9 @@ class Reconciled:
 
 
 def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
-    """Every configured point exactly once, in its order and with its text. Of several answers to one point the one in
-    its own words stays, among equals the strictest, among those the first; the others are dropped."""
+    """Every configured point exactly once, in its order and with its text. Of several answers to
+    one point the one in its own words stays, among equals the strictest, among those the first; the
+    others are dropped."""
     found: dict[int, ControlPoint] = {}
     left: Sequence[ControlPoint] = finding.points
     for key in (str.strip, normalise, _unnumbered):
@@ -370,9 +431,14 @@ def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
         found |= equal
     found |= _alike({slot: text for slot, text in enumerate(configured) if slot not in found}, left)
     points = tuple(
-        replace(found[slot], point=text) if slot in found else _missing(text) for slot, text in enumerate(configured)
+        replace(found[slot], point=text) if slot in found else _missing(text)
+        for slot, text in enumerate(configured)
     )
-    return Reconciled(replace(finding, points=points), len(configured) - len(found), len(finding.points) - len(found))
+    return Reconciled(
+        replace(finding, points=points),
+        len(configured) - len(found),
+        len(finding.points) - len(found),
+    )
 
 
 def _missing(text: str) -> ControlPoint:
@@ -419,7 +485,11 @@ def _alike(slots: Mapping[int, str], left: Sequence[ControlPoint]) -> dict[int, 
     """The best pairs first."""
     asked = {slot: _unnumbered(text) for slot, text in slots.items()}
     answered = [_unnumbered(point.point) for point in left]
-    likeness = {(slot, at): _likeness(one, two) for slot, one in asked.items() for at, two in enumerate(answered)}
+    likeness = {
+        (slot, at): _likeness(one, two)
+        for slot, one in asked.items()
+        for at, two in enumerate(answered)
+    }
     clear = [pair for pair, value in likeness.items() if value > 0]
     clear.sort(key=lambda pair: (-likeness[pair], _strictness(left[pair[1]]), pair))
     alike: dict[int, ControlPoint] = {}
@@ -436,9 +506,12 @@ def _likeness(one: str, two: str) -> float:
     inner, outer = sorted((one, two), key=len)
     if not inner or numbers_and_negations(one) != numbers_and_negations(two):
         return 0.0
-    if f" {inner} " in f" {outer} " and len(inner.split()) >= max(_FEWEST_WITHIN, len(outer.split()) / 2):
+    if f" {inner} " in f" {outer} " and len(inner.split()) >= max(
+        _FEWEST_WITHIN, len(outer.split()) / 2
+    ):
         return 2 * len(inner) / (len(inner) + len(outer))
-    # By itself difflib ignores the frequent letters of texts from 200 characters on, which are all of them.
+    # By itself difflib ignores the frequent letters of texts from 200 characters on, which are all
+    # of them.
     matcher = SequenceMatcher(None, one, two, autojunk=False)
     if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _ALIKE:
         return 0.0

@@ -1,4 +1,5 @@
-"""Changes of a stored configuration: what a change leaves out stays, and step positions stay 1 to n."""
+"""Changes of a stored configuration: what a change leaves out stays, and step positions stay 1 to
+n."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,11 +64,14 @@ class StepOrder(JsonModel):
 
 
 def positions_in_order(step_ids: Sequence[int], given: Sequence[int]) -> dict[int, int]:
-    """The position, from 1, of every step in the order given. InvalidInputError unless each step is named once."""
+    """The position, from 1, of every step in the order given. InvalidInputError unless each step is
+    named once."""
     known, named = set(step_ids), set(given)
     faults = {
         "missing": [step for step in step_ids if step not in named],
-        "not steps of this configuration": dict.fromkeys(step for step in given if step not in known),
+        "not steps of this configuration": dict.fromkeys(
+            step for step in given if step not in known
+        ),
         "given more than once": [step for step, times in Counter(given).items() if times > 1],
     }
     fields = tuple(("stepIds", f"{why}: {_joined_ids(ids)}") for why, ids in faults.items() if ids)

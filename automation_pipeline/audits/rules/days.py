@@ -19,7 +19,8 @@ NOT_CONFIGURED = (
 
 @dataclass(frozen=True)
 class FailingPoint:
-    """A control point that calls do not meet: `failing` times ABSENT or PARTIEL where it applied, `judged` times."""
+    """A control point that calls do not meet: `failing` times ABSENT or PARTIEL where it applied,
+    `judged` times."""
 
     step: str
     point: str
@@ -33,10 +34,11 @@ class FailingPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DayAudits:
-    """Audits are wanted of each fiche with a transcript, by each of the automatic `configs`; nothing else is counted.
+    """Audits are wanted of each fiche with a transcript, by each of the automatic `configs`;
+    nothing else is counted.
 
-    Scores, quotations and control points are of the completed ones. `failures` are the causes for which there is no
-    grade, with how many audits each.
+    Scores, quotations and control points are of the completed ones. `failures` are the causes for
+    which there is no grade, with how many audits each.
     """
 
     configs: int
@@ -70,15 +72,21 @@ class DayAudits:
 
 
 def judge_audits(day: DayAudits, *, asked: bool) -> tuple[DayFinding, ...]:
-    """One finding a check. Without a sales list of the day (`asked`), that no audits are missing says nothing."""
+    """One finding a check. Without a sales list of the day (`asked`), that no audits are missing
+    says nothing."""
     if not asked:
         return never_requested(AUDIT_CHECKS)
     every_fiche, steps, evidence = AUDIT_CHECKS
-    failed, removed = _share(day.steps_failed, day.steps), _share(day.citations_removed, day.citations)
+    failed, removed = (
+        _share(day.steps_failed, day.steps),
+        _share(day.citations_removed, day.citations),
+    )
     return (
         _every_fiche_audited(every_fiche, day),
         DayFinding(
-            steps, failed <= MAX_STEPS_FAILED, f"{day.steps_failed} of {day.steps} steps have no answer of the model."
+            steps,
+            failed <= MAX_STEPS_FAILED,
+            f"{day.steps_failed} of {day.steps} steps have no answer of the model.",
         ),
         DayFinding(
             evidence,

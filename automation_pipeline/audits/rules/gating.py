@@ -28,7 +28,9 @@ class SpeakerLabels:
     def __init__(self, speakers: Collection[str]) -> None:
         names = sorted({*speakers, UNKNOWN_SPEAKER} - {""}, key=len, reverse=True)
         message = [word for word in map(normalise, names) if word]
-        self._before_turns = re.compile(rf"^[^\S\n]*(?:{_one_of(names)})[^\S\n]*:", re.IGNORECASE | re.MULTILINE)
+        self._before_turns = re.compile(
+            rf"^[^\S\n]*(?:{_one_of(names)})[^\S\n]*:", re.IGNORECASE | re.MULTILINE
+        )
         self._anywhere = re.compile(rf"\b(?:{_one_of(message)})\b")
 
     def off_turns(self, text: str) -> str:
@@ -59,12 +61,16 @@ class SpokenTimeline:
 
     timeline: Timeline
     _known: dict[tuple[int, int], _SpokenChunk | None] = field(
-        default_factory=dict[tuple[int, int], "_SpokenChunk | None"], init=False, repr=False, compare=False
+        default_factory=dict[tuple[int, int], "_SpokenChunk | None"],
+        init=False,
+        repr=False,
+        compare=False,
     )
 
     def holds(self, quotation: str, place: tuple[int, int], shortest: int) -> bool:
-        """Whether it was said word for word in the chunk (recording, chunk), in at least so many characters. Somebody
-        may have said a word that is a label too, so the quotation counts with such words and without."""
+        """Whether it was said word for word in the chunk (recording, chunk), in at least so many
+        characters. Somebody may have said a word that is a label too, so the quotation counts with
+        such words and without."""
         said = self._said(place)
         if said is None:
             return False
@@ -91,20 +97,29 @@ def _one_of(texts: Collection[str]) -> str:
 UNPROVEN = "[Auto-check] Aucune citation vérifiable : point compté comme ABSENT."
 
 
-def gate(finding: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions) -> GatedFinding:
-    """The finding as far as the timeline bears it out. Its score, its conforme and every statut are at most what they
-    were, and gating it again changes nothing. When switched off, citations still get to know their recording."""
+def gate(
+    finding: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions
+) -> GatedFinding:
+    """The finding as far as the timeline bears it out. Its score, its conforme and every statut are
+    at most what they were, and gating it again changes nothing. When switched off, citations still
+    get to know their recording."""
     if not rules.enabled:
-        known = tuple(replace(point, citations=_with_recordings(point.citations, timeline)) for point in finding.points)
+        known = tuple(
+            replace(point, citations=_with_recordings(point.citations, timeline))
+            for point in finding.points
+        )
         return GatedFinding(replace(finding, points=known), GatingStats(finding.citations))
     speech = spoken_timeline(timeline)
     points = tuple(_gate_point(point, speech, rules) for point in finding.points)
-    lowered = _lower_to_proof(replace(finding, points=points, minutages=minutages_of(points)), weight)
+    lowered = _lower_to_proof(
+        replace(finding, points=points, minutages=minutages_of(points)), weight
+    )
     stats = GatingStats(
         total_citations=finding.citations,
         removed_citations=finding.citations - lowered.citations,
         downgraded_control_points=sum(
-            before.statut is not after.statut for before, after in zip(finding.points, points, strict=True)
+            before.statut is not after.statut
+            for before, after in zip(finding.points, points, strict=True)
         ),
         step_score_reduced=lowered.score < finding.score,
         step_conforme_adjusted=lowered.conforme is not finding.conforme,
@@ -136,7 +151,11 @@ def _gate_point(point: ControlPoint, speech: SpokenTimeline, rules: GatingOption
 
 def _is_said(citation: Citation, speech: SpokenTimeline, rules: GatingOptions) -> bool:
     # No minimum at all would let an empty quotation prove anything.
-    shortest = rules.min_quote_characters if rules.min_quote_characters > 0 else GatingOptions.min_quote_characters
+    shortest = (
+        rules.min_quote_characters
+        if rules.min_quote_characters > 0
+        else GatingOptions.min_quote_characters
+    )
     return speech.holds(citation.texte, (citation.recording_index, citation.chunk_index), shortest)
 
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from automation_pipeline.audits.models.audits import AuditOptions, ExcerptOptions, TranscriptMode
-from automation_pipeline.audits.models.chat import Message, Question, Reply, Role, ToolCall, ToolChoice
+from automation_pipeline.audits.models.chat import (
+    Message,
+    Question,
+    Reply,
+    Role,
+    ToolCall,
+    ToolChoice,
+)
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
 from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA
@@ -141,7 +148,11 @@ def _escaped_lines(text: str) -> Iterable[str]:
 
 def _recording_text(recording: TimelineRecording, chosen: frozenset[tuple[int, int]] | None) -> str:
     """Empty when none of its chunks is chosen."""
-    chunks = [chunk for chunk in recording.chunks if chosen is None or (recording.index, chunk.index) in chosen]
+    chunks = [
+        chunk
+        for chunk in recording.chunks
+        if chosen is None or (recording.index, chunk.index) in chosen
+    ]
     if not chunks:
         return ""
     facts = {
@@ -170,8 +181,9 @@ MAX_INVALID_ANSWER = 4_000
 
 @dataclass(frozen=True, kw_only=True)
 class StepPrompt:
-    """One step to judge. On reruns: the user's `instructions`, and what was found before (`previous`). `product`: what
-    was sold, as far as it is known. To judge one control point, give a step that has no other."""
+    """One step to judge. On reruns: the user's `instructions`, and what was found before
+    (`previous`). `product`: what was sold, as far as it is known. To judge one control point, give
+    a step that has no other."""
 
     config: AuditConfig
     step: AuditStep
@@ -199,17 +211,23 @@ def step_question(task: StepPrompt, excerpts: ExcerptOptions) -> Question:
 
 
 def repair_question(question: Question, reply_content: str, problem: str) -> Question:
-    """The same question with the bad answer and what is wrong with it; no more tools are to be used."""
+    """The same question with the bad answer and what is wrong with it; no more tools are to be
+    used."""
     wrong = reply_content[:MAX_INVALID_ANSWER] or "(réponse vide)"
     payload = (
         f"Ta réponse ne peut pas être lue. {problem} Redonne la réponse entière, corrigée, sous la forme d'un seul "
         "objet JSON conforme au schéma, sans autre texte."
     )
-    return without_tools(_followed_by(question, Message(Role.ASSISTANT, wrong), Message(Role.USER, payload)))
+    return without_tools(
+        _followed_by(question, Message(Role.ASSISTANT, wrong), Message(Role.USER, payload))
+    )
 
 
-def tool_round(question: Question, reply: Reply, results: Sequence[tuple[ToolCall, str]]) -> Question:
-    """The same question with what the model asked of its tools and what they say; it may go on or answer."""
+def tool_round(
+    question: Question, reply: Reply, results: Sequence[tuple[ToolCall, str]]
+) -> Question:
+    """The same question with what the model asked of its tools and what they say; it may go on or
+    answer."""
     asked = Message(Role.ASSISTANT, reply.content, tool_calls=tuple(call for call, _ in results))
     payload = (Message(Role.TOOL, result, tool_call_id=call.id) for call, result in results)
     return replace(_followed_by(question, asked, *payload), tool_choice=ToolChoice.AUTO)
@@ -253,7 +271,9 @@ def _step_block(task: StepPrompt) -> str:
         "Instructions complémentaires": task.instructions,
         "Résultat précédent": (task.previous or "")[:MAX_PREVIOUS],
     }
-    points = (f"{number}. {one_line(point)}" for number, point in enumerate(step.control_points, start=1))
+    points = (
+        f"{number}. {one_line(point)}" for number, point in enumerate(step.control_points, start=1)
+    )
     flags = f"Critique : {_yes_or_no(step.is_critical)} | Vérification produit : {_yes_or_no(step.verify_product_info)}"
     lines = (
         f"=== ÉTAPE {step.position}/{len(task.config.steps)} : {one_line(step.name)} ===",
@@ -285,8 +305,11 @@ def _yes_or_no(flag: bool) -> str:
 def choose_transcript_mode(
     wanted: TranscriptMode, tasks: Iterable[StepPrompt], options: AuditOptions
 ) -> TranscriptMode:
-    """`tasks` as they are with the calls in the prompt: one that does not fit is enough for tools to be used."""
+    """`tasks` as they are with the calls in the prompt: one that does not fit is enough for tools
+    to be used."""
     if wanted is TranscriptMode.TOOLS:
         return TranscriptMode.TOOLS
     longest = max(step_question(task, options.excerpt).characters for task in tasks)
-    return TranscriptMode.TOOLS if longest > options.max_prompt_characters else TranscriptMode.PROMPT
+    return (
+        TranscriptMode.TOOLS if longest > options.max_prompt_characters else TranscriptMode.PROMPT
+    )

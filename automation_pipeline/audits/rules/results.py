@@ -1,4 +1,5 @@
-"""The result of an audit, computed from its stored steps: columns, documents, and the sentences of failures."""
+"""The result of an audit, computed from its stored steps: columns, documents, and the sentences of
+failures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -6,9 +7,18 @@ from datetime import datetime
 
 from pydantic.alias_generators import to_camel
 
-from automation_pipeline.audits.models.audits import AuditSummary, TranscriptCoverage, steps_sentence
+from automation_pipeline.audits.models.audits import (
+    AuditSummary,
+    TranscriptCoverage,
+    steps_sentence,
+)
 from automation_pipeline.audits.models.configs import AuditConfig
-from automation_pipeline.audits.models.findings import AuditGating, ControlPoint, MissingStep, StoredStep
+from automation_pipeline.audits.models.findings import (
+    AuditGating,
+    ControlPoint,
+    MissingStep,
+    StoredStep,
+)
 from automation_pipeline.audits.rules.reviews import StepHistory
 from automation_pipeline.audits.rules.scoring import Compliance, StepScore, score_audit
 from automation_pipeline.core.clock import iso
@@ -57,7 +67,8 @@ def tokens_of(steps: Sequence[StoredStep | MissingStep]) -> int:
 
 
 def summary_columns(frame: ResultContext, steps: Sequence[StoredStep]) -> dict[str, object]:
-    """The same after a first run, a rerun and a review: nothing of it is remembered apart from the steps."""
+    """The same after a first run, a rerun and a review: nothing of it is remembered apart from the
+    steps."""
     compliance, tokens = compliance_of(steps), tokens_of(steps)
     return {
         "overall_score": compliance.score_percentage,
@@ -103,17 +114,24 @@ def incomplete_columns(
                 "steps": {
                     "total": audit.steps,
                     "judged": judged,
-                    "not_judged": [{"position": step.position, "error": step.error} for step in missing],
+                    "not_judged": [
+                        {"position": step.position, "error": step.error} for step in missing
+                    ],
                 },
             },
-            "statistics": {"successful_steps": judged, "failed_steps": len(missing), "total_tokens": tokens},
+            "statistics": {
+                "successful_steps": judged,
+                "failed_steps": len(missing),
+                "total_tokens": tokens,
+            },
             "metadata": {"started_at": iso(started_at), "ended_at": iso(now)},
         },
     }
 
 
 def running_document(frame_of: Document, started_at: datetime, approach: Document) -> Document:
-    """What is read while the audit runs. `frame_of` holds how it was triggered, as far as that is known."""
+    """What is read while the audit runs. `frame_of` holds how it was triggered, as far as that is
+    known."""
     known = {name: value for name, value in frame_of.items() if value is not None}
     return {"status": "running", "started_at": iso(started_at), "approach": approach, **known}
 
@@ -126,13 +144,21 @@ def _result_document(frame: ResultContext, compliance: Compliance, tokens: int) 
         "poids_obtenu": compliance.earned,
         "poids_total": compliance.total_weight,
     }
-    config = {"id": str(frame.config_id), "name": frame.config.name, "description": frame.config.description}
+    config = {
+        "id": str(frame.config_id),
+        "name": frame.config.name,
+        "description": frame.config.description,
+    }
     return {
         "audit_db_id": str(frame.audit_id),
         "audit_tracking_id": frame.tracking_id,
         "audit": {
             "config": config,
-            "fiche": {"fiche_id": frame.fiche_id, "prospect_name": frame.prospect_name, "groupe": frame.groupe},
+            "fiche": {
+                "fiche_id": frame.fiche_id,
+                "prospect_name": frame.prospect_name,
+                "groupe": frame.groupe,
+            },
             "results": {"compliance": verdict, "approach": frame.approach},
             "compliance": verdict,
             "approach": frame.approach,
@@ -190,7 +216,8 @@ def step_document(step: StoredStep, history: StepHistory) -> dict[str, object]:
 
 
 def missing_step_document(step: MissingStep) -> dict[str, object]:
-    """In the same form: `error` is why the model could not judge the step, and there is no verdict."""
+    """In the same form: `error` is why the model could not judge the step, and there is no
+    verdict."""
     nothing: Document = {"points_controle": [], "human_review": [], "rerun_history": []}
     return {**_NO_VERDICT, "error": step.error, **_metadata_and_usage(step), **nothing}
 

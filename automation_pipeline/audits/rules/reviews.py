@@ -8,7 +8,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from automation_pipeline.audits.models.audits import StepLocation, rerun_id
 from automation_pipeline.audits.models.configs import AuditStep
-from automation_pipeline.audits.models.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.models.findings import (
+    Conforme,
+    ControlPoint,
+    Niveau,
+    Statut,
+    StepFinding,
+)
 from automation_pipeline.audits.rules.scoring import derive_verdict, minutages_of
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import JsonModel, text_fault
@@ -63,9 +69,12 @@ def apply_step_review(finding: StepFinding, weight: int, change: StepReview) -> 
     )
 
 
-def apply_control_point_review(finding: StepFinding, weight: int, index: int, change: PointReview) -> StepFinding:
-    """`index` from 1, else NotFoundError. Citations stay, whatever the statut: they are what was overruled. A comment
-    alone does not score the step anew: what people said of the whole step holds."""
+def apply_control_point_review(
+    finding: StepFinding, weight: int, index: int, change: PointReview
+) -> StepFinding:
+    """`index` from 1, else NotFoundError. Citations stay, whatever the statut: they are what was
+    overruled. A comment alone does not score the step anew: what people said of the whole step
+    holds."""
     point = _point(finding, index)
     if change.commentaire is not None:
         point = replace(point, commentaire=change.commentaire)
@@ -74,7 +83,9 @@ def apply_control_point_review(finding: StepFinding, weight: int, index: int, ch
     return replace_control_point(finding, weight, index, replace(point, statut=change.statut))
 
 
-def replace_control_point(finding: StepFinding, weight: int, index: int, point: ControlPoint) -> StepFinding:
+def replace_control_point(
+    finding: StepFinding, weight: int, index: int, point: ControlPoint
+) -> StepFinding:
     """`index` from 1, else NotFoundError. The step is scored anew from all its points."""
     _point(finding, index)
     return _rescore(finding, _with(finding, index, point), weight)
@@ -82,7 +93,9 @@ def replace_control_point(finding: StepFinding, weight: int, index: int, point: 
 
 def _point(finding: StepFinding, index: int) -> ControlPoint:
     if not 1 <= index <= len(finding.points):
-        raise NotFoundError(f"There is no control point {index}: the step has {len(finding.points)}.")
+        raise NotFoundError(
+            f"There is no control point {index}: the step has {len(finding.points)}."
+        )
     return finding.points[index - 1]
 
 
@@ -122,7 +135,8 @@ class Rerun:
 
 
 def validate_instructions(given: str | None) -> str | None:
-    """None for blank ones; InvalidInputError for those that no model should have to read or no database can keep."""
+    """None for blank ones; InvalidInputError for those that no model should have to read or no
+    database can keep."""
     text = (given or "").strip()
     problem = text_fault(text)
     if len(text) > MAX_INSTRUCTIONS:
@@ -133,7 +147,8 @@ def validate_instructions(given: str | None) -> str | None:
 
 
 def single_point_step(step: AuditStep, finding: StepFinding, index: int) -> tuple[AuditStep, str]:
-    """The step with nothing but this control point, and what was found about that before. `index` from 1."""
+    """The step with nothing but this control point, and what was found about that before. `index`
+    from 1."""
     point = finding.points[index - 1]
     return replace(step, control_points=(point.point,)), f"{point.statut} : {point.commentaire}"
 
@@ -141,7 +156,11 @@ def single_point_step(step: AuditStep, finding: StepFinding, index: int) -> tupl
 def verdict_summary(finding: StepFinding, index: int | None) -> Mapping[str, object]:
     """What a trail keeps of a step, or of its control point `index`, before and after."""
     if index is None:
-        return {"score": finding.score, "conforme": finding.conforme, "total_citations": finding.citations}
+        return {
+            "score": finding.score,
+            "conforme": finding.conforme,
+            "total_citations": finding.citations,
+        }
     point = finding.points[index - 1]
     return {
         "statut": point.statut,
@@ -165,7 +184,8 @@ class StepHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewEntry:
-    """What a review found and what it left; `index` from 1 and `point`, its text, where it was of a control point."""
+    """What a review found and what it left; `index` from 1 and `point`, its text, where it was of a
+    control point."""
 
     previous: Document
     override: Document
@@ -176,7 +196,10 @@ class ReviewEntry:
 
 
 def review_entry(
-    before: StepFinding, after: StepFinding, change: StepReview | PointReview, index: int | None = None
+    before: StepFinding,
+    after: StepFinding,
+    change: StepReview | PointReview,
+    index: int | None = None,
 ) -> ReviewEntry:
     point = None if index is None else (before.points[index - 1], after.points[index - 1])
     old, new = point or (before, after)

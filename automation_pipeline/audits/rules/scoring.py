@@ -28,7 +28,8 @@ def round_half_up(value: Fraction) -> int:
 
 
 def met_ratio(points: Sequence[ControlPoint]) -> Fraction:
-    """From 0 to 1. What is not applicable does not count, and where nothing is, nothing is lacking."""
+    """From 0 to 1. What is not applicable does not count, and where nothing is, nothing is
+    lacking."""
     worths = [_WORTH[point.statut] for point in points if point.statut in _WORTH]
     return sum(worths, Fraction()) / len(worths) if worths else Fraction(1)
 
@@ -36,7 +37,9 @@ def met_ratio(points: Sequence[ControlPoint]) -> Fraction:
 def derive_verdict(points: Sequence[ControlPoint], weight: int) -> DerivedVerdict:
     ratio = met_ratio(points)
     conforme = _conforme(ratio)
-    return DerivedVerdict(clamp_score(round_half_up(ratio * weight), weight), conforme, _step_niveau(conforme, ratio))
+    return DerivedVerdict(
+        clamp_score(round_half_up(ratio * weight), weight), conforme, _step_niveau(conforme, ratio)
+    )
 
 
 def clamp_score(score: int, weight: int) -> int:
@@ -49,7 +52,9 @@ def is_stricter(conforme: Conforme, than: Conforme) -> bool:
 
 def minutages_of(points: Sequence[ControlPoint]) -> tuple[str, ...]:
     """Of every citation, each once, in their order."""
-    return tuple(dict.fromkeys(citation.minutage for point in points for citation in point.citations))
+    return tuple(
+        dict.fromkeys(citation.minutage for point in points for citation in point.citations)
+    )
 
 
 def _conforme(ratio: Fraction) -> Conforme:
@@ -64,7 +69,11 @@ def _step_niveau(conforme: Conforme, ratio: Fraction) -> Niveau:
     return Niveau.ACCEPTABLE if conforme is Conforme.PARTIEL else Niveau.INSUFFISANT
 
 
-_LEAST = ((Fraction(90), Niveau.EXCELLENT), (Fraction(75), Niveau.BON), (Fraction(60), Niveau.ACCEPTABLE))
+_LEAST = (
+    (Fraction(90), Niveau.EXCELLENT),
+    (Fraction(75), Niveau.BON),
+    (Fraction(60), Niveau.ACCEPTABLE),
+)
 _COMPLIANT = frozenset(niveau for _, niveau in _LEAST)
 
 
@@ -79,7 +88,8 @@ class StepScore:
 
 @dataclass(frozen=True)
 class Compliance:
-    """`score_percentage` is rounded to be read: the niveau is of the exact one, so 89.995 reads 90.00 and is BON."""
+    """`score_percentage` is rounded to be read: the niveau is of the exact one, so 89.995 reads
+    90.00 and is BON."""
 
     score_percentage: Decimal
     niveau: Niveau
@@ -97,7 +107,8 @@ class Compliance:
 
 
 def score_audit(steps: Sequence[StepScore]) -> Compliance:
-    """A critical step passes only when CONFORME, and one that does not pass rejects the audit whatever its score."""
+    """A critical step passes only when CONFORME, and one that does not pass rejects the audit
+    whatever its score."""
     total = sum(step.weight for step in steps)
     earned = sum(clamp_score(step.score, step.weight) for step in steps)
     percentage = Fraction(100 * earned, total) if total else Fraction(0)

@@ -1,4 +1,5 @@
-"""Words and passages in transcripts: normalisation, search terms, ranked chunks, excerpts and previews."""
+"""Words and passages in transcripts: normalisation, search terms, ranked chunks, excerpts and
+previews."""
 
 import re
 import unicodedata
@@ -23,13 +24,17 @@ MAX_TERMS = 40
 
 
 def search_terms(texts: Iterable[str], min_length: int) -> tuple[str, ...]:
-    """The distinct normalised words of these texts that are long enough, in their order; the first forty of them."""
-    message = (word for text in texts for word in normalise(text).split() if len(word) >= min_length)
+    """The distinct normalised words of these texts that are long enough, in their order; the first
+    forty of them."""
+    message = (
+        word for text in texts for word in normalise(text).split() if len(word) >= min_length
+    )
     return tuple(islice(dict.fromkeys(message), MAX_TERMS))
 
 
 def case_variants(text: str) -> frozenset[str]:
-    """Databases fold the case of unaccented letters only; these are the ways of writing the accented ones."""
+    """Databases fold the case of unaccented letters only; these are the ways of writing the
+    accented ones."""
     return frozenset({text, text.lower(), text.upper(), text.title()})
 
 
@@ -47,19 +52,22 @@ class RankedChunk:
 
 
 def ranked_chunks(timeline: Timeline, terms: tuple[str, ...]) -> list[RankedChunk]:
-    """The chunks that hold any of these normalised terms, best first, then in the order of the calls."""
+    """The chunks that hold any of these normalised terms, best first, then in the order of the
+    calls."""
     found = [
         RankedChunk(_score(chunk, terms), recording, chunk)
         for recording in timeline.recordings
         for chunk in recording.chunks
     ]
     held = [ranked for ranked in found if ranked.score]
-    return sorted(held, key=lambda ranked: (-ranked.score, ranked.recording.index, ranked.chunk.index))
+    return sorted(
+        held, key=lambda ranked: (-ranked.score, ranked.recording.index, ranked.chunk.index)
+    )
 
 
 def excerpt(timeline: Timeline, step: AuditStep, max_chunks: int) -> frozenset[tuple[int, int]]:
-    """The indexes (recording, chunk) of the best chunks, each with its neighbours; where nothing matches, how each
-    recording begins."""
+    """The indexes (recording, chunk) of the best chunks, each with its neighbours; where nothing
+    matches, how each recording begins."""
     terms = search_terms((step.name, *step.keywords, *step.control_points), SHORTEST_TERM)
     best = ranked_chunks(timeline, terms)[:max_chunks]
     if not best:
@@ -86,8 +94,11 @@ _BEFORE = 120
 
 
 def preview(text: str, terms: Sequence[str]) -> str:
-    """A part of the text as it stands, around the first word that holds one of these normalised terms."""
-    found = next((word.start() for word in re.finditer(r"\S+", text) if _holds(word.group(), terms)), 0)
+    """A part of the text as it stands, around the first word that holds one of these normalised
+    terms."""
+    found = next(
+        (word.start() for word in re.finditer(r"\S+", text) if _holds(word.group(), terms)), 0
+    )
     latest = max(0, len(text) - MAX_PREVIEW)
     start = min(max(0, found - _BEFORE), latest)
     return text[start : start + MAX_PREVIEW]

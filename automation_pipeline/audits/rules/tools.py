@@ -1,4 +1,5 @@
-"""The model's tools for a transcript that does not fit into the prompt: search and read. All indexes count from 0."""
+"""The model's tools for a transcript that does not fit into the prompt: search and read. All
+indexes count from 0."""
 
 import json
 from bisect import bisect_right
@@ -8,8 +9,19 @@ from typing import Annotated
 from pydantic import Field
 
 from automation_pipeline.audits.models.chat import Tool, ToolCall
-from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording, minutage
-from automation_pipeline.audits.rules.answers import ModelOutput, ModelOutputError, Text, Whole, parse_model_output
+from automation_pipeline.audits.models.timelines import (
+    Timeline,
+    TimelineChunk,
+    TimelineRecording,
+    minutage,
+)
+from automation_pipeline.audits.rules.answers import (
+    ModelOutput,
+    ModelOutputError,
+    Text,
+    Whole,
+    parse_model_output,
+)
 from automation_pipeline.audits.rules.search import preview, ranked_chunks, search_terms
 
 
@@ -33,7 +45,10 @@ SEARCH_TOOL = Tool(
     "searchTranscript",
     "Cherche des mots dans les transcriptions et rend les segments qui en contiennent le plus, avec un aperçu.",
     _parameters(
-        query={"type": "string", "description": "Les mots à chercher, sans souci de casse ni d'accents"},
+        query={
+            "type": "string",
+            "description": "Les mots à chercher, sans souci de casse ni d'accents",
+        },
         maxResults=_optional("Nombre de résultats, de 1 à 50 ; 25"),
         minTermLength=_optional("Longueur des mots les plus courts à chercher, de 2 à 8 ; 3"),
     ),
@@ -47,7 +62,9 @@ READ_TOOL = Tool(
             "items": _parameters(recording_index=_INDEX, chunk_index=_INDEX),
             "description": "De 1 à 60 segments, dont les 20 premiers sont rendus",
         },
-        includeNeighbors=_optional("Nombre de segments voisins à joindre de chaque côté, de 0 à 2 ; 0"),
+        includeNeighbors=_optional(
+            "Nombre de segments voisins à joindre de chaque côté, de 0 à 2 ; 0"
+        ),
         maxChars=_optional("Nombre de caractères de texte, de 1000 à 80000 ; 20000"),
     ),
 )
@@ -74,16 +91,21 @@ class _Reference(ModelOutput):
 
 class _ReadArguments(ModelOutput):
     chunks: Annotated[tuple[_Reference, ...], Field(min_length=1, max_length=60)]
-    include_neighbors: Annotated[Whole, Field(ge=0, le=2)] | None = Field(None, alias="includeNeighbors")
+    include_neighbors: Annotated[Whole, Field(ge=0, le=2)] | None = Field(
+        None, alias="includeNeighbors"
+    )
     max_chars: Annotated[Whole, Field(ge=1_000, le=80_000)] | None = Field(None, alias="maxChars")
 
 
 def run_tool(call: ToolCall, timeline: Timeline, max_characters: int) -> str:
-    """The tool's result as JSON, or what is wrong with the call. It is never longer than `max_characters`."""
+    """The tool's result as JSON, or what is wrong with the call. It is never longer than
+    `max_characters`."""
     tool = _TOOLS.get(call.name)
     try:
         if tool is None:
-            raise ModelOutputError(f"Cet outil n'existe pas ; les outils sont {' et '.join(_TOOLS)}.")
+            raise ModelOutputError(
+                f"Cet outil n'existe pas ; les outils sont {' et '.join(_TOOLS)}."
+            )
         result = tool(call.arguments, timeline, max_characters)
     except ModelOutputError as error:
         result = _json({"error": error.problem})
@@ -110,14 +132,16 @@ def _search(arguments: str, timeline: Timeline, max_characters: int) -> str:
 
 
 def _read(arguments: str, timeline: Timeline, max_characters: int) -> str:
-    """What was asked for comes before its neighbours when there is not room for all; both are given in the order of
-    the calls."""
+    """What was asked for comes before its neighbours when there is not room for all; both are given
+    in the order of the calls."""
     asked = parse_model_output(_ReadArguments, arguments)
     references = dict.fromkeys((one.recording_index, one.chunk_index) for one in asked.chunks)
     truncated = len(references) > MAX_REFERENCES
     read, left = dict[tuple[int, int], str](), asked.max_chars or 20_000
     room = max_characters - len('{"chunks": [], "truncated": false}')
-    for place, (recording, chunk) in _places(timeline, list(references), asked.include_neighbors or 0).items():
+    for place, (recording, chunk) in _places(
+        timeline, list(references), asked.include_neighbors or 0
+    ).items():
         length = _fitting(recording, chunk, left, room)
         if length:
             read[place] = _with_text(recording, chunk, length)
@@ -128,15 +152,25 @@ def _read(arguments: str, timeline: Timeline, max_characters: int) -> str:
     return f'{{"chunks": [{", ".join(read[place] for place in sorted(read))}], "truncated": {_json(truncated)}}}'
 
 
-_TOOLS: Mapping[str, Callable[[str, Timeline, int], str]] = {SEARCH_TOOL.name: _search, READ_TOOL.name: _read}
+_TOOLS: Mapping[str, Callable[[str, Timeline, int], str]] = {
+    SEARCH_TOOL.name: _search,
+    READ_TOOL.name: _read,
+}
 
 
-def _places(timeline: Timeline, references: list[tuple[int, int]], around: int) -> dict[tuple[int, int], _Place]:
+def _places(
+    timeline: Timeline, references: list[tuple[int, int]], around: int
+) -> dict[tuple[int, int], _Place]:
     """Those that exist: the first references, then their neighbours."""
-    wanted = dict.fromkeys([*references[:MAX_REFERENCES], *_neighbours(references[:MAX_REFERENCES], around)])
+    wanted = dict.fromkeys(
+        [*references[:MAX_REFERENCES], *_neighbours(references[:MAX_REFERENCES], around)]
+    )
     places = dict[tuple[int, int], _Place]()
     for recording_index, chunk_index in wanted:
-        recording, chunk = timeline.recording(recording_index), timeline.chunk(recording_index, chunk_index)
+        recording, chunk = (
+            timeline.recording(recording_index),
+            timeline.chunk(recording_index, chunk_index),
+        )
         if recording is not None and chunk is not None:
             places[recording_index, chunk_index] = recording, chunk
     return places
@@ -150,9 +184,12 @@ def _neighbours(references: list[tuple[int, int]], around: int) -> Iterator[tupl
 
 
 def _fitting(recording: TimelineRecording, chunk: TimelineChunk, left: int, room: int) -> int:
-    """How many characters of the text may be given: `left` of them, in `room` characters of JSON."""
+    """How many characters of the text may be given: `left` of them, in `room` characters of
+    JSON."""
     lengths = range(min(left, len(chunk.full_text)) + 1)
-    fitting = bisect_right(lengths, room, key=lambda length: len(_with_text(recording, chunk, length)))
+    fitting = bisect_right(
+        lengths, room, key=lambda length: len(_with_text(recording, chunk, length))
+    )
     return max(0, fitting - 1)
 
 
@@ -161,7 +198,10 @@ def _with_text(recording: TimelineRecording, chunk: TimelineChunk, length: int) 
 
 
 def _described(
-    recording: TimelineRecording, chunk: TimelineChunk, first: Mapping[str, object], last: Mapping[str, object]
+    recording: TimelineRecording,
+    chunk: TimelineChunk,
+    first: Mapping[str, object],
+    last: Mapping[str, object],
 ) -> dict[str, object]:
     return {
         "recording_index": recording.index,

@@ -1,4 +1,5 @@
-"""`automation runs report`: a run as one HTML page that needs nothing else and escapes what was stored."""
+"""`automation runs report`: a run as one HTML page that needs nothing else and escapes what was
+stored."""
 
 import html
 import re
@@ -53,7 +54,9 @@ def joined(*parts: Part) -> Html:
 
 def element(name: str, /, *parts: Part, **attributes: str) -> Html:
     """`class_` is the attribute of that name, `http_equiv` has its hyphen."""
-    told = "".join(f' {key.strip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items())
+    told = "".join(
+        f' {key.strip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items()
+    )
     opening = f"<{name}{told}>"
     return Html(opening if name in _VOID else f"{opening}{joined(*parts)}</{name}>")
 
@@ -92,14 +95,20 @@ MAX_LIST_ITEMS = 100
 
 def document_part(document: Mapping[str, object]) -> Html:
     """Nothing for an empty one; what is long in it is folded."""
-    return element("ul", *(_entry(name, value) for name, value in document.items())) if document else Html()
+    return (
+        element("ul", *(_entry(name, value) for name, value in document.items()))
+        if document
+        else Html()
+    )
 
 
 def _entry(name: str, value: object) -> Html:
     told = _value(value)
     if isinstance(value, Mapping | list | tuple) and told:
         count = len(cast("Sequence[object]", value))
-        return element("li", element("details", element("summary", _spaced(name), f" ({count})"), told))
+        return element(
+            "li", element("details", element("summary", _spaced(name), f" ({count})"), told)
+        )
     return element("li", _spaced(name), ": ", element("b", told or "none"))
 
 
@@ -149,7 +158,9 @@ def audit_part(audit: ReportedAudit) -> Html:
     score = f" {audit.score:g} %" if has_verdict else ""
     verdict = toned(audit.niveau if has_verdict else audit.status)
     title = element("summary", f"Fiche {audit.fiche_id}, {audit.configuration}: ", verdict, score)
-    return element("details", title, element("div", *map(_step, audit.steps), id=audit_anchor(audit)))
+    return element(
+        "details", title, element("div", *map(_step, audit.steps), id=audit_anchor(audit))
+    )
 
 
 def _step(step: StepVerdict) -> Html:
@@ -166,12 +177,17 @@ def _step(step: StepVerdict) -> Html:
 
 def _point(point: PointVerdict) -> Html:
     comment = element("p", point.commentaire, class_="soft") if point.commentaire else ""
-    return element("li", toned(point.statut), " ", point.point, comment, *map(_quotation, point.quotations))
+    return element(
+        "li", toned(point.statut), " ", point.point, comment, *map(_quotation, point.quotations)
+    )
 
 
 def _quotation(said: Quotation) -> Html:
     where = ", ".join(
-        filter(None, (said.speaker, said.minutage, f"{said.recording_date} {said.recording_time}".strip()))
+        filter(
+            None,
+            (said.speaker, said.minutage, f"{said.recording_date} {said.recording_time}".strip()),
+        )
     )
     return element("blockquote", f"« {said.texte} » ", element("span", where, class_="soft"))
 
@@ -182,7 +198,8 @@ HIDDEN_DETAILS = ("stack",)
 
 
 def run_page(report: RunReport) -> str:
-    """The page of a run: one HTML file that needs nothing else, and lets nothing that was stored act as markup."""
+    """The page of a run: one HTML file that needs nothing else, and lets nothing that was stored
+    act as markup."""
     run = report.run
     head = element(
         "head",
@@ -192,7 +209,9 @@ def run_page(report: RunReport) -> str:
         element("title", f"Run {run.id}: {run.status}"),
         element("style", Html(STYLE)),
     )
-    details = {key: value for key, value in (run.error_details or {}).items() if key not in HIDDEN_DETAILS}
+    details = {
+        key: value for key, value in (run.error_details or {}).items() if key not in HIDDEN_DETAILS
+    }
     body = element(
         "body",
         _heading(report),
@@ -203,7 +222,10 @@ def run_page(report: RunReport) -> str:
         _section("What else went wrong", document_part(details)),
         _section("Fiches", _fiches(report)),
         _section("Audits", _audits(report)),
-        _section("Verdicts, step by step", joined(*(audit_part(audit) for audit in report.audits if audit.steps))),
+        _section(
+            "Verdicts, step by step",
+            joined(*(audit_part(audit) for audit in report.audits if audit.steps)),
+        ),
     )
     return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
 
@@ -215,7 +237,9 @@ def _heading(report: RunReport) -> Html:
         f"asked for by: {run.trigger}",
         f"queued {_moment(run.started_at)}",
         run.began_at and f"began {_moment(run.began_at)}",
-        f"{run.duration_ms / 1000:.1f} seconds" if run.duration_ms is not None else f"in phase {run.phase or 'none'}",
+        f"{run.duration_ms / 1000:.1f} seconds"
+        if run.duration_ms is not None
+        else f"in phase {run.phase or 'none'}",
         f"attempt {run.attempt}",
         run.retry_of_run_id and f"repeats what failed in run {run.retry_of_run_id}",
         run.dagster_run_id and f"Dagster run {run.dagster_run_id}",
@@ -239,22 +263,28 @@ def _conservation(report: RunReport) -> Html:
         ("pending", tally.pending, ""),
     ]
     shown = [counter for counter in counters if counter[0] != "pending" or counter[1]]
-    sum_ = (
-        f"{tally.selected} selected = {tally.successful} successful + {tally.failed} failed + {tally.ignored} ignored"
-    )
+    ended = f"{tally.successful} successful + {tally.failed} failed + {tally.ignored} ignored"
+    sum_ = f"{tally.selected} selected = {ended}"
     if tally.is_whole:
         law, tone = f"{sum_}: every fiche has ended, once.", "good"
     elif tally.pending:
         law, tone = f"{tally.pending} of {tally.selected} fiches have not ended.", "warn"
     else:
         law, tone = f"It does not add up: {sum_} is not so.", "bad"
-    boxes = (element("div", element("b", str(count), class_=tone_), name) for name, count, tone_ in shown)
+    boxes = (
+        element("div", element("b", str(count), class_=tone_), name) for name, count, tone_ in shown
+    )
     return joined(element("div", *boxes, class_="law"), element("p", law, class_=tone))
 
 
 def _phases(spans: Iterable[ReportedPhase]) -> Html:
     rows = [
-        (span.name, _moment(span.begun_at), _moment(span.ended_at) if span.ended_at else "not ended", _length(span))
+        (
+            span.name,
+            _moment(span.begun_at),
+            _moment(span.ended_at) if span.ended_at else "not ended",
+            _length(span),
+        )
         for span in spans
     ]
     return _table(("phase", "begun", "ended", "seconds"), rows)
@@ -271,7 +301,9 @@ def _fiches(report: RunReport) -> Html:
         audits.setdefault(audit.fiche_id, []).append(audit)
     rows = [_fiche(fiche, audits.get(fiche.fiche_id, ())) for fiche in report.fiches]
     heads = ("fiche", "groupe", "outcome", "recordings", "why", "audits")
-    told = sum((report.tally.successful, report.tally.failed, report.tally.ignored, report.tally.pending))
+    told = sum(
+        (report.tally.successful, report.tally.failed, report.tally.ignored, report.tally.pending)
+    )
     return joined(_table(heads, rows), _rest(told - len(report.fiches), "fiches"))
 
 
@@ -288,7 +320,9 @@ def _audits(report: RunReport) -> Html:
             audit.configuration,
             toned(audit.niveau if audit.status == "completed" else audit.status),
             None if audit.score is None else f"{audit.score:g} %",
-            f"{audit.critical_passed}/{audit.critical_total}" if audit.status == "completed" else None,
+            f"{audit.critical_passed}/{audit.critical_total}"
+            if audit.status == "completed"
+            else None,
             audit.error,
             _link(audit),
         )
@@ -296,9 +330,15 @@ def _audits(report: RunReport) -> Html:
     ]
     heads = ("fiche", "configuration", "niveau", "score", "critical", "why it failed", "verdicts")
     in_full = sum(bool(audit.steps) for audit in report.audits)
-    short = element("p", f"The steps of the {in_full} with the lowest scores are told below; the others': ", _COMMAND)
+    short = element(
+        "p",
+        f"The steps of the {in_full} with the lowest scores are told below; the others': ",
+        _COMMAND,
+    )
     untold = short if 0 < in_full < len(report.audits) else ""
-    return joined(_table(heads, rows), _rest(report.audit_count - len(report.audits), "audits"), untold)
+    return joined(
+        _table(heads, rows), _rest(report.audit_count - len(report.audits), "audits"), untold
+    )
 
 
 _COMMAND = Html("<code>automation audits show ID --steps</code>")
@@ -306,7 +346,11 @@ _COMMAND = Html("<code>automation audits show ID --steps</code>")
 
 def _link(audit: ReportedAudit) -> Html:
     name = f"audit {audit.audit_id}"
-    return element("a", name, href=f"#{audit_anchor(audit)}") if audit.steps else element("span", name, class_="soft")
+    return (
+        element("a", name, href=f"#{audit_anchor(audit)}")
+        if audit.steps
+        else element("span", name, class_="soft")
+    )
 
 
 def _section(title: str, content: Html) -> Html:
@@ -318,12 +362,18 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Part]]) -> Html:
     if not rows:
         return Html()
     head = element("thead", element("tr", *(element("th", name) for name in heads)))
-    body = element("tbody", *(element("tr", *(element("td", cell) for cell in row)) for row in rows))
+    body = element(
+        "tbody", *(element("tr", *(element("td", cell) for cell in row)) for row in rows)
+    )
     return element("div", element("table", head, body), class_="wide")
 
 
 def _rest(count: int, of: str) -> Html:
-    return element("p", f"And {count} more {of}, which this page leaves out.", class_="soft") if count > 0 else Html()
+    return (
+        element("p", f"And {count} more {of}, which this page leaves out.", class_="soft")
+        if count > 0
+        else Html()
+    )
 
 
 def _moment(at: datetime) -> str:
@@ -336,18 +386,25 @@ def _length(span: ReportedPhase) -> str | None:
 
 def report(
     run_id: Annotated[
-        int, typer.Argument(min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it.")
+        int,
+        typer.Argument(
+            min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it."
+        ),
     ],
     *,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Where the page goes; `-`: standard output.", show_default="reports folder"
+            "--output",
+            "-o",
+            help="Where the page goes; `-`: standard output.",
+            show_default="reports folder",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one page about a run: its counters, why fiches failed, what audits found and the quotations for it."""
+    """Write one page about a run: its counters, why fiches failed, what audits found and the
+    quotations for it."""
     page = run_page(client().runs.report(run_id))
     if str(output) == "-":
         sys.stdout.write(page)

@@ -21,7 +21,15 @@ from automation_pipeline.automation.models.runs import (
 from automation_pipeline.automation.queries.run_details import RunDetails, run_details_document
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client
-from automation_pipeline.cli.output import AsJson, consent, one_line, print_facts, print_json, print_table, screen
+from automation_pipeline.cli.output import (
+    AsJson,
+    consent,
+    one_line,
+    print_facts,
+    print_json,
+    print_table,
+    screen,
+)
 from automation_pipeline.cli.progress import POLL_SECONDS, watch_run
 from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
@@ -55,7 +63,10 @@ def print_run(story: RunDetails) -> None:
             "work": _work(story),
             "error": run.error_message and Text(run.error_message, "red"),
             "dagster run": run.dagster_run_id,
-            **{f"selection {name}": words for name, words in _detail_lines(run.selection_summary, SHOWN_ELSEWHERE)},
+            **{
+                f"selection {name}": words
+                for name, words in _detail_lines(run.selection_summary, SHOWN_ELSEWHERE)
+            },
             **{f"trouble {name}": words for name, words in _detail_lines(run.error_details)},
             **{f"{status} because": _counts(reasons) for status, reasons in story.reasons.items()},
         }
@@ -67,7 +78,9 @@ def print_run(story: RunDetails) -> None:
 def print_outcomes(story: RunDetails) -> None:
     """A row a fiche, in the order of selection; nothing where nothing is selected."""
     if story.fiches:
-        print_table(("fiche", "outcome", "recordings", "reason", "why"), map(_outcome, story.fiches))
+        print_table(
+            ("fiche", "outcome", "recordings", "reason", "why"), map(_outcome, story.fiches)
+        )
 
 
 def conservation(run: Run) -> str | Text:
@@ -116,7 +129,8 @@ def _detail_lines(
 
 
 def _brief(value: object) -> str:
-    """JSON in a line, without what says nothing. A long list is counted, and its first entries stand for it."""
+    """JSON in a line, without what says nothing. A long list is counted, and its first entries
+    stand for it."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value).items()
         return ", ".join(f"{name} {_brief(entry)}" for name, entry in entries if entry)
@@ -139,26 +153,45 @@ def _print_notifications(rows: Sequence[RunNotification]) -> None:
 
 def _outcome(fiche: FicheOutcome) -> tuple[object, ...]:
     why = fiche.error or fiche.ignore_reason
-    return (fiche.fiche_id, Text(fiche.status, COLOURS[fiche.status]), fiche.recordings_count, fiche.reason, why)
+    return (
+        fiche.fiche_id,
+        Text(fiche.status, COLOURS[fiche.status]),
+        fiche.recordings_count,
+        fiche.reason,
+        why,
+    )
 
 
-app = typer.Typer(help="See what became of the runs; cancel one, or run again what failed.", no_args_is_help=True)
+app = typer.Typer(
+    help="See what became of the runs; cancel one, or run again what failed.", no_args_is_help=True
+)
 app.command("report")(run_report.report)
 
-RunId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it.")]
+RunId = Annotated[
+    int,
+    typer.Argument(min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it."),
+]
 
 
 @app.command("list")
 def list_(
     *,
-    schedule: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only the runs of this schedule.")] = None,
-    status: Annotated[list[RunStatus] | None, typer.Option(help="Only runs that stand so; may be repeated.")] = None,
+    schedule: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only the runs of this schedule.")
+    ] = None,
+    status: Annotated[
+        list[RunStatus] | None, typer.Option(help="Only runs that stand so; may be repeated.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 20,
-    offset: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Leave out the newest so many.")] = 0,
+    offset: Annotated[
+        int, typer.Option(min=0, max=1_000_000_000, help="Leave out the newest so many.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """List the runs, newest first."""
-    runs = client().runs.listed(schedule_id=schedule, statuses=status or (), limit=limit, offset=offset)
+    runs = client().runs.listed(
+        schedule_id=schedule, statuses=status or (), limit=limit, offset=offset
+    )
     if as_json:
         print_json({"runs": [as_document(run) for run in runs]})
         return
@@ -186,8 +219,12 @@ def show(run_id: RunId, *, as_json: AsJson = False) -> None:
 def logs(
     run_id: RunId,
     *,
-    level: Annotated[LogLevel, typer.Option(help="Leave out what is less urgent.")] = LogLevel.DEBUG,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    level: Annotated[
+        LogLevel, typer.Option(help="Leave out what is less urgent.")
+    ] = LogLevel.DEBUG,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what the run wrote down, oldest first."""
@@ -196,7 +233,11 @@ def logs(
         print_json({"logs": [as_document(row) for row in rows]})
         return
     for row in rows:
-        screen.print(f"{row.timestamp:%H:%M:%S}  {row.level:<7}  {row.message}", highlight=False, markup=False)
+        screen.print(
+            f"{row.timestamp:%H:%M:%S}  {row.level:<7}  {row.message}",
+            highlight=False,
+            markup=False,
+        )
 
 
 @app.command()
@@ -213,7 +254,8 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within seconds."""
+    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within
+    seconds."""
     our = client()
     is_over = our.runs.get(run_id).completed_at is not None
     if not (yes or is_over or consent(f"Cancel run {run_id}?", f"cancel run {run_id}")):
@@ -236,7 +278,8 @@ def retry(
     wait: Annotated[bool, typer.Option("--wait", help="Follow the new run to its end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not finish."""
+    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not
+    finish."""
     our = client()
     run = our.runs.retry(run_id)
     if wait:

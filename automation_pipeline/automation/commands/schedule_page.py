@@ -19,7 +19,10 @@ WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "S
 COMING = 3
 
 ScheduleId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST_ID, help="The schedule's id, as `automation schedules list` shows it.")
+    int,
+    typer.Argument(
+        min=1, max=LARGEST_ID, help="The schedule's id, as `automation schedules list` shows it."
+    ),
 ]
 
 
@@ -27,7 +30,15 @@ def print_schedules(schedules: Iterable[Schedule], now: datetime) -> None:
     print_table(
         ("id", "name", "type", "next (UTC)", "last run (UTC)", "last status", "runs"),
         (
-            (s.id, s.name, s.schedule_type, _next(s, now), _minute(s.last_run_at), s.last_run_status, s.total_runs)
+            (
+                s.id,
+                s.name,
+                s.schedule_type,
+                _next(s, now),
+                _minute(s.last_run_at),
+                s.last_run_status,
+                s.total_runs,
+            )
             for s in schedules
         ),
     )
@@ -41,12 +52,16 @@ def print_schedule(schedule: Schedule, now: datetime) -> None:
             "type": f"{schedule.schedule_type}, {'active' if schedule.is_active else 'paused'}, {schedule.timezone}",
             "paused because": schedule.paused_reason,
             "when": _when(schedule),
-            "selection": schedule.fiche_selection.model_dump_json(by_alias=True, exclude_defaults=True),
+            "selection": schedule.fiche_selection.model_dump_json(
+                by_alias=True, exclude_defaults=True
+            ),
             "stages": _steps(schedule),
             "on errors": _on_errors(schedule),
             "after an outage": f"{schedule.catch_up} of the occurrences missed, {schedule.catch_up_limit} at most",
-            "told to": ", ".join(filter(None, [schedule.webhook_url, *schedule.notify_emails])) or None,
-            "last run": schedule.last_run_at and f"{_minute(schedule.last_run_at)} UTC ({schedule.last_run_status})",
+            "told to": ", ".join(filter(None, [schedule.webhook_url, *schedule.notify_emails]))
+            or None,
+            "last run": schedule.last_run_at
+            and f"{_minute(schedule.last_run_at)} UTC ({schedule.last_run_status})",
             "runs": f"{schedule.total_runs} in all, {schedule.failed_runs} failed",
         }
     )
@@ -61,7 +76,11 @@ def print_coming(schedule: Schedule, coming: Iterable[datetime]) -> None:
     """In the wall clock of the place and in UTC; those that are left out say so."""
     skipped = schedule.skip_due_at
     rows = (
-        (wall_clock(at, schedule), f"{at:%Y-%m-%d %H:%M}", "skipped" if skipped and at <= skipped else "")
+        (
+            wall_clock(at, schedule),
+            f"{at:%Y-%m-%d %H:%M}",
+            "skipped" if skipped and at <= skipped else "",
+        )
         for at in coming
     )
     print_table((schedule.timezone, "UTC", ""), rows)
@@ -70,7 +89,10 @@ def print_coming(schedule: Schedule, coming: Iterable[datetime]) -> None:
 def print_occurrences(schedule: Schedule, occurrences: Iterable[Occurrence]) -> None:
     print_table(
         (f"due, {schedule.timezone}", "run", "status", "not run because"),
-        ((wall_clock(o.due_at, schedule), o.run_id, o.run_status, o.not_run_because) for o in occurrences),
+        (
+            (wall_clock(o.due_at, schedule), o.run_id, o.run_status, o.not_run_because)
+            for o in occurrences
+        ),
     )
 
 
@@ -125,7 +147,9 @@ def _short_months(schedule: Schedule) -> str:
     if (schedule.day_of_month or 0) <= 28:
         return ""
     last_day = schedule.short_months is ShortMonths.LAST_DAY
-    return "; a shorter month has it on its last day" if last_day else "; a shorter month is left out"
+    return (
+        "; a shorter month has it on its last day" if last_day else "; a shorter month is left out"
+    )
 
 
 def _steps(schedule: Schedule) -> str:
@@ -145,7 +169,9 @@ def _on_errors(schedule: Schedule) -> str:
         said.append(f"tries again {schedule.max_retries} times")
     if schedule.pause_after_failures:
         so_far = schedule.failures_in_a_row
-        said.append(f"is paused after {schedule.pause_after_failures} failed runs in a row, {so_far} so far")
+        said.append(
+            f"is paused after {schedule.pause_after_failures} failed runs in a row, {so_far} so far"
+        )
     return ", ".join(said)
 
 

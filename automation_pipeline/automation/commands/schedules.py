@@ -55,12 +55,19 @@ def preview(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
 def backfill(
     schedule_id: ScheduleId,
     *,
-    first: Annotated[datetime, typer.Option("--from", formats=["%Y-%m-%d"], help="The first day of sales.")],
-    last: Annotated[datetime, typer.Option("--to", formats=["%Y-%m-%d"], help="The last day of sales.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the days, and file nothing.")] = False,
+    first: Annotated[
+        datetime, typer.Option("--from", formats=["%Y-%m-%d"], help="The first day of sales.")
+    ],
+    last: Annotated[
+        datetime, typer.Option("--to", formats=["%Y-%m-%d"], help="The last day of sales.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the days, and file nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """File one run per day of a range, each day once. Repeating the command files what is missing."""
+    """File one run per day of a range, each day once. Repeating the command files what is
+    missing."""
     made = client().schedules.backfill(schedule_id, first.date(), last.date(), dry_run=dry_run)
     if as_json:
         print_json(as_document(made))
@@ -74,14 +81,20 @@ def _print_preview(shown: SelectionPreview) -> None:
         {
             "schedule": str(shown.schedule_id),
             "days": ", ".join(shown.days) or None,
-            "days not read": "; ".join(f"{one.date}: {one.error}" for one in shown.unread_days) or None,
+            "days not read": "; ".join(f"{one.date}: {one.error}" for one in shown.unread_days)
+            or None,
             "candidates": str(shown.candidates),
-            "selected": f"{shown.selected}: {named}" if shown.selected else f"0 ({shown.empty_reason})",
-            "dropped": ", ".join(f"{why} {count}" for why, count in shown.counts.items() if count) or "none",
+            "selected": f"{shown.selected}: {named}"
+            if shown.selected
+            else f"0 ({shown.empty_reason})",
+            "dropped": ", ".join(f"{why} {count}" for why, count in shown.counts.items() if count)
+            or "none",
             "audit configurations": ", ".join(map(str, shown.audit_configs)) or "none",
         }
     )
-    left_out = [("dropped", one) for one in shown.dropped] + [("ignored", one) for one in shown.ignored]
+    left_out = [("dropped", one) for one in shown.dropped] + [
+        ("ignored", one) for one in shown.ignored
+    ]
     if left_out:
         print_table(
             ("fiche", "would be", "reason", "why"),
@@ -93,7 +106,10 @@ def _print_backfill(made: ScheduleBackfill) -> None:
     filed = "would be filed" if made.dry_run else "filed"
     print_table(
         ("day", "run", "status", ""),
-        ((day.day.isoformat(), day.run_id, day.status, filed if day.filed else "has its run") for day in made.days),
+        (
+            (day.day.isoformat(), day.run_id, day.status, filed if day.filed else "has its run")
+            for day in made.days
+        ),
     )
 
 
@@ -111,7 +127,9 @@ def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
 def next_(
     schedule_id: ScheduleId,
     *,
-    after: Annotated[str | None, typer.Option(help="Start from this ISO instant instead of now.")] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Start from this ISO instant instead of now.")
+    ] = None,
     count: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -123,7 +141,9 @@ def next_(
     if as_json:
         print_json({"occurrences": [iso_seconds(at) for at in coming]})
     elif schedule.schedule_type is ScheduleType.MANUAL:
-        _print_sentence("A MANUAL schedule runs only when it is asked to: `automation schedules run-now`.")
+        _print_sentence(
+            "A MANUAL schedule runs only when it is asked to: `automation schedules run-now`."
+        )
     else:
         print_coming(schedule, coming)
 
@@ -152,7 +172,9 @@ def _instant(text: str) -> datetime:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInputError(f"--after is not an ISO instant such as 2026-03-29T01:00:00Z: {text}") from None
+        raise InvalidInputError(
+            f"--after is not an ISO instant such as 2026-03-29T01:00:00Z: {text}"
+        ) from None
     try:
         return parse_start(instant)
     except ValueError as error:
@@ -167,20 +189,27 @@ app.command("occurrences")(occurrences)
 app.command("preview")(preview)
 app.command("backfill")(backfill)
 
-ScheduleFile = Annotated[Path, typer.Option("--file", "-f", help="JSON file of the schedule; - reads standard input.")]
+ScheduleFile = Annotated[
+    Path, typer.Option("--file", "-f", help="JSON file of the schedule; - reads standard input.")
+]
 ChangesFile = Annotated[
-    Path, typer.Option("--file", "-f", help="JSON file of the fields that change; - reads standard input.")
+    Path,
+    typer.Option(
+        "--file", "-f", help="JSON file of the fields that change; - reads standard input."
+    ),
 ]
 
 
 @app.command()
 def create(*, file: ScheduleFile, as_json: AsJson = False) -> None:
-    """Store a new schedule from the JSON that the HTTP API takes. For example, every night, for yesterday's sales:
+    """Store a new schedule from the JSON that the HTTP API takes. For example, every night, for
+    yesterday's sales:
 
     {"name": "Nightly", "scheduleType": "DAILY", "timeOfDay": "02:00", "timezone": "Europe/Paris",
     "ficheSelection": {"mode": "date_range", "dateRange": "yesterday"}}
 
-    Everything else has a default; `show ID --json` tells all fields. A fault is told by the name of its field.
+    Everything else has a default; `show ID --json` tells all fields. A fault is told by the name of
+    its field.
     """
     our = client()
     _print_or_dump(our.schedules.create(read_json_object(file)), our, as_json=as_json)
@@ -189,7 +218,9 @@ def create(*, file: ScheduleFile, as_json: AsJson = False) -> None:
 @app.command("list")
 def list_(
     *,
-    include_inactive: Annotated[bool, typer.Option("--include-inactive", help="Show paused schedules too.")] = False,
+    include_inactive: Annotated[
+        bool, typer.Option("--include-inactive", help="Show paused schedules too.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the schedules, newest first."""
@@ -260,7 +291,9 @@ def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
 def run_now(
     schedule_id: ScheduleId,
     *,
-    selection: Annotated[Path | None, typer.Option(help="JSON file of a fiche selection for this run only.")] = None,
+    selection: Annotated[
+        Path | None, typer.Option(help="JSON file of a fiche selection for this run only.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")] = False,
     timeout: Timeout = None,
     here: Here = False,
@@ -268,8 +301,9 @@ def run_now(
 ) -> None:
     """Ask for a run. Dagster's daemon starts it within seconds.
 
-    With --wait a bar shows each phase, and the exit code is 1 unless the run ends completed or partial. A selection
-    is as in the schedule, for example {"mode": "manual", "ficheIds": ["1900417"]}.
+    With --wait a bar shows each phase, and the exit code is 1 unless the run ends completed or
+    partial. A selection is as in the schedule, for example {"mode": "manual", "ficheIds":
+    ["1900417"]}.
     """
     wait = follows("schedules run-now", wait=wait, timeout=timeout, here=here)
     our = client()
@@ -281,7 +315,9 @@ def run_now(
     if as_json:
         print_json({"run_id": str(run.id), "schedule_id": str(schedule_id), "status": run.status})
     elif not wait:
-        screen.print(f"Run {run.id} is requested: `automation runs show {run.id}` tells how it stands.")
+        screen.print(
+            f"Run {run.id} is requested: `automation runs show {run.id}` tells how it stands."
+        )
     if wait and run.status not in {"completed", "partial"}:
         raise typer.Exit(1)
 

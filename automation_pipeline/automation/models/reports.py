@@ -97,10 +97,18 @@ class ReportedPhase:
 
 
 def phase_spans(
-    started_at: datetime, selected_at: datetime | None, fetched_at: datetime | None, completed_at: datetime | None
+    started_at: datetime,
+    selected_at: datetime | None,
+    fetched_at: datetime | None,
+    completed_at: datetime | None,
 ) -> tuple[ReportedPhase, ...]:
-    """The phases that have begun. Transcripts and audits are one: a fiche is audited when its own calls are ready."""
-    marks = [("selection", selected_at), ("fetching", fetched_at), ("transcribing and auditing", completed_at)]
+    """The phases that have begun. Transcripts and audits are one: a fiche is audited when its own
+    calls are ready."""
+    marks = [
+        ("selection", selected_at),
+        ("fetching", fetched_at),
+        ("transcribing and auditing", completed_at),
+    ]
     spans: list[ReportedPhase] = []
     begun: datetime | None = started_at
     for name, ended in marks:
@@ -125,7 +133,8 @@ class FicheSold:
 
 @dataclass(frozen=True)
 class DayAudit:
-    """The audit that counts for a fiche and a configuration: one row of the day's file. No score before it ended."""
+    """The audit that counts for a fiche and a configuration: one row of the day's file. No score
+    before it ended."""
 
     sales_date: date
     fiche_id: str
@@ -164,4 +173,9 @@ def evaluate_report(rows: int | None, audits: int, *, asked: bool) -> DayFinding
         return never_requested((REPORT_CHECK,))[0]
     if rows is None:
         return DayFinding(REPORT_CHECK, passed=False, says="The day has no report.", grave=True)
-    return DayFinding(REPORT_CHECK, rows == audits, f"{rows} rows in the file, {audits} audits of the day.", grave=True)
+    return DayFinding(
+        REPORT_CHECK,
+        rows == audits,
+        f"{rows} rows in the file, {audits} audits of the day.",
+        grave=True,
+    )

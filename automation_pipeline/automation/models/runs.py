@@ -24,7 +24,9 @@ RUN_MACHINE = StateMachine(
     "automation run",
     {
         RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.FAILED, RunStatus.CANCELLED}),
-        RunStatus.RUNNING: frozenset({RunStatus.COMPLETED, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.CANCELLED}),
+        RunStatus.RUNNING: frozenset(
+            {RunStatus.COMPLETED, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.CANCELLED}
+        ),
         RunStatus.COMPLETED: frozenset(),
         RunStatus.PARTIAL: frozenset(),
         RunStatus.FAILED: frozenset(),
@@ -131,8 +133,8 @@ MAX_FRUITLESS_ATTEMPTS = 3
 
 
 class Run(JsonModel):
-    """A run as people read it. `started_at` and `queued_at` are when it was filed, `began_at` when work on it began;
-    `duration_ms` counts from there."""
+    """A run as people read it. `started_at` and `queued_at` are when it was filed, `began_at` when
+    work on it began; `duration_ms` counts from there."""
 
     id: Id
     schedule_id: Id
@@ -166,7 +168,8 @@ def failed_days(run: Run) -> list[Mapping[str, Any]]:
 
 
 def unread_days_error(run: Run) -> str | None:
-    """Why a run that read none of its days has failed, although it goes on with what is mirrored."""
+    """Why a run that read none of its days has failed, although it goes on with what is
+    mirrored."""
     days, failures = (run.selection_summary or {}).get("dates"), failed_days(run)
     if not days or len(failures) < len(days):
         return None
@@ -187,7 +190,8 @@ class FicheOutcome(JsonModel):
 
 @dataclass(frozen=True)
 class LedgerMove:
-    """A move to `pending` leaves the fiche at work, at its new `stage`. Without a count the known one stays."""
+    """A move to `pending` leaves the fiche at work, at its new `stage`. Without a count the known
+    one stays."""
 
     fiche_id: str
     status: OutcomeStatus

@@ -60,7 +60,8 @@ class CatchUp(StrEnum):
 
 
 class ScheduleFields(JsonModel):
-    """What a schedule says, but for its selection. A stored one may have gone wrong: its zone may be gone."""
+    """What a schedule says, but for its selection. A stored one may have gone wrong: its zone may
+    be gone."""
 
     name: str = Field(min_length=1, max_length=255)
     description: str | None = None
@@ -158,16 +159,21 @@ def missing_field(schedule: ScheduleFields) -> str:
 
 
 def cron_expression_of(schedule: ScheduleFields) -> str | None:
-    """The schedule's times as one cron expression: its own for CRON, derived for the others, None for MANUAL."""
+    """The schedule's times as one cron expression: its own for CRON, derived for the others, None
+    for MANUAL."""
     if schedule.schedule_type in {ScheduleType.CRON, ScheduleType.MANUAL} or missing_for(schedule):
         return schedule.cron_expression
     hour, minute = (schedule.time_of_day or "").split(":")
-    days = {ScheduleType.WEEKLY: f"* * {schedule.day_of_week}", ScheduleType.MONTHLY: f"{schedule.day_of_month} * *"}
+    days = {
+        ScheduleType.WEEKLY: f"* * {schedule.day_of_week}",
+        ScheduleType.MONTHLY: f"{schedule.day_of_month} * *",
+    }
     return f"{int(minute)} {int(hour)} {days.get(schedule.schedule_type, '* * *')}"
 
 
 def crons_of(schedule: ScheduleFields) -> tuple[Cron, ...]:
-    """When the schedule is due: no two fire in the same minute. Empty for one that is started by hand only.
+    """When the schedule is due: no two fire in the same minute. Empty for one that is started by
+    hand only.
 
     InvalidInputError for a stored one that lacks what its type needs.
     """
@@ -187,8 +193,11 @@ def _days_of(schedule: ScheduleFields) -> tuple[str, ...]:
     match schedule.schedule_type:
         case ScheduleType.WEEKLY:
             return (f"* * {schedule.day_of_week}",)
-        case ScheduleType.MONTHLY if schedule.short_months is ShortMonths.LAST_DAY and day > SHORTEST_MONTH:
-            # Only February lacks the 29th or the 30th; its last day is the 29th itself in a leap year.
+        case ScheduleType.MONTHLY if (
+            schedule.short_months is ShortMonths.LAST_DAY and day > SHORTEST_MONTH
+        ):
+            # Only February lacks the 29th or the 30th; its last day is the 29th itself in a leap
+            # year.
             return ("L * *",) if day == LONGEST_MONTH else (f"{day} 1,3-12 *", "L 2 *")
         case ScheduleType.MONTHLY:
             return (f"{day} * *",)

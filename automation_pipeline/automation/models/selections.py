@@ -1,4 +1,5 @@
-"""Fiche selections: the fields of a selection and their rules, and the candidates it is applied to."""
+"""Fiche selections: the fields of a selection and their rules, and the candidates it is applied
+to."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -117,7 +118,8 @@ def _none_is_empty(given: object) -> object:
 
 
 def split_ids(entries: Iterable[str]) -> list[str]:
-    """Every id in its order, repeats included. One entry may hold several, separated by blanks or commas."""
+    """Every id in its order, repeats included. One entry may hold several, separated by blanks or
+    commas."""
     return " ".join(entries).replace(",", " ").split()
 
 
@@ -132,12 +134,16 @@ def _one_by_one(given: object) -> object:
 def _without_blanks(given: object) -> object:
     if not isinstance(given, list | tuple):
         return _none_is_empty(given)
-    entries = [entry.strip() if isinstance(entry, str) else entry for entry in cast("list[object]", given)]
+    entries = [
+        entry.strip() if isinstance(entry, str) else entry for entry in cast("list[object]", given)
+    ]
     return [entry for entry in entries if entry != ""]
 
 
 def _number_or_digits(given: object) -> object:
-    if isinstance(given, bool | float) or (isinstance(given, str) and not re.fullmatch(r"(?a:\d+)", given)):
+    if isinstance(given, bool | float) or (
+        isinstance(given, str) and not re.fullmatch(r"(?a:\d+)", given)
+    ):
         raise ValueError("must be a whole number, or its digits as a string")
     return given
 
@@ -162,9 +168,17 @@ FicheIds = Annotated[tuple[FicheId, ...], Field(max_length=10_000), BeforeValida
 Groupes = Annotated[tuple[Name, ...], Field(max_length=1000), BeforeValidator(_without_blanks)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_none_is_empty)]
 TrimmedTexts = Annotated[tuple[str, ...], BeforeValidator(_without_blanks)]
-KnownId = Annotated[Id, Field(ge=1), BeforeValidator(_number_or_digits), WithJsonSchema(ID_SCHEMA, mode="validation")]
+KnownId = Annotated[
+    Id,
+    Field(ge=1),
+    BeforeValidator(_number_or_digits),
+    WithJsonSchema(ID_SCHEMA, mode="validation"),
+]
 KnownIds = Annotated[
-    tuple[KnownId, ...], Field(max_length=1000), AfterValidator(_once_each), BeforeValidator(_none_is_empty)
+    tuple[KnownId, ...],
+    Field(max_length=1000),
+    AfterValidator(_once_each),
+    BeforeValidator(_none_is_empty),
 ]
 
 
@@ -226,7 +240,9 @@ class SelectionInput(FicheSelection):
 
     @field_validator("date_range")
     @classmethod
-    def _is_said_when_days_are_picked(cls, preset: DatePreset | None, info: ValidationInfo) -> DatePreset | None:
+    def _is_said_when_days_are_picked(
+        cls, preset: DatePreset | None, info: ValidationInfo
+    ) -> DatePreset | None:
         mode: SelectionMode | None = info.data.get("mode")
         if preset is None and mode in {SelectionMode.DATE_RANGE, SelectionMode.FILTER}:
             raise ValueError(f"is required when the mode is {mode}")
@@ -287,8 +303,8 @@ class EmptyReason(StrEnum):
 
 @dataclass(frozen=True)
 class FicheCandidate:
-    """A fiche as it is mirrored; without more than its id, one that is not. `audited`: some audit of it is the latest
-    of its configuration, however it ended."""
+    """A fiche as it is mirrored; without more than its id, one that is not. `audited`: some audit
+    of it is the latest of its configuration, however it ended."""
 
     fiche_id: str
     groupe: str | None = None
@@ -297,7 +313,8 @@ class FicheCandidate:
 
 @dataclass(frozen=True)
 class FicheChoice:
-    """Every candidate is kept or counted under one reason; `reasons` has that of each dropped fiche, repeats apart."""
+    """Every candidate is kept or counted under one reason; `reasons` has that of each dropped
+    fiche, repeats apart."""
 
     kept: tuple[str, ...]
     dropped: Mapping[DropReason, int]

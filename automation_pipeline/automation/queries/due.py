@@ -1,4 +1,5 @@
-"""Queries of due detection: schedules that may be due, runs started for them, decided occurrences."""
+"""Queries of due detection: schedules that may be due, runs started for them, decided
+occurrences."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,13 +8,42 @@ from datetime import datetime, timedelta
 from functools import lru_cache, reduce
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Text, bindparam, cast, delete, func, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.models.runs import RunStatus, Trigger
-from automation_pipeline.automation.models.schedules import CatchUp, ScheduleFields, ScheduleType, crons_of
-from automation_pipeline.automation.rules.due import DuePolicy, DueSchedule, ScheduleWork, SkippedOccurrence, UnendedRun
-from automation_pipeline.automation.tables import DueTimeRow, HeartbeatRow, OccurrenceRow, RunRow, ScheduleRow
+from automation_pipeline.automation.models.schedules import (
+    CatchUp,
+    ScheduleFields,
+    ScheduleType,
+    crons_of,
+)
+from automation_pipeline.automation.rules.due import (
+    DuePolicy,
+    DueSchedule,
+    ScheduleWork,
+    SkippedOccurrence,
+    UnendedRun,
+)
+from automation_pipeline.automation.tables import (
+    DueTimeRow,
+    HeartbeatRow,
+    OccurrenceRow,
+    RunRow,
+    ScheduleRow,
+)
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import Cron
 from automation_pipeline.core.scheduling.zones import zone
@@ -68,17 +98,22 @@ def schedules_watched(session: Session) -> int:
 
 
 def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCandidates:
-    """Schedules that may be due, those never looked at and those with other times than before included.
+    """Schedules that may be due, those never looked at and those with other times than before
+    included.
 
-    They are held until the transaction ends: what is decided and written meanwhile is decided once, by one process. One
-    that another transaction holds is left for the next time.
+    They are held until the transaction ends: what is decided and written meanwhile is decided once,
+    by one process. One that another transaction holds is left for the next time.
     """
     query = (
         select(*_READ)
         .outerjoin(DueTimeRow, DueTimeRow.schedule_id == ScheduleRow.id)
         .where(
             *_watched(),
-            or_(DueTimeRow.schedule_id.is_(None), DueTimeRow.next_due_at <= now, DueTimeRow.timing != _TIMING),
+            or_(
+                DueTimeRow.schedule_id.is_(None),
+                DueTimeRow.next_due_at <= now,
+                DueTimeRow.timing != _TIMING,
+            ),
         )
         .order_by(ScheduleRow.id)
         .with_for_update(of=ScheduleRow, skip_locked=True)
@@ -96,21 +131,33 @@ def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCan
 
 
 def work_of_schedules(session: Session, lost_after_seconds: float) -> dict[int, ScheduleWork]:
-    """By schedule, paused and MANUAL ones included: those marked as running, or with a run that has not ended."""
+    """By schedule, paused and MANUAL ones included: those marked as running, or with a run that has
+    not ended."""
     unended = unended_runs_by_schedule(session, lost_after_seconds)
     marked = ScheduleRow.last_run_status == RUNNING
     query = select(ScheduleRow.id, marked, ScheduleRow.last_run_at)
-    rows = session.execute(query.where(or_(marked, among(session, ScheduleRow.id, unended)))).tuples()
+    rows = session.execute(
+        query.where(or_(marked, among(session, ScheduleRow.id, unended)))
+    ).tuples()
     return {
-        id_: ScheduleWork(bool(is_marked), last_run_at, unended.get(id_, ())) for id_, is_marked, last_run_at in rows
+        id_: ScheduleWork(bool(is_marked), last_run_at, unended.get(id_, ()))
+        for id_, is_marked, last_run_at in rows
     }
 
 
-def unended_runs_by_schedule(session: Session, lost_after_seconds: float) -> dict[int, tuple[UnendedRun, ...]]:
+def unended_runs_by_schedule(
+    session: Session, lost_after_seconds: float
+) -> dict[int, tuple[UnendedRun, ...]]:
     """By schedule. A run that was asked for but has not begun counts."""
     alive = HeartbeatRow.beat_at > database_now(-lost_after_seconds)
     rows = session.execute(
-        select(RunRow.schedule_id, RunRow.id, RunRow.attempt, RunRow.started_at, func.coalesce(alive, literal(False)))
+        select(
+            RunRow.schedule_id,
+            RunRow.id,
+            RunRow.attempt,
+            RunRow.started_at,
+            func.coalesce(alive, literal(False)),
+        )
         .outerjoin(HeartbeatRow, HeartbeatRow.run_id == RunRow.id)
         .where(RunRow.status.in_((RunStatus.PENDING, RunStatus.RUNNING)))
         .order_by(RunRow.id)
@@ -124,11 +171,16 @@ def unended_runs_by_schedule(session: Session, lost_after_seconds: float) -> dic
 def unmark_running(session: Session, schedule_ids: Iterable[int]) -> None:
     """Those marked as running without a run; not one that a run has begun for meanwhile."""
     has_run = select(RunRow.id).where(
-        RunRow.schedule_id == ScheduleRow.id, RunRow.status.in_((RunStatus.PENDING, RunStatus.RUNNING))
+        RunRow.schedule_id == ScheduleRow.id,
+        RunRow.status.in_((RunStatus.PENDING, RunStatus.RUNNING)),
     )
     session.execute(
         update(ScheduleRow)
-        .where(among(session, ScheduleRow.id, schedule_ids), ScheduleRow.last_run_status == RUNNING, ~has_run.exists())
+        .where(
+            among(session, ScheduleRow.id, schedule_ids),
+            ScheduleRow.last_run_status == RUNNING,
+            ~has_run.exists(),
+        )
         .values(last_run_status="failed")
         .execution_options(synchronize_session=False)
     )
@@ -138,7 +190,9 @@ def forget_paused(session: Session) -> None:
     """What falls into a pause is never due: after it, the times are looked for anew."""
     paused = select(ScheduleRow.id).where(~ScheduleRow.is_active)
     session.execute(
-        delete(DueTimeRow).where(DueTimeRow.schedule_id.in_(paused)).execution_options(synchronize_session=False)
+        delete(DueTimeRow)
+        .where(DueTimeRow.schedule_id.in_(paused))
+        .execution_options(synchronize_session=False)
     )
 
 
@@ -166,7 +220,9 @@ def _due_candidate(
         catch_up_limit=row.catch_up_limit,
         jitter_seconds=row.jitter_seconds,
     )
-    return DueCandidate(schedule, ScheduleType(row.schedule_type), row.timing, row.next_due_at if known else None)
+    return DueCandidate(
+        schedule, ScheduleType(row.schedule_type), row.timing, row.next_due_at if known else None
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -208,28 +264,36 @@ class DueStart:
 
 
 def start_runs(session: Session, starts: Sequence[DueStart], now: datetime) -> dict[DueStart, int]:
-    """The ids of the runs: their rows, their requests and the marks on their schedules. None for a due time that was
-    run before, whatever its schedule remembers."""
+    """The ids of the runs: their rows, their requests and the marks on their schedules. None for a
+    due time that was run before, whatever its schedule remembers."""
     if not starts:
         return {}
     insert = insert_into(session, RunRow).on_conflict_do_nothing(index_elements=["request_key"])
     table = RunRow.__table__
     inserted = session.execute(
-        insert.returning(table.c.request_key, table.c.id), [_run_row(start, now) for start in starts]
+        insert.returning(table.c.request_key, table.c.id),
+        [_run_row(start, now) for start in starts],
     ).tuples()
     ids: dict[str, int] = dict(iter(inserted))
     started = {start: ids[start.key] for start in starts if start.key in ids}
     file_requests(session, [_run_request(start, run_id) for start, run_id in started.items()], now)
     _mark_running(session, list(started))
     _record_occurrences(
-        session, [_occurrence_row(s.schedule_id, s.due_at, now, run_id=run_id) for s, run_id in started.items()]
+        session,
+        [
+            _occurrence_row(s.schedule_id, s.due_at, now, run_id=run_id)
+            for s, run_id in started.items()
+        ],
     )
     return started
 
 
-def record_not_run(session: Session, not_run: Sequence[tuple[int, SkippedOccurrence]], now: datetime) -> None:
+def record_not_run(
+    session: Session, not_run: Sequence[tuple[int, SkippedOccurrence]], now: datetime
+) -> None:
     _record_occurrences(
-        session, [_occurrence_row(id_, entry.due_at, now, because=entry.because) for id_, entry in not_run]
+        session,
+        [_occurrence_row(id_, entry.due_at, now, because=entry.because) for id_, entry in not_run],
     )
 
 
@@ -237,8 +301,14 @@ def record_decided(session: Session, until: Mapping[int, datetime]) -> None:
     """By schedule, the last due time that is settled now."""
     if not until:
         return
-    change = update(ScheduleRow).where(ScheduleRow.id == bindparam("decided")).values(last_due_at=bindparam("until"))
-    session.connection().execute(change, [{"decided": id_, "until": due_at} for id_, due_at in until.items()])
+    change = (
+        update(ScheduleRow)
+        .where(ScheduleRow.id == bindparam("decided"))
+        .values(last_due_at=bindparam("until"))
+    )
+    session.connection().execute(
+        change, [{"decided": id_, "until": due_at} for id_, due_at in until.items()]
+    )
 
 
 def record_next_due(session: Session, changed: Sequence[tuple[DueCandidate, datetime]]) -> None:
@@ -266,14 +336,22 @@ def _record_occurrences(session: Session, rows: Sequence[Mapping[str, object]]) 
 
 
 def _occurrence_row(
-    schedule_id: int, due_at: datetime, now: datetime, *, run_id: int | None = None, because: str | None = None
+    schedule_id: int,
+    due_at: datetime,
+    now: datetime,
+    *,
+    run_id: int | None = None,
+    because: str | None = None,
 ) -> Mapping[str, object]:
     said = {"run_id": run_id, "not_run_because": because}
     return {"schedule_id": schedule_id, "due_at": due_at, "decided_at": now, **said}
 
 
 def _run_row(start: DueStart, now: datetime) -> dict[str, object]:
-    schedule = {"name": start.candidate.schedule.name, "scheduleType": start.candidate.schedule_type}
+    schedule = {
+        "name": start.candidate.schedule.name,
+        "scheduleType": start.candidate.schedule_type,
+    }
     return {
         "schedule_id": start.schedule_id,
         "status": RunStatus.PENDING,
@@ -281,12 +359,20 @@ def _run_row(start: DueStart, now: datetime) -> dict[str, object]:
         "due_at": start.due_at,
         "request_key": start.key,
         "started_at": now,
-        "config_snapshot": {"schedule": schedule, "overrides": None, "due_at": start.due_at.isoformat()},
+        "config_snapshot": {
+            "schedule": schedule,
+            "overrides": None,
+            "due_at": start.due_at.isoformat(),
+        },
     }
 
 
 def _run_request(start: DueStart, run_id: int) -> NewRunRequest:
-    config = {"schedule_id": start.schedule_id, "run_id": run_id, "due_at": start.due_at.isoformat()}
+    config = {
+        "schedule_id": start.schedule_id,
+        "run_id": run_id,
+        "due_at": start.due_at.isoformat(),
+    }
     tags = {
         "automation/schedule_id": str(start.schedule_id),
         "automation/run_id": str(run_id),

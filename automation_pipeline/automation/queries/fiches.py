@@ -18,19 +18,25 @@ from automation_pipeline.transcription.tables import TranscriptionRunRow, Transc
 
 # An incomplete audit says nothing about the fiche's calls: the next run finishes it.
 _AUDITED = exists().where(
-    AuditRow.fiche_cache_id == FicheCacheRow.id, AuditRow.is_latest, AuditRow.status != AuditStatus.INCOMPLETE
+    AuditRow.fiche_cache_id == FicheCacheRow.id,
+    AuditRow.is_latest,
+    AuditRow.status != AuditStatus.INCOMPLETE,
 )
 
 
 def fiches_of_days(session: Session, days: Sequence[date]) -> list[FicheCandidate]:
     """Those sold on the days, the oldest day first."""
     sold = among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days])
-    return _as_candidates(session, _mirrored().where(sold).order_by(FicheCacheRow.sales_date, FicheCacheRow.fiche_id))
+    return _as_candidates(
+        session, _mirrored().where(sold).order_by(FicheCacheRow.sales_date, FicheCacheRow.fiche_id)
+    )
 
 
 def fiches_named(session: Session, fiche_ids: Sequence[str]) -> list[FicheCandidate]:
     """In the order given; of one that is not mirrored nothing is known."""
-    found = _as_candidates(session, _mirrored().where(among(session, FicheCacheRow.fiche_id, fiche_ids)))
+    found = _as_candidates(
+        session, _mirrored().where(among(session, FicheCacheRow.fiche_id, fiche_ids))
+    )
     known = {candidate.fiche_id: candidate for candidate in found}
     return [known.get(fiche_id, FicheCandidate(fiche_id)) for fiche_id in fiche_ids]
 
@@ -39,7 +45,9 @@ def _mirrored() -> Select[tuple[str, str | None, bool]]:
     return select(FicheCacheRow.fiche_id, FicheCacheRow.groupe, _AUDITED)
 
 
-def _as_candidates(session: Session, query: Select[tuple[str, str | None, bool]]) -> list[FicheCandidate]:
+def _as_candidates(
+    session: Session, query: Select[tuple[str, str | None, bool]]
+) -> list[FicheCandidate]:
     return [FicheCandidate(*row) for row in session.execute(query).tuples()]
 
 
@@ -63,7 +71,11 @@ def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[s
     raw = dict(session.execute(query).tuples().all())
     in_short = {fiche_id: bool(data.get("_salesListOnly")) for fiche_id, data in raw.items()}
     return {
-        fiche_id: NOT_MIRRORED if fiche_id not in raw else SALES_LIST_ONLY if in_short[fiche_id] else DETAILS_INCOMPLETE
+        fiche_id: NOT_MIRRORED
+        if fiche_id not in raw
+        else SALES_LIST_ONLY
+        if in_short[fiche_id]
+        else DETAILS_INCOMPLETE
         for fiche_id in fiche_ids
     }
 
@@ -71,11 +83,17 @@ def why_without_details(session: Session, fiche_ids: Sequence[str]) -> Mapping[s
 def untranscribed(
     session: Session, fiche_ids: Sequence[str], renew_before: datetime | None = None
 ) -> Mapping[str, int]:
-    """How many recordings of each lack a transcript, or have one from before that instant; every fiche is answered for.
-    Without the instant it counts on an index of untranscribed recordings only."""
+    """How many recordings of each lack a transcript, or have one from before that instant; every
+    fiche is answered for. Without the instant it counts on an index of untranscribed recordings
+    only."""
     if renew_before is not None:
-        old = or_(CallRecordingRow.transcribed_at.is_(None), CallRecordingRow.transcribed_at < renew_before)
-        lacks = CallRecordingRow.vanished_at.is_(None) & or_(CallRecordingRow.has_transcription.is_(False), old)
+        old = or_(
+            CallRecordingRow.transcribed_at.is_(None),
+            CallRecordingRow.transcribed_at < renew_before,
+        )
+        lacks = CallRecordingRow.vanished_at.is_(None) & or_(
+            CallRecordingRow.has_transcription.is_(False), old
+        )
         query = _missing_transcripts(lacks).where(among(session, FicheCacheRow.fiche_id, fiche_ids))
         return dict(session.execute(query).tuples().all())
     return dict(execute(session, _untranscribed, {"fiches": fiche_ids}))
@@ -83,7 +101,9 @@ def untranscribed(
 
 def _untranscribed(postgres: bool) -> Select[tuple[str, int]]:
     lacks = CallRecordingRow.vanished_at.is_(None) & CallRecordingRow.has_transcription.is_(False)
-    return _missing_transcripts(lacks).where(among_given(FicheCacheRow.fiche_id, "fiches", postgres=postgres))
+    return _missing_transcripts(lacks).where(
+        among_given(FicheCacheRow.fiche_id, "fiches", postgres=postgres)
+    )
 
 
 def _missing_transcripts(lacks: ColumnElement[bool]) -> Select[tuple[str, int]]:
@@ -98,26 +118,37 @@ def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, s
     """What the last recording of each was given up for."""
     query = (
         select(TranscriptionTaskRow.fiche_id, TranscriptionTaskRow.error)
-        .where(among(session, TranscriptionTaskRow.fiche_id, fiche_ids), TranscriptionTaskRow.error.is_not(None))
+        .where(
+            among(session, TranscriptionTaskRow.fiche_id, fiche_ids),
+            TranscriptionTaskRow.error.is_not(None),
+        )
         .order_by(TranscriptionTaskRow.id)
     )
     return {fiche_id: error for fiche_id, error in session.execute(query).tuples() if error}
 
 
 def runs_over(session: Session, run_ids: Sequence[str]) -> Mapping[str, str | None]:
-    """Those of the transcription runs that have ended, with why the run as a whole failed if it did."""
+    """Those of the transcription runs that have ended, with why the run as a whole failed if it
+    did."""
     over = TranscriptionRunRow.status != TranscriptionStatus.RUNNING
     query = select(TranscriptionRunRow.id, TranscriptionRunRow.error)
-    return dict(session.execute(query.where(among(session, TranscriptionRunRow.id, run_ids), over)).tuples().all())
+    return dict(
+        session.execute(query.where(among(session, TranscriptionRunRow.id, run_ids), over))
+        .tuples()
+        .all()
+    )
 
 
 def is_audit_stored(session: Session, tracking_id: str) -> bool:
-    return session.scalar(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)) is not None
+    return (
+        session.scalar(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)) is not None
+    )
 
 
 @dataclass(frozen=True)
 class AuditCounts:
-    """Audits that a run has begun, the newest of each fiche and configuration. Those without a grade are failed."""
+    """Audits that a run has begun, the newest of each fiche and configuration. Those without a
+    grade are failed."""
 
     begun: int
     completed: int
@@ -132,9 +163,12 @@ def audits_of_run(session: Session, run_id: int) -> AuditCounts:
     newer = aliased(AuditRow)
     alike = (AuditRow.automation_run_id, AuditRow.fiche_cache_id, AuditRow.audit_config_id)
     is_retried = exists().where(
-        *(getattr(newer, column.key) == column for column in alike), newer.version > AuditRow.version
+        *(getattr(newer, column.key) == column for column in alike),
+        newer.version > AuditRow.version,
     )
-    query = select(AuditRow.status, func.count()).where(AuditRow.automation_run_id == run_id, ~is_retried)
+    query = select(AuditRow.status, func.count()).where(
+        AuditRow.automation_run_id == run_id, ~is_retried
+    )
     counts = dict(session.execute(query.group_by(AuditRow.status)).tuples().all())
     completed = counts.get(AuditStatus.COMPLETED, 0)
     failed = counts.get(AuditStatus.FAILED, 0) + counts.get(AuditStatus.INCOMPLETE, 0)

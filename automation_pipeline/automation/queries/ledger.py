@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Integer, Select, Update, and_, bindparam, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.models.runs import (
@@ -34,13 +45,17 @@ _MOVE = (
     .values(
         updated_at=bindparam("at"),
         audits=FicheResultRow.audits + bindparam("more_audits"),
-        recordings_count=func.coalesce(bindparam("recordings", type_=Integer()), FicheResultRow.recordings_count),
+        recordings_count=func.coalesce(
+            bindparam("recordings", type_=Integer()), FicheResultRow.recordings_count
+        ),
         **{field: bindparam(f"new_{field}") for field in _MOVED},
     )
 )
 
 
-def open_ledger(session: Session, run_id: int, fiche_ids: Sequence[str], batch_size: int, now: datetime) -> None:
+def open_ledger(
+    session: Session, run_id: int, fiche_ids: Sequence[str], batch_size: int, now: datetime
+) -> None:
     """One pending row a fiche; a fiche that is there already stays as it is."""
     rows = [
         {
@@ -60,7 +75,12 @@ def open_ledger(session: Session, run_id: int, fiche_ids: Sequence[str], batch_s
 
 def pending_batches(session: Session, run_id: int) -> list[int]:
     """Numbers of the batches that have something left to do."""
-    query = select(FicheResultRow.batch).where(_pending(run_id)).distinct().order_by(FicheResultRow.batch)
+    query = (
+        select(FicheResultRow.batch)
+        .where(_pending(run_id))
+        .distinct()
+        .order_by(FicheResultRow.batch)
+    )
     return list(session.scalars(query))
 
 
@@ -76,8 +96,11 @@ def failures(session: Session, run_id: int) -> int:
     return session.scalar(select(func.count()).where(*failed)) or 0
 
 
-def succeed_fetched(session: Session, run_id: int, now: datetime, *, without_recordings: bool) -> int:
-    """Fiches that need nothing more: all that are fetched, or those of them that have no recordings."""
+def succeed_fetched(
+    session: Session, run_id: int, now: datetime, *, without_recordings: bool
+) -> int:
+    """Fiches that need nothing more: all that are fetched, or those of them that have no
+    recordings."""
     fetched = [_pending(run_id), FicheResultRow.stage == FicheStage.FETCHED]
     if without_recordings:
         fetched.append(func.coalesce(FicheResultRow.recordings_count, 0) == 0)
@@ -91,7 +114,9 @@ def succeed_fetched(session: Session, run_id: int, now: datetime, *, without_rec
     return len(ended.all())
 
 
-def mark_transcribed(session: Session, run_id: int, fiche_ids: Sequence[str], now: datetime) -> None:
+def mark_transcribed(
+    session: Session, run_id: int, fiche_ids: Sequence[str], now: datetime
+) -> None:
     execute(session, _marking, {"of_run": run_id, "fiches": fiche_ids, "at": now})
 
 
@@ -112,7 +137,9 @@ def transcribed_fiches(session: Session, run_id: int) -> int:
 
 def fetched(session: Session, run_id: int) -> int:
     """Fiches whose details need not be waited for any more."""
-    ready = or_(FicheResultRow.status != OutcomeStatus.PENDING, FicheResultRow.stage == FicheStage.FETCHED)
+    ready = or_(
+        FicheResultRow.status != OutcomeStatus.PENDING, FicheResultRow.stage == FicheStage.FETCHED
+    )
     return session.scalar(select(func.count()).where(FicheResultRow.run_id == run_id, ready)) or 0
 
 
@@ -142,8 +169,11 @@ def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now
 def end_pending(
     session: Session, run_id: int, status: OutcomeStatus, words: str, reason: Reason, now: datetime
 ) -> None:
-    """Fiches that a run leaves unfinished end as failed or ignored, with the words in the column of that outcome."""
-    column = FicheResultRow.ignore_reason if status is OutcomeStatus.IGNORED else FicheResultRow.error
+    """Fiches that a run leaves unfinished end as failed or ignored, with the words in the column of
+    that outcome."""
+    column = (
+        FicheResultRow.ignore_reason if status is OutcomeStatus.IGNORED else FicheResultRow.error
+    )
     session.execute(
         update(FicheResultRow)
         .where(_pending(run_id))
@@ -171,7 +201,13 @@ def outcomes(session: Session, run_id: int) -> list[FicheOutcome]:
 
 
 def outcomes_within(
-    session: Session, run_id: int, reach: Reach, *, status: OutcomeStatus | None, limit: int, offset: int
+    session: Session,
+    run_id: int,
+    reach: Reach,
+    *,
+    status: OutcomeStatus | None,
+    limit: int,
+    offset: int,
 ) -> list[FicheOutcome]:
     """A page of them, without the fiches that are out of reach."""
     query = _in_order(run_id).limit(limit).offset(offset)
@@ -185,7 +221,11 @@ def outcomes_within(
 
 
 def _in_order(run_id: int) -> Select[tuple[FicheResultRow]]:
-    return select(FicheResultRow).where(FicheResultRow.run_id == run_id).order_by(FicheResultRow.position)
+    return (
+        select(FicheResultRow)
+        .where(FicheResultRow.run_id == run_id)
+        .order_by(FicheResultRow.position)
+    )
 
 
 def _outcomes(session: Session, query: Select[tuple[FicheResultRow]]) -> list[FicheOutcome]:

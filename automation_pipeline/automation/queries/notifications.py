@@ -8,7 +8,11 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.models.runs import OutcomeStatus
-from automation_pipeline.automation.rules.notifications import FicheFailure, Notification, NotificationChannel
+from automation_pipeline.automation.rules.notifications import (
+    FicheFailure,
+    Notification,
+    NotificationChannel,
+)
 from automation_pipeline.automation.tables import FicheResultRow, NotificationRow
 from automation_pipeline.core.webhooks import Delivery, DeliveryStatus
 from automation_pipeline.storage.statements import among, upsert
@@ -34,10 +38,14 @@ def first_failures(session: Session, run_id: int, limit: int) -> list[FicheFailu
         .order_by(fiche.position)
         .limit(limit)
     )
-    return [FicheFailure(fiche_id, error or "") for fiche_id, error in session.execute(query).tuples()]
+    return [
+        FicheFailure(fiche_id, error or "") for fiche_id, error in session.execute(query).tuples()
+    ]
 
 
-def add_notifications(session: Session, run_id: int, notifications: Sequence[Notification], now: datetime) -> list[int]:
+def add_notifications(
+    session: Session, run_id: int, notifications: Sequence[Notification], now: datetime
+) -> list[int]:
     """The ids of their rows, in the same order; one that is there already stays as it is."""
     rows = [
         {
@@ -65,10 +73,14 @@ def unsent(session: Session, ids: Sequence[int]) -> Mapping[int, StoredNotificat
     return {found.id: _stored(found) for found in session.scalars(query)}
 
 
-def record_notification_delivery(session: Session, notification_id: int, delivery: Delivery, now: datetime) -> None:
+def record_notification_delivery(
+    session: Session, notification_id: int, delivery: Delivery, now: datetime
+) -> None:
     session.execute(
         update(NotificationRow)
-        .where(NotificationRow.id == notification_id, NotificationRow.status == DeliveryStatus.PENDING)
+        .where(
+            NotificationRow.id == notification_id, NotificationRow.status == DeliveryStatus.PENDING
+        )
         .values(
             status=delivery.status,
             attempts=delivery.attempts,
@@ -82,5 +94,7 @@ def record_notification_delivery(session: Session, notification_id: int, deliver
 
 
 def _stored(row: NotificationRow) -> StoredNotification:
-    notification = Notification(row.run_id, NotificationChannel(row.channel), row.target, row.payload)
+    notification = Notification(
+        row.run_id, NotificationChannel(row.channel), row.target, row.payload
+    )
     return StoredNotification(row.id, row.attempts, notification)

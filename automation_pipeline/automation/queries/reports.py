@@ -12,7 +12,13 @@ from sqlalchemy.orm import Session, aliased
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.findings import Statut
 from automation_pipeline.audits.rules.days import FailingPoint
-from automation_pipeline.audits.tables import AuditConfigRow, AuditRow, CitationRow, ControlPointRow, StepResultRow
+from automation_pipeline.audits.tables import (
+    AuditConfigRow,
+    AuditRow,
+    CitationRow,
+    ControlPointRow,
+    StepResultRow,
+)
 from automation_pipeline.automation.models.reports import (
     DayAudit,
     FicheSold,
@@ -37,7 +43,10 @@ _Place = tuple[int, int, int]
 
 
 def count_audits(session: Session, run_id: int) -> int:
-    return session.scalar(select(func.count()).select_from(AuditRow).where(*_audits_of_run(run_id))) or 0
+    return (
+        session.scalar(select(func.count()).select_from(AuditRow).where(*_audits_of_run(run_id)))
+        or 0
+    )
 
 
 def reported_audits(
@@ -56,7 +65,10 @@ def reported_audits(
     steps = _steps(session, [row.id for row, *_ in worst])
     place = {fiche_id: number for number, fiche_id in enumerate(fiche_ids)}
     in_order = sorted(rows, key=lambda found: place[found[1]])
-    return tuple(_reported_audit(row, fiche_id, name, tuple(steps[row.id])) for row, fiche_id, name in in_order)
+    return tuple(
+        _reported_audit(row, fiche_id, name, tuple(steps[row.id]))
+        for row, fiche_id, name in in_order
+    )
 
 
 def _score_order(row: AuditRow) -> float:
@@ -64,7 +76,9 @@ def _score_order(row: AuditRow) -> float:
     return math.inf if row.score_percentage is None else float(row.score_percentage)
 
 
-def _reported_audit(row: AuditRow, fiche_id: str, configuration: str, steps: tuple[StepVerdict, ...]) -> ReportedAudit:
+def _reported_audit(
+    row: AuditRow, fiche_id: str, configuration: str, steps: tuple[StepVerdict, ...]
+) -> ReportedAudit:
     return ReportedAudit(
         audit_id=row.id,
         fiche_id=fiche_id,
@@ -103,11 +117,20 @@ def _steps(session: Session, audit_ids: Sequence[int]) -> dict[int, list[StepVer
     return steps
 
 
-def _points(session: Session, audit_ids: Sequence[int]) -> dict[tuple[int, int], list[PointVerdict]]:
+def _points(
+    session: Session, audit_ids: Sequence[int]
+) -> dict[tuple[int, int], list[PointVerdict]]:
     quotations = _quotations(session, audit_ids)
     row = ControlPointRow
     query = (
-        select(row.audit_id, row.step_position, row.control_point_index, row.point, row.statut, row.commentaire)
+        select(
+            row.audit_id,
+            row.step_position,
+            row.control_point_index,
+            row.point,
+            row.statut,
+            row.commentaire,
+        )
         .where(among(session, row.audit_id, audit_ids))
         .order_by(row.audit_id, row.step_position, row.control_point_index)
     )
@@ -124,7 +147,11 @@ def _quotations(session: Session, audit_ids: Sequence[int]) -> dict[_Place, list
     row = CitationRow
     place = (row.audit_id, row.step_position, row.control_point_index)
     said = (row.texte, row.speaker, row.minutage, row.recording_date, row.recording_time)
-    query = select(*place, *said).where(among(session, row.audit_id, audit_ids)).order_by(*place, row.citation_index)
+    query = (
+        select(*place, *said)
+        .where(among(session, row.audit_id, audit_ids))
+        .order_by(*place, row.citation_index)
+    )
     quotations: dict[_Place, list[Quotation]] = defaultdict(list)
     for audit_id, step, point, *found in session.execute(query).tuples():
         quotations[audit_id, step, point].append(Quotation(*found))
@@ -142,9 +169,14 @@ _WORST_FIRST = case(
 
 
 def run_report(
-    session: Session, run_id: int, *, most_fiches: int = MAX_FICHES, most_in_full: int = MAX_AUDITS_IN_FULL
+    session: Session,
+    run_id: int,
+    *,
+    most_fiches: int = MAX_FICHES,
+    most_in_full: int = MAX_AUDITS_IN_FULL,
 ) -> RunReport:
-    """The failed fiches first. The audits of those told, the worst `most_in_full` with their steps."""
+    """The failed fiches first. The audits of those told, the worst `most_in_full` with their
+    steps."""
     query = select(RunRow, ScheduleRow.name).join(ScheduleRow, ScheduleRow.id == RunRow.schedule_id)
     found = session.execute(query.where(RunRow.id == run_id)).tuples().one_or_none()
     if found is None:
@@ -154,7 +186,9 @@ def run_report(
     return RunReport(
         run=as_run(row),
         schedule_name=schedule_name,
-        phases=phase_spans(row.began_at or row.started_at, row.selected_at, row.fetched_at, row.completed_at),
+        phases=phase_spans(
+            row.began_at or row.started_at, row.selected_at, row.fetched_at, row.completed_at
+        ),
         tally=tally(session, run_id, row.selected_fiches),
         causes=_causes(session, run_id),
         fiches=fiches,
@@ -164,10 +198,16 @@ def run_report(
 
 
 def days_covered(session: Session, run_id: int) -> dict[date, bool]:
-    """The days on which the run's fiches were sold, as far as that is known, and whether the run had all known fiches
-    of the day."""
-    in_run = and_(FicheResultRow.fiche_id == FicheCacheRow.fiche_id, FicheResultRow.run_id == run_id)
-    touched = select(FicheCacheRow.sales_date).join(FicheResultRow, in_run).where(FicheCacheRow.sales_date.is_not(None))
+    """The days on which the run's fiches were sold, as far as that is known, and whether the run
+    had all known fiches of the day."""
+    in_run = and_(
+        FicheResultRow.fiche_id == FicheCacheRow.fiche_id, FicheResultRow.run_id == run_id
+    )
+    touched = (
+        select(FicheCacheRow.sales_date)
+        .join(FicheResultRow, in_run)
+        .where(FicheCacheRow.sales_date.is_not(None))
+    )
     query = (
         select(FicheCacheRow.sales_date, func.count(), func.count(FicheResultRow.fiche_id))
         .outerjoin(FicheResultRow, in_run)
@@ -176,7 +216,11 @@ def days_covered(session: Session, run_id: int) -> dict[date, bool]:
         .order_by(FicheCacheRow.sales_date)
     )
     counted = session.execute(query).tuples()
-    return {date.fromisoformat(day): known == of_run for day, known, of_run in counted if day is not None}
+    return {
+        date.fromisoformat(day): known == of_run
+        for day, known, of_run in counted
+        if day is not None
+    }
 
 
 def first_failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple[str, str, str]]:
@@ -187,7 +231,10 @@ def first_failed_fiches(session: Session, run_id: int, limit: int) -> list[tuple
         .order_by(FicheResultRow.position)
         .limit(limit)
     )
-    return [(fiche_id, reason or "unknown", error or "") for fiche_id, reason, error in session.execute(query).tuples()]
+    return [
+        (fiche_id, reason or "unknown", error or "")
+        for fiche_id, reason, error in session.execute(query).tuples()
+    ]
 
 
 def reasons_of_run(session: Session, run_id: int) -> Mapping[tuple[OutcomeStatus, str], int]:
@@ -222,12 +269,16 @@ def _causes(session: Session, run_id: int) -> dict[tuple[OutcomeStatus, str], in
     query = (
         select(FicheResultRow.status, named, times)
         .where(
-            FicheResultRow.run_id == run_id, FicheResultRow.status.in_([OutcomeStatus.FAILED, OutcomeStatus.IGNORED])
+            FicheResultRow.run_id == run_id,
+            FicheResultRow.status.in_([OutcomeStatus.FAILED, OutcomeStatus.IGNORED]),
         )
         .group_by(FicheResultRow.status, FicheResultRow.reason)
         .order_by(times.desc(), FicheResultRow.status, FicheResultRow.reason)
     )
-    return {(OutcomeStatus(status), cause): count for status, cause, count in session.execute(query).tuples()}
+    return {
+        (OutcomeStatus(status), cause): count
+        for status, cause, count in session.execute(query).tuples()
+    }
 
 
 MAX_FAILING_POINTS = 10
@@ -257,17 +308,25 @@ def audits_on(session: Session, day: date) -> int:
 
 def _fiches_sold(session: Session, day: date) -> tuple[FicheSold, ...]:
     query = select(FicheCacheRow.fiche_id, FicheCacheRow.groupe, _TRANSCRIBED).where(_sold(day))
-    return tuple(FicheSold(*row) for row in session.execute(query.order_by(FicheCacheRow.fiche_id)).tuples())
+    return tuple(
+        FicheSold(*row) for row in session.execute(query.order_by(FicheCacheRow.fiche_id)).tuples()
+    )
 
 
 def _day_audits(session: Session, day: date) -> tuple[DayAudit, ...]:
     query = select(AuditRow, FicheCacheRow.fiche_id, FicheCacheRow.groupe, AuditConfigRow.name)
-    query = _counting(query, day).join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
-    rows = session.execute(query.order_by(FicheCacheRow.fiche_id, AuditRow.audit_config_id)).tuples()
+    query = _counting(query, day).join(
+        AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id
+    )
+    rows = session.execute(
+        query.order_by(FicheCacheRow.fiche_id, AuditRow.audit_config_id)
+    ).tuples()
     return tuple(_day_audit(day, *row) for row in rows)
 
 
-def _day_audit(day: date, row: AuditRow, fiche_id: str, groupe: str | None, configuration: str) -> DayAudit:
+def _day_audit(
+    day: date, row: AuditRow, fiche_id: str, groupe: str | None, configuration: str
+) -> DayAudit:
     has_verdict = row.status == AuditStatus.COMPLETED
     score = None if row.score_percentage is None else float(row.score_percentage)
     return DayAudit(
@@ -298,7 +357,8 @@ def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
     applied = func.count().filter(ControlPointRow.statut != Statut.NON_APPLICABLE)
     named = (StepResultRow.step_name, ControlPointRow.point)
     of_step = and_(
-        ControlPointRow.audit_id == StepResultRow.audit_id, ControlPointRow.step_position == StepResultRow.step_position
+        ControlPointRow.audit_id == StepResultRow.audit_id,
+        ControlPointRow.step_position == StepResultRow.step_position,
     )
     query = (
         _counting(select(*named, failing, applied).select_from(AuditRow), day)
@@ -314,10 +374,13 @@ def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
 
 
 def _failures(session: Session, day: date) -> dict[str, int]:
-    """Of each fiche what its newest run came to, the most frequent cause first: retried with success, it has none."""
+    """Of each fiche what its newest run came to, the most frequent cause first: retried with
+    success, it has none."""
     cause, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
     later = aliased(FicheResultRow)
-    is_retold = exists().where(later.fiche_id == FicheResultRow.fiche_id, later.run_id > FicheResultRow.run_id)
+    is_retold = exists().where(
+        later.fiche_id == FicheResultRow.fiche_id, later.run_id > FicheResultRow.run_id
+    )
     query = (
         select(cause, times)
         .join(FicheCacheRow, FicheCacheRow.fiche_id == FicheResultRow.fiche_id)

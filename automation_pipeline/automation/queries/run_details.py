@@ -26,9 +26,19 @@ from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.automation.models.selections import FicheSelection
 from automation_pipeline.automation.queries.ledger import outcomes
 from automation_pipeline.automation.queries.runs import as_run, get_run, time_by_phase
-from automation_pipeline.automation.queries.schedules import as_schedule, get_schedule, list_schedules
+from automation_pipeline.automation.queries.schedules import (
+    as_schedule,
+    get_schedule,
+    list_schedules,
+)
 from automation_pipeline.automation.rules.schedules import is_selection_visible, is_visible
-from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow, ScheduleRow
+from automation_pipeline.automation.tables import (
+    FicheResultRow,
+    LogRow,
+    NotificationRow,
+    RunRow,
+    ScheduleRow,
+)
 from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.events import LogLevel
@@ -46,7 +56,8 @@ UNKNOWN_REASON = "unknown"
 
 @dataclass(frozen=True)
 class WorkDue:
-    """Fiches with recordings that a run has to transcribe, those of them that it can audit, and those transcribed."""
+    """Fiches with recordings that a run has to transcribe, those of them that it can audit, and
+    those transcribed."""
 
     fiches: int
     transcribed: int
@@ -54,10 +65,16 @@ class WorkDue:
 
 
 def work_due(session: Session, run_id: int) -> WorkDue:
-    """Fiches that failed before their transcripts were due do not count, and untranscribed ones cannot be audited."""
+    """Fiches that failed before their transcripts were due do not count, and untranscribed ones
+    cannot be audited."""
     fiche = FicheResultRow
     failed_in_work = fiche.reason.in_(
-        (Reason.TRANSCRIPTION_INCOMPLETE, Reason.NO_AUDIT_CONFIG, Reason.AUDIT_FAILED, Reason.AUDIT_INCOMPLETE)
+        (
+            Reason.TRANSCRIPTION_INCOMPLETE,
+            Reason.NO_AUDIT_CONFIG,
+            Reason.AUDIT_FAILED,
+            Reason.AUDIT_INCOMPLETE,
+        )
     )
     at_work = or_(
         and_(fiche.status == OutcomeStatus.PENDING, fiche.stage == FicheStage.FETCHED),
@@ -72,8 +89,8 @@ def work_due(session: Session, run_id: int) -> WorkDue:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Fiches of a run by how far they have come. `to_work` have recordings and their details, and are past the filters.
-    `audited` fiches have an audit that ended."""
+    """Fiches of a run by how far they have come. `to_work` have recordings and their details, and
+    are past the filters. `audited` fiches have an audit that ended."""
 
     selected: int
     fetched: int
@@ -99,12 +116,14 @@ def progress_of(session: Session, run_id: int) -> RunProgress:
         func.count().filter(ended),
         func.coalesce(func.sum(fiche.audits), 0),
     )
-    return RunProgress(*session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one())
+    return RunProgress(
+        *session.execute(select(*counts).where(fiche.run_id == run_id)).tuples().one()
+    )
 
 
 def ledger_progress(session: Session, run_id: int) -> int:
-    """A number that grows with all that attempts at the run have stored: fiches fetched, transcribed, audited and
-    ended, transcripts, and judged audit steps."""
+    """A number that grows with all that attempts at the run have stored: fiches fetched,
+    transcribed, audited and ended, transcripts, and judged audit steps."""
     fiche = FicheResultRow
     fetched = fiche.stage == FicheStage.FETCHED
     counts = (
@@ -132,12 +151,15 @@ def ledger_progress(session: Session, run_id: int) -> int:
 
 
 def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]:
-    """How many failed and were ignored for which reason, by outcome and stable key; the most frequent first."""
+    """How many failed and were ignored for which reason, by outcome and stable key; the most
+    frequent first."""
     fiche, count = FicheResultRow, func.count()
     reason = func.coalesce(fiche.reason, UNKNOWN_REASON)
     query = (
         select(fiche.status, reason, count)
-        .where(fiche.run_id == run_id, fiche.status.in_((OutcomeStatus.FAILED, OutcomeStatus.IGNORED)))
+        .where(
+            fiche.run_id == run_id, fiche.status.in_((OutcomeStatus.FAILED, OutcomeStatus.IGNORED))
+        )
         .group_by(fiche.status, reason)
         .order_by(fiche.status, count.desc(), reason)
     )
@@ -148,11 +170,16 @@ def reasons_of(session: Session, run_id: int) -> Mapping[str, Mapping[str, int]]
 
 
 def fiches_to_retry(session: Session, run_id: int) -> list[str]:
-    """Fiches that a retry takes up: they failed, or the run was cancelled before they ended. In selection order."""
+    """Fiches that a retry takes up: they failed, or the run was cancelled before they ended. In
+    selection order."""
     fiche = FicheResultRow
     unfinished = or_(fiche.status == OutcomeStatus.FAILED, fiche.reason == Reason.CANCELLED)
     return list(
-        session.scalars(select(fiche.fiche_id).where(fiche.run_id == run_id, unfinished).order_by(fiche.position))
+        session.scalars(
+            select(fiche.fiche_id)
+            .where(fiche.run_id == run_id, unfinished)
+            .order_by(fiche.position)
+        )
     )
 
 
@@ -180,16 +207,26 @@ def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, Run]:
 
 
 def logs_after(
-    session: Session, run_id: int, after_id: int, least: str, *, limit: int | None = None, offset: int = 0
+    session: Session,
+    run_id: int,
+    after_id: int,
+    least: str,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> Sequence[LogRow]:
     """What was written down after that row and is at least so urgent, oldest first."""
     levels = LOG_LEVELS[LOG_LEVELS.index(LogLevel(least)) :]
     wanted = (LogRow.run_id == run_id, LogRow.id > after_id, LogRow.level.in_(levels))
-    return session.scalars(select(LogRow).where(*wanted).order_by(LogRow.id).limit(limit).offset(offset)).all()
+    return session.scalars(
+        select(LogRow).where(*wanted).order_by(LogRow.id).limit(limit).offset(offset)
+    ).all()
 
 
 def notifications_of_run(session: Session, run_id: int) -> Sequence[NotificationRow]:
-    query = select(NotificationRow).where(NotificationRow.run_id == run_id).order_by(NotificationRow.id)
+    query = (
+        select(NotificationRow).where(NotificationRow.run_id == run_id).order_by(NotificationRow.id)
+    )
     return session.scalars(query).all()
 
 
@@ -240,26 +277,39 @@ def run_detail(session: Session, run_id: int, *, first_logs: int) -> dict[str, o
         **as_document(as_run(row)),
         "errorDetails": _without_stack(row.error_details),
         "configSnapshot": row.config_snapshot,
-        "resultSummary": row.result_summary or result_summary(as_run(row), outcomes(session, run_id)),
+        "resultSummary": row.result_summary
+        or result_summary(as_run(row), outcomes(session, run_id)),
         "progress": progress_document(progress_of(session, run_id)),
         "phases": [asdict(length) for length in time_by_phase(session, run_id)],
         "reasons": reasons_of(session, run_id),
-        "notifications": [as_document(_notification(row)) for row in notifications_of_run(session, run_id)],
-        "logs": [log_document(one) for one in logs_after(session, run_id, 0, "debug", limit=first_logs)],
+        "notifications": [
+            as_document(_notification(row)) for row in notifications_of_run(session, run_id)
+        ],
+        "logs": [
+            log_document(one) for one in logs_after(session, run_id, 0, "debug", limit=first_logs)
+        ],
     }
 
 
 def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object]:
     """The outcomes of an ended or working run, as the seed's API shows them."""
-    of_status = {status: [one for one in fiches if one.status is status] for status in OutcomeStatus}
+    of_status = {
+        status: [one for one in fiches if one.status is status] for status in OutcomeStatus
+    }
     return {
         "successful": [one.fiche_id for one in of_status[OutcomeStatus.SUCCESSFUL]],
-        "failed": [{"ficheId": one.fiche_id, "error": one.error} for one in of_status[OutcomeStatus.FAILED]],
+        "failed": [
+            {"ficheId": one.fiche_id, "error": one.error} for one in of_status[OutcomeStatus.FAILED]
+        ],
         "ignored": [
             {
                 "ficheId": one.fiche_id,
                 "reason": one.ignore_reason,
-                **({} if one.recordings_count is None else {"recordingsCount": one.recordings_count}),
+                **(
+                    {}
+                    if one.recordings_count is None
+                    else {"recordingsCount": one.recordings_count}
+                ),
             }
             for one in of_status[OutcomeStatus.IGNORED]
         ],
@@ -270,12 +320,20 @@ def result_summary(run: Run, fiches: Sequence[FicheOutcome]) -> dict[str, object
 
 def _without_stack(details: JsonObject | None) -> JsonObject | None:
     """What a bug leaves behind is for those who read the database."""
-    return None if details is None else {name: value for name, value in details.items() if name != "stack"}
+    return (
+        None
+        if details is None
+        else {name: value for name, value in details.items() if name != "stack"}
+    )
 
 
 def log_entry(row: LogRow) -> LogEntry:
     return LogEntry(
-        id=row.id, timestamp=row.timestamp, level=row.level, message=row.message, metadata=dict(row.details)
+        id=row.id,
+        timestamp=row.timestamp,
+        level=row.level,
+        message=row.message,
+        metadata=dict(row.details),
     )
 
 
@@ -314,13 +372,21 @@ def schedules_within(
 ) -> list[Schedule]:
     """Newest first."""
     if reach.is_whole:
-        return list_schedules(session, include_inactive=include_inactive, limit=limit, offset=offset)
-    seen = (one for one in list_schedules(session, include_inactive=include_inactive) if is_visible(one, reach))
+        return list_schedules(
+            session, include_inactive=include_inactive, limit=limit, offset=offset
+        )
+    seen = (
+        one
+        for one in list_schedules(session, include_inactive=include_inactive)
+        if is_visible(one, reach)
+    )
     return list(islice(seen, offset, offset + limit))
 
 
 def is_run_visible(session: Session, reach: Reach, run_id: int) -> bool:
-    found = session.execute(_runs_with_schedules().where(RunRow.id == run_id)).tuples().one_or_none()
+    found = (
+        session.execute(_runs_with_schedules().where(RunRow.id == run_id)).tuples().one_or_none()
+    )
     return found is not None and _is_run_in_reach(session, reach, *found)
 
 
@@ -333,9 +399,12 @@ def runs_within(
     limit: int,
     offset: int,
 ) -> list[Run]:
-    """Newest first. What a run was about is not a question for SQL: those of limited reach look through all of them."""
+    """Newest first. What a run was about is not a question for SQL: those of limited reach look
+    through all of them."""
     if reach.is_whole:
-        return find_runs(session, schedule_id=schedule_id, statuses=statuses, limit=limit, offset=offset)
+        return find_runs(
+            session, schedule_id=schedule_id, statuses=statuses, limit=limit, offset=offset
+        )
     query = _runs_with_schedules().order_by(RunRow.id.desc())
     if schedule_id is not None:
         query = query.where(RunRow.schedule_id == schedule_id)
@@ -354,7 +423,9 @@ def _runs_with_schedules() -> Select[tuple[RunRow, ScheduleRow]]:
     return select(RunRow, ScheduleRow).join(ScheduleRow, ScheduleRow.id == RunRow.schedule_id)
 
 
-def _pages(session: Session, query: Select[tuple[RunRow, ScheduleRow]]) -> Iterator[tuple[RunRow, ScheduleRow]]:
+def _pages(
+    session: Session, query: Select[tuple[RunRow, ScheduleRow]]
+) -> Iterator[tuple[RunRow, ScheduleRow]]:
     last: int | None = None
     while True:
         page = query if last is None else query.where(RunRow.id < last)

@@ -56,11 +56,14 @@ def note_phase(session: Session, run_id: int, attempt: int, phase: Phase) -> Non
 
 def first_entry(session: Session, run_id: int) -> datetime | None:
     """When the run's first attempt began, by the database's clock: the same for every attempt."""
-    return session.scalar(select(func.min(RunPhaseRow.entered_at)).where(RunPhaseRow.run_id == run_id))
+    return session.scalar(
+        select(func.min(RunPhaseRow.entered_at)).where(RunPhaseRow.run_id == run_id)
+    )
 
 
 def seconds_since(session: Session, run_id: int, *phases: Phase) -> float:
-    """How long ago the run first entered one of the phases, in whichever attempt: what their time budget has spent."""
+    """How long ago the run first entered one of the phases, in whichever attempt: what their time
+    budget has spent."""
     entered = select(func.min(RunPhaseRow.entered_at)).where(
         RunPhaseRow.run_id == run_id, RunPhaseRow.phase.in_(phases)
     )
@@ -81,7 +84,8 @@ def time_by_phase(session: Session, run_id: int) -> list[PhaseLength]:
 
 
 def measure_phases(session: Session, run_id: int) -> None:
-    """Adds the last attempt to the measures of all runs. For the transaction that ends the run: once."""
+    """Adds the last attempt to the measures of all runs. For the transaction that ends the run:
+    once."""
     measures: list[MetricValue] = []
     for length in time_by_phase(session, run_id):
         labels = f'phase="{length.phase}"'
@@ -92,16 +96,22 @@ def measure_phases(session: Session, run_id: int) -> None:
     add_metrics(session, measures)
 
 
-_FENCED = select(RunRow.attempt, RunRow.status).where(RunRow.id == bindparam("run")).with_for_update(read=True)
+_FENCED = (
+    select(RunRow.attempt, RunRow.status)
+    .where(RunRow.id == bindparam("run"))
+    .with_for_update(read=True)
+)
 
 
 class StaleAttemptError(PermanentError):
-    """A newer attempt works on the run, or it has ended: whatever this worker did is not wanted any more."""
+    """A newer attempt works on the run, or it has ended: whatever this worker did is not wanted any
+    more."""
 
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """A run that waits or works. `launch` counts the Dagster runs that its request has asked for."""
+    """A run that waits or works. `launch` counts the Dagster runs that its request has asked
+    for."""
 
     run_id: int
     schedule_id: int
@@ -151,26 +161,28 @@ def add_run(  # noqa: PLR0913  what a run may be asked to be
 
 
 def requested_selection(row: RunRow) -> FicheSelection | None:
-    """The selection that was asked for, or taken from the schedule. None: nothing was selected yet, the schedule's
-    selection holds."""
+    """The selection that was asked for, or taken from the schedule. None: nothing was selected yet,
+    the schedule's selection holds."""
     said = row.config_snapshot.get("overrides") or row.config_snapshot.get("selection")
     return None if said is None else FicheSelection.model_validate(said)
 
 
 def selection_of(session: Session, row: RunRow) -> FicheSelection:
-    """What the run is about: its own override, or what its schedule said when it selected, or says now."""
+    """What the run is about: its own override, or what its schedule said when it selected, or says
+    now."""
     return requested_selection(row) or schedule_of_run(session, row.schedule_id).fiche_selection
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is to do: its schedule and selection as it froze them, since when details count as fresh, and how
-    often what fails is tried again."""
+    """What a run is to do: its schedule and selection as it froze them, since when details count as
+    fresh, and how often what fails is tried again."""
 
     schedule: Schedule
     selection: FicheSelection
     since: datetime
-    # Transcripts from before the run, by the database's clock, where the schedule does not skip transcribed fiches.
+    # Transcripts from before the run, by the database's clock, where the schedule does not skip
+    # transcribed fiches.
     renew_before: datetime | None = None
     # Audit configurations, as they were when the run selected its fiches.
     configs: tuple[int, ...] = ()
@@ -182,7 +194,9 @@ class RunPlan:
 
 def run_plan(session: Session, run_id: int) -> RunPlan:
     row = session.get_one(RunRow, run_id)
-    schedule = with_frozen_options(schedule_of_run(session, row.schedule_id), row.config_snapshot.get("options"))
+    schedule = with_frozen_options(
+        schedule_of_run(session, row.schedule_id), row.config_snapshot.get("options")
+    )
     renew_before = None if schedule.skip_if_transcribed else first_entry(session, run_id)
     frozen = cast("list[int] | None", row.config_snapshot.get("auditConfigs"))
     configs = audit_configs_of(session, schedule) if frozen is None else tuple(frozen)
@@ -190,13 +204,16 @@ def run_plan(session: Session, run_id: int) -> RunPlan:
 
 
 def audit_configs_of(session: Session, schedule: Schedule) -> tuple[int, ...]:
-    """Those that the schedule names, then the automatic ones, each once; none where it does not audit."""
+    """Those that the schedule names, then the automatic ones, each once; none where it does not
+    audit."""
     if not schedule.run_audits:
         return ()
     from automation_pipeline.audits.queries.configs import automatic_configs  # noqa: PLC0415  a run starts without audits
 
     automatic = automatic_configs(session) if schedule.use_automatic_audits else []
-    return tuple(dict.fromkeys([*schedule.specific_audit_configs, *(stored.id for stored in automatic)]))
+    return tuple(
+        dict.fromkeys([*schedule.specific_audit_configs, *(stored.id for stored in automatic)])
+    )
 
 
 def freeze_options(session: Session, row: RunRow) -> None:
@@ -265,13 +282,19 @@ def lock_attempt(session: Session, ticket: RunAttempt) -> RunRow:
 def _fence(session: Session, ticket: RunAttempt) -> None:
     row = execute(session, _FENCED, {"run": ticket.run_id}).first()
     if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
-        raise StaleAttemptError(f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work.")
+        raise StaleAttemptError(
+            f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work."
+        )
 
 
 def enter_phase(session: Session, ticket: RunAttempt, phase: Phase) -> None:
     entered = session.execute(
         update(RunRow)
-        .where(RunRow.id == ticket.run_id, RunRow.attempt == ticket.attempt, RunRow.phase.is_distinct_from(phase))
+        .where(
+            RunRow.id == ticket.run_id,
+            RunRow.attempt == ticket.attempt,
+            RunRow.phase.is_distinct_from(phase),
+        )
         .values(phase=phase)
         .returning(RunRow.id)
         .execution_options(synchronize_session=False)
@@ -291,7 +314,8 @@ def record_heartbeat(session: Session, ticket: RunAttempt, worker: str) -> None:
 
 
 def watched_runs(session: Session) -> list[WatchedRun]:
-    """Every run that has not ended, with its last sign of life by the database's clock and its request."""
+    """Every run that has not ended, with its last sign of life by the database's clock and its
+    request."""
     last_sign = func.coalesce(HeartbeatRow.beat_at, RunRow.started_at)
     rows = session.execute(
         select(
@@ -306,20 +330,36 @@ def watched_runs(session: Session) -> list[WatchedRun]:
     return [WatchedRun(*row) for row in rows]
 
 
-def unended_run_of_dagster(session: Session, dagster_run_id: str, run_id: int | None) -> RunAttempt | None:
-    """The unended run that this Dagster run works on, or was launched for without ever opening it."""
+def unended_run_of_dagster(
+    session: Session, dagster_run_id: str, run_id: int | None
+) -> RunAttempt | None:
+    """The unended run that this Dagster run works on, or was launched for without ever opening
+    it."""
     never_opened = and_(RunRow.id == run_id, RunRow.dagster_run_id.is_(None))
     mine = RunRow.dagster_run_id == dagster_run_id
-    query = select(RunRow.id, RunRow.attempt).where(RunRow.completed_at.is_(None), or_(mine, never_opened))
+    query = select(RunRow.id, RunRow.attempt).where(
+        RunRow.completed_at.is_(None), or_(mine, never_opened)
+    )
     row = session.execute(query).tuples().first()
     return row and RunAttempt(*row)
 
 
 def write_log(
-    session: Session, run_id: int, at: datetime, level: str, message: str, details: JsonObject | None = None
+    session: Session,
+    run_id: int,
+    at: datetime,
+    level: str,
+    message: str,
+    details: JsonObject | None = None,
 ) -> None:
     session.add(
-        LogRow(run_id=run_id, level=level, message=message, details=masked_document(details or {}), timestamp=at)
+        LogRow(
+            run_id=run_id,
+            level=level,
+            message=message,
+            details=masked_document(details or {}),
+            timestamp=at,
+        )
     )
 
 
@@ -344,14 +384,23 @@ class RunCounts:
 
 def count_runs(session: Session) -> RunCounts:
     row = RunRow
-    sums = [func.coalesce(func.sum(column), 0) for column in (row.successful_fiches, row.failed_fiches)]
+    sums = [
+        func.coalesce(func.sum(column), 0) for column in (row.successful_fiches, row.failed_fiches)
+    ]
     ignored = func.coalesce(func.sum(row.ignored_fiches), 0)
-    found = session.execute(select(row.status, func.count(), *sums, ignored).group_by(row.status)).tuples().all()
+    found = (
+        session.execute(select(row.status, func.count(), *sums, ignored).group_by(row.status))
+        .tuples()
+        .all()
+    )
     runs = {RunStatus(status): count for status, count, *_ in found}
     ended = (OutcomeStatus.SUCCESSFUL, OutcomeStatus.FAILED, OutcomeStatus.IGNORED)
     return RunCounts(
         runs={status: runs.get(status, 0) for status in RunStatus},
-        fiches={status: sum(int(counted[2 + place]) for counted in found) for place, status in enumerate(ended)},
+        fiches={
+            status: sum(int(counted[2 + place]) for counted in found)
+            for place, status in enumerate(ended)
+        },
     )
 
 
@@ -361,7 +410,9 @@ def failed_notifications(session: Session) -> int:
 
 
 def _old_logs(before: datetime) -> Sequence[ColumnElement[bool]]:
-    return LogRow.timestamp <= before, exists().where(RunRow.id == LogRow.run_id, RunRow.completed_at <= before)
+    return LogRow.timestamp <= before, exists().where(
+        RunRow.id == LogRow.run_id, RunRow.completed_at <= before
+    )
 
 
 def _old_notifications(before: datetime) -> Sequence[ColumnElement[bool]]:
@@ -372,7 +423,9 @@ def _old_notifications(before: datetime) -> Sequence[ColumnElement[bool]]:
 
 
 def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
-    works = exists().where(sqlalchemy_cast(RunRow.id, Text) == TransitionRow.entity_id, RunRow.completed_at.is_(None))
+    works = exists().where(
+        sqlalchemy_cast(RunRow.id, Text) == TransitionRow.entity_id, RunRow.completed_at.is_(None)
+    )
     return TransitionRow.machine == RUN_MACHINE.name, TransitionRow.at <= before, ~works
 
 

@@ -46,7 +46,8 @@ def lock_schedule(session: Session, schedule_id: int) -> Schedule:
 
 
 def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
-    """Held as by `lock_schedule`, and in use, and without a run: of a schedule's runs one at a time waits or works."""
+    """Held as by `lock_schedule`, and in use, and without a run: of a schedule's runs one at a time
+    waits or works."""
     schedule = lock_schedule(session, schedule_id)
     refuse_paused(schedule)
     for run_id in unended_runs(session, schedule_id):
@@ -61,11 +62,15 @@ def refuse_paused(schedule: Schedule) -> None:
         raise ConflictError(f"Schedule {schedule.id} is not active")
 
 
-def replace_schedule(session: Session, schedule_id: int, schedule: ScheduleInput, now: datetime) -> None:
+def replace_schedule(
+    session: Session, schedule_id: int, schedule: ScheduleInput, now: datetime
+) -> None:
     change_schedule(session, schedule_id, _columns(schedule), now)
 
 
-def change_schedule(session: Session, schedule_id: int, changes: Mapping[str, object], now: datetime) -> None:
+def change_schedule(
+    session: Session, schedule_id: int, changes: Mapping[str, object], now: datetime
+) -> None:
     _write(session, schedule_id, **changes, updated_at=now)
 
 
@@ -94,9 +99,12 @@ def mark_running(session: Session, schedule_id: int, at: datetime) -> None:
     _write(session, schedule_id, last_run_at=at, last_run_status="running")
 
 
-def count_ended_run(session: Session, schedule_id: int, status: RunStatus, *, counted: bool = True) -> None:
-    """The database adds to the counters, so that two runs that end at once are both counted. A schedule that fails too
-    often in a row pauses; a cancelled run neither adds to that row nor ends it."""
+def count_ended_run(
+    session: Session, schedule_id: int, status: RunStatus, *, counted: bool = True
+) -> None:
+    """The database adds to the counters, so that two runs that end at once are both counted. A
+    schedule that fails too often in a row pauses; a cancelled run neither adds to that row nor ends
+    it."""
     changes = {**_counters(status), **_pause(status)} if counted else {}
     _write(session, schedule_id, last_run_status=SCHEDULE_STATUS[status], **changes)
 

@@ -18,12 +18,27 @@ from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheReach
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.api.responses import Answer, Listing, answer, refusals, said
 from automation_pipeline.api.scopes import check_in_reach, check_parsed_selection
-from automation_pipeline.automation.documents import report_document, without_details, without_fiche_ids
-from automation_pipeline.automation.models.runs import FicheOutcome, OutcomeStatus, Phase, Run, RunStatus
+from automation_pipeline.automation.documents import (
+    report_document,
+    without_details,
+    without_fiche_ids,
+)
+from automation_pipeline.automation.models.runs import (
+    FicheOutcome,
+    OutcomeStatus,
+    Phase,
+    Run,
+    RunStatus,
+)
 from automation_pipeline.automation.models.selections import KnownId, SelectionInput
 from automation_pipeline.automation.queries.ledger import outcomes_within
 from automation_pipeline.automation.queries.reports import run_report
-from automation_pipeline.automation.queries.run_details import log_document, logs_after, run_detail, runs_within
+from automation_pipeline.automation.queries.run_details import (
+    log_document,
+    logs_after,
+    run_detail,
+    runs_within,
+)
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import cancel_run
@@ -74,7 +89,8 @@ class NotificationShown(BaseModel):
 
 
 class RunDetail(Run):
-    """A run with how far it is, why fiches did not succeed, who was told, and the first of its log."""
+    """A run with how far it is, why fiches did not succeed, who was told, and the first of its
+    log."""
 
     config_snapshot: dict[str, Any]  # Any: JSON
     result_summary: dict[str, Any] | None
@@ -131,8 +147,12 @@ TRIGGER_EXAMPLE: Mapping[str, object] = {
     "scheduleId": "3",
     "overrideFicheSelection": {"mode": "manual", "ficheIds": ["1900417", "1900418"]},
 }
-After = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only what was written after the line of this id.")]
-Statuses = Annotated[list[RunStatus] | None, Query(description="Only runs that stand so; may be repeated.")]
+After = Annotated[
+    int, Query(ge=0, le=LARGEST_ID, description="Only what was written after the line of this id.")
+]
+Statuses = Annotated[
+    list[RunStatus] | None, Query(description="Only runs that stand so; may be repeated.")
+]
 
 
 @dataclass(frozen=True)
@@ -191,7 +211,11 @@ def list_(
     return _listing(runs, limit, offset)
 
 
-@router.get("/api/automation/schedules/{schedule_id}/runs", response_model=Listing[Run], responses=refusals(404))
+@router.get(
+    "/api/automation/schedules/{schedule_id}/runs",
+    response_model=Listing[Run],
+    responses=refusals(404),
+)
 def of_schedule(
     schedule_id: IdInPath,
     reach: TheReach,
@@ -203,13 +227,21 @@ def of_schedule(
     """List the runs of one schedule, newest first."""
     with services.database.reading() as session:
         get_schedule(session, schedule_id)
-        runs = runs_within(session, reach, schedule_id=schedule_id, statuses=status or (), limit=limit, offset=offset)
+        runs = runs_within(
+            session,
+            reach,
+            schedule_id=schedule_id,
+            statuses=status or (),
+            limit=limit,
+            offset=offset,
+        )
     return _listing(runs, limit, offset)
 
 
 @router.get(f"{PATH}/{{run_id}}", response_model=Answer[RunDetail], responses=refusals(404))
 def show(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
-    """Show one run: how it stands, how far it is, why fiches did not succeed, and the first of its log."""
+    """Show one run: how it stands, how far it is, why fiches did not succeed, and the first of its
+    log."""
     with services.database.reading() as session:
         detail = run_detail(session, run_id, first_logs=FIRST_LOGS)
     return answer(detail if reach.is_whole else without_fiche_ids(detail))
@@ -217,18 +249,25 @@ def show(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
 
 @router.get(f"{PATH}/{{run_id}}/logs", response_model=Listing[LogShown], responses=refusals(404))
 def logs(
-    run_id: IdInPath, wanted: Annotated[RunLogQuery, Depends()], reach: TheReach, services: TheServices
+    run_id: IdInPath,
+    wanted: Annotated[RunLogQuery, Depends()],
+    reach: TheReach,
+    services: TheServices,
 ) -> Response:
     """What the run wrote down and is at least so urgent, oldest first."""
     limit, offset = wanted.limit, wanted.offset
     with services.database.reading() as session:
         get_run(session, run_id)
         rows = logs_after(session, run_id, wanted.after, wanted.level, limit=limit, offset=offset)
-    lines = [log_document(row) if reach.is_whole else without_details(log_document(row)) for row in rows]
+    lines = [
+        log_document(row) if reach.is_whole else without_details(log_document(row)) for row in rows
+    ]
     return answer(lines, count=len(rows), limit=limit, offset=offset)
 
 
-@router.get(f"{PATH}/{{run_id}}/fiches", response_model=Listing[FicheOutcome], responses=refusals(404))
+@router.get(
+    f"{PATH}/{{run_id}}/fiches", response_model=Listing[FicheOutcome], responses=refusals(404)
+)
 def fiches(
     run_id: IdInPath,
     reach: TheReach,
@@ -248,21 +287,29 @@ def fiches(
     f"{PATH}/{{run_id}}/cancel",
     response_model=Answer[Run],
     responses=refusals(404, 409),
-    openapi_extra=takes(CancelInput, required=False, wrong_day={"reason": "The wrong day was picked"}),
+    openapi_extra=takes(
+        CancelInput, required=False, wrong_day={"reason": "The wrong day was picked"}
+    ),
 )
 def cancel(run_id: IdInPath, body: OptionalBody, services: TheServices, once: DoneOnce) -> Response:
-    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within seconds."""
+    """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within
+    seconds."""
     reason = parse(CancelInput, body, "Invalid cancel data").reason
 
     def work() -> Response:
-        return answer(as_document(cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)))
+        return answer(
+            as_document(
+                cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)
+            )
+        )
 
     return once(work)
 
 
 @router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
 def retry(run_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not finish."""
+    """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not
+    finish."""
 
     def work() -> Response:
         run = retry_run(run_id, database=services.database, clock=services.clock)
@@ -286,7 +333,8 @@ def _listing(runs: list[Run], limit: int, offset: int) -> Response:
     responses=refusals(404),
 )
 def report(run_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
-    """What became of a run, down to the quotations of its audits: `automation runs report` makes a page of it."""
+    """What became of a run, down to the quotations of its audits: `automation runs report` makes a
+    page of it."""
     if not reach.is_whole:
         raise AuthorizationError("The report shows every fiche of the run: it needs the scope ALL")
     with services.database.reading() as session:

@@ -15,7 +15,14 @@ from automation_pipeline.api.etags import etag_of, expected_version
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheReach, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    TheCaller,
+    TheReach,
+    TheServices,
+)
 from automation_pipeline.api.responses import Answer, Done, answer, refusals, said
 from automation_pipeline.api.scopes import check_selection, signed
 from automation_pipeline.api.upstream_errors import asking_outside
@@ -25,7 +32,12 @@ from automation_pipeline.automation.models.schedules import Schedule, ScheduleIn
 from automation_pipeline.automation.queries.due import Occurrence, decided_occurrences
 from automation_pipeline.automation.queries.run_details import runs_within, schedules_within
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.rules.due import FIRST_YEAR, LAST_YEAR, occurrences_after, parse_start
+from automation_pipeline.automation.rules.due import (
+    FIRST_YEAR,
+    LAST_YEAR,
+    occurrences_after,
+    parse_start,
+)
 from automation_pipeline.automation.schedules import (
     INVALID_BACKFILL,
     ScheduleBackfill,
@@ -102,7 +114,9 @@ PATH = "/api/automation/schedules"
 LAST_RUNS = 10
 After = Annotated[
     Annotated[datetime, AfterValidator(parse_start)] | None,
-    Query(description=f"Start from this instant instead of now, in the years {FIRST_YEAR} to {LAST_YEAR}."),
+    Query(
+        description=f"Start from this instant instead of now, in the years {FIRST_YEAR} to {LAST_YEAR}."
+    ),
 ]
 
 
@@ -113,7 +127,9 @@ After = Annotated[
     responses=refusals(409),
     openapi_extra=takes(ScheduleInput, nightly=SCHEDULE_EXAMPLE),
 )
-def create(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
+def create(
+    body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
+) -> Response:
     """Store a new schedule."""
     given = signed(body, caller)
 
@@ -132,22 +148,34 @@ def create(body: TheBody, caller: TheCaller, reach: TheReach, services: TheServi
 
 @router.get(PATH, response_model=ScheduleList)
 def list_(
-    reach: TheReach, services: TheServices, *, include_inactive: bool = False, limit: Limit = 1000, offset: Offset = 0
+    reach: TheReach,
+    services: TheServices,
+    *,
+    include_inactive: bool = False,
+    limit: Limit = 1000,
+    offset: Offset = 0,
 ) -> Response:
     """List the schedules, newest first."""
     with services.database.reading() as session:
-        found = schedules_within(session, reach, include_inactive=include_inactive, limit=limit, offset=offset)
+        found = schedules_within(
+            session, reach, include_inactive=include_inactive, limit=limit, offset=offset
+        )
     now = services.clock.now()
     return answer([schedule_document(schedule, now) for schedule in found], count=len(found))
 
 
-@router.get(f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleWithRuns], responses=refusals(404))
+@router.get(
+    f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleWithRuns], responses=refusals(404)
+)
 def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
     """Show one schedule with its last runs. The ETag is for changing it safely."""
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
         last = runs_within(session, reach, schedule_id=schedule_id, limit=LAST_RUNS, offset=0)
-    document = {**schedule_document(schedule, services.clock.now()), "runs": [as_document(run) for run in last]}
+    document = {
+        **schedule_document(schedule, services.clock.now()),
+        "runs": [as_document(run) for run in last],
+    }
     return answer(document, headers={"ETag": etag_of(schedule.updated_at)})
 
 
@@ -156,7 +184,9 @@ def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Respo
     response_model=Answer[ScheduleShown],
     responses=refusals(404, 409, 412),
     openapi_extra=takes(
-        ScheduleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, later=CHANGE_EXAMPLE
+        ScheduleInput,
+        partial={"updatedAt": {"type": "string", "format": "date-time"}},
+        later=CHANGE_EXAMPLE,
     ),
 )
 def update(
@@ -166,12 +196,14 @@ def update(
     reach: TheReach,
     services: TheServices,
     if_match: Annotated[
-        str | None, Header(alias="If-Match", description="Change it only while its ETag is this one.")
+        str | None,
+        Header(alias="If-Match", description="Change it only while its ETag is this one."),
     ] = None,
 ) -> Response:
     """Change the fields that are named. Null clears a field; a selection is replaced whole.
 
-    With `If-Match`, or `updatedAt` in the body, nothing is changed that was changed by somebody else meanwhile.
+    With `If-Match`, or `updatedAt` in the body, nothing is changed that was changed by somebody
+    else meanwhile.
     """
     is_expected, patch = expected_version(if_match, body)
     if "ficheSelection" in patch:
@@ -203,17 +235,29 @@ def delete(schedule_id: IdInPath, services: TheServices) -> Response:
 def pause(schedule_id: IdInPath, body: OptionalBody, services: TheServices) -> Response:
     """Start no more runs of it until it is resumed. A run that is at work goes on."""
     reason = parse(PauseInput, body, "Invalid pause data").reason
-    schedule = pause_schedule(schedule_id, database=services.database, clock=services.clock, reason=reason)
+    schedule = pause_schedule(
+        schedule_id, database=services.database, clock=services.clock, reason=reason
+    )
     return _schedule_answer(schedule, services)
 
 
-@router.post(f"{PATH}/{{schedule_id}}/resume", response_model=Answer[ScheduleShown], responses=refusals(404, 409))
+@router.post(
+    f"{PATH}/{{schedule_id}}/resume",
+    response_model=Answer[ScheduleShown],
+    responses=refusals(404, 409),
+)
 def resume(schedule_id: IdInPath, services: TheServices) -> Response:
     """Take a paused schedule into use again. What fell due during the pause is not run."""
-    return _schedule_answer(resume_schedule(schedule_id, database=services.database, clock=services.clock), services)
+    return _schedule_answer(
+        resume_schedule(schedule_id, database=services.database, clock=services.clock), services
+    )
 
 
-@router.post(f"{PATH}/{{schedule_id}}/skip-next", response_model=Answer[Skipped], responses=refusals(404, 409))
+@router.post(
+    f"{PATH}/{{schedule_id}}/skip-next",
+    response_model=Answer[Skipped],
+    responses=refusals(404, 409),
+)
 def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Response:
     """Leave out the next occurrence; said again, the one after it too."""
 
@@ -228,9 +272,14 @@ def skip(schedule_id: IdInPath, services: TheServices, once: DoneOnce) -> Respon
     f"{PATH}/{{schedule_id}}/backfill",
     response_model=Answer[ScheduleBackfill],
     responses=refusals(404, 409),
-    openapi_extra=takes(DayBackfillInput, first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True}),
+    openapi_extra=takes(
+        DayBackfillInput,
+        first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True},
+    ),
 )
-def backfill(schedule_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce) -> Response:
+def backfill(
+    schedule_id: IdInPath, body: TheBody, services: TheServices, once: DoneOnce
+) -> Response:
     """File one run per day of a range, each day once. Repeated, it files what is missing."""
     wanted = parse(DayBackfillInput, body, INVALID_BACKFILL)
 
@@ -248,9 +297,14 @@ def backfill(schedule_id: IdInPath, body: TheBody, services: TheServices, once: 
     return once(work)
 
 
-@router.get(f"{PATH}/{{schedule_id}}/preview", response_model=Answer[SelectionPreview], responses=refusals(404, 502))
+@router.get(
+    f"{PATH}/{{schedule_id}}/preview",
+    response_model=Answer[SelectionPreview],
+    responses=refusals(404, 502),
+)
 async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
-    """Show what a run would select and drop now, and why. Nothing is written; the CRM is asked for the sales lists."""
+    """Show what a run would select and drop now, and why. Nothing is written; the CRM is asked for
+    the sales lists."""
     key = await run_in_threadpool(_key_of, schedule_id, services)
     with asking_outside():
         shown = await preview_schedule(
@@ -280,11 +334,15 @@ def coming(
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
     start = after or services.clock.now()
-    return answer({"occurrences": [iso(at) for at in islice(occurrences_after(schedule, start), count)]})
+    return answer(
+        {"occurrences": [iso(at) for at in islice(occurrences_after(schedule, start), count)]}
+    )
 
 
 @router.get(
-    f"{PATH}/{{schedule_id}}/occurrences", response_model=Answer[list[OccurrenceShown]], responses=refusals(404)
+    f"{PATH}/{{schedule_id}}/occurrences",
+    response_model=Answer[list[OccurrenceShown]],
+    responses=refusals(404),
 )
 def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20) -> Response:
     """List the last due times: the run of each, or why there was none."""

@@ -1,4 +1,5 @@
-"""When a schedule is due: occurrences, whether its runs are active or stale, and what becomes of each due time."""
+"""When a schedule is due: occurrences, whether its runs are active or stale, and what becomes of
+each due time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,12 @@ from hashlib import sha256
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
-from automation_pipeline.automation.models.schedules import CatchUp, Schedule, ScheduleFields, crons_of
+from automation_pipeline.automation.models.schedules import (
+    CatchUp,
+    Schedule,
+    ScheduleFields,
+    crons_of,
+)
 from automation_pipeline.core.scheduling.cron import Cron, latest_occurrence, occurrences_of
 from automation_pipeline.core.scheduling.zones import zone
 
@@ -21,7 +27,8 @@ LOST_AFTER_SECONDS = 25.0
 
 @dataclass(frozen=True)
 class UnendedRun:
-    """`alive`: its heart has beaten a moment ago, by the database's clock. Attempt 0: it waits, no one has begun it."""
+    """`alive`: its heart has beaten a moment ago, by the database's clock. Attempt 0: it waits, no
+    one has begun it."""
 
     id: int
     attempt: int
@@ -35,7 +42,8 @@ class UnendedRun:
 
 @dataclass(frozen=True)
 class ScheduleWork:
-    """What is known of a schedule's work: the mark on the schedule, and the runs that have not ended."""
+    """What is known of a schedule's work: the mark on the schedule, and the runs that have not
+    ended."""
 
     marked_running: bool = False
     last_run_at: datetime | None = None
@@ -61,13 +69,18 @@ class StaleMark:
 
 
 def schedule_load(at_work: ScheduleWork, now: datetime, stale_after: timedelta) -> ScheduleLoad:
-    """A mark without a run is believed until the threshold, and not at all if it does not say since when. A run that
-    waits has no heart to beat: however long Dagster takes to begin it, it is not stale."""
+    """A mark without a run is believed until the threshold, and not at all if it does not say since
+    when. A run that waits has no heart to beat: however long Dagster takes to begin it, it is not
+    stale."""
     before = now - stale_after
     if any(run.waits or run.started_at > before for run in at_work.runs):
         return ScheduleLoad.BUSY
     if at_work.runs:
-        return ScheduleLoad.OUTLASTING if any(run.alive for run in at_work.runs) else ScheduleLoad.STALE
+        return (
+            ScheduleLoad.OUTLASTING
+            if any(run.alive for run in at_work.runs)
+            else ScheduleLoad.STALE
+        )
     if not at_work.marked_running:
         return ScheduleLoad.IDLE
     believed = at_work.last_run_at is not None and at_work.last_run_at > before
@@ -102,7 +115,8 @@ MAX_LISTED = 20
 
 @dataclass(frozen=True)
 class DuePolicy:
-    """A due time older than `window` was missed. A run older than `stale_after` is stale unless its heart beats."""
+    """A due time older than `window` was missed. A run older than `stale_after` is stale unless its
+    heart beats."""
 
     window: timedelta
     stale_after: timedelta
@@ -111,8 +125,9 @@ class DuePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class DueSchedule:
-    """What the decision needs to know of a schedule. Whatever was due until `decided_until` is settled. Of what was due
-    before `created_at` only the newest can be run, within the window, and nothing is told."""
+    """What the decision needs to know of a schedule. Whatever was due until `decided_until` is
+    settled. Of what was due before `created_at` only the newest can be run, within the window, and
+    nothing is told."""
 
     id: int
     name: str
@@ -141,9 +156,9 @@ class SkippedOccurrence:
 
 @dataclass(frozen=True)
 class DueDecision:
-    """`to_run`, oldest first, is run one at a time: all but the first wait undecided, as does what comes after them.
-    `not_run` comes before. `reconcile`: what is marked as running is not, and has to be ended first. `unheeded`: due
-    before there was a schedule."""
+    """`to_run`, oldest first, is run one at a time: all but the first wait undecided, as does what
+    comes after them. `not_run` comes before. `reconcile`: what is marked as running is not, and has
+    to be ended first. `unheeded`: due before there was a schedule."""
 
     to_run: tuple[datetime, ...] = ()
     not_run: tuple[SkippedOccurrence, ...] = ()
@@ -151,7 +166,9 @@ class DueDecision:
     unheeded: tuple[datetime, ...] = ()
 
     def decided_until(self, before: datetime) -> datetime:
-        return max([before, *self.unheeded, *(entry.due_at for entry in self.not_run), *self.to_run[:1]])
+        return max(
+            [before, *self.unheeded, *(entry.due_at for entry in self.not_run), *self.to_run[:1]]
+        )
 
 
 def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDecision:
@@ -178,8 +195,8 @@ def next_undecided(schedule: DueSchedule, decided_until: datetime, now: datetime
 
 
 def _undecided(schedule: DueSchedule, now: datetime) -> list[datetime]:
-    """What is undecided and may start, oldest first: the newest, and one more than are listed. One that waits for its
-    jitter holds up those after it."""
+    """What is undecided and may start, oldest first: the newest, and one more than are listed. One
+    that waits for its jitter holds up those after it."""
     newest_first = takewhile(lambda due: due > schedule.decided_until, _backwards(schedule, now))
     kept = schedule.catch_up_limit if schedule.catch_up is CatchUp.ALL else 1
     undecided = list(islice(newest_first, kept + MAX_LISTED + 1))[::-1]
@@ -190,7 +207,9 @@ def _is_before(schedule: DueSchedule, due: datetime) -> bool:
     return schedule.created_at is not None and due < schedule.created_at
 
 
-def _is_too_early(schedule: DueSchedule, due: datetime, newest: datetime, in_time: datetime) -> bool:
+def _is_too_early(
+    schedule: DueSchedule, due: datetime, newest: datetime, in_time: datetime
+) -> bool:
     return _is_before(schedule, due) and (due != newest or schedule.starts_at(due) < in_time)
 
 
@@ -214,13 +233,17 @@ def _latest(crons: tuple[Cron, ...], zone: ZoneInfo, until: datetime) -> datetim
     return max(latest_occurrence(cron, zone, until) for cron in crons)
 
 
-def _plan(schedule: DueSchedule, ripe: Sequence[datetime], standing: ScheduleLoad, in_time: datetime) -> DueDecision:
+def _plan(
+    schedule: DueSchedule, ripe: Sequence[datetime], standing: ScheduleLoad, in_time: datetime
+) -> DueDecision:
     missed = list(takewhile(lambda due: schedule.starts_at(due) < in_time, ripe))
     beside = OVERLAP_REASONS.get(standing)
     match schedule.catch_up:
         case CatchUp.ALL:
             kept = ripe[-schedule.catch_up_limit :]
-            over = tuple(SkippedOccurrence(due, OVER_LIMIT) for due in ripe[: -schedule.catch_up_limit])
+            over = tuple(
+                SkippedOccurrence(due, OVER_LIMIT) for due in ripe[: -schedule.catch_up_limit]
+            )
             return DueDecision(() if beside else tuple(kept), over)
         case CatchUp.LATEST if ripe:
             return DueDecision() if beside else _newest(ripe, ())
@@ -230,13 +253,19 @@ def _plan(schedule: DueSchedule, ripe: Sequence[datetime], standing: ScheduleLoa
             return DueDecision(not_run=tuple(SkippedOccurrence(due, MISSED) for due in ripe))
 
 
-def _newest(ripe: Sequence[datetime], missed: Sequence[datetime], beside: str | None = None) -> DueDecision:
+def _newest(
+    ripe: Sequence[datetime], missed: Sequence[datetime], beside: str | None = None
+) -> DueDecision:
     """The newest is run, unless a run at work keeps it from it."""
     too_late = [SkippedOccurrence(due, MISSED) for due in missed]
     in_time = ripe[len(missed) :]
     if beside:
-        return DueDecision(not_run=(*too_late, *(SkippedOccurrence(due, beside) for due in in_time)))
-    return DueDecision((in_time[-1],), (*too_late, *(SkippedOccurrence(due, SUPERSEDED) for due in in_time[:-1])))
+        return DueDecision(
+            not_run=(*too_late, *(SkippedOccurrence(due, beside) for due in in_time))
+        )
+    return DueDecision(
+        (in_time[-1],), (*too_late, *(SkippedOccurrence(due, SUPERSEDED) for due in in_time[:-1]))
+    )
 
 
 def _listed(not_run: Sequence[SkippedOccurrence]) -> Sequence[SkippedOccurrence]:
@@ -260,7 +289,8 @@ class StartedRun:
 
 @dataclass(frozen=True)
 class DueReport:
-    """`checked`: the active schedules that have times. The others go by schedule id; `broken` cannot be read."""
+    """`checked`: the active schedules that have times. The others go by schedule id; `broken`
+    cannot be read."""
 
     checked: int
     triggered: tuple[StartedRun, ...] = ()
@@ -275,7 +305,10 @@ class DueReport:
                 f"Started schedule {one.schedule_id}, due {_at(one.due_at)}, as run {one.run_id}"
                 for one in self.triggered
             ),
-            *(f"Schedule {id_}, due {_at(one.due_at)}, is not run: {one.because}" for id_, one in self.not_run),
+            *(
+                f"Schedule {id_}, due {_at(one.due_at)}, is not run: {one.because}"
+                for id_, one in self.not_run
+            ),
             *(f"Schedule {id_} cannot be read: {reason}" for id_, reason in self.broken),
         ]
         if not done:
@@ -293,25 +326,28 @@ SCHEDULER_INTERVAL = timedelta(minutes=1)
 
 
 def occurrences_after(schedule: ScheduleFields, after: datetime) -> Iterator[datetime]:
-    """Strictly after that, until the calendar ends; none for a schedule that is started by hand only."""
+    """Strictly after that, until the calendar ends; none for a schedule that is started by hand
+    only."""
     return occurrences_of(crons_of(schedule), zone(schedule.timezone), after)
 
 
 def parse_start(given: datetime) -> datetime:
-    """From where somebody wants to see occurrences: without a zone it is UTC. ValueError for distant years."""
+    """From where somebody wants to see occurrences: without a zone it is UTC. ValueError for
+    distant years."""
     if not FIRST_YEAR <= given.year <= LAST_YEAR:
         raise ValueError(f"must lie between the years {FIRST_YEAR} and {LAST_YEAR}")
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def next_due(schedule: Schedule, now: datetime) -> datetime | None:
-    """When it is next run by itself: all up to `skip_due_at` are left out. None for one paused or MANUAL."""
+    """When it is next run by itself: all up to `skip_due_at` are left out. None for one paused or
+    MANUAL."""
     return _first_after(schedule, now, schedule.skip_due_at)
 
 
 def next_to_skip(schedule: Schedule, now: datetime) -> datetime | None:
-    """The first occurrence that is neither decided upon nor left out already. It may have come a moment ago: then it
-    waits for the scheduler to look, or for its jitter."""
+    """The first occurrence that is neither decided upon nor left out already. It may have come a
+    moment ago: then it waits for the scheduler to look, or for its jitter."""
     waiting_since = now - timedelta(seconds=schedule.jitter_seconds) - SCHEDULER_INTERVAL
     return _first_after(schedule, waiting_since, schedule.last_due_at, schedule.skip_due_at)
 

@@ -28,7 +28,8 @@ class FicheFailure:
 
 @dataclass(frozen=True)
 class Notification:
-    """A message to one receiver. `key` stays the same however often it is sent, so that receivers can tell."""
+    """A message to one receiver. `key` stays the same however often it is sent, so that receivers
+    can tell."""
 
     run_id: int
     channel: NotificationChannel
@@ -42,31 +43,44 @@ class Notification:
 
 
 def is_wanted(schedule: Schedule, status: RunStatus) -> bool:
-    """By how the run has ended; whether one that found nothing to do has anything to tell is for its end to say."""
-    return schedule.notify_on_complete if status is RunStatus.COMPLETED else schedule.notify_on_error
+    """By how the run has ended; whether one that found nothing to do has anything to tell is for
+    its end to say."""
+    return (
+        schedule.notify_on_complete if status is RunStatus.COMPLETED else schedule.notify_on_error
+    )
 
 
 def notifications_of(
     run: Run, schedule: Schedule, failures: Sequence[FicheFailure], breakdown: str | None
 ) -> list[Notification]:
-    """One a receiver. `failures` are the first of them; with a breakdown there are no counts to tell."""
+    """One a receiver. `failures` are the first of them; with a breakdown there are no counts to
+    tell."""
     if not is_wanted(schedule, run.status):
         return []
     messages: list[Notification] = []
     if schedule.webhook_url:
         payload = webhook_payload(run, schedule.name, failures, breakdown)
-        messages.append(Notification(run.id, NotificationChannel.WEBHOOK, schedule.webhook_url, payload))
+        messages.append(
+            Notification(run.id, NotificationChannel.WEBHOOK, schedule.webhook_url, payload)
+        )
     if schedule.notify_emails:
         mail = email_payload(run, schedule.name, failures, breakdown)
         receivers = dict.fromkeys(schedule.notify_emails)
-        messages += [Notification(run.id, NotificationChannel.EMAIL, receiver, mail) for receiver in receivers]
+        messages += [
+            Notification(run.id, NotificationChannel.EMAIL, receiver, mail)
+            for receiver in receivers
+        ]
     return messages
 
 
 def webhook_payload(
     run: Run, schedule_name: str, failures: Sequence[FicheFailure], breakdown: str | None
 ) -> dict[str, object]:
-    about = {"schedule_id": str(run.schedule_id), "schedule_name": schedule_name, "run_id": str(run.id)}
+    about = {
+        "schedule_id": str(run.schedule_id),
+        "schedule_name": schedule_name,
+        "run_id": str(run.id),
+    }
     if breakdown is not None:
         return {
             **about,
@@ -85,7 +99,10 @@ def webhook_payload(
         "ignored_fiches": run.ignored_fiches,
         "transcriptions_run": run.transcriptions_run,
         "audits_run": run.audits_run,
-        "failures": [{"ficheId": failure.fiche_id, "error": failure.error} for failure in failures[:MAX_FAILURES]],
+        "failures": [
+            {"ficheId": failure.fiche_id, "error": failure.error}
+            for failure in failures[:MAX_FAILURES]
+        ],
         "failures_total": run.failed_fiches,
         **_unread_days(run),
     }
@@ -101,7 +118,9 @@ def email_payload(
     run: Run, schedule_name: str, failures: Sequence[FicheFailure], breakdown: str | None
 ) -> dict[str, object]:
     subject = _one_line(f"Automation {schedule_name} - {run.status.upper()}")
-    text = _breakdown_text(run, breakdown) if breakdown is not None else _summary_text(run, failures)
+    text = (
+        _breakdown_text(run, breakdown) if breakdown is not None else _summary_text(run, failures)
+    )
     return {"subject": subject, "text": text}
 
 
@@ -120,7 +139,11 @@ def _summary_text(run: Run, failures: Sequence[FicheFailure]) -> str:
     ]
     if failures:
         named = failures[:MAX_FAILURES]
-        lines += ["", "Failures:", *(f"- {failure.fiche_id}: {_one_line(failure.error)}" for failure in named)]
+        lines += [
+            "",
+            "Failures:",
+            *(f"- {failure.fiche_id}: {_one_line(failure.error)}" for failure in named),
+        ]
         if run.failed_fiches > len(named):
             lines.append(f"- and {run.failed_fiches - len(named)} more")
     return "\n".join([*lines, *_unread_lines(run)]) + "\n"
@@ -134,7 +157,11 @@ def _unread_lines(run: Run) -> list[str]:
 
 def _breakdown_text(run: Run, breakdown: str) -> str:
     verb = "was cancelled" if run.status is RunStatus.CANCELLED else "failed"
-    lines = [f"Automation run {run.id} {verb} after {duration_seconds(run)}s.", "", f"Error: {breakdown}"]
+    lines = [
+        f"Automation run {run.id} {verb} after {duration_seconds(run)}s.",
+        "",
+        f"Error: {breakdown}",
+    ]
     return "\n".join([*lines, *_unread_lines(run)]) + "\n"
 
 
@@ -142,7 +169,9 @@ def duration_seconds(run: Run) -> int:
     return (run.duration_ms or 0) // 1000
 
 
-def webhook_headers(notification: Notification, body: bytes, secret: str | None, unix_seconds: int) -> dict[str, str]:
+def webhook_headers(
+    notification: Notification, body: bytes, secret: str | None, unix_seconds: int
+) -> dict[str, str]:
     broke_off = "error" in notification.payload
     ended = notification.payload["status"] if broke_off else "completed"
     return signed_headers(f"automation.run.{ended}", notification.key, body, secret, unix_seconds)

@@ -16,15 +16,26 @@ NOT_FOUND_REASON = "Fiche not found (404)"
 
 
 def failed_move(fiche_id: str, reason: Reason, error: str) -> LedgerMove:
-    return LedgerMove(fiche_id, OutcomeStatus.FAILED, error=error, reason=reason, stage=FicheStage.FETCHED)
+    return LedgerMove(
+        fiche_id, OutcomeStatus.FAILED, error=error, reason=reason, stage=FicheStage.FETCHED
+    )
 
 
-def ignored_move(fiche_id: str, reason: Reason, words: str, recordings: int | None = None) -> LedgerMove:
-    return LedgerMove(fiche_id, OutcomeStatus.IGNORED, ignore_reason=words, recordings_count=recordings, reason=reason)
+def ignored_move(
+    fiche_id: str, reason: Reason, words: str, recordings: int | None = None
+) -> LedgerMove:
+    return LedgerMove(
+        fiche_id,
+        OutcomeStatus.IGNORED,
+        ignore_reason=words,
+        recordings_count=recordings,
+        reason=reason,
+    )
 
 
 def move_after_fetch(outcome: FetchOutcome) -> LedgerMove:
-    """A fiche whose details are here goes on; whether it passes the filters is decided by `filters`."""
+    """A fiche whose details are here goes on; whether it passes the filters is decided by
+    `filters`."""
     match outcome:
         case DetailsFetched(fiche_id, details):
             return _fetched(fiche_id, len(details.recordings))
@@ -33,11 +44,15 @@ def move_after_fetch(outcome: FetchOutcome) -> LedgerMove:
         case FicheNotFound(fiche_id):
             return ignored_move(fiche_id, Reason.NOT_FOUND, NOT_FOUND_REASON)
         case FetchFailed(fiche_id, error):
-            return LedgerMove(fiche_id, OutcomeStatus.FAILED, error=error, reason=Reason.FETCH_FAILED)
+            return LedgerMove(
+                fiche_id, OutcomeStatus.FAILED, error=error, reason=Reason.FETCH_FAILED
+            )
 
 
 def _fetched(fiche_id: str, recordings: int) -> LedgerMove:
-    return LedgerMove(fiche_id, OutcomeStatus.PENDING, recordings_count=recordings, stage=FicheStage.FETCHED)
+    return LedgerMove(
+        fiche_id, OutcomeStatus.PENDING, recordings_count=recordings, stage=FicheStage.FETCHED
+    )
 
 
 INCOMPLETE_TRANSCRIPTION, INCOMPLETE_AUDIT = "Transcription incomplete", "Audit incomplete"
@@ -59,8 +74,8 @@ def audit_key(run_id: int, fiche_id: str, config_id: int, attempt: int) -> str:
 
 @dataclass(frozen=True)
 class ConfigAuditResult:
-    """How the audit by one configuration ended. `completed` is None when it has neither a grade nor failed: it did not
-    end in time, or something of it could not be judged."""
+    """How the audit by one configuration ended. `completed` is None when it has neither a grade nor
+    failed: it did not end in time, or something of it could not be judged."""
 
     config_id: int
     completed: bool | None
@@ -81,7 +96,8 @@ def incomplete_error(what: str, cause: str | None, *, timed_out: bool) -> str:
 
 
 def move_after_audits(fiche_id: str, ends: Sequence[ConfigAuditResult]) -> LedgerMove:
-    """A failed audit says why; one without a grade says what is missing; otherwise the fiche is done."""
+    """A failed audit says why; one without a grade says what is missing; otherwise the fiche is
+    done."""
     ended = sum(end.completed is not None for end in ends)
     failures = [end for end in ends if end.completed is False]
     if failures:
@@ -91,6 +107,8 @@ def move_after_audits(fiche_id: str, ends: Sequence[ConfigAuditResult]) -> Ledge
     if ended < len(ends):
         cause = next((end.error for end in ends if end.completed is None and end.error), None)
         cause = cause and cause.removeprefix(f"{INCOMPLETE_AUDIT}: ")
-        words = incomplete_error(INCOMPLETE_AUDIT, cause, timed_out=any(end.timed_out for end in ends))
+        words = incomplete_error(
+            INCOMPLETE_AUDIT, cause, timed_out=any(end.timed_out for end in ends)
+        )
         return replace(failed_move(fiche_id, Reason.AUDIT_INCOMPLETE, words), audits=ended)
     return LedgerMove(fiche_id, OutcomeStatus.SUCCESSFUL, stage=FicheStage.FETCHED, audits=ended)

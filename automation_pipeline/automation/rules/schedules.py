@@ -32,7 +32,8 @@ _TIMING = {
 
 
 def apply_patch(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
-    """What the patch does not name stays, null clears, a selection is replaced whole. The rules hold for the result."""
+    """What the patch does not name stays, null clears, a selection is replaced whole. The rules
+    hold for the result."""
     said = stored.model_dump(by_alias=True, include=set(ScheduleInput.model_fields))
     try:
         return parse(ScheduleInput, {**said, **patch}, INVALID_UPDATE)
@@ -45,8 +46,11 @@ def apply_patch(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
         raise InvalidInputError(INVALID_UPDATE, faults) from None
 
 
-def derived_changes(before: ScheduleFields, after: ScheduleFields, now: datetime) -> dict[str, object]:
-    """The columns that change along: neither new times nor the end of a pause fire for what lies behind."""
+def derived_changes(
+    before: ScheduleFields, after: ScheduleFields, now: datetime
+) -> dict[str, object]:
+    """The columns that change along: neither new times nor the end of a pause fire for what lies
+    behind."""
     resumed = resume_changes(now) if after.is_active and not before.is_active else {}
     retimed = {"last_due_at": now, "skip_due_at": None} if _timing(before) != _timing(after) else {}
     return {**resumed, **retimed}
@@ -57,11 +61,15 @@ def resume_changes(now: datetime) -> dict[str, object]:
 
 
 def _timing(schedule: ScheduleFields) -> Mapping[str, object]:
-    counting = _TIMING if schedule.schedule_type is ScheduleType.CRON else _TIMING - {"cron_expression"}
+    counting = (
+        _TIMING if schedule.schedule_type is ScheduleType.CRON else _TIMING - {"cron_expression"}
+    )
     return schedule.model_dump(include=counting)
 
 
-def check_webhook_url(url: str | None, allowed_origins: Collection[str], complaint: str = INVALID_SCHEDULE) -> None:
+def check_webhook_url(
+    url: str | None, allowed_origins: Collection[str], complaint: str = INVALID_SCHEDULE
+) -> None:
     """InvalidInputError names the field and says what is wrong with it."""
     if not url:
         return
@@ -101,7 +109,8 @@ def is_visible(schedule: Schedule, reach: Reach) -> bool:
 
 
 def is_selection_visible(selection: FicheSelection, made_by: str | None, reach: Reach) -> bool:
-    """GROUP: it names groupes, and only ones of the caller's. SELF: the caller made it, and it names fiches."""
+    """GROUP: it names groupes, and only ones of the caller's. SELF: the caller made it, and it
+    names fiches."""
     match reach.scope:
         case Scope.ALL:
             return True
@@ -112,7 +121,8 @@ def is_selection_visible(selection: FicheSelection, made_by: str | None, reach: 
 
 
 def selection_scope_error(selection: FicheSelection, reach: Reach) -> tuple[str, str] | None:
-    """The field that reaches too far and why, or None. Fiches named one by one are looked up by the caller."""
+    """The field that reaches too far and why, or None. Fiches named one by one are looked up by the
+    caller."""
     match reach.scope:
         case Scope.GROUP if not _names_only(selection, reach):
             mine = ", ".join(sorted(reach.groupes)) or "none"

@@ -37,8 +37,8 @@ def days_of(selection: FicheSelection, now: datetime, zone: ZoneInfo) -> tuple[d
     | custom     | customStartDate                                     | customEndDate, today at the latest | 0 and up |
     | (none)     |                                                     |                                    | 0        |
 
-    Custom without an end is its first day alone. Dates that cannot be read, an end without a start and a start after
-    the end give no days.
+    Custom without an end is its first day alone. Dates that cannot be read, an end without a start
+    and a start after the end give no days.
     """
     today = wall_time(now, zone).date()
     match selection.date_range:
@@ -81,7 +81,9 @@ def named_ids(selection: FicheSelection) -> list[str]:
     return split_ids(selection.fiche_ids)
 
 
-def filter_candidates(candidates: Sequence[FicheCandidate], selection: FicheSelection) -> FicheChoice:
+def filter_candidates(
+    candidates: Sequence[FicheCandidate], selection: FicheSelection
+) -> FicheChoice:
     """In the order of the candidates; the limit is applied once, to those that are left."""
     dropped = Counter(dict.fromkeys(DropReason, 0))
     firsts = {candidate.fiche_id: candidate for candidate in reversed(candidates)}
@@ -111,9 +113,11 @@ def _unwanted(candidate: FicheCandidate, selection: FicheSelection) -> DropReaso
 def ignore_reason(
     groupe: str | None, recordings: int, selection: FicheSelection, ceiling: int
 ) -> tuple[Reason, str] | None:
-    """Why a fiche is ignored now that its details are here, as a key and in words; None: it goes on.
+    """Why a fiche is ignored now that its details are here, as a key and in words; None: it goes
+    on.
 
-    `ceiling` is how many recordings a fiche may have where the selection does not say; 0: any number.
+    `ceiling` is how many recordings a fiche may have where the selection does not say; 0: any
+    number.
     """
     if selection.groupes:
         told = _normalised(groupe)
@@ -156,7 +160,8 @@ class SelectionRequest:
 
 @dataclass(frozen=True)
 class SelectionResult:
-    """`failures` are the days whose sales list could not be asked for: their candidates are those known before."""
+    """`failures` are the days whose sales list could not be asked for: their candidates are those
+    known before."""
 
     wish: SelectionRequest
     candidates: Sequence[FicheCandidate]
@@ -179,10 +184,13 @@ class SelectionResult:
         return EmptyReason.NO_FICHES_FOUND if self.wish.days else EmptyReason.NO_DATES
 
     def failed_days(self) -> list[dict[str, str]]:
-        return [{"date": failure.day.isoformat(), "error": failure.error} for failure in self.failures]
+        return [
+            {"date": failure.day.isoformat(), "error": failure.error} for failure in self.failures
+        ]
 
     def summary(self) -> dict[str, object]:
-        """Keys that do not change. `candidates` are those `selected` and `dropped`; of repeats each is one."""
+        """Keys that do not change. `candidates` are those `selected` and `dropped`; of repeats each
+        is one."""
         selection = self.wish.selection
         return {
             "mode": selection.mode,
@@ -201,13 +209,15 @@ LARGEST_IN_PROCESS = 1_000
 SMALLEST_SHARED = 50
 LARGEST_SHARED = 500
 MOST_BATCHES = 40
-# However many fiches there are: a step that is lost with its host, or comes to a second one, must stay small.
+# However many fiches there are: a step that is lost with its host, or comes to a second one, must
+# stay small.
 LARGEST_OF_SEVERAL = 1_000
 BATCHES_A_PROCESS = 4
 
 
 def batch_size(fiches: int, processes: int) -> int:
-    """Fiches a batch. Each boundary drains the concurrency and writes events, so it must be worth it."""
+    """Fiches a batch. Each boundary drains the concurrency and writes events, so it must be worth
+    it."""
     at_least = ceil(fiches / MOST_BATCHES)
     if processes == 1:
         return max(at_least, LARGEST_IN_PROCESS)

@@ -15,17 +15,40 @@ from automation_pipeline.audits.configs import (
     set_config_active,
 )
 from automation_pipeline.audits.models.audits import AuditSummary, RequestedAudit, StepLocation
-from automation_pipeline.audits.models.configs import AuditConfig, AuditStep, ConfigShown, ConfigStepShown, parse_config
+from automation_pipeline.audits.models.configs import (
+    AuditConfig,
+    AuditStep,
+    ConfigShown,
+    ConfigStepShown,
+    parse_config,
+)
 from automation_pipeline.audits.models.requests import AuditFilter
-from automation_pipeline.audits.queries.configs import ListedConfig, StoredConfig, get_config, list_configs
+from automation_pipeline.audits.queries.configs import (
+    ListedConfig,
+    StoredConfig,
+    get_config,
+    list_configs,
+)
 from automation_pipeline.audits.queries.documents import audit_document, audit_step_document
 from automation_pipeline.audits.queries.listings import list_audits
-from automation_pipeline.audits.queries.requests import RerunStatus, audit_request_outcomes, rerun_request_outcomes
+from automation_pipeline.audits.queries.requests import (
+    RerunStatus,
+    audit_request_outcomes,
+    rerun_request_outcomes,
+)
 from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
 from automation_pipeline.audits.reruns import RequestedRerun, request_rerun
 from automation_pipeline.audits.reviews import review_control_point, review_step
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.client.http import Api, as_model, asked_for, data_of, every_page, list_of, read
+from automation_pipeline.cli.client.http import (
+    Api,
+    as_model,
+    asked_for,
+    data_of,
+    every_page,
+    list_of,
+    read,
+)
 from automation_pipeline.cli.client.http import Document as ApiDocument
 from automation_pipeline.cli.client.ports import Document, NeverStarted
 from automation_pipeline.core.errors import NotFoundError
@@ -36,13 +59,20 @@ class LocalAudits:
         self._services = services
 
     def request(self, fiche_ids: Sequence[str], asking: AuditRequestOptions) -> FiledAudits:
-        return request_audits(fiche_ids, asking, database=self._services.database, clock=self._services.clock)
+        return request_audits(
+            fiche_ids, asking, database=self._services.database, clock=self._services.clock
+        )
 
-    def followed(self, requested: Sequence[RequestedAudit]) -> Mapping[str, AuditSummary | NeverStarted]:
+    def followed(
+        self, requested: Sequence[RequestedAudit]
+    ) -> Mapping[str, AuditSummary | NeverStarted]:
         fiches = {one.tracking_id: one.fiche_id for one in requested}
         with self._services.database.reading() as session:
             found = audit_request_outcomes(session, list(fiches))
-        return {key: NeverStarted(fiches[key], one) if isinstance(one, str) else one for key, one in found.items()}
+        return {
+            key: NeverStarted(fiches[key], one) if isinstance(one, str) else one
+            for key, one in found.items()
+        }
 
     def listed(self, chosen: AuditFilter) -> tuple[Sequence[Document], int]:
         with self._services.database.reading() as session:
@@ -62,7 +92,9 @@ class LocalAudits:
         if place.point is None:
             review_step(place.audit_id, place.position, given, database=database)
         else:
-            review_control_point(place.audit_id, place.position, place.point, given, database=database)
+            review_control_point(
+                place.audit_id, place.position, place.point, given, database=database
+            )
 
     def delete(self, audit_id: int) -> None:
         delete_audit(audit_id, database=self._services.database)
@@ -72,7 +104,9 @@ class LocalAudits:
 
     def request_rerun(self, place: StepLocation, instructions: str | None) -> RequestedRerun:
         our = self._services
-        return request_rerun(place, instructions=instructions, database=our.database, clock=our.clock)
+        return request_rerun(
+            place, instructions=instructions, database=our.database, clock=our.clock
+        )
 
     def rerun_standing(self, rerun_id: str) -> RerunStatus:
         with self._services.database.reading() as session:
@@ -92,7 +126,9 @@ class LocalConfigs:
             return get_config(session, config_id)
 
     def import_(self, given: Mapping[str, object], *, update: bool) -> ImportedConfig:
-        return import_config(given, update=update, database=self._services.database, clock=self._services.clock)
+        return import_config(
+            given, update=update, database=self._services.database, clock=self._services.clock
+        )
 
     def set_active(self, config_id: int, *, active: bool) -> StoredConfig:
         our = self._services
@@ -102,7 +138,9 @@ class LocalConfigs:
         delete_config(config_id, database=self._services.database)
 
     def reorder(self, config_id: int, step_ids: Sequence[int]) -> StoredConfig:
-        return reorder_steps(config_id, step_ids, database=self._services.database, clock=self._services.clock)
+        return reorder_steps(
+            config_id, step_ids, database=self._services.database, clock=self._services.clock
+        )
 
 
 AUDITS_PATH = "/api/audits"
@@ -122,9 +160,13 @@ class RemoteAudits:
             return FiledAudits([RequestedAudit(fiche_id, str(read(lambda: one["event_id"])))], None)
         batch = self._api.post(f"{AUDITS_PATH}/batch", {**wish, "fiche_ids": fiches})
         ids = read(lambda: zip(_texts(batch["fiche_ids"]), _texts(batch["event_ids"]), strict=True))
-        return FiledAudits([RequestedAudit(fiche_id, key) for fiche_id, key in ids], str(batch["batch_id"]))
+        return FiledAudits(
+            [RequestedAudit(fiche_id, key) for fiche_id, key in ids], str(batch["batch_id"])
+        )
 
-    def followed(self, requested: Sequence[RequestedAudit]) -> Mapping[str, AuditSummary | NeverStarted]:
+    def followed(
+        self, requested: Sequence[RequestedAudit]
+    ) -> Mapping[str, AuditSummary | NeverStarted]:
         filed = asked_for(self._api, "audits", [one.tracking_id for one in requested])
         found = {str(one["key"]): _outcome(one) for one in filed}
         in_order = {one.tracking_id: found.get(one.tracking_id) for one in requested}
@@ -132,7 +174,9 @@ class RemoteAudits:
 
     def listed(self, chosen: AuditFilter) -> tuple[Sequence[ApiDocument], int]:
         wanted: dict[str, object] = chosen.model_dump(mode="json", exclude_defaults=True)
-        answer = self._api.get(AUDITS_PATH, {name: _parameter(value) for name, value in wanted.items()})
+        answer = self._api.get(
+            AUDITS_PATH, {name: _parameter(value) for name, value in wanted.items()}
+        )
         pagination = read(lambda: cast("Mapping[str, int]", answer["pagination"]))
         return list_of(answer), read(lambda: int(pagination["total"]))
 
@@ -145,7 +189,10 @@ class RemoteAudits:
         audit = _part(result, "audit")
         results = dict(_part(audit, "results"))
         steps = cast("Sequence[ApiDocument]", results.pop("steps", ()))
-        found = next((one for one in steps if _part(one, "step_metadata")["position"] == place.position), None)
+        found = next(
+            (one for one in steps if _part(one, "step_metadata")["position"] == place.position),
+            None,
+        )
         if found is None:
             raise NotFoundError(f"Audit {place.audit_id} has no step {place.position}")
         rest = {**result, "audit": {**audit, "results": results}}
@@ -184,7 +231,11 @@ def _outcome(one: ApiDocument) -> AuditSummary | NeverStarted | None:
     if one["refused"] is not None:
         return NeverStarted(str(one["fiche_id"]), str(one["refused"]))
     standing = one["standing"]
-    return None if standing is None else read(lambda: TypeAdapter(AuditSummary).validate_python(standing))
+    return (
+        None
+        if standing is None
+        else read(lambda: TypeAdapter(AuditSummary).validate_python(standing))
+    )
 
 
 def _parameter(value: object) -> object:
@@ -210,7 +261,9 @@ class RemoteConfigs:
     def listed(self, *, include_inactive: bool) -> Sequence[ListedConfig]:
         query = {"include_inactive": include_inactive, "include_steps": True, "include_stats": True}
         shown = [as_model(ConfigShown, one) for one in every_page(self._api, CONFIGS_PATH, query)]
-        return [ListedConfig(_stored(one), one.stats.all_audits if one.stats else 0) for one in shown]
+        return [
+            ListedConfig(_stored(one), one.stats.all_audits if one.stats else 0) for one in shown
+        ]
 
     def get(self, config_id: int) -> StoredConfig:
         return _stored(as_model(ConfigShown, data_of(self._api.get(f"{CONFIGS_PATH}/{config_id}"))))
@@ -218,7 +271,9 @@ class RemoteConfigs:
     def import_(self, given: ApiDocument, *, update: bool) -> ImportedConfig:
         config = parse_config(given)
         told = data_of(self._api.post(f"{CONFIGS_PATH}/import", given, query={"update": update}))
-        return read(lambda: ImportedConfig(int(str(told["id"])), Outcome(str(told["outcome"])), config))
+        return read(
+            lambda: ImportedConfig(int(str(told["id"])), Outcome(str(told["outcome"])), config)
+        )
 
     def set_active(self, config_id: int, *, active: bool) -> StoredConfig:
         self._api.put(f"{CONFIGS_PATH}/{config_id}", {"isActive": active})
@@ -228,7 +283,10 @@ class RemoteConfigs:
         self._api.delete(f"{CONFIGS_PATH}/{config_id}")
 
     def reorder(self, config_id: int, step_ids: Sequence[int]) -> StoredConfig:
-        self._api.put(f"{CONFIGS_PATH}/{config_id}/steps/reorder", {"stepIds": [str(step_id) for step_id in step_ids]})
+        self._api.put(
+            f"{CONFIGS_PATH}/{config_id}/steps/reorder",
+            {"stepIds": [str(step_id) for step_id in step_ids]},
+        )
         return self.get(config_id)
 
 
@@ -253,5 +311,8 @@ def _stored(shown: ConfigShown) -> StoredConfig:
 
 
 def _step(shown: ConfigStepShown) -> AuditStep:
-    values = {"severity" if name == "severity_level" else name: value for name, value in vars(shown).items()}
+    values = {
+        "severity" if name == "severity_level" else name: value
+        for name, value in vars(shown).items()
+    }
     return AuditStep(**{name: value for name, value in values.items() if name != "id"})

@@ -70,7 +70,9 @@ class LocalSchedules:
     def create(self, given: Mapping[str, object]) -> Schedule:
         our = self._services
         origins = our.settings.webhook_allowed_origins
-        return create_schedule(given, database=our.database, clock=our.clock, webhook_origins=origins)
+        return create_schedule(
+            given, database=our.database, clock=our.clock, webhook_origins=origins
+        )
 
     def listed(self, *, include_inactive: bool) -> Sequence[Schedule]:
         with self._services.database.reading() as session:
@@ -83,7 +85,9 @@ class LocalSchedules:
     def update(self, schedule_id: int, patch: Mapping[str, object]) -> Schedule:
         our = self._services
         origins = our.settings.webhook_allowed_origins
-        return update_schedule(schedule_id, patch, database=our.database, clock=our.clock, webhook_origins=origins)
+        return update_schedule(
+            schedule_id, patch, database=our.database, clock=our.clock, webhook_origins=origins
+        )
 
     def delete(self, schedule_id: int) -> None:
         delete_schedule(schedule_id, database=self._services.database)
@@ -93,7 +97,9 @@ class LocalSchedules:
         return pause_schedule(schedule_id, database=our.database, clock=our.clock, reason=reason)
 
     def resume(self, schedule_id: int) -> Schedule:
-        return resume_schedule(schedule_id, database=self._services.database, clock=self._services.clock)
+        return resume_schedule(
+            schedule_id, database=self._services.database, clock=self._services.clock
+        )
 
     def request_run(self, schedule_id: int, selection: FicheSelection | None) -> Run:
         our = self._services
@@ -127,9 +133,13 @@ class LocalSchedules:
         )
         return our.run(work)
 
-    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> ScheduleBackfill:
+    def backfill(
+        self, schedule_id: int, first: date, last: date, *, dry_run: bool
+    ) -> ScheduleBackfill:
         our = self._services
-        return backfill_schedule(schedule_id, first, last, database=our.database, clock=our.clock, dry_run=dry_run)
+        return backfill_schedule(
+            schedule_id, first, last, database=our.database, clock=our.clock, dry_run=dry_run
+        )
 
 
 class LocalRuns:
@@ -140,7 +150,9 @@ class LocalRuns:
         self, *, schedule_id: int | None, statuses: Sequence[RunStatus], limit: int, offset: int
     ) -> Sequence[Run]:
         with self._services.database.reading() as session:
-            return find_runs(session, schedule_id=schedule_id, statuses=statuses, limit=limit, offset=offset)
+            return find_runs(
+                session, schedule_id=schedule_id, statuses=statuses, limit=limit, offset=offset
+            )
 
     def get(self, run_id: int) -> Run:
         with self._services.database.reading() as session:
@@ -163,7 +175,9 @@ class LocalRuns:
             return [log_entry(row) for row in logs_after(session, run_id, after_id, level)]
 
     def cancel(self, run_id: int, reason: str | None) -> Run:
-        return cancel_run(run_id, reason=reason, database=self._services.database, clock=self._services.clock)
+        return cancel_run(
+            run_id, reason=reason, database=self._services.database, clock=self._services.clock
+        )
 
     def retry(self, run_id: int) -> Run:
         return retry_run(run_id, database=self._services.database, clock=self._services.clock)
@@ -193,30 +207,45 @@ class RemoteSchedules:
         self._api.delete(f"{SCHEDULES_PATH}/{schedule_id}")
 
     def pause(self, schedule_id: int, reason: str | None) -> Schedule:
-        return _schedule(self._api.post(f"{SCHEDULES_PATH}/{schedule_id}/pause", {"reason": reason}))
+        return _schedule(
+            self._api.post(f"{SCHEDULES_PATH}/{schedule_id}/pause", {"reason": reason})
+        )
 
     def resume(self, schedule_id: int) -> Schedule:
         return _schedule(self._api.post(f"{SCHEDULES_PATH}/{schedule_id}/resume"))
 
     def request_run(self, schedule_id: int, selection: FicheSelection | None) -> Run:
         chosen = {} if selection is None else {"overrideFicheSelection": as_document(selection)}
-        asked = self._api.post("/api/automation/trigger", {"scheduleId": str(schedule_id), **chosen})
-        return as_model(Run, data_of(self._api.get(f"/api/automation/runs/{read(lambda: asked['run_id'])}")))
+        asked = self._api.post(
+            "/api/automation/trigger", {"scheduleId": str(schedule_id), **chosen}
+        )
+        return as_model(
+            Run, data_of(self._api.get(f"/api/automation/runs/{read(lambda: asked['run_id'])}"))
+        )
 
     def skip_next(self, schedule_id: int) -> datetime:
         told = data_of(self._api.post(f"{SCHEDULES_PATH}/{schedule_id}/skip-next"))
         return read(lambda: instant(told["skipped"]))
 
     def occurrences(self, schedule_id: int, limit: int) -> Sequence[Occurrence]:
-        listed = list_of(self._api.get(f"{SCHEDULES_PATH}/{schedule_id}/occurrences", {"limit": limit}))
+        listed = list_of(
+            self._api.get(f"{SCHEDULES_PATH}/{schedule_id}/occurrences", {"limit": limit})
+        )
         return read(lambda: [_occurrence(one) for one in listed])
 
     def preview(self, schedule_id: int) -> SelectionPreview:
-        return as_model(SelectionPreview, data_of(self._api.get(f"{SCHEDULES_PATH}/{schedule_id}/preview")))
+        return as_model(
+            SelectionPreview, data_of(self._api.get(f"{SCHEDULES_PATH}/{schedule_id}/preview"))
+        )
 
-    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> ScheduleBackfill:
+    def backfill(
+        self, schedule_id: int, first: date, last: date, *, dry_run: bool
+    ) -> ScheduleBackfill:
         days = {"from": first.isoformat(), "to": last.isoformat(), "dryRun": dry_run}
-        return as_model(ScheduleBackfill, data_of(self._api.post(f"{SCHEDULES_PATH}/{schedule_id}/backfill", days)))
+        return as_model(
+            ScheduleBackfill,
+            data_of(self._api.post(f"{SCHEDULES_PATH}/{schedule_id}/backfill", days)),
+        )
 
 
 def _schedule(answer: Document) -> Schedule:
@@ -259,7 +288,10 @@ class RemoteRuns:
 
     def story(self, run_id: int) -> RunDetails:
         detail = self._detail(run_id)
-        fiches = [as_model(FicheOutcome, one) for one in every_page(self._api, f"{RUNS_PATH}/{run_id}/fiches")]
+        fiches = [
+            as_model(FicheOutcome, one)
+            for one in every_page(self._api, f"{RUNS_PATH}/{run_id}/fiches")
+        ]
         notifications = read(lambda: cast("Sequence[Document]", detail["notifications"]))
         return RunDetails(
             run=as_model(Run, detail),
@@ -285,7 +317,9 @@ class RemoteRuns:
                 return found
 
     def cancel(self, run_id: int, reason: str | None) -> Run:
-        return as_model(Run, data_of(self._api.post(f"{RUNS_PATH}/{run_id}/cancel", {"reason": reason})))
+        return as_model(
+            Run, data_of(self._api.post(f"{RUNS_PATH}/{run_id}/cancel", {"reason": reason}))
+        )
 
     def retry(self, run_id: int) -> Run:
         asked = self._api.post(f"{RUNS_PATH}/{run_id}/retry")
@@ -306,6 +340,8 @@ def _phases(detail: Document) -> Sequence[PhaseLength]:
 def _progress(detail: Document) -> RunProgress:
     def reading() -> RunProgress:
         told = cast("Mapping[str, int]", detail["progress"])
-        return RunProgress(**{field.name: told[to_camel(field.name)] for field in fields(RunProgress)})
+        return RunProgress(
+            **{field.name: told[to_camel(field.name)] for field in fields(RunProgress)}
+        )
 
     return read(reading)

@@ -60,7 +60,9 @@ def _token() -> str:
     given, kept = _options.get().token, load_settings().automation_api_token
     token = given or (kept.get_secret_value() if kept else None)
     if token is None:
-        raise InvalidInputError("The API wants a token: set AUTOMATION_API_TOKEN, or give one with --token.")
+        raise InvalidInputError(
+            "The API wants a token: set AUTOMATION_API_TOKEN, or give one with --token."
+        )
     if not (token.isascii() and token.isprintable()):
         raise InvalidInputError("The token for the API holds characters that cannot be sent.")
     return token.strip()

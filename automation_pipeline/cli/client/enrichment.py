@@ -34,19 +34,32 @@ class LocalCompanies:
 
     def request(self, given: Mapping[str, object], *, force: bool) -> AskedCompany:
         our = self._services
-        asking = Requester(tenant_id=DEFAULT_TENANT, correlation_id=correlation_id() or uuid4().hex, actor=actor())
+        asking = Requester(
+            tenant_id=DEFAULT_TENANT, correlation_id=correlation_id() or uuid4().hex, actor=actor()
+        )
         check_configured(our.registries.sources)
         knobs = our.registries.knobs
-        made = request_enrichment(given, asking, knobs=knobs, database=our.database, clock=our.clock, force=force)
+        made = request_enrichment(
+            given, asking, knobs=knobs, database=our.database, clock=our.clock, force=force
+        )
         our.meter.count(REQUESTS, outcome=made.asked)
-        return AskedCompany(request_id=made.request_id, outcome=made.asked, job_id=made.job_id, warnings=made.warnings)
+        return AskedCompany(
+            request_id=made.request_id,
+            outcome=made.asked,
+            job_id=made.job_id,
+            warnings=made.warnings,
+        )
 
     def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
         our, owner = self._services, f"cli:{socket.gethostname()}:{os.getpid()}"
 
         async def work_on(job_id: int) -> None:
             view = await work_enrichment(
-                job_id, registries=our.registries, database=our.database, clock=our.clock, owner=owner
+                job_id,
+                registries=our.registries,
+                database=our.database,
+                clock=our.clock,
+                owner=owner,
             )
             if view.state is JobState.DONE:
                 on_end()
@@ -79,7 +92,9 @@ class RemoteCompanies:
         """They do it over there."""
 
     def followed(self, request_ids: Sequence[int]) -> Sequence[RequestStatus]:
-        return [_standing(_view(self._api.get(f"{PATH}/{request_id}"))) for request_id in request_ids]
+        return [
+            _standing(_view(self._api.get(f"{PATH}/{request_id}"))) for request_id in request_ids
+        ]
 
 
 def _asked(document: Document) -> AskedCompany:

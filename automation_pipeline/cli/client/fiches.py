@@ -24,7 +24,11 @@ from automation_pipeline.cli.client.ports import NeverStarted
 from automation_pipeline.core.access import Scope
 from automation_pipeline.fiches.queries.fiches import fiche_document
 from automation_pipeline.org_jobs.queries.organisations import has_organisation
-from automation_pipeline.transcription.models import RequestedTranscription, TranscriptionPriority, TranscriptionSummary
+from automation_pipeline.transcription.models import (
+    RequestedTranscription,
+    TranscriptionPriority,
+    TranscriptionSummary,
+)
 from automation_pipeline.transcription.queries.recordings import transcription_status
 from automation_pipeline.transcription.queries.requests import request_outcomes
 from automation_pipeline.transcription.requests import request_transcriptions
@@ -36,16 +40,23 @@ class LocalFiches:
 
     def mirrored(self, fiche_id: str) -> Mapping[str, object]:
         with self._services.database.reading() as session:
-            return {**fiche_document(session, fiche_id), "transcription": transcription_status(session, fiche_id)}
+            return {
+                **fiche_document(session, fiche_id),
+                "transcription": transcription_status(session, fiche_id),
+            }
 
 
 class LocalTranscriptions:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def request(self, fiche_ids: Sequence[str], priority: TranscriptionPriority) -> Sequence[RequestedTranscription]:
+    def request(
+        self, fiche_ids: Sequence[str], priority: TranscriptionPriority
+    ) -> Sequence[RequestedTranscription]:
         our = self._services
-        return request_transcriptions(fiche_ids, priority=priority, batch=False, database=our.database, clock=our.clock)
+        return request_transcriptions(
+            fiche_ids, priority=priority, batch=False, database=our.database, clock=our.clock
+        )
 
     def followed(
         self, requested: Sequence[RequestedTranscription], asked_at: datetime
@@ -53,7 +64,8 @@ class LocalTranscriptions:
         with self._services.database.reading() as session:
             found = request_outcomes(session, requested, asked_at)
         return {
-            fiche_id: NeverStarted(fiche_id, one) if isinstance(one, str) else one for fiche_id, one in found.items()
+            fiche_id: NeverStarted(fiche_id, one) if isinstance(one, str) else one
+            for fiche_id, one in found.items()
         }
 
 
@@ -69,13 +81,22 @@ class RemoteTranscriptions:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def request(self, fiche_ids: Sequence[str], priority: TranscriptionPriority) -> Sequence[RequestedTranscription]:
+    def request(
+        self, fiche_ids: Sequence[str], priority: TranscriptionPriority
+    ) -> Sequence[RequestedTranscription]:
         keys: dict[str, str] = {}
         for fiche_id in dict.fromkeys(fiche_ids):
-            asked = self._api.post(f"/api/transcriptions/{fiche_id}", query={"priority": priority.value})
+            asked = self._api.post(
+                f"/api/transcriptions/{fiche_id}", query={"priority": priority.value}
+            )
             keys[fiche_id] = str(read(lambda asked=asked: asked["event_id"]))
-        filed = {str(one["key"]): cast("str | None", one["run_id"]) for one in self._filed(list(keys.values()))}
-        return [RequestedTranscription(fiche_id, filed.get(key), key) for fiche_id, key in keys.items()]
+        filed = {
+            str(one["key"]): cast("str | None", one["run_id"])
+            for one in self._filed(list(keys.values()))
+        }
+        return [
+            RequestedTranscription(fiche_id, filed.get(key), key) for fiche_id, key in keys.items()
+        ]
 
     def followed(
         self, requested: Sequence[RequestedTranscription], asked_at: datetime
@@ -94,7 +115,11 @@ def _outcome(one: Document) -> TranscriptionSummary | NeverStarted | None:
     if one["refused"] is not None:
         return NeverStarted(str(one["fiche_id"]), str(one["refused"]))
     standing = one["standing"]
-    return None if standing is None else read(lambda: TypeAdapter(TranscriptionSummary).validate_python(standing))
+    return (
+        None
+        if standing is None
+        else read(lambda: TypeAdapter(TranscriptionSummary).validate_python(standing))
+    )
 
 
 class LocalTokens:

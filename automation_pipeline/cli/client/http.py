@@ -16,11 +16,17 @@ PAGE = 1000
 
 
 class Api(Protocol):
-    """Paths begin with a slash; answers are whole JSON objects. What is refused is raised as one of our errors."""
+    """Paths begin with a slash; answers are whole JSON objects. What is refused is raised as one of
+    our errors."""
 
     def get(self, path: str, query: Document | None = None) -> Document: ...
     def post(
-        self, path: str, body: Document | None = None, *, query: Document | None = None, repeatable: bool = True
+        self,
+        path: str,
+        body: Document | None = None,
+        *,
+        query: Document | None = None,
+        repeatable: bool = True,
     ) -> Document: ...
     def put(self, path: str, body: Document) -> Document: ...
     def patch(self, path: str, body: Document) -> Document: ...
@@ -55,7 +61,11 @@ def every_page(api: Api, path: str, query: Document | None = None) -> Iterator[D
 def as_model(model: type[Model], document: Document) -> Model:
     """Of a document that says more than the model: the rest is left out."""
     known = {field.alias or name for name, field in model.model_fields.items()}
-    return read(lambda: model.model_validate({name: value for name, value in document.items() if name in known}))
+    return read(
+        lambda: model.model_validate(
+            {name: value for name, value in document.items() if name in known}
+        )
+    )
 
 
 def read(reading: Callable[[], Result]) -> Result:
@@ -75,7 +85,9 @@ def instant_or_none(value: object) -> datetime | None:
 
 
 def _strange() -> UpstreamError:
-    return UpstreamError("The API's answer cannot be read: it is of another version than this command line.")
+    return UpstreamError(
+        "The API's answer cannot be read: it is of another version than this command line."
+    )
 
 
 AT_ONCE = 50

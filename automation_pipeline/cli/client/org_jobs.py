@@ -50,7 +50,12 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_organisations,
     list_servers,
 )
-from automation_pipeline.org_jobs.queries.schedules import ScheduleFilter, fires_of, get_schedule, list_schedules
+from automation_pipeline.org_jobs.queries.schedules import (
+    ScheduleFilter,
+    fires_of,
+    get_schedule,
+    list_schedules,
+)
 from automation_pipeline.org_jobs.rules.alerts import OrgAlert
 from automation_pipeline.org_jobs.rules.backfills import Backfill
 from automation_pipeline.org_jobs.rules.previews import SchedulePreview
@@ -75,14 +80,19 @@ def chosen_org(services: Services, org_id: str | None) -> str:
             return get_organisation(session, org_id, ALL_ORGANISATIONS).id
         known = list_organisations(session, ALL_ORGANISATIONS, limit=2, offset=0)
     if not known:
-        raise InvalidInputError("There is no organisation yet: `automation org-jobs orgs create` adds one.")
+        raise InvalidInputError(
+            "There is no organisation yet: `automation org-jobs orgs create` adds one."
+        )
     if len(known) > 1:
-        raise InvalidInputError("There are several organisations: say with --org which one it is for.")
+        raise InvalidInputError(
+            "There are several organisations: say with --org which one it is for."
+        )
     return known[0].id
 
 
 def check_org(services: Services, org_id: str | None) -> None:
-    """NotFoundError: an empty list of an organisation that is not there would look as if all were well."""
+    """NotFoundError: an empty list of an organisation that is not there would look as if all were
+    well."""
     if org_id is not None:
         chosen_org(services, org_id)
 
@@ -102,7 +112,9 @@ class LocalOrganisations:
 
     def listed(self, span: Span) -> Sequence[Organisation]:
         with self._services.database.reading() as session:
-            return list_organisations(session, ALL_ORGANISATIONS, limit=span.limit, offset=span.offset)
+            return list_organisations(
+                session, ALL_ORGANISATIONS, limit=span.limit, offset=span.offset
+            )
 
     def get(self, org_id: str) -> Organisation:
         with self._services.database.reading() as session:
@@ -111,13 +123,23 @@ class LocalOrganisations:
     def update(self, org_id: str, patch: Document) -> Organisation:
         our = self._services
         return update_organisation(
-            org_id, patch, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            org_id,
+            patch,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
     def suspend(self, org_id: str, reason: str | None) -> Organisation:
         our = self._services
         return suspend_organisation(
-            org_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor(), reason=reason
+            org_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+            reason=reason,
         )
 
     def resume(self, org_id: str) -> Organisation:
@@ -134,13 +156,20 @@ class LocalHosts:
     def create(self, given: Document, org_id: str | None) -> Host:
         our, org = self._services, chosen_org(self._services, org_id)
         return create_host(
-            given, org_id=org, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            given,
+            org_id=org,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
     def listed(self, org_id: str | None, span: Span) -> Sequence[Host]:
         check_org(self._services, org_id)
         with self._services.database.reading() as session:
-            return list_hosts(session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset)
+            return list_hosts(
+                session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset
+            )
 
     def get(self, host_id: int) -> Host:
         with self._services.database.reading() as session:
@@ -149,12 +178,19 @@ class LocalHosts:
     def update(self, host_id: int, patch: Document) -> Host:
         our = self._services
         return update_host(
-            host_id, patch, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            host_id,
+            patch,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
     def delete(self, host_id: int) -> None:
         our = self._services
-        delete_host(host_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor())
+        delete_host(
+            host_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+        )
 
 
 class LocalServers:
@@ -164,13 +200,20 @@ class LocalServers:
     def create(self, given: Document, org_id: str | None) -> Server:
         our, org = self._services, chosen_org(self._services, org_id)
         return create_server(
-            given, org_id=org, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            given,
+            org_id=org,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
     def listed(self, org_id: str | None, span: Span) -> Sequence[Server]:
         check_org(self._services, org_id)
         with self._services.database.reading() as session:
-            return list_servers(session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset)
+            return list_servers(
+                session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset
+            )
 
     def get(self, server_id: int) -> Server:
         with self._services.database.reading() as session:
@@ -179,12 +222,23 @@ class LocalServers:
     def update(self, server_id: int, patch: Document) -> Server:
         our = self._services
         return update_server(
-            server_id, patch, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            server_id,
+            patch,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
     def delete(self, server_id: int) -> None:
         our = self._services
-        delete_server(server_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor())
+        delete_server(
+            server_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+        )
 
 
 class LocalOrgSchedules:
@@ -206,7 +260,9 @@ class LocalOrgSchedules:
     def listed(self, chosen: ScheduleFilter, span: Span) -> Sequence[OrgSchedule]:
         check_org(self._services, chosen.org_id)
         with self._services.database.reading() as session:
-            return list_schedules(session, ALL_ORGANISATIONS, chosen=chosen, limit=span.limit, offset=span.offset)
+            return list_schedules(
+                session, ALL_ORGANISATIONS, chosen=chosen, limit=span.limit, offset=span.offset
+            )
 
     def get(self, schedule_id: str) -> OrgSchedule:
         with self._services.database.reading() as session:
@@ -228,7 +284,13 @@ class LocalOrgSchedules:
 
     def delete(self, schedule_id: str) -> None:
         our = self._services
-        delete_schedule(schedule_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor())
+        delete_schedule(
+            schedule_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+        )
 
     def pause(self, schedule_id: str, *, reason: str | None, until: datetime | None) -> OrgSchedule:
         our = self._services
@@ -245,22 +307,37 @@ class LocalOrgSchedules:
     def resume(self, schedule_id: str) -> OrgSchedule:
         our = self._services
         return resume_schedule(
-            schedule_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            schedule_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
     def skip_next(self, schedule_id: str, reason: str | None) -> OrgSchedule:
         our = self._services
         return skip_next_run(
-            schedule_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor(), reason=reason
+            schedule_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+            reason=reason,
         )
 
     def keep_next(self, schedule_id: str) -> OrgSchedule:
         our = self._services
         return keep_next_run(
-            schedule_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            schedule_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
-    def run_now(self, schedule_id: str, *, payload: Document | None, ignore_window: bool) -> Dispatched:
+    def run_now(
+        self, schedule_id: str, *, payload: Document | None, ignore_window: bool
+    ) -> Dispatched:
         our = self._services
         return run_schedule_now(
             schedule_id,
@@ -288,17 +365,26 @@ class LocalOrgSchedules:
     def coming(self, schedule_id: str, *, count: int, after: datetime | None) -> SchedulePreview:
         our = self._services
         return coming_runs(
-            schedule_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, count=count, after=after
+            schedule_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            count=count,
+            after=after,
         )
 
     def preview(self, given: Document, *, count: int, after: datetime | None) -> SchedulePreview:
         our = self._services
         origins = our.settings.org_jobs_https_allowed_origins
-        return preview_schedule(given, count=count, after=after or our.clock.now(), call_origins=origins)
+        return preview_schedule(
+            given, count=count, after=after or our.clock.now(), call_origins=origins
+        )
 
     def fires(self, schedule_id: str, *, limit: int, after_id: int = 0) -> Sequence[ScheduleFire]:
         with self._services.database.reading() as session:
-            return fires_of(session, schedule_id, ALL_ORGANISATIONS, limit, after_id, newest_first=True)
+            return fires_of(
+                session, schedule_id, ALL_ORGANISATIONS, limit, after_id, newest_first=True
+            )
 
     def log(self, schedule_id: str, *, limit: int, after_id: int = 0) -> Sequence[AuditEntry]:
         with self._services.database.reading() as session:
@@ -333,7 +419,9 @@ class LocalJobs:
     def listed(self, chosen: JobFilter, span: Span) -> Sequence[OrgJob]:
         check_org(self._services, chosen.org_id)
         with self._services.database.reading() as session:
-            return list_jobs(session, ALL_ORGANISATIONS, chosen=chosen, limit=span.limit, offset=span.offset)
+            return list_jobs(
+                session, ALL_ORGANISATIONS, chosen=chosen, limit=span.limit, offset=span.offset
+            )
 
     def get(self, job_id: int) -> OrgJob:
         with self._services.database.reading() as session:
@@ -353,7 +441,9 @@ class LocalJobs:
 
     def retry(self, job_id: int) -> OrgJob:
         our = self._services
-        return retry_job(job_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor())
+        return retry_job(
+            job_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+        )
 
     def log(self, job_id: int, *, limit: int, after_id: int = 0) -> Sequence[JobMove]:
         with self._services.database.reading() as session:
@@ -375,7 +465,9 @@ class LocalBackfills:
     def listed(self, org_id: str | None, span: Span) -> Sequence[Backfill]:
         check_org(self._services, org_id)
         with self._services.database.reading() as session:
-            return list_backfills(session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset)
+            return list_backfills(
+                session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset
+            )
 
     def get(self, batch_id: int) -> Backfill:
         with self._services.database.reading() as session:
@@ -384,7 +476,11 @@ class LocalBackfills:
     def cancel(self, batch_id: int) -> Backfill:
         our = self._services
         return cancel_backfill(
-            batch_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            batch_id,
+            within=ALL_ORGANISATIONS,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
         )
 
 
@@ -401,10 +497,18 @@ class LocalOrgJobs:
     def alerts(self, org_id: str | None, span: Span) -> Sequence[OrgAlert]:
         check_org(self._services, org_id)
         with self._services.database.reading() as session:
-            return list_alerts(session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset)
+            return list_alerts(
+                session, ALL_ORGANISATIONS, org_id=org_id, limit=span.limit, offset=span.offset
+            )
 
     def audit_log(
-        self, org_id: str | None, *, entity: str | None, entity_id: str | None, limit: int, after_id: int = 0
+        self,
+        org_id: str | None,
+        *,
+        entity: str | None,
+        entity_id: str | None,
+        limit: int,
+        after_id: int = 0,
     ) -> Sequence[AuditEntry]:
         check_org(self._services, org_id)
         with self._services.database.reading() as session:
@@ -440,7 +544,9 @@ class RemoteOrganisations:
         return as_model(Organisation, data_of(self._api.patch(_one(org_id), patch)))
 
     def suspend(self, org_id: str, reason: str | None) -> Organisation:
-        return as_model(Organisation, data_of(self._api.post(f"{_one(org_id)}/suspend", {"reason": reason})))
+        return as_model(
+            Organisation, data_of(self._api.post(f"{_one(org_id)}/suspend", {"reason": reason}))
+        )
 
     def resume(self, org_id: str) -> Organisation:
         return as_model(Organisation, data_of(self._api.post(f"{_one(org_id)}/resume")))
@@ -455,7 +561,9 @@ class RemoteHosts:
 
     def listed(self, org_id: str | None, span: Span) -> Sequence[Host]:
         check_org_of_token(self._api, org_id)
-        found = list_of(self._api.get(HOSTS, {"org": org_id, "limit": span.limit, "offset": span.offset}))
+        found = list_of(
+            self._api.get(HOSTS, {"org": org_id, "limit": span.limit, "offset": span.offset})
+        )
         return [as_model(Host, one) for one in found]
 
     def get(self, host_id: int) -> Host:
@@ -477,7 +585,9 @@ class RemoteServers:
 
     def listed(self, org_id: str | None, span: Span) -> Sequence[Server]:
         check_org_of_token(self._api, org_id)
-        found = list_of(self._api.get(SERVERS, {"org": org_id, "limit": span.limit, "offset": span.offset}))
+        found = list_of(
+            self._api.get(SERVERS, {"org": org_id, "limit": span.limit, "offset": span.offset})
+        )
         return [as_model(Server, one) for one in found]
 
     def get(self, server_id: int) -> Server:
@@ -491,7 +601,8 @@ class RemoteServers:
 
 
 def check_org_of_token(api: Api, org_id: str | None) -> None:
-    """NotFoundError: an empty list of an organisation that is not there would look as if all were well."""
+    """NotFoundError: an empty list of an organisation that is not there would look as if all were
+    well."""
     if org_id is not None:
         api.get(_one(org_id))
 
@@ -548,7 +659,9 @@ class RemoteOrgSchedules:
     def keep_next(self, schedule_id: str) -> OrgSchedule:
         return _schedule(self._api.delete(f"{PATH}/{schedule_id}/skip-next"))
 
-    def run_now(self, schedule_id: str, *, payload: ApiDocument | None, ignore_window: bool) -> Dispatched:
+    def run_now(
+        self, schedule_id: str, *, payload: ApiDocument | None, ignore_window: bool
+    ) -> Dispatched:
         wish = {"payload": payload, "ignoreWindow": ignore_window}
         return as_model(Dispatched, data_of(self._api.post(f"{PATH}/{schedule_id}/run-now", wish)))
 
@@ -624,7 +737,10 @@ class RemoteJobs:
 
     def queues(self, org_id: str | None) -> Sequence[QueueStanding]:
         check_org_of_token(self._api, org_id)
-        return [as_model(QueueStanding, one) for one in list_of(self._api.get(f"{JOBS}/queues", {"org": org_id}))]
+        return [
+            as_model(QueueStanding, one)
+            for one in list_of(self._api.get(f"{JOBS}/queues", {"org": org_id}))
+        ]
 
     def types(self) -> Sequence[JobTypeCard]:
         return [as_model(JobTypeCard, one) for one in list_of(self._api.get(f"{JOBS}/types"))]
@@ -662,8 +778,16 @@ class RemoteOrgJobs:
         return [as_model(OrgAlert, one) for one in list_of(self._api.get("/api/org-alerts", asked))]
 
     def audit_log(
-        self, org_id: str | None, *, entity: str | None, entity_id: str | None, limit: int, after_id: int = 0
+        self,
+        org_id: str | None,
+        *,
+        entity: str | None,
+        entity_id: str | None,
+        limit: int,
+        after_id: int = 0,
     ) -> Sequence[AuditEntry]:
         check_org_of_token(self._api, org_id)
         asked = {"org": org_id, "entity": entity, "entity_id": entity_id, **newest(limit, after_id)}
-        return [as_model(AuditEntry, one) for one in list_of(self._api.get("/api/org-audit-log", asked))]
+        return [
+            as_model(AuditEntry, one) for one in list_of(self._api.get("/api/org-audit-log", asked))
+        ]

@@ -1,4 +1,5 @@
-"""What commands ask of a client, one protocol per noun; local and remote clients answer the same values."""
+"""What commands ask of a client, one protocol per noun; local and remote clients answer the same
+values."""
 
 import getpass
 import os
@@ -56,7 +57,11 @@ from automation_pipeline.pricing.models.runs import (
     TargetState,
 )
 from automation_pipeline.pricing.shop import ShopShown
-from automation_pipeline.transcription.models import RequestedTranscription, TranscriptionPriority, TranscriptionSummary
+from automation_pipeline.transcription.models import (
+    RequestedTranscription,
+    TranscriptionPriority,
+    TranscriptionSummary,
+)
 
 
 @dataclass(frozen=True)
@@ -116,13 +121,19 @@ class OrgScheduleClient(Protocol):
         ...
 
     def delete(self, schedule_id: str) -> None: ...
-    def pause(self, schedule_id: str, *, reason: str | None, until: datetime | None) -> OrgSchedule: ...
+    def pause(
+        self, schedule_id: str, *, reason: str | None, until: datetime | None
+    ) -> OrgSchedule: ...
     def resume(self, schedule_id: str) -> OrgSchedule: ...
     def skip_next(self, schedule_id: str, reason: str | None) -> OrgSchedule: ...
     def keep_next(self, schedule_id: str) -> OrgSchedule: ...
-    def run_now(self, schedule_id: str, *, payload: Document | None, ignore_window: bool) -> Dispatched: ...
+    def run_now(
+        self, schedule_id: str, *, payload: Document | None, ignore_window: bool
+    ) -> Dispatched: ...
     def backfill(self, schedule_id: str, given: Document) -> Backfill: ...
-    def coming(self, schedule_id: str, *, count: int, after: datetime | None) -> SchedulePreview: ...
+    def coming(
+        self, schedule_id: str, *, count: int, after: datetime | None
+    ) -> SchedulePreview: ...
 
     def preview(self, given: Document, *, count: int, after: datetime | None) -> SchedulePreview:
         """Of a schedule that is not stored."""
@@ -195,7 +206,13 @@ class OrgJobsClient(Protocol):
     def alerts(self, org_id: str | None, span: Span) -> Sequence[OrgAlert]: ...
 
     def audit_log(
-        self, org_id: str | None, *, entity: str | None, entity_id: str | None, limit: int, after_id: int = 0
+        self,
+        org_id: str | None,
+        *,
+        entity: str | None,
+        entity_id: str | None,
+        limit: int,
+        after_id: int = 0,
     ) -> Sequence[AuditEntry]:
         """Newest first, page by page as the times of a schedule."""
         ...
@@ -224,7 +241,12 @@ class PricingRunClient(Protocol):
     """`target_ids` None: all to which it may be done."""
 
     def listed(
-        self, *, project_id: str | None, rule_id: int | None, status: PricingRunState | None, span: Span
+        self,
+        *,
+        project_id: str | None,
+        rule_id: int | None,
+        status: PricingRunState | None,
+        span: Span,
     ) -> Sequence[RuleRun]: ...
     def get(self, run_id: int) -> RuleRun: ...
 
@@ -232,12 +254,16 @@ class PricingRunClient(Protocol):
         self, run_id: int, *, status: TargetState | None, limit: int, after_id: int = 0
     ) -> Sequence[RuleTarget]: ...
 
-    def skipped(self, run_id: int, *, reason: str | None, span: Span) -> Sequence[SkippedVariant]: ...
+    def skipped(
+        self, run_id: int, *, reason: str | None, span: Span
+    ) -> Sequence[SkippedVariant]: ...
     def log(self, run_id: int, *, limit: int, after_id: int = 0) -> Sequence[LoggedMove]: ...
     def approve(self, run_id: int) -> RuleRun: ...
     def apply(self, run_id: int, *, force: bool) -> RuleRun: ...
     def retry(self, run_id: int, *, target_ids: Sequence[int] | None, force: bool) -> RuleRun: ...
-    def roll_back(self, run_id: int, *, target_ids: Sequence[int] | None, force: bool) -> RuleRun: ...
+    def roll_back(
+        self, run_id: int, *, target_ids: Sequence[int] | None, force: bool
+    ) -> RuleRun: ...
     def cancel(self, run_id: int) -> RuleRun: ...
     def reconcile(self, run_id: int) -> ReconciliationReport: ...
 
@@ -285,7 +311,9 @@ class PricingClient(Protocol):
     def shop(self) -> ShopClient: ...
     def alerts(self, *, project_id: str | None, span: Span) -> Sequence[PricingAlert]: ...
 
-    def changes(self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0) -> Sequence[PriceChange]:
+    def changes(
+        self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0
+    ) -> Sequence[PriceChange]:
         """Prices that were written, oldest first."""
         ...
 
@@ -310,7 +338,9 @@ class ScheduleClient(Protocol):
     def skip_next(self, schedule_id: int) -> datetime: ...
     def occurrences(self, schedule_id: int, limit: int) -> Sequence[Occurrence]: ...
     def preview(self, schedule_id: int) -> SelectionPreview: ...
-    def backfill(self, schedule_id: int, first: date, last: date, *, dry_run: bool) -> ScheduleBackfill: ...
+    def backfill(
+        self, schedule_id: int, first: date, last: date, *, dry_run: bool
+    ) -> ScheduleBackfill: ...
 
 
 class RunClient(Protocol):
@@ -345,8 +375,11 @@ class TranscriptionClient(Protocol):
 class AuditClient(Protocol):
     def request(self, fiche_ids: Sequence[str], asking: AuditRequestOptions) -> FiledAudits: ...
 
-    def followed(self, requested: Sequence[AskedAudit]) -> Mapping[str, AuditStanding | NeverStarted]:
-        """By tracking id, in the order in which they were asked for, of those that have begun or never will."""
+    def followed(
+        self, requested: Sequence[AskedAudit]
+    ) -> Mapping[str, AuditStanding | NeverStarted]:
+        """By tracking id, in the order in which they were asked for, of those that have begun or
+        never will."""
         ...
 
     def listed(self, chosen: AuditFilter) -> tuple[Sequence[Document], int]:
@@ -393,7 +426,8 @@ class Worker(Protocol):
 
 
 class LaunchClient(Protocol):
-    """Whether work that was asked for begins. `keys` are those of the requests, as far as the command knows them."""
+    """Whether work that was asked for begins. `keys` are those of the requests, as far as the
+    command knows them."""
 
     def probe(self) -> None:
         """Begin to look at Dagster, in the background."""

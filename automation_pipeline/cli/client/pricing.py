@@ -9,7 +9,11 @@ from automation_pipeline.cli.client.http import Api, Document, as_model, data_of
 from automation_pipeline.cli.client.ports import Span, actor
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.pricing.checks import reconcile_run, repair_run
-from automation_pipeline.pricing.dead_letters import acknowledge_dead_letters, report_dead_letters, retry_dead_letters
+from automation_pipeline.pricing.dead_letters import (
+    acknowledge_dead_letters,
+    report_dead_letters,
+    retry_dead_letters,
+)
 from automation_pipeline.pricing.models.history import (
     DeadLetterReport,
     PriceChange,
@@ -29,11 +33,23 @@ from automation_pipeline.pricing.models.runs import (
     TargetState,
 )
 from automation_pipeline.pricing.planning import preview_rule
-from automation_pipeline.pricing.pricing_rules import create_rule, delete_rule, put_policy, remove_policy, update_rule
+from automation_pipeline.pricing.pricing_rules import (
+    create_rule,
+    delete_rule,
+    put_policy,
+    remove_policy,
+    update_rule,
+)
 from automation_pipeline.pricing.queries.checks import checks_of
 from automation_pipeline.pricing.queries.history import list_alerts, price_changes
 from automation_pipeline.pricing.queries.rules import get_rule, list_rules, policy_of, versions_of
-from automation_pipeline.pricing.queries.runs import get_run, list_runs, skipped_of, targets_of, transitions_of
+from automation_pipeline.pricing.queries.runs import (
+    get_run,
+    list_runs,
+    skipped_of,
+    targets_of,
+    transitions_of,
+)
 from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.runs import (
     approve_run,
@@ -64,12 +80,16 @@ class LocalDeadLetters:
     def retry(self, project_id: str, *, force: bool) -> Sequence[int]:
         refuse_strange_project(project_id)
         our = self._services
-        return retry_dead_letters(project_id, database=our.database, clock=our.clock, actor=actor(), force=force)
+        return retry_dead_letters(
+            project_id, database=our.database, clock=our.clock, actor=actor(), force=force
+        )
 
     def acknowledge(self, project_id: str, target_ids: Sequence[int] | None) -> int:
         refuse_strange_project(project_id)
         our = self._services
-        return acknowledge_dead_letters(project_id, target_ids, database=our.database, clock=our.clock, actor=actor())
+        return acknowledge_dead_letters(
+            project_id, target_ids, database=our.database, clock=our.clock, actor=actor()
+        )
 
 
 class LocalPolicies:
@@ -97,7 +117,9 @@ class LocalPricingRules:
 
     def create(self, given: Mapping[str, object], project_id: str) -> PricingRule:
         our = self._services
-        return create_rule(given, project_id=project_id, database=our.database, clock=our.clock, actor=actor())
+        return create_rule(
+            given, project_id=project_id, database=our.database, clock=our.clock, actor=actor()
+        )
 
     def listed(
         self, *, project_id: str | None, enabled: bool | None, query: str | None, span: Span
@@ -105,7 +127,12 @@ class LocalPricingRules:
         refuse_strange_project(project_id)
         with self._services.database.reading() as session:
             return list_rules(
-                session, project_id=project_id, enabled=enabled, q=query, limit=span.limit, offset=span.offset
+                session,
+                project_id=project_id,
+                enabled=enabled,
+                q=query,
+                limit=span.limit,
+                offset=span.offset,
             )
 
     def get(self, rule_id: int) -> PricingRule:
@@ -159,7 +186,12 @@ class LocalPricingRuns:
         self._services = services
 
     def listed(
-        self, *, project_id: str | None, rule_id: int | None, status: PricingRunState | None, span: Span
+        self,
+        *,
+        project_id: str | None,
+        rule_id: int | None,
+        status: PricingRunState | None,
+        span: Span,
     ) -> Sequence[RuleRun]:
         refuse_strange_project(project_id)
         chosen = RuleRunFilter(project_id=project_id, rule_id=rule_id, status=status)
@@ -195,13 +227,23 @@ class LocalPricingRuns:
     def retry(self, run_id: int, *, target_ids: Sequence[int] | None, force: bool) -> RuleRun:
         our = self._services
         return retry_run(
-            run_id, database=our.database, clock=our.clock, actor=actor(), target_ids=target_ids, force=force
+            run_id,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+            target_ids=target_ids,
+            force=force,
         )
 
     def roll_back(self, run_id: int, *, target_ids: Sequence[int] | None, force: bool) -> RuleRun:
         our = self._services
         return roll_back_run(
-            run_id, database=our.database, clock=our.clock, actor=actor(), target_ids=target_ids, force=force
+            run_id,
+            database=our.database,
+            clock=our.clock,
+            actor=actor(),
+            target_ids=target_ids,
+            force=force,
         )
 
     def cancel(self, run_id: int) -> RuleRun:
@@ -213,7 +255,11 @@ class LocalPricingRuns:
         with our.database.reading() as session:
             manual = sum(check.name.startswith(MANUAL) for check in checks_of(session, run_id))
         check = reconcile_run(
-            run_id, front=our.storefront, database=our.database, clock=our.clock, name=f"{MANUAL}{manual + 1}"
+            run_id,
+            front=our.storefront,
+            database=our.database,
+            clock=our.clock,
+            name=f"{MANUAL}{manual + 1}",
         )
         return our.run(check)
 
@@ -234,11 +280,15 @@ class LocalShop:
 
     def pause(self, reason: str | None) -> ShopShown:
         our = self._services
-        return ShopShown.of(pause_shop(our.storefront.name, database=our.database, actor=actor(), reason=reason))
+        return ShopShown.of(
+            pause_shop(our.storefront.name, database=our.database, actor=actor(), reason=reason)
+        )
 
     def resume(self) -> ShopShown:
         our = self._services
-        return ShopShown.of(resume_shop(our.storefront.name, database=our.database, clock=our.clock))
+        return ShopShown.of(
+            resume_shop(our.storefront.name, database=our.database, clock=our.clock)
+        )
 
 
 class LocalPricing:
@@ -255,7 +305,9 @@ class LocalPricing:
         with self._services.database.reading() as session:
             return list_alerts(session, project_id, span.limit, span.offset)
 
-    def changes(self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0) -> Sequence[PriceChange]:
+    def changes(
+        self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0
+    ) -> Sequence[PriceChange]:
         refuse_strange_project(chosen.project_id)
         with self._services.database.reading() as session:
             return price_changes(session, chosen, limit, after_id)
@@ -273,11 +325,19 @@ class RemoteDeadLetters:
 
     def retry(self, project_id: str, *, force: bool) -> Sequence[int]:
         asked = self._api.post(f"{LETTERS}/retry", {"force": force}, query={"project": project_id})
-        return read(lambda: [int(run_id) for run_id in cast("Sequence[str]", data_of(asked)["runIds"])])
+        return read(
+            lambda: [int(run_id) for run_id in cast("Sequence[str]", data_of(asked)["runIds"])]
+        )
 
     def acknowledge(self, project_id: str, target_ids: Sequence[int] | None) -> int:
-        named = {} if target_ids is None else {"targetIds": [str(target_id) for target_id in target_ids]}
-        told = data_of(self._api.post(f"{LETTERS}/acknowledge", named, query={"project": project_id}))
+        named = (
+            {}
+            if target_ids is None
+            else {"targetIds": [str(target_id) for target_id in target_ids]}
+        )
+        told = data_of(
+            self._api.post(f"{LETTERS}/acknowledge", named, query={"project": project_id})
+        )
         return read(lambda: int(str(told["acknowledged"])))
 
 
@@ -310,12 +370,20 @@ class RemotePricingRules:
         self._api = api
 
     def create(self, given: Document, project_id: str) -> PricingRule:
-        return as_model(PricingRule, data_of(self._api.post(RULES_PATH, given, query={"project": project_id})))
+        return as_model(
+            PricingRule, data_of(self._api.post(RULES_PATH, given, query={"project": project_id}))
+        )
 
     def listed(
         self, *, project_id: str | None, enabled: bool | None, query: str | None, span: Span
     ) -> Sequence[PricingRule]:
-        asked = {"project": project_id, "enabled": enabled, "q": query, "limit": span.limit, "offset": span.offset}
+        asked = {
+            "project": project_id,
+            "enabled": enabled,
+            "q": query,
+            "limit": span.limit,
+            "offset": span.offset,
+        }
         return [as_model(PricingRule, one) for one in list_of(self._api.get(RULES_PATH, asked))]
 
     def get(self, rule_id: int) -> PricingRule:
@@ -323,7 +391,10 @@ class RemotePricingRules:
 
     def versions(self, rule_id: int, span: Span) -> Sequence[RuleVersion]:
         asked = {"limit": span.limit, "offset": span.offset}
-        return [as_model(RuleVersion, one) for one in list_of(self._api.get(f"{RULES_PATH}/{rule_id}/versions", asked))]
+        return [
+            as_model(RuleVersion, one)
+            for one in list_of(self._api.get(f"{RULES_PATH}/{rule_id}/versions", asked))
+        ]
 
     def update(self, rule_id: int, patch: Document) -> PricingRule:
         return as_model(PricingRule, data_of(self._api.patch(f"{RULES_PATH}/{rule_id}", patch)))
@@ -348,11 +419,19 @@ class RemotePricingRuns:
         self._api = api
 
     def listed(
-        self, *, project_id: str | None, rule_id: int | None, status: PricingRunState | None, span: Span
+        self,
+        *,
+        project_id: str | None,
+        rule_id: int | None,
+        status: PricingRunState | None,
+        span: Span,
     ) -> Sequence[RuleRun]:
         chosen = {"project": project_id, "rule_id": rule_id, "status": status}
         page = {"limit": span.limit, "offset": span.offset}
-        return [as_model(RuleRun, one) for one in list_of(self._api.get(PRICE_RUNS_PATH, {**chosen, **page}))]
+        return [
+            as_model(RuleRun, one)
+            for one in list_of(self._api.get(PRICE_RUNS_PATH, {**chosen, **page}))
+        ]
 
     def get(self, run_id: int) -> RuleRun:
         return as_model(RuleRun, data_of(self._api.get(f"{PRICE_RUNS_PATH}/{run_id}")))
@@ -362,7 +441,8 @@ class RemotePricingRuns:
     ) -> Sequence[RuleTarget]:
         asked = {"status": status, "limit": limit, "after": after_id}
         return [
-            as_model(RuleTarget, one) for one in list_of(self._api.get(f"{PRICE_RUNS_PATH}/{run_id}/targets", asked))
+            as_model(RuleTarget, one)
+            for one in list_of(self._api.get(f"{PRICE_RUNS_PATH}/{run_id}/targets", asked))
         ]
 
     def skipped(self, run_id: int, *, reason: str | None, span: Span) -> Sequence[SkippedVariant]:
@@ -373,7 +453,9 @@ class RemotePricingRuns:
         ]
 
     def log(self, run_id: int, *, limit: int, after_id: int = 0) -> Sequence[LoggedMove]:
-        lines = list_of(self._api.get(f"{PRICE_RUNS_PATH}/{run_id}/log", {"limit": limit, "after": after_id}))
+        lines = list_of(
+            self._api.get(f"{PRICE_RUNS_PATH}/{run_id}/log", {"limit": limit, "after": after_id})
+        )
         return [as_model(LoggedMove, one) for one in lines]
 
     def approve(self, run_id: int) -> RuleRun:
@@ -392,17 +474,23 @@ class RemotePricingRuns:
         return self._done(run_id, "cancel")
 
     def reconcile(self, run_id: int) -> ReconciliationReport:
-        return as_model(ReconciliationReport, data_of(self._api.post(f"{PRICE_RUNS_PATH}/{run_id}/reconcile")))
+        return as_model(
+            ReconciliationReport, data_of(self._api.post(f"{PRICE_RUNS_PATH}/{run_id}/reconcile"))
+        )
 
     def repair(self, run_id: int) -> RuleRun:
         return self._done(run_id, "repair")
 
     def _done(self, run_id: int, what: str, body: Document | None = None) -> RuleRun:
-        return as_model(RuleRun, data_of(self._api.post(f"{PRICE_RUNS_PATH}/{run_id}/{what}", body)))
+        return as_model(
+            RuleRun, data_of(self._api.post(f"{PRICE_RUNS_PATH}/{run_id}/{what}", body))
+        )
 
 
 def _chosen(target_ids: Sequence[int] | None, *, force: bool) -> Document:
-    named = {} if target_ids is None else {"targetIds": [str(target_id) for target_id in target_ids]}
+    named = (
+        {} if target_ids is None else {"targetIds": [str(target_id) for target_id in target_ids]}
+    )
     return {**named, "force": force}
 
 
@@ -417,7 +505,9 @@ class RemoteShop:
         return as_model(ShopShown, data_of(self._api.get(f"{SHOP_PATH}/shop")))
 
     def pause(self, reason: str | None) -> ShopShown:
-        return as_model(ShopShown, data_of(self._api.post(f"{SHOP_PATH}/shop/pause", {"reason": reason})))
+        return as_model(
+            ShopShown, data_of(self._api.post(f"{SHOP_PATH}/shop/pause", {"reason": reason}))
+        )
 
     def resume(self) -> ShopShown:
         return as_model(ShopShown, data_of(self._api.post(f"{SHOP_PATH}/shop/resume")))
@@ -434,9 +524,22 @@ class RemotePricing:
 
     def alerts(self, *, project_id: str | None, span: Span) -> Sequence[PricingAlert]:
         asked = {"project": project_id, "limit": span.limit, "offset": span.offset}
-        return [as_model(PricingAlert, one) for one in list_of(self._api.get(f"{SHOP_PATH}/alerts", asked))]
+        return [
+            as_model(PricingAlert, one)
+            for one in list_of(self._api.get(f"{SHOP_PATH}/alerts", asked))
+        ]
 
-    def changes(self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0) -> Sequence[PriceChange]:
-        named = {"project": chosen.project_id, "variant": chosen.variant_id, "run_id": chosen.run_id}
-        found = list_of(self._api.get(f"{SHOP_PATH}/price-changes", {**named, "limit": limit, "after": after_id}))
+    def changes(
+        self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0
+    ) -> Sequence[PriceChange]:
+        named = {
+            "project": chosen.project_id,
+            "variant": chosen.variant_id,
+            "run_id": chosen.run_id,
+        }
+        found = list_of(
+            self._api.get(
+                f"{SHOP_PATH}/price-changes", {**named, "limit": limit, "after": after_id}
+            )
+        )
         return [as_model(PriceChange, one) for one in found]

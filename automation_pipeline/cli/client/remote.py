@@ -26,7 +26,9 @@ class RemoteLaunching:
 
     def missing(self, keys: Sequence[str], waited_seconds: float) -> NotStartedError | None:
         del keys, waited_seconds  # its readiness is about all work
-        checks = cast("Sequence[dict[str, object]]", self._api.get("/health/ready").get("checks") or ())
+        checks = cast(
+            "Sequence[dict[str, object]]", self._api.get("/health/ready").get("checks") or ()
+        )
         for check in checks:
             if check.get("name") == "daemon" and check.get("state") == "failed":
                 detail = str(check.get("detail", "")).rstrip(".")
@@ -61,4 +63,6 @@ class RemoteClient:
 
 
 def _finding(one: dict[str, object]) -> Finding:
-    return Finding(str(one["name"]), State(str(one["state"])), str(one["detail"]), bool(one["required"]))
+    return Finding(
+        str(one["name"]), State(str(one["state"])), str(one["detail"]), bool(one["required"])
+    )

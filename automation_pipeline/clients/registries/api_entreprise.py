@@ -62,7 +62,10 @@ class Extract(RegistryPayload):
     personne_physique: NaturalPerson | None = None
 
     def fields(self) -> CompanyFields:
-        company, person = self.personne_morale or LegalPerson(), self.personne_physique or NaturalPerson()
+        company, person = (
+            self.personne_morale or LegalPerson(),
+            self.personne_physique or NaturalPerson(),
+        )
         form = normal.text((company.forme_juridique or Coded()).code) or ""
         registry = normal.text((self.greffe or Coded()).valeur)
         return CompanyFields(
@@ -101,7 +104,9 @@ def company_of(body: bytes | None, siren: str) -> SourceRecord:
     if normal.text(payload.data.siren) != siren:
         raise RegistryFormatError("it is about another company")
     kept = cast("Document", without(_CHANGES_BY_ITSELF, document))
-    return SourceRecord(siren=siren, said=payload.data.fields(), document=kept, is_masked=payload.data.masks)
+    return SourceRecord(
+        siren=siren, said=payload.data.fields(), document=kept, is_masked=payload.data.masks
+    )
 
 
 def errors_of(body: bytes | None) -> tuple[tuple[str, ...], float | None]:
@@ -120,7 +125,9 @@ def _seconds(given: LenientText) -> float | None:
     return float(given)
 
 
-RCS = RegistryInfo("API Entreprise", "api_entreprise", "API_ENTREPRISE_BASE_URL", "API_ENTREPRISE_TOKEN")
+RCS = RegistryInfo(
+    "API Entreprise", "api_entreprise", "API_ENTREPRISE_BASE_URL", "API_ENTREPRISE_TOKEN"
+)
 # Nobody has it: the question is refused for that alone once the token and the purpose are accepted.
 UNKNOWN_COMPANY = "000000000"
 UNKNOWN, BAD_SIREN = "02003", "00301"
@@ -162,7 +169,12 @@ class CommerceRegister:
     ) -> None:
         self._bearer, self._purpose = bearer, purpose
         self._http = RegistryHttp(
-            RCS, base_url, now=now, timeout_seconds=timeout_seconds, meter=meter, transport=transport
+            RCS,
+            base_url,
+            now=now,
+            timeout_seconds=timeout_seconds,
+            meter=meter,
+            transport=transport,
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
@@ -195,6 +207,12 @@ class CommerceRegister:
 
     def _refusal(self, answer: RegistryAnswer) -> SourceError:
         codes, wait = errors_of(answer.body)
-        hints = [ADVICE.get(code, f"code {code}") for code in codes if code != BAD_SIREN] or list(codes)
-        refusal = self._http.refusal(answer, hints[0] if hints and answer.status in {400, 422} else "")
-        return refusal if refusal.retry_after_seconds else replace(refusal, retry_after_seconds=wait)
+        hints = [ADVICE.get(code, f"code {code}") for code in codes if code != BAD_SIREN] or list(
+            codes
+        )
+        refusal = self._http.refusal(
+            answer, hints[0] if hints and answer.status in {400, 422} else ""
+        )
+        return (
+            refusal if refusal.retry_after_seconds else replace(refusal, retry_after_seconds=wait)
+        )

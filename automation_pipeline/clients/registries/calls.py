@@ -12,14 +12,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from automation_pipeline.clients.crm import without_nul
-from automation_pipeline.clients.http import MEGABYTE, BodyRefusedError, HttpClient, Observation, PerLoop
+from automation_pipeline.clients.http import (
+    MEGABYTE,
+    BodyRefusedError,
+    HttpClient,
+    Observation,
+    PerLoop,
+)
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.enrichment.models import ErrorCode, SourceError
 from automation_pipeline.enrichment.rules.normalisation import is_masked
 
-# What a field may hold: normalising makes a text of it. A list or an object in its place is another schema.
+# What a field may hold: normalising makes a text of it. A list or an object in its place is another
+# schema.
 LenientText = str | int | float | bool | None
 Document = dict[str, object]
 
@@ -92,12 +99,15 @@ _BY_STATUS: Mapping[int, tuple[ErrorCode, str]] = {
     429: (ErrorCode.RATE_LIMIT, "was asked too often"),
     451: (ErrorCode.FORBIDDEN, "may not tell us for legal reasons"),
 }
-_MAY_PASS = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX})
+_MAY_PASS = frozenset(
+    {ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX}
+)
 
 
 @dataclass(frozen=True)
 class RegistryInfo:
-    """How a registry is called: in sentences, by the meter, and by the settings that are to be looked at."""
+    """How a registry is called: in sentences, by the meter, and by the settings that are to be
+    looked at."""
 
     name: str
     provider: str
@@ -115,7 +125,8 @@ class RegistryAnswer:
 
 
 class RegistryHttp:
-    """Connections of each event loop's own. Redirects are not followed: who answers with one is not who we asked."""
+    """Connections of each event loop's own. Redirects are not followed: who answers with one is not
+    who we asked."""
 
     def __init__(
         self,
@@ -145,17 +156,23 @@ class RegistryHttp:
     ) -> RegistryAnswer | SourceError:
         headers = {"Authorization": f"Bearer {token}"} if token else None
         url = self._base_url + path
-        return await self._heard(lambda client: client.build_request("GET", url, params=params, headers=headers))
+        return await self._heard(
+            lambda client: client.build_request("GET", url, params=params, headers=headers)
+        )
 
     async def post(self, path: str, document: Mapping[str, str]) -> RegistryAnswer | SourceError:
-        return await self._heard(lambda client: client.build_request("POST", self._base_url + path, json=document))
+        return await self._heard(
+            lambda client: client.build_request("POST", self._base_url + path, json=document)
+        )
 
     async def aclose(self) -> None:
         client = self._clients.taken()
         if client is not None:
             await client.aclose()
 
-    async def _heard(self, question: Callable[[HttpClient], httpx.Request]) -> RegistryAnswer | SourceError:
+    async def _heard(
+        self, question: Callable[[HttpClient], httpx.Request]
+    ) -> RegistryAnswer | SourceError:
         """No error is kept: httpx's own carry the headers, and the token with them."""
         name, setting = self._registered.name, self._registered.address_setting
         try:
@@ -163,12 +180,16 @@ class RegistryHttp:
                 client = self._clients.here()
                 return await self._answer(client, question(client))
         except (TimeoutError, httpx.TimeoutException):
-            return failed(ErrorCode.TIMEOUT, f"{name} did not answer within {self._timeout_seconds:g} s.")
+            return failed(
+                ErrorCode.TIMEOUT, f"{name} did not answer within {self._timeout_seconds:g} s."
+            )
         except httpx.HTTPError as error:
             how = f"{type(error).__name__}; check {setting}"
             return failed(ErrorCode.SOURCE_UNAVAILABLE, f"{name} could not be reached ({how}).")
         except (UnicodeError, httpx.InvalidURL):
-            return failed(ErrorCode.SOURCE_UNAVAILABLE, f"{name} cannot be looked up (check {setting}).")
+            return failed(
+                ErrorCode.SOURCE_UNAVAILABLE, f"{name} cannot be looked up (check {setting})."
+            )
 
     async def _answer(self, client: HttpClient, request: httpx.Request) -> RegistryAnswer:
         try:
@@ -182,7 +203,11 @@ class RegistryHttp:
         """What a status other than 200 says."""
         status, named = answer.status, self._registered
         fallback = (ErrorCode.UPSTREAM_5XX, "is in trouble") if status >= 500 else None
-        code, does = _BY_STATUS.get(status) or fallback or (ErrorCode.INTERNAL_ERROR, "answers as nobody expects")
+        code, does = (
+            _BY_STATUS.get(status)
+            or fallback
+            or (ErrorCode.INTERNAL_ERROR, "answers as nobody expects")
+        )
         if code is ErrorCode.AUTH_ERROR:
             hint = hint or f"check {named.access_settings}"
         elif status not in _BY_STATUS and status < 500:
@@ -195,7 +220,9 @@ class RegistryHttp:
         return failed(ErrorCode.INTERNAL_ERROR, message, 200)
 
 
-def failed(code: ErrorCode, message: str, status: int | None = None, retry_after: float | None = None) -> SourceError:
+def failed(
+    code: ErrorCode, message: str, status: int | None = None, retry_after: float | None = None
+) -> SourceError:
     return SourceError(
         error_code=code,
         message=message,

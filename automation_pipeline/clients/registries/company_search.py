@@ -21,13 +21,24 @@ from automation_pipeline.clients.registries.calls import (
     without,
 )
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.enrichment.models import CompanyFields, ErrorCode, SourceError, SourceRecord
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    ErrorCode,
+    SourceError,
+    SourceRecord,
+)
 from automation_pipeline.enrichment.rules import normalisation as normal
 from automation_pipeline.enrichment.rules.normalisation import naf_label
 
-# What depends on the query, and the days on which the service copied the company again, changed or not.
+# What depends on the query, and the days on which the service copied the company again, changed or
+# not.
 _OF_THE_QUERY = ("score", "matching_etablissements")
-_CHANGES_BY_ITSELF = (*_OF_THE_QUERY, "date_mise_a_jour", "date_mise_a_jour_insee", "date_mise_a_jour_rne")
+_CHANGES_BY_ITSELF = (
+    *_OF_THE_QUERY,
+    "date_mise_a_jour",
+    "date_mise_a_jour_insee",
+    "date_mise_a_jour_rne",
+)
 _TOLD_IN_PART = frozenset({"P", "N"})
 
 
@@ -50,8 +61,11 @@ class Seat(Establishment):
     libelle_pays_etranger: LenientText = None
 
     def street(self) -> str | None:
-        """In its parts where they are told; else the whole address without the town, which has fields of its own."""
-        of_parts = normal.line(self.numero_voie, self.indice_repetition, self.type_voie, self.libelle_voie)
+        """In its parts where they are told; else the whole address without the town, which has
+        fields of its own."""
+        of_parts = normal.line(
+            self.numero_voie, self.indice_repetition, self.type_voie, self.libelle_voie
+        )
         if normal.text(self.libelle_voie):
             return of_parts
         whole = normal.text(self.adresse)
@@ -97,7 +111,8 @@ class Company(RegistryPayload):
             city=normal.text(seat.libelle_commune) or normal.text(seat.libelle_commune_etranger),
             country_code=seat.country(),
             naf_code=normal.naf(self.activite_principale),
-            naf_label=normal.text(self.libelle_activite_principale) or naf_label(self.activite_principale),
+            naf_label=normal.text(self.libelle_activite_principale)
+            or naf_label(self.activite_principale),
             headcount_range=normal.text(self.tranche_effectif_salarie),
         )
 
@@ -111,8 +126,8 @@ class SearchPayload(RegistryPayload):
 
 
 def company_of(body: bytes | None, siren: str, siret: str | None = None) -> SourceRecord | None:
-    """None: the first result is another company, or it lacks the establishment. NotUnderstoodError: the answer does not
-    have the agreed form."""
+    """None: the first result is another company, or it lacks the establishment. NotUnderstoodError:
+    the answer does not have the agreed form."""
     payload, document = read(SearchPayload, body)
     if not payload.results or payload.results[0].siren != siren:
         return None
@@ -159,11 +174,17 @@ class CompanySearch:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._http = RegistryHttp(
-            SEARCH, base_url, now=now, timeout_seconds=timeout_seconds, meter=meter, transport=transport
+            SEARCH,
+            base_url,
+            now=now,
+            timeout_seconds=timeout_seconds,
+            meter=meter,
+            transport=transport,
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        """With a SIRET, the establishment is asked for: NOT_FOUND then says that the register does not know it."""
+        """With a SIRET, the establishment is asked for: NOT_FOUND then says that the register does
+        not know it."""
         answer = await self._ask(siren, siret)
         if isinstance(answer, SourceError):
             return answer
@@ -174,7 +195,9 @@ class CompanySearch:
         except RegistryFormatError as error:
             return self._http.not_understood(str(error))
         what = "company" if siret is None else "establishment"
-        return company or failed(ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the {what}.", 200)
+        return company or failed(
+            ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the {what}.", 200
+        )
 
     async def check(self) -> None:
         said = await self.fetch(PROBE_SIREN, None)
@@ -187,5 +210,11 @@ class CompanySearch:
 
     async def _ask(self, siren: str, siret: str | None) -> RegistryAnswer | SourceError:
         included = INCLUDED if siret is None else f"{INCLUDED},matching_etablissements"
-        wanted = {"q": siret or siren, "page": "1", "per_page": "1", "minimal": "true", "include": included}
+        wanted = {
+            "q": siret or siren,
+            "page": "1",
+            "per_page": "1",
+            "minimal": "true",
+            "include": included,
+        }
         return await self._http.get("/search", wanted)

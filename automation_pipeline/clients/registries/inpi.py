@@ -27,7 +27,12 @@ from automation_pipeline.clients.registries.calls import (
 )
 from automation_pipeline.core.coordination import Claim, Rate, RateLimiter
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.enrichment.models import CompanyFields, ErrorCode, SourceError, SourceRecord
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    ErrorCode,
+    SourceError,
+    SourceRecord,
+)
 from automation_pipeline.enrichment.ports import SharedLogin
 from automation_pipeline.enrichment.rules import normalisation as normal
 
@@ -114,13 +119,16 @@ class Content(InpiPayload):
     exploitation: OptionalObject[LegalEntity] = None
 
     def who(self, kind: str | None) -> LegalEntity:
-        """The one that INPI names; else the first that is told who it is, since the others may be there, but empty."""
+        """The one that INPI names; else the first that is told who it is, since the others may be
+        there, but empty."""
         named = {"M": self.personne_morale, "P": self.personne_physique, "E": self.exploitation}
         chosen = named.get(kind or "")
         if chosen and chosen.identite:
             return chosen
         there = [one for one in named.values() if one]
-        return next((one for one in there if one.identite), chosen or next(iter(there), LegalEntity()))
+        return next(
+            (one for one in there if one.identite), chosen or next(iter(there), LegalEntity())
+        )
 
 
 class Formality(InpiPayload):
@@ -146,7 +154,9 @@ class Formality(InpiPayload):
             legal_form=next(filter(None, map(normal.text, forms)), None),
             creation_date=normal.day(created.date_creation),
             active_status=_activity(who, enterprise),
-            address_line1=normal.line(place.num_voie, place.indice_repetition, place.type_voie, place.voie),
+            address_line1=normal.line(
+                place.num_voie, place.indice_repetition, place.type_voie, place.voie
+            ),
             address_line2=normal.text(place.complement_localisation),
             postal_code=normal.postal_code(place.code_postal, place.code_pays),
             city=normal.text(place.commune),
@@ -177,7 +187,9 @@ def company_of(body: bytes | None, siren: str) -> SourceRecord:
         raise RegistryFormatError("it is about another company")
     # Who has objected to commercial use is told in part too.
     is_masked = formality.diffusion_commerciale is False or formality.masks
-    return SourceRecord(siren=siren, said=formality.fields(), document=document, is_masked=is_masked)
+    return SourceRecord(
+        siren=siren, said=formality.fields(), document=document, is_masked=is_masked
+    )
 
 
 def _siret(enterprise: Enterprise) -> str | None:
@@ -187,7 +199,11 @@ def _siret(enterprise: Enterprise) -> str | None:
 
 def _name_of(entrepreneur: Entrepreneur | None) -> str | None:
     person = entrepreneur.description_personne if entrepreneur else None
-    return normal.line(*(person.prenoms or ())[:1], person.nom) if person and normal.text(person.nom) else None
+    return (
+        normal.line(*(person.prenoms or ())[:1], person.nom)
+        if person and normal.text(person.nom)
+        else None
+    )
 
 
 def _activity(who: LegalEntity, enterprise: Enterprise) -> str | None:
@@ -198,7 +214,9 @@ def _activity(who: LegalEntity, enterprise: Enterprise) -> str | None:
     return "A" if who.identite else None
 
 
-INPI = RegistryInfo("INPI's register", "inpi", "INPI_RNE_BASE_URL", "INPI_RNE_USERNAME and INPI_RNE_PASSWORD")
+INPI = RegistryInfo(
+    "INPI's register", "inpi", "INPI_RNE_BASE_URL", "INPI_RNE_USERNAME and INPI_RNE_PASSWORD"
+)
 LOGIN_KEY = "enrichment:INPI_RNE:login"
 LOGIN_CLAIM = "inpi-login"
 LOGIN_RATE = Rate(4, 30.0)
@@ -219,7 +237,8 @@ class Account:
 
 
 class InpiLogin:
-    """`shared` is None where nobody else is to have the token, nor a token of somebody else is to be taken."""
+    """`shared` is None where nobody else is to have the token, nor a token of somebody else is to
+    be taken."""
 
     def __init__(
         self,
@@ -297,7 +316,11 @@ class InpiLogin:
         if isinstance(answer, SourceError):
             return answer
         if answer.status == 404:  # not a company that is unknown
-            return failed(ErrorCode.INTERNAL_ERROR, f"{INPI.name} has no login (check {INPI.address_setting}).", 404)
+            return failed(
+                ErrorCode.INTERNAL_ERROR,
+                f"{INPI.name} has no login (check {INPI.address_setting}).",
+                404,
+            )
         if answer.status != 200:
             return self._http.refusal(answer)
         try:
@@ -306,7 +329,9 @@ class InpiLogin:
             return self._http.not_understood(str(error))
 
     def _turn(self) -> float | None:
-        return self._limiter.reserve(LOGIN_KEY, LOGIN_RATE, max_wait_seconds=LONGEST_LOGIN_TURN_SECONDS)
+        return self._limiter.reserve(
+            LOGIN_KEY, LOGIN_RATE, max_wait_seconds=LONGEST_LOGIN_TURN_SECONDS
+        )
 
 
 def _token_or_turn(shared: SharedLogin, seconds: float) -> str | Claim | None:
@@ -334,7 +359,9 @@ def _let_others(shared: SharedLogin, claim: Claim, *, is_refused: bool) -> None:
 
 def _not_now(why: str) -> SourceError:
     message = f"We do not log into {INPI.name} now: {why}."
-    return SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_ours=True)
+    return SourceError(
+        error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_ours=True
+    )
 
 
 # La Poste: it will be there.
@@ -357,10 +384,20 @@ class InpiRegister:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._http = RegistryHttp(
-            INPI, base_url, now=now, timeout_seconds=timeout_seconds, meter=meter, transport=transport
+            INPI,
+            base_url,
+            now=now,
+            timeout_seconds=timeout_seconds,
+            meter=meter,
+            transport=transport,
         )
         self._login = InpiLogin(
-            account, self._http, now=now, limiter=limiter, timeout_seconds=timeout_seconds, shared=shared
+            account,
+            self._http,
+            now=now,
+            limiter=limiter,
+            timeout_seconds=timeout_seconds,
+            shared=shared,
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:

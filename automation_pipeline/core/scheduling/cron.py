@@ -13,7 +13,13 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.scheduling.zones import FIRST_PASS, SECOND_PASS, instant_of, overlap, wall_time
+from automation_pipeline.core.scheduling.zones import (
+    FIRST_PASS,
+    SECOND_PASS,
+    instant_of,
+    overlap,
+    wall_time,
+)
 
 MACROS = {
     "@hourly": "0 * * * *",
@@ -24,7 +30,8 @@ MACROS = {
 }
 
 _ITEM = re.compile(
-    r"(?:(?P<star>\*)|(?P<low>\d{1,4}|[A-Z]{3})(?:-(?P<high>\d{1,4}|[A-Z]{3}))?)(?:/(?P<step>\d{1,4}))?", re.ASCII
+    r"(?:(?P<star>\*)|(?P<low>\d{1,4}|[A-Z]{3})(?:-(?P<high>\d{1,4}|[A-Z]{3}))?)(?:/(?P<step>\d{1,4}))?",
+    re.ASCII,
 )
 
 
@@ -65,7 +72,12 @@ class _Field:
 _MINUTE = _Field("minute", 0, 59)
 _HOUR = _Field("hour", 0, 23)
 _DAY = _Field("day of month", 1, 31)
-_MONTH = _Field("month", 1, 12, ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"))
+_MONTH = _Field(
+    "month",
+    1,
+    12,
+    ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"),
+)
 _WEEKDAY = _Field("day of week", 0, 7, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
 
 
@@ -73,7 +85,8 @@ _WEEKDAY = _Field("day of week", 0, 7, ("SUN", "MON", "TUE", "WED", "THU", "FRI"
 class Cron:
     """Made by `parse`. When day of month and day of week are both restricted, either suffices.
 
-    `wildcard_hour` says that the hour field starts with `*`: such a cron follows elapsed time over clock changes.
+    `wildcard_hour` says that the hour field starts with `*`: such a cron follows elapsed time over
+    clock changes.
     """
 
     text: str
@@ -93,16 +106,21 @@ class Cron:
         minutes, hours = _MINUTE.values(minute), _HOUR.values(hour)
         weekdays = frozenset(value % 7 for value in _WEEKDAY.values(weekday))
         days, months = _days(day), _listed(_MONTH.values(month), 12)
-        plain = f"{_listed(minutes, 60)} {_listed(hours, 24)} {days} {months} {_listed(weekdays, 7)}"
+        plain = (
+            f"{_listed(minutes, 60)} {_listed(hours, 24)} {days} {months} {_listed(weekdays, 7)}"
+        )
         _refuse_if_it_never_fires(plain, text)
         return cls(text, minutes, hours, hour.startswith("*"), plain)
 
     def times(self) -> Iterator[time]:
         """The times of day at which it fires, on the days on which it fires."""
-        return (time(hour, minute) for hour, minute in product(sorted(self.hours), sorted(self.minutes)))
+        return (
+            time(hour, minute) for hour, minute in product(sorted(self.hours), sorted(self.minutes))
+        )
 
     def walls(self, start: datetime, *, backwards: bool = False) -> Iterator[datetime]:
-        """The naive wall-clock datetimes strictly after `start` in order, or strictly before it in reverse order."""
+        """The naive wall-clock datetimes strictly after `start` in order, or strictly before it in
+        reverse order."""
         return CronSim(self._plain, start, reverse=backwards)
 
 
@@ -114,7 +132,8 @@ def _days(text: str) -> str:
 
 
 def _listed(values: frozenset[int], size: int) -> str:
-    """The engine takes any field that starts with a star for unrestricted, so only a complete one is given a star."""
+    """The engine takes any field that starts with a star for unrestricted, so only a complete one
+    is given a star."""
     return "*" if len(values) == size else ",".join(map(str, sorted(values)))
 
 
@@ -135,7 +154,8 @@ def occurrences(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetim
 
 def _after(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     wall = wall_time(after, zone)
-    # Asked in the first pass of an overlap, the second pass goes over wall times that already lie behind.
+    # Asked in the first pass of an overlap, the second pass goes over wall times that already lie
+    # behind.
     start = wall - max(overlap(wall, zone), timedelta(0))
     previous = after
     for instant in _instants(cron, zone, start):
@@ -160,24 +180,36 @@ def next_occurrence(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime:
 def latest_occurrence(cron: Cron, zone: ZoneInfo, until: datetime) -> datetime:
     """The last occurrence at or before `until`."""
     wall = wall_time(until.replace(second=0, microsecond=0), zone)
-    # Asked in the second pass of an overlap, the first pass went over wall times that still lie ahead.
+    # Asked in the second pass of an overlap, the first pass went over wall times that still lie
+    # ahead.
     start = wall + max(overlap(wall, zone), timedelta(0)) + timedelta(minutes=1)
-    return next(instant for instant in _instants(cron, zone, start, backwards=True) if instant <= until)
+    return next(
+        instant for instant in _instants(cron, zone, start, backwards=True) if instant <= until
+    )
 
 
-def most_recent_due(cron: Cron, zone: ZoneInfo, now: datetime, window: timedelta) -> datetime | None:
+def most_recent_due(
+    cron: Cron, zone: ZoneInfo, now: datetime, window: timedelta
+) -> datetime | None:
     """The last occurrence between `window` ago and now, both minutes included."""
     latest = latest_occurrence(cron, zone, now)
     return latest if latest >= now.replace(second=0, microsecond=0) - window else None
 
 
-def _instants(cron: Cron, zone: ZoneInfo, start: datetime, *, backwards: bool = False) -> Iterator[datetime]:
-    """In order, possibly repeated: a fixed time comes in the second pass of an overlap, a wildcard hour in both."""
+def _instants(
+    cron: Cron, zone: ZoneInfo, start: datetime, *, backwards: bool = False
+) -> Iterator[datetime]:
+    """In order, possibly repeated: a fixed time comes in the second pass of an overlap, a wildcard
+    hour in both."""
     passes = (FIRST_PASS, SECOND_PASS) if cron.wildcard_hour else (SECOND_PASS,)
-    return merge(*(_one_pass(cron, zone, start, fold, backwards) for fold in passes), reverse=backwards)
+    return merge(
+        *(_one_pass(cron, zone, start, fold, backwards) for fold in passes), reverse=backwards
+    )
 
 
-def _one_pass(cron: Cron, zone: ZoneInfo, start: datetime, fold: int, backwards: bool) -> Iterator[datetime]:
+def _one_pass(
+    cron: Cron, zone: ZoneInfo, start: datetime, fold: int, backwards: bool
+) -> Iterator[datetime]:
     for wall in cron.walls(start, backwards=backwards):
         skipped_by_the_clock = overlap(wall, zone) < timedelta(0)
         if not (skipped_by_the_clock and cron.wildcard_hour):

@@ -33,15 +33,18 @@ def wall_time(instant: datetime, zone: ZoneInfo) -> datetime:
 
 
 def overlap(wall: datetime, zone: ZoneInfo) -> timedelta:
-    """How far apart the two passes over a wall time are: zero if it comes once, negative if the clock skips it."""
+    """How far apart the two passes over a wall time are: zero if it comes once, negative if the
+    clock skips it."""
     return _utc(wall, zone, SECOND_PASS) - _utc(wall, zone, FIRST_PASS)
 
 
 def instant_of(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
-    """The instant of a wall time in the pass asked for; if the clock skips it, the first instant after the gap."""
+    """The instant of a wall time in the pass asked for; if the clock skips it, the first instant
+    after the gap."""
     if overlap(wall, zone) >= timedelta(0):
         return _utc(wall, zone, fold)
-    # In a gap Python reads the first pass with the old offset, which lands after the change, and the second before it.
+    # In a gap Python reads the first pass with the old offset, which lands after the change, and
+    # the second before it.
     return _change_between(_utc(wall, zone, SECOND_PASS), _utc(wall, zone, FIRST_PASS), zone)
 
 
@@ -55,13 +58,17 @@ def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> dateti
     def changed(seconds: int) -> bool:
         return (before + timedelta(seconds=seconds)).astimezone(zone).utcoffset() == offset
 
-    return before + timedelta(seconds=bisect_left(range(int((after - before).total_seconds())), x=True, key=changed))
+    return before + timedelta(
+        seconds=bisect_left(range(int((after - before).total_seconds())), x=True, key=changed)
+    )
 
 
 _STEP = timedelta(days=1)
 
 
-def offsets_between(first: datetime, last: datetime, zone: ZoneInfo) -> Sequence[tuple[datetime, int]]:
+def offsets_between(
+    first: datetime, last: datetime, zone: ZoneInfo
+) -> Sequence[tuple[datetime, int]]:
     """From when on, and how many seconds ahead of UTC; the first of them holds at `first`."""
     offsets = [(first, _offset(first, zone))]
     day = first
@@ -75,7 +82,8 @@ def offsets_between(first: datetime, last: datetime, zone: ZoneInfo) -> Sequence
 
 
 def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    """The first whole second after `before`, itself in whole seconds, at which the clocks are already changed."""
+    """The first whole second after `before`, itself in whole seconds, at which the clocks are
+    already changed."""
     start, changed = before.replace(microsecond=0), _offset(after, zone)
 
     def is_changed(seconds: int) -> bool:

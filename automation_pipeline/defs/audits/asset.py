@@ -18,14 +18,28 @@ from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
-@dg.asset(partitions_def=DAYS, group_name="quality", kinds={"http"}, deps=[transcripts], retry_policy=CRASH_RETRIES)
-def audit_outcomes(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
-    """What the automatic configurations find in the day's calls; only audits that are missing or failed are made."""
+@dg.asset(
+    partitions_def=DAYS,
+    group_name="quality",
+    kinds={"http"},
+    deps=[transcripts],
+    retry_policy=CRASH_RETRIES,
+)
+def audit_outcomes(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """What the automatic configurations find in the day's calls; only audits that are missing or
+    failed are made."""
     our, work = services.get(), _work(context, services.get())
     with verdicts():
         listen = listener(our, f"{worker_name()}/{context.run.run_id}")
         auditing = audit_day(
-            work, database=our.database, source=our.crm, ensure_transcribed=listen, judge=our.judge, clock=our.clock
+            work,
+            database=our.database,
+            source=our.crm,
+            ensure_transcribed=listen,
+            judge=our.judge,
+            clock=our.clock,
         )
         day = our.run(auditing)
     return dg.MaterializeResult(metadata=day_metadata(day))
@@ -45,7 +59,8 @@ def _work(context: dg.AssetExecutionContext, our: Services) -> DayAuditRequest:
 def audit_outcomes_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
-    """Nearly every fiche audited, nearly every step answered, and few quotations that were never said."""
+    """Nearly every fiche audited, nearly every step answered, and few quotations that were never
+    said."""
     with services.get().database.reading() as session:
         day, listed = audits_of_day(session, day_of(context)), sales_day(session, day_of(context))
     for finding in judge_audits(day, asked=listed is not None):

@@ -5,7 +5,11 @@ from pydantic import Field
 
 from automation_pipeline.audits.audits import audit_fiche as audit_to_the_end
 from automation_pipeline.audits.models.audits import AuditStatus, FicheAuditRequest
-from automation_pipeline.orchestration.audits import fail_audit_of, standing_metadata, tracking_id_of
+from automation_pipeline.orchestration.audits import (
+    fail_audit_of,
+    standing_metadata,
+    tracking_id_of,
+)
 from automation_pipeline.orchestration.batch_context import listener
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import verdicts, words_of
@@ -18,19 +22,29 @@ class AuditFicheConfig(StrictConfig):
     """Which fiche is judged by which configuration, and who asked."""
 
     fiche_id: str = Field(description="The fiche's id in the CRM.")
-    audit_config_id: int = Field(description="The audit configuration: `automation audit-configs list` shows them.")
-    use_rlm: bool = Field(default=False, description="The model reads the calls with tools instead of in the prompt.")
+    audit_config_id: int = Field(
+        description="The audit configuration: `automation audit-configs list` shows them."
+    )
+    use_rlm: bool = Field(
+        default=False, description="The model reads the calls with tools instead of in the prompt."
+    )
     tracking_id: str | None = Field(default=None, description="The id that the audit was promised.")
     trigger_source: str | None = Field(default="launchpad", description="What asked for the audit.")
     user_id: str | None = Field(default=None, description="Who asked for it.")
-    automation_schedule_id: int | None = Field(default=None, description="The schedule that it belongs to.")
-    automation_run_id: int | None = Field(default=None, description="The automation run that it belongs to.")
+    automation_schedule_id: int | None = Field(
+        default=None, description="The schedule that it belongs to."
+    )
+    automation_run_id: int | None = Field(
+        default=None, description="The automation run that it belongs to."
+    )
 
 
 @dg.op
-def audit(context: dg.OpExecutionContext, config: AuditFicheConfig, services: ServicesResource) -> None:
-    """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The step succeeds when
-    the audit has a result, whatever its grade."""
+def audit(
+    context: dg.OpExecutionContext, config: AuditFicheConfig, services: ServicesResource
+) -> None:
+    """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The
+    step succeeds when the audit has a result, whatever its grade."""
     our, wish = services.get(), _wish(config, context.run)
     with verdicts():
         take_request(context, our)
@@ -72,7 +86,11 @@ def close_audit(context: dg.HookContext) -> None:
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "18000",
+    },
     hooks={close_audit},
     description="Audits the calls of one fiche with one audit configuration. Green: there is a result, whatever "
     "its grade. Red: the audit failed or is incomplete.",

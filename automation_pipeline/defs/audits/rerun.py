@@ -18,13 +18,19 @@ class AuditRerunConfig(StrictConfig):
 
     audit_id: int = Field(description="The audit: `automation audits list` shows them.")
     step_position: int = Field(description="The position of the step, from 1.")
-    control_point_index: int | None = Field(default=None, description="One of its control points, from 1.")
-    custom_prompt: str | None = Field(default=None, description="Instructions of a person for the model.")
+    control_point_index: int | None = Field(
+        default=None, description="One of its control points, from 1."
+    )
+    custom_prompt: str | None = Field(
+        default=None, description="Instructions of a person for the model."
+    )
     rerun_id: str | None = Field(default=None, description="The id that the rerun was promised.")
 
 
 @dg.op
-def rerun(context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource) -> None:
+def rerun(
+    context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource
+) -> None:
     """Ask the model and store what it finds. A retry of what is stored asks nothing."""
     our, wish = services.get(), _wish(config, context.run)
     with verdicts():
@@ -38,11 +44,17 @@ def _wish(config: AuditRerunConfig, run: dg.DagsterRun) -> Rerun:
     """Retries of a run carry out its rerun."""
     place = StepLocation(config.audit_id, config.step_position, config.control_point_index)
     made_up = rerun_id(place.audit_id, place.position, place.point, run.root_run_id or run.run_id)
-    return Rerun(rerun_id=config.rerun_id or made_up, place=place, instructions=config.custom_prompt)
+    return Rerun(
+        rerun_id=config.rerun_id or made_up, place=place, instructions=config.custom_prompt
+    )
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "3600"},
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "3600",
+    },
     description="Judges one step or control point of an audit again. Green: there is a result. Red: there is none.",
 )
 def audit_rerun() -> None:

@@ -16,6 +16,8 @@ from automation_pipeline.orchestration.resource import ServicesResource
 )
 def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     our = services.get()
-    abandoned = end_abandoned(our.settings.audit_max_wait_seconds, database=our.database, claims=our.claims)
+    abandoned = end_abandoned(
+        our.settings.audit_max_wait_seconds, database=our.database, claims=our.claims
+    )
     ended = [*abandoned, *end_lost_audits(context.instance, our)]
     return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No audit is abandoned.")

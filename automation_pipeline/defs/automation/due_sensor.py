@@ -1,4 +1,5 @@
-"""Sensor `due_schedules`: files a run for every schedule that is due. Two copies of a tick at once do no harm."""
+"""Sensor `due_schedules`: files a run for every schedule that is due. Two copies of a tick at once
+do no harm."""
 
 import dagster as dg
 
@@ -16,4 +17,6 @@ from automation_pipeline.orchestration.resource import ServicesResource
 )
 def due_schedules(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
-    return dg.SkipReason(str(start_due_runs(due_rules(our.settings), database=our.database, clock=our.clock)))
+    return dg.SkipReason(
+        str(start_due_runs(due_rules(our.settings), database=our.database, clock=our.clock))
+    )

@@ -1,4 +1,5 @@
-"""Closes the automation run at once when one of its steps has failed for good, also where no daemon listens."""
+"""Closes the automation run at once when one of its steps has failed for good, also where no daemon
+listens."""
 
 import dagster as dg
 

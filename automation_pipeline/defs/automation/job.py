@@ -1,5 +1,6 @@
-"""The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> settle_fetch -> [work_batch]* ->
-finalise_run. Every step loads its own stage when it begins: a run is at the CRM before it knows what an audit is."""
+"""The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> settle_fetch ->
+[work_batch]* -> finalise_run. Every step loads its own stage when it begins: a run is at the CRM
+before it knows what an audit is."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +10,12 @@ from pydantic import Field
 from automation_pipeline.automation import runs as opening
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.defs.automation.hook import close_run
-from automation_pipeline.orchestration.automation_runs import STATUS_TAG, batch_key, opening_tags, parse_launch
+from automation_pipeline.orchestration.automation_runs import (
+    STATUS_TAG,
+    batch_key,
+    opening_tags,
+    parse_launch,
+)
 from automation_pipeline.orchestration.config import SelectionConfig, StrictConfig
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.heartbeat import beating, worker_name
@@ -19,12 +25,19 @@ from automation_pipeline.orchestration.resource import ServicesResource
 class AutomationRunConfig(StrictConfig):
     """What to run. Everything else is configured on the schedule."""
 
-    schedule_id: int = Field(description="The schedule to run: `automation schedules list` shows them.")
-    override_fiche_selection: SelectionConfig | None = Field(
-        default=None, description='Select these fiches instead: {"mode": "manual", "ficheIds": ["1900417"]}.'
+    schedule_id: int = Field(
+        description="The schedule to run: `automation schedules list` shows them."
     )
-    due_at: str | None = Field(default=None, description="The occurrence that is run, as a quoted ISO instant.")
-    run_id: int | None = Field(default=None, description="Attach to this run, filed earlier by `run-now`.")
+    override_fiche_selection: SelectionConfig | None = Field(
+        default=None,
+        description='Select these fiches instead: {"mode": "manual", "ficheIds": ["1900417"]}.',
+    )
+    due_at: str | None = Field(
+        default=None, description="The occurrence that is run, as a quoted ISO instant."
+    )
+    run_id: int | None = Field(
+        default=None, description="Attach to this run, filed earlier by `run-now`."
+    )
 
     def said(self) -> dict[str, object]:
         override = self.override_fiche_selection
@@ -32,39 +45,59 @@ class AutomationRunConfig(StrictConfig):
 
 
 @dg.op
-def open_run(context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource) -> RunAttempt:
+def open_run(
+    context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource
+) -> RunAttempt:
     """Begin an attempt at the run and fence off earlier ones."""
     our = services.get()
     with verdicts():
-        launch = parse_launch(config.said(), context.run, worker_name(), our.settings.automation_lost_after_seconds)
+        launch = parse_launch(
+            config.said(), context.run, worker_name(), our.settings.automation_lost_after_seconds
+        )
         ticket = opening.open_run(launch, database=our.database, clock=our.clock)
-    context.instance.add_run_tags(context.run_id, opening_tags(ticket, config.schedule_id, context.run.tags))
+    context.instance.add_run_tags(
+        context.run_id, opening_tags(ticket, config.schedule_id, context.run.tags)
+    )
     return ticket
 
 
 @dg.op(out=dg.DynamicOut(tuple))
 def select_fiches(ticket: RunAttempt, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
-    """Resolve the selection, write one pending row a fiche; hand on the batches that have work left."""
+    """Resolve the selection, write one pending row a fiche; hand on the batches that have work
+    left."""
     from automation_pipeline.automation import selection as selecting  # noqa: PLC0415  its own
     from automation_pipeline.orchestration.batch_context import crm_of_run, selection_knobs  # noqa: PLC0415  its own
 
     our = services.get()
     with verdicts(), beating(ticket, our):
-        ground = {"database": our.database, "source": crm_of_run(our, ticket.run_id), "clock": our.clock}
+        ground = {
+            "database": our.database,
+            "source": crm_of_run(our, ticket.run_id),
+            "clock": our.clock,
+        }
         knobs = selection_knobs(our)
-        selected = our.run(selecting.select_fiches(ticket, **ground, semaphore=our.sales_list_semaphore, knobs=knobs))
+        selected = our.run(
+            selecting.select_fiches(
+                ticket, **ground, semaphore=our.sales_list_semaphore, knobs=knobs
+            )
+        )
     yield from _batches(ticket, selected.batches)
 
 
 @dg.op
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
-    """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while it runs."""
+    """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while
+    it runs."""
     from automation_pipeline.automation import fetching  # noqa: PLC0415  its own
     from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_knobs  # noqa: PLC0415  its own
 
     our, (ticket, batch) = services.get(), work
     with verdicts(), beating(ticket, our):
-        ground = {"database": our.database, "source": crm_of_run(our, ticket.run_id), "clock": our.clock}
+        ground = {
+            "database": our.database,
+            "source": crm_of_run(our, ticket.run_id),
+            "clock": our.clock,
+        }
         ended = our.run(fetching.fetch_batch(ticket, batch, **ground, knobs=fetch_knobs(our)))
     context.add_output_metadata({str(status): count for status, count in ended.items()})
 
@@ -82,7 +115,8 @@ def settle_fetch(ticket: RunAttempt, services: ServicesResource) -> Iterator[dg.
 
 @dg.op
 def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
-    """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are there."""
+    """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are
+    there."""
     from automation_pipeline.automation import auditing as working  # noqa: PLC0415  its own
     from automation_pipeline.orchestration.batch_context import batch_context  # noqa: PLC0415  its own
 
@@ -99,7 +133,9 @@ def _batches(ticket: RunAttempt, numbers: Sequence[int]) -> Iterator[dg.DynamicO
 
 
 @dg.op(ins={"worked": dg.In(dg.Nothing)})
-def finalise_run(context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource) -> None:
+def finalise_run(
+    context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
+) -> None:
     """Derive the verdict from the rows, after checking that none is missing."""
     from automation_pipeline.automation import run_endings as finalising  # noqa: PLC0415  its own
     from automation_pipeline.orchestration.run_summary import (  # noqa: PLC0415  only where it is used
@@ -110,7 +146,9 @@ def finalise_run(context: dg.OpExecutionContext, ticket: RunAttempt, services: S
 
     our = services.get()
     with verdicts():
-        run = finalising.finalise_run(ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt)
+        run = finalising.finalise_run(
+            ticket.run_id, database=our.database, clock=our.clock, attempt=ticket.attempt
+        )
     context.instance.add_run_tags(context.run_id, {STATUS_TAG: str(run.status)})
     for event in asset_events(our, run, assets_of_run(our, run)):
         context.log_event(event)  # pyright: ignore[reportArgumentType]  it takes evaluations too
@@ -120,7 +158,8 @@ def finalise_run(context: dg.OpExecutionContext, ticket: RunAttempt, services: S
 @dg.job(
     hooks={close_run},
     tags={
-        # From failure would drop the batches that had not started (DAGSTER.md 3.4); every step is repeatable.
+        # From failure would drop the batches that had not started (DAGSTER.md 3.4); every step is
+        # repeatable.
         "dagster/retry_strategy": "ALL_STEPS",
         "dagster/max_retries": "0",
         "dagster/max_runtime": "18000",

@@ -1,4 +1,5 @@
-"""Sensors that recover lost runs and end failed ones: at once when Dagster reports it, else by the heartbeat."""
+"""Sensors that recover lost runs and end failed ones: at once when Dagster reports it, else by the
+heartbeat."""
 
 import dagster as dg
 
@@ -17,7 +18,11 @@ from automation_pipeline.orchestration.org_jobs import put_off_job_of
 from automation_pipeline.orchestration.pricing import put_off_run_of
 from automation_pipeline.orchestration.recovery import ending_of
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.watchdog import launch_again, look_after_all, look_after_run_of
+from automation_pipeline.orchestration.watchdog import (
+    launch_again,
+    look_after_all,
+    look_after_run_of,
+)
 
 
 @dg.run_failure_sensor(
@@ -37,7 +42,9 @@ from automation_pipeline.orchestration.watchdog import launch_again, look_after_
     description="Requests another attempt for a Dagster run that was lost, and ends the work of one that failed "
     "for good.",
 )
-def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource) -> dg.SkipReason | None:
+def run_failures(
+    context: dg.RunFailureSensorContext, services: ServicesResource
+) -> dg.SkipReason | None:
     run, our = context.dagster_run, services.get()
     if run.job_name == automation_run.name:
         done = look_after_run_of(run, context.instance, our)
@@ -60,6 +67,8 @@ def run_failures(context: dg.RunFailureSensorContext, services: ServicesResource
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Finds runs whose process was lost, and requests their next attempt or closes them.",
 )
-def reconcile_stale_runs(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
+def reconcile_stale_runs(
+    context: dg.SensorEvaluationContext, services: ServicesResource
+) -> dg.SkipReason:
     looked_at, done = look_after_all(context.instance, services.get())
     return dg.SkipReason("; ".join(done) or f"{looked_at} runs looked at, none is stale.")

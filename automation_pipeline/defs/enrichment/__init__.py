@@ -1,1 +1,2 @@
-"""Enrichment in Dagster: the job that asks the registers, the sweep, and the companies as an asset."""
+"""Enrichment in Dagster: the job that asks the registers, the sweep, and the companies as an
+asset."""

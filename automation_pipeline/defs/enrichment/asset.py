@@ -29,7 +29,9 @@ CHECKS = {
 
 
 @dg.multi_asset_check(
-    specs=[dg.AssetCheckSpec(name, asset=companies, description=text) for name, text in CHECKS.items()]
+    specs=[
+        dg.AssetCheckSpec(name, asset=companies, description=text) for name, text in CHECKS.items()
+    ]
 )
 def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult]:
     """Few have failed, each with a reason; nothing is SUCCESS for longer than that lasts."""

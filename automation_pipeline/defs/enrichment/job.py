@@ -6,7 +6,12 @@ from pydantic import Field
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.enrichment.models import EnrichmentStatus
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.enrichment import EnrichmentLaunch, job_page, job_to_work, worked
+from automation_pipeline.orchestration.enrichment import (
+    EnrichmentLaunch,
+    job_page,
+    job_to_work,
+    worked,
+)
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -15,18 +20,24 @@ from automation_pipeline.orchestration.resource import ServicesResource
 class CompanyEnrichmentConfig(StrictConfig):
     """Which job is worked on, or for which company one is made: exactly one of job_id and siren."""
 
-    job_id: int | None = Field(default=None, description="Work on this job. Where somebody is at it, nothing is done.")
-    siren: str | None = Field(
-        default=None, description='Ask for this company, as in "552032534". Where what is known is fresh, that is all.'
+    job_id: int | None = Field(
+        default=None, description="Work on this job. Where somebody is at it, nothing is done."
     )
-    force: bool = Field(default=False, description="With siren: ask for it anew, however fresh what is known is.")
+    siren: str | None = Field(
+        default=None,
+        description='Ask for this company, as in "552032534". Where what is known is fresh, that is all.',
+    )
+    force: bool = Field(
+        default=False, description="With siren: ask for it anew, however fresh what is known is."
+    )
 
 
 @dg.op
 def work_company_enrichment(
     context: dg.OpExecutionContext, config: CompanyEnrichmentConfig, services: ServicesResource
 ) -> None:
-    """Ask each register in turn and store its answer. The op fails when the enrichment ends FAILED."""
+    """Ask each register in turn and store its answer. The op fails when the enrichment ends
+    FAILED."""
     our = services.get()
     with verdicts():
         take_request(context, our)
@@ -37,11 +48,17 @@ def work_company_enrichment(
         job = our.run(worked(job_id, context, our))
         context.add_output_metadata(job_page(job))
         if job.status is EnrichmentStatus.FAILED:
-            raise PermanentError(f"The enrichment of {job.company_siren} failed: {job.enrichment_error}.")
+            raise PermanentError(
+                f"The enrichment of {job.company_siren} failed: {job.enrichment_error}."
+            )
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "1800"},
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "1800",
+    },
     description="Looks one company up in the French registers. Green: SUCCESS, PARTIAL, or put off until a "
     "register can be called again. Red: FAILED.",
 )

@@ -1,4 +1,5 @@
-"""The sensor of enrichment: what is old is refreshed, what was left alone is gone on with. Two copies do no harm."""
+"""The sensor of enrichment: what is old is refreshed, what was left alone is gone on with. Two
+copies do no harm."""
 
 import dagster as dg
 

@@ -1,4 +1,5 @@
-"""Is a day as it should be? Checks run with their asset, or on their own to see what has become stale."""
+"""Is a day as it should be? Checks run with their asset, or on their own to see what has become
+stale."""
 
 from collections.abc import Iterator
 
@@ -26,7 +27,9 @@ def no_stale_day(services: ServicesResource) -> dg.AssetCheckResult:
     """Every day of the last month has a list that was taken after it was over, or not long ago."""
     our = services.get()
     first = our.settings.automation_first_day
-    return check_result("sales_list", find_stale_days(first, database=our.database, clock=our.clock))
+    return check_result(
+        "sales_list", find_stale_days(first, database=our.database, clock=our.clock)
+    )
 
 
 @dg.multi_asset_check(specs=check_specs(fiche_details, COVERAGE_CHECKS))

@@ -1,4 +1,5 @@
-"""The job `sales_range_fetch`: bring the sales lists of a job over days; and the sensor that ends what was left."""
+"""The job `sales_range_fetch`: bring the sales lists of a job over days; and the sensor that ends
+what was left."""
 
 import dagster as dg
 from pydantic import Field
@@ -17,12 +18,17 @@ class RangeConfig(StrictConfig):
     """Which job over days is worked on; the HTTP API files them."""
 
     job_id: str = Field(description="The job: GET /api/fiches/jobs shows them.")
-    refresh: bool = Field(default=False, description="Lists that cannot change any more are asked for again too.")
+    refresh: bool = Field(
+        default=False, description="Lists that cannot change any more are asked for again too."
+    )
 
 
 @dg.op
-def fetch_days(context: dg.OpExecutionContext, config: RangeConfig, services: ServicesResource) -> None:
-    """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no day could be read."""
+def fetch_days(
+    context: dg.OpExecutionContext, config: RangeConfig, services: ServicesResource
+) -> None:
+    """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no
+    day could be read."""
     our = services.get()
     with verdicts():
         take_request(context, our)
@@ -33,7 +39,9 @@ def fetch_days(context: dg.OpExecutionContext, config: RangeConfig, services: Se
             "semaphore": our.sales_list_semaphore,
         }
         every = our.settings.progressive_fetch_webhook_frequency
-        job = our.run(fetch_range(config.job_id, **ground, refresh=config.refresh, tell_every=every))
+        job = our.run(
+            fetch_range(config.job_id, **ground, refresh=config.refresh, tell_every=every)
+        )
     if job.status is JobStatus.FAILED:
         raise dg.Failure(job.error, metadata=job_metadata(job), allow_retries=False)
     context.add_output_metadata(job_metadata(job))
@@ -48,7 +56,11 @@ def close_job(context: dg.HookContext) -> None:
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "18000",
+    },
     hooks={close_job},
     description="Fetches the sales lists of a range of days from the CRM. Green: at least one day could be "
     "read. Red: none could.",
@@ -63,6 +75,10 @@ def sales_range_fetch() -> None:
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Ends day-range fetches whose worker is lost.",
 )
-def sweep_range_fetches(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
+def sweep_range_fetches(
+    context: dg.SensorEvaluationContext, services: ServicesResource
+) -> dg.SkipReason:
     ended = end_lost_ranges(context.instance, services.get())
-    return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No job over days is abandoned.")
+    return dg.SkipReason(
+        f"Ended {', '.join(ended)}." if ended else "No job over days is abandoned."
+    )

@@ -1,4 +1,5 @@
-"""Every night: yesterday's sales list once the day is complete, then a look for days whose list is missing or old."""
+"""Every night: yesterday's sales list once the day is complete, then a look for days whose list is
+missing or old."""
 
 import dagster as dg
 
@@ -6,7 +7,8 @@ from automation_pipeline.defs.fiches.assets import sales_list
 from automation_pipeline.defs.fiches.checks import no_stale_day
 from automation_pipeline.orchestration.days import SETTINGS, yesterday
 
-# A check without partitions stays planned for ever in a run of a partition: it has a job of its own.
+# A check without partitions stays planned for ever in a run of a partition: it has a job of its
+# own.
 sales_list_revalidation = dg.define_asset_job(
     "sales_list_revalidation",
     selection=dg.AssetSelection.assets(sales_list) - dg.AssetSelection.checks(no_stale_day),

@@ -1,4 +1,5 @@
-"""The job `housekeeping`: what is older than it is kept goes, ours and Dagster's; and its nightly schedule."""
+"""The job `housekeeping`: what is older than it is kept goes, ours and Dagster's; and its nightly
+schedule."""
 
 import dagster as dg
 from pydantic import Field
@@ -18,8 +19,11 @@ class HousekeepingConfig(StrictConfig):
 
 
 @dg.op
-def keep_house_tidy(context: dg.OpExecutionContext, config: HousekeepingConfig, services: ServicesResource) -> None:
-    """Take away, bit by bit, what is older than it is kept; results of the business are never touched."""
+def keep_house_tidy(
+    context: dg.OpExecutionContext, config: HousekeepingConfig, services: ServicesResource
+) -> None:
+    """Take away, bit by bit, what is older than it is kept; results of the business are never
+    touched."""
     our = services.get()
     with verdicts():
         take_request(context, our)
@@ -28,7 +32,11 @@ def keep_house_tidy(context: dg.OpExecutionContext, config: HousekeepingConfig, 
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "18000",
+    },
     description="Deletes rows, files and Dagster events that are older than their retention. Business results stay.",
 )
 def housekeeping() -> None:

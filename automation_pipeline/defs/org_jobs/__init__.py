@@ -1,1 +1,2 @@
-"""Jobs of organisations in Dagster: the job that does them, what makes them due, what follows them, and the day."""
+"""Jobs of organisations in Dagster: the job that does them, what makes them due, what follows them,
+and the day."""

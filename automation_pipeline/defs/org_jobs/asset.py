@@ -13,8 +13,11 @@ from automation_pipeline.org_jobs.rules.days import DAY_CHECKS, judge_day
 
 
 @dg.asset(partitions_def=DAYS, group_name="org_jobs", retry_policy=CRASH_RETRIES)
-def org_job_outcomes(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
-    """Due times that were decided upon on the day, and jobs that ended on it, of all organisations."""
+def org_job_outcomes(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """Due times that were decided upon on the day, and jobs that ended on it, of all
+    organisations."""
     our = services.get()
     with verdicts(), our.database.reading() as session:
         day = day_of_jobs(session, *span_of(day_of(context)), our.clock.now())

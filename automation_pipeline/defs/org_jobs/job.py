@@ -21,8 +21,11 @@ class OrgJobConfig(StrictConfig):
 
 
 @dg.op
-def work_org_job(context: dg.OpExecutionContext, config: OrgJobConfig, services: ServicesResource) -> None:
-    """One attempt. A job that failed is an outcome, not an error: its own policy says when it is tried again."""
+def work_org_job(
+    context: dg.OpExecutionContext, config: OrgJobConfig, services: ServicesResource
+) -> None:
+    """One attempt. A job that failed is an outcome, not an error: its own policy says when it is
+    tried again."""
     our = services.get()
     with verdicts(), others_at_it(context, JobRunBusyError):
         take_request(context, our)
@@ -31,7 +34,11 @@ def work_org_job(context: dg.OpExecutionContext, config: OrgJobConfig, services:
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "18000",
+    },
     description="Does one attempt at a job of an organisation. Green: the result of the attempt is recorded, "
     "also a failure. Red: it could not be recorded.",
 )

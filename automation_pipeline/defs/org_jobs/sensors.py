@@ -1,4 +1,5 @@
-"""Sensors of organisations' jobs: what is due is dispatched, queues move, alerts leave. Two copies do no harm."""
+"""Sensors of organisations' jobs: what is due is dispatched, queues move, alerts leave. Two copies
+do no harm."""
 
 import asyncio
 
@@ -40,5 +41,6 @@ def org_job_queue(services: ServicesResource) -> dg.SkipReason:
 )
 def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
-    # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
+    # A loop of its own: sensors run in threads of one process, where the services' loop may be at
+    # work.
     return dg.SkipReason(asyncio.run(our.counted(alert_about_jobs(our))))

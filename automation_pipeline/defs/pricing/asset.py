@@ -13,7 +13,9 @@ from automation_pipeline.pricing.rules.monitoring import DAY_CHECKS, evaluate_da
 
 
 @dg.asset(partitions_def=DAYS, group_name="pricing", retry_policy=CRASH_RETRIES)
-def pricing_runs(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
+def pricing_runs(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
     """Runs that ended on the day: how many prices were applied and how many were not."""
     span = span_of(day_of(context))
     with verdicts(), services.get().database.reading() as session:
@@ -24,7 +26,8 @@ def pricing_runs(context: dg.AssetExecutionContext, services: ServicesResource) 
 def pricing_runs_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
-    """Nearly every price applied, few failures left to themselves, the shop's prices as applied, invariants kept."""
+    """Nearly every price applied, few failures left to themselves, the shop's prices as applied,
+    invariants kept."""
     span = span_of(day_of(context))
     with services.get().database.reading() as session:
         day = runs_that_ended(session, *span)

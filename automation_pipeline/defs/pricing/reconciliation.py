@@ -1,4 +1,5 @@
-"""The job `rule_reconciliation`: does the shop still have the prices that were applied? And its daily schedule."""
+"""The job `rule_reconciliation`: does the shop still have the prices that were applied? And its
+daily schedule."""
 
 import dagster as dg
 from pydantic import Field
@@ -12,20 +13,25 @@ from automation_pipeline.orchestration.resource import ServicesResource
 
 
 class ReconciliationConfig(StrictConfig):
-    """Which run's prices are looked up. With neither: the daily pass over all runs of the last thirty days."""
+    """Which run's prices are looked up. With neither: the daily pass over all runs of the last
+    thirty days."""
 
     run_id: int | None = Field(
-        default=None, description="Only the prices of this run: `automation pricing runs list` shows them."
+        default=None,
+        description="Only the prices of this run: `automation pricing runs list` shows them.",
     )
     check: str | None = Field(
-        default=None, description="The name of a check that is due: 5m, 1h, or a day. Made up when left out."
+        default=None,
+        description="The name of a check that is due: 5m, 1h, or a day. Made up when left out.",
     )
 
 
 @dg.op
-def reconcile(context: dg.OpExecutionContext, config: ReconciliationConfig, services: ServicesResource) -> None:
-    """Read the prices from the shop and write down what differs; nothing is changed there. The op fails when there are
-    prices to compare and none can be read."""
+def reconcile(
+    context: dg.OpExecutionContext, config: ReconciliationConfig, services: ServicesResource
+) -> None:
+    """Read the prices from the shop and write down what differs; nothing is changed there. The op
+    fails when there are prices to compare and none can be read."""
     our = services.get()
     with verdicts():
         take_request(context, our)
@@ -39,7 +45,11 @@ def reconcile(context: dg.OpExecutionContext, config: ReconciliationConfig, serv
 
 
 @dg.job(
-    tags={"dagster/retry_strategy": "ALL_STEPS", "dagster/max_retries": "0", "dagster/max_runtime": "18000"},
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "18000",
+    },
     description="Compares applied prices with the prices in the shop and changes nothing. Green: there is a "
     "report, with or without mismatches. Red: the prices could not be read.",
 )
@@ -61,5 +71,7 @@ def daily_pricing_reconciliation(
     if settings.shop_api_base_url is None:
         return dg.SkipReason(NOT_CONFIGURED)
     if not settings.worker_enable_reconciliation:
-        return dg.SkipReason("WORKER_ENABLE_RECONCILIATION is off: prices are looked up by hand only.")
+        return dg.SkipReason(
+            "WORKER_ENABLE_RECONCILIATION is off: prices are looked up by hand only."
+        )
     return dg.RunRequest(run_key=context.scheduled_execution_time.date().isoformat())

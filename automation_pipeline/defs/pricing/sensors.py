@@ -1,4 +1,5 @@
-"""Sensors of pricing: what is due begins, what was left alone is gone on with, alerts leave. Two copies do no harm."""
+"""Sensors of pricing: what is due begins, what was left alone is gone on with, alerts leave. Two
+copies do no harm."""
 
 import asyncio
 
@@ -24,7 +25,9 @@ def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
-    return dg.SkipReason(str(start_due_rules(database=our.database, clock=our.clock, shop=our.storefront.name)))
+    return dg.SkipReason(
+        str(start_due_rules(database=our.database, clock=our.clock, shop=our.storefront.name))
+    )
 
 
 @dg.sensor(
@@ -54,7 +57,9 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
     runs = ask_again(database=our.database, clock=our.clock)
-    return dg.SkipReason(f"Asked again for runs {', '.join(map(str, runs))}." if runs else "No run is left alone.")
+    return dg.SkipReason(
+        f"Asked again for runs {', '.join(map(str, runs))}." if runs else "No run is left alone."
+    )
 
 
 @dg.sensor(
@@ -67,5 +72,6 @@ def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
-    # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
+    # A loop of its own: sensors run in threads of one process, where the services' loop may be at
+    # work.
     return dg.SkipReason(asyncio.run(our.counted(alert_about_prices(our))))

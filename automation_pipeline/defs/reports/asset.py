@@ -14,17 +14,26 @@ from automation_pipeline.orchestration.resource import ServicesResource
 
 
 @dg.asset(
-    partitions_def=DAYS, group_name="quality", kinds={"pandas"}, deps=[audit_outcomes], retry_policy=CRASH_RETRIES
+    partitions_def=DAYS,
+    group_name="quality",
+    kinds={"pandas"},
+    deps=[audit_outcomes],
+    retry_policy=CRASH_RETRIES,
 )
-def daily_quality_report(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
-    """Scores by groupe, what calls do not meet, why fiches failed; and a file of the audits that count."""
+def daily_quality_report(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """Scores by groupe, what calls do not meet, why fiches failed; and a file of the audits that
+    count."""
     from automation_pipeline.orchestration.report import write_report  # noqa: PLC0415  it loads pandas and more
 
     our = services.get()
     with verdicts():
         with our.database.reading() as session:
             quality = quality_of(session, day_of(context))
-        return dg.MaterializeResult(metadata=write_report(quality, Path(our.settings.automation_reports_dir)))
+        return dg.MaterializeResult(
+            metadata=write_report(quality, Path(our.settings.automation_reports_dir))
+        )
 
 
 @dg.multi_asset_check(specs=check_specs(daily_quality_report, (REPORT_CHECK,)))
@@ -38,4 +47,6 @@ def daily_quality_report_checks(
     with our.database.reading() as session:
         audits, listed = audits_on(session, day), sales_day(session, day)
     rows = rows_filed(day, Path(our.settings.automation_reports_dir))
-    return check_result("daily_quality_report", evaluate_report(rows, audits, asked=listed is not None))
+    return check_result(
+        "daily_quality_report", evaluate_report(rows, audits, asked=listed is not None)
+    )

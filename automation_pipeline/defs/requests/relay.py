@@ -1,4 +1,5 @@
-"""Sensor `relay_outbox`: events and messages leave by here, after commit. Bounded in time; two share the work."""
+"""Sensor `relay_outbox`: events and messages leave by here, after commit. Bounded in time; two
+share the work."""
 
 import asyncio
 
@@ -20,6 +21,9 @@ def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     beat = heartbeat_of(our.database, DAEMON)
     beat()
-    # A loop of its own: sensors run in threads of one process, where the services' loop may be at work.
-    relayed = asyncio.run(our.counted(relay_events(our.post_office, database=our.database, beat=beat)))
+    # A loop of its own: sensors run in threads of one process, where the services' loop may be at
+    # work.
+    relayed = asyncio.run(
+        our.counted(relay_events(our.post_office, database=our.database, beat=beat))
+    )
     return dg.SkipReason(f"Relayed {relayed.events} events; tried {relayed.messages} messages.")

@@ -1,4 +1,5 @@
-"""Sensor `launch_requests`: offers every filed request to Dagster. Two copies of a tick at once do no harm."""
+"""Sensor `launch_requests`: offers every filed request to Dagster. Two copies of a tick at once do
+no harm."""
 
 import dagster as dg
 

@@ -1,4 +1,5 @@
-"""Sensor `terminated_runs`: what a Dagster run that somebody terminated was to do is told to be undone, at once."""
+"""Sensor `terminated_runs`: what a Dagster run that somebody terminated was to do is told to be
+undone, at once."""
 
 import dagster as dg
 
@@ -38,7 +39,9 @@ from automation_pipeline.orchestration.watchdog import look_after_run_of
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Cancels the work of a Dagster run that was terminated in the UI.",
 )
-def terminated_runs(context: dg.RunStatusSensorContext, services: ServicesResource) -> dg.SkipReason | None:
+def terminated_runs(
+    context: dg.RunStatusSensorContext, services: ServicesResource
+) -> dg.SkipReason | None:
     run = context.dagster_run
     look_after_run_of(run, context.instance, services.get())
     requested = end_work_of(run, TERMINATED, services.get())

@@ -14,9 +14,18 @@ from automation_pipeline.transcription.models import COVERAGE_CHECK, judge_trans
 from automation_pipeline.transcription.queries.recordings import transcripts_of_day
 
 
-@dg.asset(partitions_def=DAYS, group_name="speech", kinds={"http"}, deps=[fiche_details], retry_policy=CRASH_RETRIES)
-def transcripts(context: dg.AssetExecutionContext, services: ServicesResource) -> dg.MaterializeResult:
-    """The transcripts of the day's recordings; only those that are missing are asked for, after everything urgent."""
+@dg.asset(
+    partitions_def=DAYS,
+    group_name="speech",
+    kinds={"http"},
+    deps=[fiche_details],
+    retry_policy=CRASH_RETRIES,
+)
+def transcripts(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """The transcripts of the day's recordings; only those that are missing are asked for, after
+    everything urgent."""
     our, owner = services.get(), f"{worker_name()}/{context.run.run_id}"
     with verdicts():
         work = transcribe_day(
@@ -32,8 +41,13 @@ def transcripts(context: dg.AssetExecutionContext, services: ServicesResource) -
 
 
 @dg.multi_asset_check(specs=check_specs(transcripts, (COVERAGE_CHECK,)))
-def transcripts_checks(context: dg.AssetCheckExecutionContext, services: ServicesResource) -> dg.AssetCheckResult:
+def transcripts_checks(
+    context: dg.AssetCheckExecutionContext, services: ServicesResource
+) -> dg.AssetCheckResult:
     """Nearly every recording of the day has its transcript."""
     with services.get().database.reading() as session:
-        day, listed = transcripts_of_day(session, day_of(context)), sales_day(session, day_of(context))
+        day, listed = (
+            transcripts_of_day(session, day_of(context)),
+            sales_day(session, day_of(context)),
+        )
     return check_result("transcripts", judge_transcripts(day, history=listed is not None))

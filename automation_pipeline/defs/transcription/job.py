@@ -1,4 +1,5 @@
-"""The job `transcribe_fiche`: begin a run for the fiche, or join the one under way, and work until it is over."""
+"""The job `transcribe_fiche`: begin a run for the fiche, or join the one under way, and work until
+it is over."""
 
 from typing import Literal
 
@@ -21,19 +22,27 @@ class TranscribeFicheConfig(StrictConfig):
 
     fiche_id: str = Field(description="The fiche's id in the CRM.")
     priority: Literal["high", "normal", "low"] = Field(
-        default="normal", description="Among recordings that wait for the provider, high goes before normal before low."
+        default="normal",
+        description="Among recordings that wait for the provider, high goes before normal before low.",
     )
-    run_id: str | None = Field(default=None, description="The id that the run was promised; made up when left out.")
+    run_id: str | None = Field(
+        default=None, description="The id that the run was promised; made up when left out."
+    )
 
 
 @dg.op(
     description="Fetches the fiche from the CRM, transcribes every recording that has no transcript yet, and records "
     "how the run ended. A retry joins its own run.",
 )
-def transcribe(context: dg.OpExecutionContext, config: TranscribeFicheConfig, services: ServicesResource) -> None:
+def transcribe(
+    context: dg.OpExecutionContext, config: TranscribeFicheConfig, services: ServicesResource
+) -> None:
     our, last_try = services.get(), context.retry_number >= STEP_RETRIES
     wish = TranscriptionRunRequest(
-        run_id_of(context.run), config.fiche_id, TranscriptionPriority(config.priority), context.run_id
+        run_id_of(context.run),
+        config.fiche_id,
+        TranscriptionPriority(config.priority),
+        context.run_id,
     )
     with verdicts(), recorded_refusal(context, our, last_try=last_try):
         take_request(context, our)

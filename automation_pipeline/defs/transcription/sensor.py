@@ -1,4 +1,5 @@
-"""Sensor `sweep_transcription_runs`: a run that nobody works on any more is ended with the reason."""
+"""Sensor `sweep_transcription_runs`: a run that nobody works on any more is ended with the
+reason."""
 
 import dagster as dg
 
@@ -16,4 +17,6 @@ from automation_pipeline.transcription.runs import sweep_transcriptions
 def sweep_transcription_runs(services: ServicesResource) -> dg.SkipReason:
     our = services.get()
     ended = sweep_transcriptions(our.settings.transcription_max_wait_seconds, database=our.database)
-    return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No transcription run is abandoned.")
+    return dg.SkipReason(
+        f"Ended {', '.join(ended)}." if ended else "No transcription run is abandoned."
+    )

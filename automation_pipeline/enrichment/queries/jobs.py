@@ -73,7 +73,9 @@ OPEN = (JobState.PENDING, JobState.RUNNING)
 def open_job(session: Session, siren: str) -> EnrichmentJobRow | None:
     """Of a SIREN whose enrichment is locked."""
     return session.scalar(
-        select(EnrichmentJobRow).where(EnrichmentJobRow.company_siren == siren, EnrichmentJobRow.state.in_(OPEN))
+        select(EnrichmentJobRow).where(
+            EnrichmentJobRow.company_siren == siren, EnrichmentJobRow.state.in_(OPEN)
+        )
     )
 
 
@@ -124,8 +126,8 @@ def add_jobs(
 
 
 def request_workers(session: Session, jobs: Sequence[EnrichmentJobRow], now: datetime) -> None:
-    """A number is never used twice, so that Dagster does not take the request for an old one. The run works under the
-    id of whoever wanted the job, also when it is the sweep that asks."""
+    """A number is never used twice, so that Dagster does not take the request for an old one. The
+    run works under the id of whoever wanted the job, also when it is the sweep that asks."""
     wishes: list[NewRunRequest] = []
     for job in jobs:
         job.requests, job.requested_at = job.requests + 1, now
@@ -142,8 +144,11 @@ def request_workers(session: Session, jobs: Sequence[EnrichmentJobRow], now: dat
     file_requests(session, wishes, now)
 
 
-def _keys(session: Session, sirens: Sequence[str], trigger: EnrichmentTrigger, now: datetime) -> Mapping[str, str]:
-    """{siren}:{trigger}:{date}, with a number from the second job of the day on. The SIRENs are locked."""
+def _keys(
+    session: Session, sirens: Sequence[str], trigger: EnrichmentTrigger, now: datetime
+) -> Mapping[str, str]:
+    """{siren}:{trigger}:{date}, with a number from the second job of the day on. The SIRENs are
+    locked."""
     today = now.astimezone(UTC).date()
     midnight = datetime.combine(today, datetime.min.time(), tzinfo=UTC)
     its = (
@@ -151,10 +156,17 @@ def _keys(session: Session, sirens: Sequence[str], trigger: EnrichmentTrigger, n
         EnrichmentJobRow.trigger == trigger,
         EnrichmentJobRow.created_at >= midnight,
     )
-    counted = select(EnrichmentJobRow.company_siren, func.count()).where(*its).group_by(EnrichmentJobRow.company_siren)
+    counted = (
+        select(EnrichmentJobRow.company_siren, func.count())
+        .where(*its)
+        .group_by(EnrichmentJobRow.company_siren)
+    )
     earlier = dict(session.execute(counted).tuples().all())
     keys = {siren: f"{siren}:{trigger}:{today}" for siren in sirens}
-    return {siren: f"{key}:{earlier[siren] + 1}" if siren in earlier else key for siren, key in keys.items()}
+    return {
+        siren: f"{key}:{earlier[siren] + 1}" if siren in earlier else key
+        for siren, key in keys.items()
+    }
 
 
 def first_request_key(session: Session, job_id: int) -> str:
@@ -162,7 +174,11 @@ def first_request_key(session: Session, job_id: int) -> str:
 
 
 def attach(
-    session: Session, job: EnrichmentJobRow, request: CompanyRequestRow, asking: Requester, now: datetime
+    session: Session,
+    job: EnrichmentJobRow,
+    request: CompanyRequestRow,
+    asking: Requester,
+    now: datetime,
 ) -> None:
     """Once each."""
     row = {
@@ -193,7 +209,8 @@ class LostJobError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class StartedJob:
-    """A job under a lease. `attempt` may be beyond what is allowed: then it only has to be ended."""
+    """A job under a lease. `attempt` may be beyond what is allowed: then it only has to be
+    ended."""
 
     facts: JobFacts
     siret: str | None
@@ -203,14 +220,19 @@ class StartedJob:
 
 
 def siren_of(session: Session, job_id: int) -> str:
-    siren = session.scalar(select(EnrichmentJobRow.company_siren).where(EnrichmentJobRow.id == job_id))
+    siren = session.scalar(
+        select(EnrichmentJobRow.company_siren).where(EnrichmentJobRow.id == job_id)
+    )
     if siren is None:
         raise NotFoundError(f"Enrichment job {job_id} does not exist.")
     return siren
 
 
-def start_job(session: Session, job_id: int, claim: Claim, max_attempts: int, now: datetime) -> StartedJob | None:
-    """None: it is over, it waits for a source, or a later holder has begun it. Each lease begins a job once."""
+def start_job(
+    session: Session, job_id: int, claim: Claim, max_attempts: int, now: datetime
+) -> StartedJob | None:
+    """None: it is over, it waits for a source, or a later holder has begun it. Each lease begins a
+    job once."""
     row = locked_enrichment(session, siren_of(session, job_id), now)
     job = _locked_job(session, job_id)
     is_waiting = job.not_before is not None and job.not_before > now
@@ -227,14 +249,23 @@ def start_job(session: Session, job_id: int, claim: Claim, max_attempts: int, no
     if job.attempt <= max_attempts:
         enqueue(session, [events.enrichment_started(facts, now)])
     called = _not_to_call(session, job_id)
-    return StartedJob(facts=facts, siret=job.company_siret, token=claim.token, called=called, put_offs=job.put_offs)
+    return StartedJob(
+        facts=facts,
+        siret=job.company_siret,
+        token=claim.token,
+        called=called,
+        put_offs=job.put_offs,
+    )
 
 
 def _not_to_call(session: Session, job_id: int) -> frozenset[SourceApi]:
-    """What an earlier attempt has heard; all of them, where it heard that there is no such company."""
+    """What an earlier attempt has heard; all of them, where it heard that there is no such
+    company."""
     outcomes = outcomes_of(session, job_id)
     errors = (outcomes[source].error for source in REQUIRED_SOURCES if source in outcomes)
-    is_unknown = any(error is not None and error.error_code is ErrorCode.NOT_FOUND for error in errors)
+    is_unknown = any(
+        error is not None and error.error_code is ErrorCode.NOT_FOUND for error in errors
+    )
     return frozenset(SourceApi if is_unknown else outcomes)
 
 
@@ -261,7 +292,9 @@ def record_visit(session: Session, job_id: int, now: datetime) -> None:
     )
 
 
-def save_outcome(session: Session, begun: StartedJob, outcome: SourceOutcome, now: datetime) -> None:
+def save_outcome(
+    session: Session, begun: StartedJob, outcome: SourceOutcome, now: datetime
+) -> None:
     """LostJobError: it is not ours to say any more."""
     claimed_job(session, begun)
     row = {"job_id": begun.facts.job_id, "fetched_at": now, **_outcome_columns(outcome)}
@@ -270,14 +303,22 @@ def save_outcome(session: Session, begun: StartedJob, outcome: SourceOutcome, no
         enqueue(session, [events.source_fetched(begun.facts, outcome, now)])
 
 
-def postpone_job(session: Session, begun: StartedJob, outcome: SourceOutcome, until: datetime, now: datetime) -> None:
-    """The required source asks to wait: the job is PENDING again until then, and the attempt does not count."""
+def postpone_job(
+    session: Session, begun: StartedJob, outcome: SourceOutcome, until: datetime, now: datetime
+) -> None:
+    """The required source asks to wait: the job is PENDING again until then, and the attempt does
+    not count."""
     row, job = claimed_job_and_enrichment(session, begun, now)
     has_snapshot = session.get(CompanyRow, row.siren) is not None
     reason = outcome.error.message if outcome.error else ""
     status = EnrichmentStatus.STALE if has_snapshot else EnrichmentStatus.PENDING
     move_enrichment(
-        session, row, status, WORKER, now, f"{outcome.source} asks to wait until {until:%H:%M} UTC. {reason}"
+        session,
+        row,
+        status,
+        WORKER,
+        now,
+        f"{outcome.source} asks to wait until {until:%H:%M} UTC. {reason}",
     )
     row.running_job_id = None
     job.state, job.attempt, job.not_before = JobState.PENDING, job.attempt - 1, until
@@ -301,18 +342,25 @@ def claimed_job_and_enrichment(
 
 def outcomes_of(session: Session, job_id: int) -> dict[SourceApi, SourceOutcome]:
     """In the order of the calls."""
-    rows = session.scalars(select(EnrichmentJobSourceRow).where(EnrichmentJobSourceRow.job_id == job_id))
+    rows = session.scalars(
+        select(EnrichmentJobSourceRow).where(EnrichmentJobSourceRow.job_id == job_id)
+    )
     known = {SourceApi(row.source_api): _outcome(row) for row in rows}
     return {source: known[source] for source in SourceApi if source in known}
 
 
 def other_establishments(session: Session, begun: StartedJob) -> frozenset[str]:
-    """What requests that wait for the job asked for, besides its own; none, if the company itself was not found."""
+    """What requests that wait for the job asked for, besides its own; none, if the company itself
+    was not found."""
     outcomes = outcomes_of(session, begun.facts.job_id)
-    if any(source not in outcomes or outcomes[source].record is None for source in REQUIRED_SOURCES):
+    if any(
+        source not in outcomes or outcomes[source].record is None for source in REQUIRED_SOURCES
+    ):
         return frozenset()
     attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == begun.facts.job_id)
-    sirets = session.scalars(select(CompanyRequestRow.siret).where(CompanyRequestRow.id.in_(attached)))
+    sirets = session.scalars(
+        select(CompanyRequestRow.siret).where(CompanyRequestRow.id.in_(attached))
+    )
     return frozenset(siret for siret in sirets if siret and siret != begun.siret)
 
 
@@ -345,7 +393,9 @@ def _locked_job(session: Session, job_id: int) -> EnrichmentJobRow:
 
 def _outcome_columns(outcome: SourceOutcome) -> dict[str, object]:
     error, record = outcome.error, outcome.record
-    said = None if record is None else {k: v for k, v in asdict(record.said).items() if v is not None}
+    said = (
+        None if record is None else {k: v for k, v in asdict(record.said).items() if v is not None}
+    )
     if said and "creation_date" in said:
         said["creation_date"] = said["creation_date"].isoformat()
     return {
@@ -381,7 +431,13 @@ def _outcome(row: EnrichmentJobSourceRow) -> SourceOutcome:
             message=row.error_message or "",
             retryable=row.is_retryable,
         )
-    return SourceOutcome(source=source, duration_ms=row.duration_ms, attempts=row.attempts, record=record, error=error)
+    return SourceOutcome(
+        source=source,
+        duration_ms=row.duration_ms,
+        attempts=row.attempts,
+        record=record,
+        error=error,
+    )
 
 
 _GOOD = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
@@ -402,12 +458,17 @@ def finish_job(
     now: datetime,
     looked_up: Mapping[str, Sequence[str]] | None = None,
 ) -> Evaluation:
-    """`looked_up`: what is to be said of other establishments than the job's own. LostJobError: somebody else has the
-    job by now, and nothing is written."""
+    """`looked_up`: what is to be said of other establishments than the job's own. LostJobError:
+    somebody else has the job by now, and nothing is written."""
     row, job = claimed_job_and_enrichment(session, begun, now)
     outcomes, known = outcomes_of(session, job.id), known_of(session, row.siren)
-    records, failed = _records(outcomes), {source for source, one in outcomes.items() if one.has_failed}
-    after = merge_records(known.snapshot, records, Identifiers(row.siren, job.company_siret), known.locked, failed)
+    records, failed = (
+        _records(outcomes),
+        {source for source, one in outcomes.items() if one.has_failed},
+    )
+    after = merge_records(
+        known.snapshot, records, Identifiers(row.siren, job.company_siret), known.locked, failed
+    )
     found = _new_snapshot(row.siren, job, outcomes)
     evaluation = evaluate_job(
         tuple(outcomes.values()),
@@ -416,7 +477,11 @@ def finish_job(
     )
     if evaluation.status in _GOOD:
         job.changes = changed_fields(known.snapshot, after) or None
-        told = {field: source for field, source in found.sources.items() if after.sources.get(field) is source}
+        told = {
+            field: source
+            for field, source in found.sources.items()
+            if after.sources.get(field) is source
+        }
         _save_snapshot(session, after, told, known, now)
     _save_documents(session, row.siren, outcomes, now)
     own = [warning for record in records.values() for warning in record.warnings]
@@ -425,7 +490,9 @@ def finish_job(
     return evaluation
 
 
-def abandon_job(session: Session, begun: StartedJob, knobs: EnrichmentOptions, now: datetime) -> Evaluation:
+def abandon_job(
+    session: Session, begun: StartedJob, knobs: EnrichmentOptions, now: datetime
+) -> Evaluation:
     """A job whose workers were lost again and again."""
     row, job = claimed_job_and_enrichment(session, begun, now)
     outcomes = outcomes_of(session, job.id)
@@ -440,7 +507,10 @@ def abandon_job(session: Session, begun: StartedJob, knobs: EnrichmentOptions, n
 
 
 def _warn_requests(
-    session: Session, job: EnrichmentJobRow, looked_up: Mapping[str, Sequence[str]], evaluation: Evaluation
+    session: Session,
+    job: EnrichmentJobRow,
+    looked_up: Mapping[str, Sequence[str]],
+    evaluation: Evaluation,
 ) -> None:
     """The requests that wait for the job, each of its own establishment."""
     attached = select(AttachmentRow.request_id).where(AttachmentRow.job_id == job.id)
@@ -455,14 +525,18 @@ def _records(outcomes: Mapping[SourceApi, SourceOutcome]) -> dict[SourceApi, Sou
     return {source: one.record for source, one in outcomes.items() if one.record is not None}
 
 
-def _new_snapshot(siren: str, job: EnrichmentJobRow, outcomes: Mapping[SourceApi, SourceOutcome]) -> Snapshot:
+def _new_snapshot(
+    siren: str, job: EnrichmentJobRow, outcomes: Mapping[SourceApi, SourceOutcome]
+) -> Snapshot:
     """What is said now, whatever was known."""
     return merge_records(None, _records(outcomes), Identifiers(siren, job.company_siret))
 
 
 def known_of(session: Session, siren: str) -> KnownCompany:
     company = session.get(CompanyRow, siren)
-    rows = session.scalars(select(FieldSourceRow).where(FieldSourceRow.company_siren == siren)).all()
+    rows = session.scalars(
+        select(FieldSourceRow).where(FieldSourceRow.company_siren == siren)
+    ).all()
     locked = frozenset(row.field for row in rows if row.locked_by_user is not None)
     if company is None:
         return KnownCompany(None, locked)
@@ -472,12 +546,18 @@ def known_of(session: Session, siren: str) -> KnownCompany:
 
 
 def _save_snapshot(
-    session: Session, after: Snapshot, told: Mapping[str, SourceApi], known: KnownCompany, now: datetime
+    session: Session,
+    after: Snapshot,
+    told: Mapping[str, SourceApi],
+    known: KnownCompany,
+    now: datetime,
 ) -> None:
     """`told`: who has said what now; the provenance of all else stays as it is."""
     values = {field: getattr(after.values, field) for field in FIELDS}
     row = {"siren": after.siren, "is_masked": after.is_masked, "updated_at": now, **values}
-    upsert(session, CompanyRow, [row], key=("siren",), fields=[name for name in row if name != "siren"])
+    upsert(
+        session, CompanyRow, [row], key=("siren",), fields=[name for name in row if name != "siren"]
+    )
     said = [
         {
             "company_siren": after.siren,
@@ -493,7 +573,9 @@ def _save_snapshot(
     upsert(session, FieldSourceRow, said, key=("company_siren", "field"), fields=fields)
 
 
-def _save_documents(session: Session, siren: str, outcomes: Mapping[SourceApi, SourceOutcome], now: datetime) -> None:
+def _save_documents(
+    session: Session, siren: str, outcomes: Mapping[SourceApi, SourceOutcome], now: datetime
+) -> None:
     documents = [
         {
             "company_siren": siren,
@@ -545,20 +627,34 @@ def _end_job(
         row.last_manual_at = now
     job.state, job.status, job.finished_at = JobState.DONE, evaluation.status, now
     job.sources_success_count = evaluation.success
-    job.required_failed_count, job.optional_failed_count = evaluation.required_failed, evaluation.optional_failed
-    job.core_identity_present, job.enrichment_error = evaluation.core_identity_present, evaluation.error
+    job.required_failed_count, job.optional_failed_count = (
+        evaluation.required_failed,
+        evaluation.optional_failed,
+    )
+    job.core_identity_present, job.enrichment_error = (
+        evaluation.core_identity_present,
+        evaluation.error,
+    )
     copy_status_to_requests(session, row, now)
     enqueue(
         session,
-        [events.enrichment_completed(facts, id_, evaluation, now) for id_, facts in _waiting_requests(session, job)],
+        [
+            events.enrichment_completed(facts, id_, evaluation, now)
+            for id_, facts in _waiting_requests(session, job)
+        ],
     )
 
 
-def _waiting_requests(session: Session, job: EnrichmentJobRow) -> Sequence[tuple[int | None, JobFacts]]:
+def _waiting_requests(
+    session: Session, job: EnrichmentJobRow
+) -> Sequence[tuple[int | None, JobFacts]]:
     """Whoever waits for the job, each in the name of its own tenant."""
     own = facts_of(job)
-    rows = session.scalars(select(AttachmentRow).where(AttachmentRow.job_id == job.id).order_by(AttachmentRow.id))
+    rows = session.scalars(
+        select(AttachmentRow).where(AttachmentRow.job_id == job.id).order_by(AttachmentRow.id)
+    )
     waiting = [
-        (one.request_id, replace(own, tenant_id=one.tenant_id, correlation_id=one.correlation_id)) for one in rows
+        (one.request_id, replace(own, tenant_id=one.tenant_id, correlation_id=one.correlation_id))
+        for one in rows
     ]
     return waiting or [(None, own)]

@@ -31,7 +31,11 @@ class Requester:
 
 
 def add_request(
-    session: Session, identifiers: Identifiers, raw: Mapping[str, str | None], asking: Requester, now: datetime
+    session: Session,
+    identifiers: Identifiers,
+    raw: Mapping[str, str | None],
+    asking: Requester,
+    now: datetime,
 ) -> CompanyRequestRow:
     row = CompanyRequestRow(
         tenant_id=asking.tenant_id,
@@ -68,7 +72,8 @@ def not_looked_up(siret: str) -> str:
 
 
 def establishment_warnings(session: Session, siret: str, since: datetime) -> Sequence[str] | None:
-    """What requests for the establishment were warned of since then. None: no job has looked it up."""
+    """What requests for the establishment were warned of since then. None: no job has looked it
+    up."""
     query = (
         select(CompanyRequestRow)
         .join(AttachmentRow, AttachmentRow.request_id == CompanyRequestRow.id)
@@ -91,7 +96,10 @@ def known_request(session: Session, asking: Requester) -> CompanyRequestRow | No
     """That which was made for the same key before."""
     if asking.idempotency_key is None:
         return None
-    its = CompanyRequestRow.tenant_id == asking.tenant_id, CompanyRequestRow.idempotency_key == asking.idempotency_key
+    its = (
+        CompanyRequestRow.tenant_id == asking.tenant_id,
+        CompanyRequestRow.idempotency_key == asking.idempotency_key,
+    )
     return session.scalar(select(CompanyRequestRow).where(*its))
 
 
@@ -105,8 +113,15 @@ def request_of(session: Session, request_id: int, tenant_id: str) -> CompanyRequ
 
 
 def locked_enrichment(session: Session, siren: str, now: datetime) -> EnrichmentRow:
-    """Made where there is none. All that happens to a SIREN goes through this row, one after another."""
-    row = {"siren": siren, "status": EnrichmentStatus.PENDING, "retries": 0, "created_at": now, "updated_at": now}
+    """Made where there is none. All that happens to a SIREN goes through this row, one after
+    another."""
+    row = {
+        "siren": siren,
+        "status": EnrichmentStatus.PENDING,
+        "retries": 0,
+        "created_at": now,
+        "updated_at": now,
+    }
     insert = insert_into(session, EnrichmentRow).values(**row)
     session.execute(insert.on_conflict_do_nothing(index_elements=["siren"]))
     query = select(EnrichmentRow).where(EnrichmentRow.siren == siren).with_for_update()
@@ -122,16 +137,24 @@ def company_of(session: Session, siren: str) -> CompanyRow | None:
 
 
 def move_enrichment(
-    session: Session, row: EnrichmentRow, to: EnrichmentStatus, actor: str, now: datetime, reason: str | None = None
+    session: Session,
+    row: EnrichmentRow,
+    to: EnrichmentStatus,
+    actor: str,
+    now: datetime,
+    reason: str | None = None,
 ) -> None:
     """Of a row that is locked: legal, or IllegalMoveError; and logged."""
     frm = EnrichmentStatus(row.status)
     row.status, row.updated_at = ENRICHMENT.move(frm, to), now
-    record_transitions(session, [Transition(ENRICHMENT.name, row.siren, frm, to, actor, now, reason)])
+    record_transitions(
+        session, [Transition(ENRICHMENT.name, row.siren, frm, to, actor, now, reason)]
+    )
 
 
 def copy_status_to_requests(session: Session, row: EnrichmentRow, now: datetime) -> None:
-    """All requests of the SIREN say what its enrichment says. None is newer: who makes one has the row's lock first."""
+    """All requests of the SIREN say what its enrichment says. None is newer: who makes one has the
+    row's lock first."""
     session.flush()
     session.execute(
         update(CompanyRequestRow)

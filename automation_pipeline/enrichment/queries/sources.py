@@ -36,7 +36,10 @@ class SourceStatus:
 
 def source_statuses(session: Session) -> dict[SourceApi, SourceStatus]:
     """One that was never called stands well."""
-    known = {SourceApi(row.source_api): _source_status(row) for row in session.scalars(select(SourceStatusRow))}
+    known = {
+        SourceApi(row.source_api): _source_status(row)
+        for row in session.scalars(select(SourceStatusRow))
+    }
     return {source: known.get(source, SourceStatus(source)) for source in SourceApi}
 
 
@@ -61,7 +64,11 @@ def give_back_call(session: Session, source: SourceApi, day: date, now: datetime
     """One that was taken of that day, and not made."""
     session.execute(
         update(SourceStatusRow)
-        .where(SourceStatusRow.source_api == source, SourceStatusRow.quota_on == day, SourceStatusRow.quota_used > 0)
+        .where(
+            SourceStatusRow.source_api == source,
+            SourceStatusRow.quota_on == day,
+            SourceStatusRow.quota_used > 0,
+        )
         .values(quota_used=SourceStatusRow.quota_used - 1, updated_at=now)
         .execution_options(synchronize_session=False)
     )
@@ -89,7 +96,9 @@ def record_failure(session: Session, source: SourceApi, now: datetime, *, is_sil
     return session.scalar(counted) or 1
 
 
-def set_rest(session: Session, source: SourceApi, length: timedelta, reason: str, now: datetime) -> None:
+def set_rest(
+    session: Session, source: SourceApi, length: timedelta, reason: str, now: datetime
+) -> None:
     """Nobody calls it for so long. A longer rest that is under way stays."""
     until = now + length
     is_longer = or_(SourceStatusRow.open_until.is_(None), SourceStatusRow.open_until < until)
@@ -109,7 +118,12 @@ def set_rest(session: Session, source: SourceApi, length: timedelta, reason: str
 
 def _source_status(row: SourceStatusRow) -> SourceStatus:
     return SourceStatus(
-        SourceApi(row.source_api), row.open_until, row.open_reason, row.failures, row.quota_on, row.quota_used
+        SourceApi(row.source_api),
+        row.open_until,
+        row.open_reason,
+        row.failures,
+        row.quota_on,
+        row.quota_used,
     )
 
 
@@ -121,7 +135,9 @@ class DatabaseLoginTokens:
         row = SourceStatusRow
         with self._database.reading() as session:
             return session.scalar(
-                select(row.token).where(row.source_api == self._source, row.token_until > self._clock.now())
+                select(row.token).where(
+                    row.source_api == self._source, row.token_until > self._clock.now()
+                )
             )
 
     def keep(self, token: str, until: datetime) -> None:

@@ -49,8 +49,12 @@ def get_job(session: Session, job_id: int) -> JobView:
         .where(EnrichmentJobSourceRow.job_id == job_id)
         .order_by(EnrichmentJobSourceRow.id)
     )
-    sources = session.scalars(its.options(defer(EnrichmentJobSourceRow.document), defer(EnrichmentJobSourceRow.said)))
-    told = tuple(JobSourceView.model_validate(_columns(JobSourceView.model_fields, one)) for one in sources)
+    sources = session.scalars(
+        its.options(defer(EnrichmentJobSourceRow.document), defer(EnrichmentJobSourceRow.said))
+    )
+    told = tuple(
+        JobSourceView.model_validate(_columns(JobSourceView.model_fields, one)) for one in sources
+    )
     known = {name: getattr(row, name) for name in JobView.model_fields if name != "sources"}
     return JobView.model_validate({**known, "sources": told})
 
@@ -65,11 +69,16 @@ def get_request(session: Session, request_id: int, tenant_id: str) -> RequestVie
         .options(defer(CompanyDocumentRow.payload_json))
     )
     documents = session.scalars(its.order_by(CompanyDocumentRow.id.desc()).limit(50))
-    retrievals = session.scalars(select(RetrievalRow).where(RetrievalRow.company_siren == siren)).all()
+    retrievals = session.scalars(
+        select(RetrievalRow).where(RetrievalRow.company_siren == siren)
+    ).all()
     return RequestView(
         request=_request_view(row),
         company=find_company(session, siren),
-        documents=tuple(DocumentView.model_validate(_columns(DocumentView.model_fields, one)) for one in documents),
+        documents=tuple(
+            DocumentView.model_validate(_columns(DocumentView.model_fields, one))
+            for one in documents
+        ),
         source_retrievals=tuple(
             RetrievalView.model_validate(_columns(RetrievalView.model_fields, one))
             for one in sorted(retrievals, key=lambda row: _AS_CALLED.index(row.source_api))
@@ -97,7 +106,9 @@ def find_company(session: Session, siren: str) -> CompanyView | None:
     sources = session.scalars(select(FieldSourceRow).where(FieldSourceRow.company_siren == siren))
     field_sources = {one.field: one.source_api or f"user:{one.locked_by_user}" for one in sources}
     values = {name: getattr(row, name) for name in ("siren", *FIELDS, "is_masked", "updated_at")}
-    return CompanyView.model_validate({**values, "vat_number": vat_number(siren), "field_sources": field_sources})
+    return CompanyView.model_validate(
+        {**values, "vat_number": vat_number(siren), "field_sources": field_sources}
+    )
 
 
 def source_views(session: Session, now: datetime) -> Sequence[SourceView]:
@@ -114,17 +125,24 @@ def source_views(session: Session, now: datetime) -> Sequence[SourceView]:
 
 
 def _request_view(row: CompanyRequestRow) -> CompanyRequestView:
-    known = {name: getattr(row, name) for name in CompanyRequestView.model_fields if name != "warnings"}
+    known = {
+        name: getattr(row, name) for name in CompanyRequestView.model_fields if name != "warnings"
+    }
     status = EnrichmentStatus(row.enrichment_status)
-    return CompanyRequestView.model_validate({**known, "enrichment_status": status, "warnings": warnings_of(row)})
+    return CompanyRequestView.model_validate(
+        {**known, "enrichment_status": status, "warnings": warnings_of(row)}
+    )
 
 
 def _columns(names: Iterable[str], row: object) -> dict[str, object]:
     return {name: getattr(row, name) for name in names}
 
 
-def jobs_of_request(session: Session, request_id: int, tenant_id: str, limit: int) -> Sequence[JobView]:
-    """Those of its SIREN, newest first, whoever asked for them. NotFoundError also for one of another tenant."""
+def jobs_of_request(
+    session: Session, request_id: int, tenant_id: str, limit: int
+) -> Sequence[JobView]:
+    """Those of its SIREN, newest first, whoever asked for them. NotFoundError also for one of
+    another tenant."""
     siren = request_of(session, request_id, tenant_id).company_siren
     query = (
         select(EnrichmentJobRow)
@@ -150,8 +168,8 @@ def _job_view(row: EnrichmentJobRow, sources: Sequence[JobSourceView]) -> JobVie
 
 @dataclass(frozen=True, kw_only=True)
 class RequestStatus:
-    """Of a request. `is_running`: a job of its SIREN is open, which `open_job_id` names where it may be worked on from
-    here; `company`: the last good snapshot."""
+    """Of a request. `is_running`: a job of its SIREN is open, which `open_job_id` names where it
+    may be worked on from here; `company`: the last good snapshot."""
 
     request_id: int
     siren: str
@@ -196,7 +214,9 @@ def request_statuses(session: Session, request_ids: Sequence[int]) -> Sequence[R
 
 def _companies(session: Session, sirens: Sequence[str]) -> dict[str, CompanyView]:
     sources: dict[str, dict[str, str]] = defaultdict(dict)
-    for one in session.scalars(select(FieldSourceRow).where(among(session, FieldSourceRow.company_siren, sirens))):
+    for one in session.scalars(
+        select(FieldSourceRow).where(among(session, FieldSourceRow.company_siren, sirens))
+    ):
         sources[one.company_siren][one.field] = one.source_api or f"user:{one.locked_by_user}"
     shown = ("siren", *FIELDS, "is_masked", "updated_at")
     return {
@@ -204,5 +224,7 @@ def _companies(session: Session, sirens: Sequence[str]) -> dict[str, CompanyView
             {name: getattr(row, name) for name in shown}
             | {"vat_number": vat_number(row.siren), "field_sources": sources[row.siren]}
         )
-        for row in session.scalars(select(CompanyRow).where(among(session, CompanyRow.siren, sirens)))
+        for row in session.scalars(
+            select(CompanyRow).where(among(session, CompanyRow.siren, sirens))
+        )
     }

@@ -25,7 +25,8 @@ SirenInPath = Annotated[str, Path(pattern=r"^[0-9]{9}$", examples=["552032534"])
 
 @router.get("/v1/companies/{siren}", response_model=CompanyShown, responses=by_contract(404))
 def show(siren: SirenInPath, services: TheServices) -> Response:
-    """Show a company as it was last consolidated, with the source of each field. Nobody is asked for it."""
+    """Show a company as it was last consolidated, with the source of each field. Nobody is asked
+    for it."""
     with services.database.reading() as session:
         company = find_company(session, siren)
     if company is None:
@@ -35,7 +36,8 @@ def show(siren: SirenInPath, services: TheServices) -> Response:
 
 @router.get("/v1/sources", response_model=SourcesShown)
 def sources(services: TheServices) -> Response:
-    """Show how the sources stand: which are configured, which rest and until when, and their calls of today (UTC)."""
+    """Show how the sources stand: which are configured, which rest and until when, and their calls
+    of today (UTC)."""
     configured = services.registries.sources
     with services.database.reading() as session:
         standing = source_views(session, services.clock.now())
@@ -43,7 +45,9 @@ def sources(services: TheServices) -> Response:
         {
             **contract_document(one),
             "is_configured": one.source_api in configured,
-            "calls_a_day": configured[one.source_api].calls_a_day if one.source_api in configured else None,
+            "calls_a_day": configured[one.source_api].calls_a_day
+            if one.source_api in configured
+            else None,
         }
         for one in standing
     ]

@@ -60,7 +60,8 @@ class RequestShown(BaseModel):
 
 
 class RequestAnswered(RequestShown):
-    """`outcome`: CACHE_HIT, what is known is fresh; ATTACHED, a job was open already; ENQUEUED, one was made."""
+    """`outcome`: CACHE_HIT, what is known is fresh; ATTACHED, a job was open already; ENQUEUED, one
+    was made."""
 
     outcome: Asked
 
@@ -89,7 +90,8 @@ class EnrichmentJobsShown(BaseModel):
 
 
 class SourceShown(SourceView):
-    """`is_configured`: it is called at all. `calls_a_day`: at most so many; null, as many as need be."""
+    """`is_configured`: it is called at all. `calls_a_day`: at most so many; null, as many as need
+    be."""
 
     model_config = _BY_NAME
     is_configured: bool
@@ -129,10 +131,14 @@ CORRELATION_HEADER: Mapping[str, object] = {
 
 
 def by_contract(*statuses: int) -> Responses:
-    return {status: {**told, "model": ContractError} for status, told in refusals(*statuses).items()}
+    return {
+        status: {**told, "model": ContractError} for status, told in refusals(*statuses).items()
+    }
 
 
-CONTRACT_REFUSALS: Responses = {status: {**told, "model": ContractError} for status, told in COMMON.items()}
+CONTRACT_REFUSALS: Responses = {
+    status: {**told, "model": ContractError} for status, told in COMMON.items()
+}
 
 
 def contract_response(

@@ -46,10 +46,14 @@ LOST_WORKER = error_item(UNKNOWN, None, ErrorCode.INTERNAL_ERROR)
 
 
 _NAMELESS = SourceError(
-    error_code=ErrorCode.NOT_FOUND, http_status=200, message="The register knows the number, but nobody by that number."
+    error_code=ErrorCode.NOT_FOUND,
+    http_status=200,
+    message="The register knows the number, but nobody by that number.",
 )
 _MASKED = SourceError(
-    error_code=ErrorCode.FORBIDDEN, http_status=200, message="The register knows it, and may not tell who it is."
+    error_code=ErrorCode.FORBIDDEN,
+    http_status=200,
+    message="The register knows it, and may not tell who it is.",
 )
 
 
@@ -71,10 +75,13 @@ class Evaluation:
 
 
 def evaluate_job(
-    outcomes: Sequence[SourceOutcome], *, core_identity_present: bool, optional_not_found_counts: bool = True
+    outcomes: Sequence[SourceOutcome],
+    *,
+    core_identity_present: bool,
+    optional_not_found_counts: bool = True,
 ) -> Evaluation:
-    """In the order of the calls. Only what was called counts. A required source that answers with a company without a
-    name has not found it, or may not tell it."""
+    """In the order of the calls. Only what was called counts. A required source that answers with a
+    company without a name has not found it, or may not tell it."""
     told = [_without_identity(one, core_identity_present=core_identity_present) for one in outcomes]
     failures = [one for one in told if one.error is not None]
     counted = [one for one in failures if optional_not_found_counts or not _is_not_applicable(one)]
@@ -83,9 +90,15 @@ def evaluate_job(
     missing = sum(source not in asked for source in REQUIRED_SOURCES)
     optional = len(counted) - required
     status = _status(required + missing, optional, core_identity_present=core_identity_present)
-    items = [error_item(one.source, one.error.http_status, one.error.error_code) for one in counted if one.error]
+    items = [
+        error_item(one.source, one.error.http_status, one.error.error_code)
+        for one in counted
+        if one.error
+    ]
     items += [
-        error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in REQUIRED_SOURCES if source not in asked
+        error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE)
+        for source in REQUIRED_SOURCES
+        if source not in asked
     ]
     return Evaluation(
         status=status,
@@ -99,14 +112,25 @@ def evaluate_job(
 
 
 def evaluate_abandoned_job(
-    outcomes: Sequence[SourceOutcome], *, core_identity_present: bool, optional_not_found_counts: bool = True
+    outcomes: Sequence[SourceOutcome],
+    *,
+    core_identity_present: bool,
+    optional_not_found_counts: bool = True,
 ) -> Evaluation:
     """A job that nobody could end: what was heard counts, but nothing was made of it."""
     heard = evaluate_job(
-        outcomes, core_identity_present=core_identity_present, optional_not_found_counts=optional_not_found_counts
+        outcomes,
+        core_identity_present=core_identity_present,
+        optional_not_found_counts=optional_not_found_counts,
     )
-    unasked = {error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in REQUIRED_SOURCES}
-    unasked -= {error_item(one.source, one.error.http_status, one.error.error_code) for one in outcomes if one.error}
+    unasked = {
+        error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in REQUIRED_SOURCES
+    }
+    unasked -= {
+        error_item(one.source, one.error.http_status, one.error.error_code)
+        for one in outcomes
+        if one.error
+    }
     items = [one for one in (heard.error or "").split("|") if one and one not in unasked]
     return replace(
         heard,
@@ -117,7 +141,9 @@ def evaluate_abandoned_job(
     )
 
 
-def _status(required_failed: int, optional_failed: int, *, core_identity_present: bool) -> EnrichmentStatus:
+def _status(
+    required_failed: int, optional_failed: int, *, core_identity_present: bool
+) -> EnrichmentStatus:
     if required_failed or not core_identity_present:
         return EnrichmentStatus.FAILED
     return EnrichmentStatus.PARTIAL if optional_failed else EnrichmentStatus.SUCCESS
@@ -144,14 +170,16 @@ def is_fresh(updated_at: datetime | None, now: datetime, freshness: timedelta) -
 
 
 def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
-    """When a snapshot is refreshed by itself: up to a tenth after its freshness ends, always the same for a SIREN, so
-    that companies that were fetched in one night are not refreshed in one night. Never before: a snapshot is STALE only
-    when its time is over."""
+    """When a snapshot is refreshed by itself: up to a tenth after its freshness ends, always the
+    same for a SIREN, so that companies that were fetched in one night are not refreshed in one
+    night. Never before: a snapshot is STALE only when its time is over."""
     share = (int(siren) % 1000) / 999
     return freshness * (1 + _FRESHNESS_SPREAD * share)
 
 
-def due_at(siren: str, evaluation: Evaluation, retries: int, now: datetime, freshness: timedelta) -> datetime:
+def due_at(
+    siren: str, evaluation: Evaluation, retries: int, now: datetime, freshness: timedelta
+) -> datetime:
     """`retries`: how often it was tried again before, for reasons that pass by themselves."""
     if is_tried_again_soon(evaluation, retries):
         return now + RETRY_AFTER[retries]
@@ -166,8 +194,13 @@ def is_tried_again_soon(evaluation: Evaluation, retries: int) -> bool:
 def cooldown_until(
     status: EnrichmentStatus, last_manual_at: datetime | None, now: datetime, cooldown: timedelta
 ) -> datetime | None:
-    """Until when nobody may have it refreshed by hand; None: anybody may. One that failed may be tried at any time."""
-    if last_manual_at is None or status is EnrichmentStatus.FAILED or now >= last_manual_at + cooldown:
+    """Until when nobody may have it refreshed by hand; None: anybody may. One that failed may be
+    tried at any time."""
+    if (
+        last_manual_at is None
+        or status is EnrichmentStatus.FAILED
+        or now >= last_manual_at + cooldown
+    ):
         return None
     return last_manual_at + cooldown
 
@@ -187,9 +220,11 @@ _AFTER_REFUSAL = timedelta(hours=1)
 _SILENT_CODES = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE})
 
 
-def rest_after(source: SourceApi, error: SourceError, failures: int, *, goes_on: bool = False) -> timedelta | None:
-    """`failures`: of its kind in a row, this one included. `goes_on`: it is called again once it has had the short
-    rest that it asked for. None: the next call may be made."""
+def rest_after(
+    source: SourceApi, error: SourceError, failures: int, *, goes_on: bool = False
+) -> timedelta | None:
+    """`failures`: of its kind in a row, this one included. `goes_on`: it is called again once it
+    has had the short rest that it asked for. None: the next call may be made."""
     if error.is_ours:
         return None
     if error.error_code is ErrorCode.RATE_LIMIT:
@@ -213,17 +248,19 @@ def is_silent(error: SourceError) -> bool:
 
 
 def may_be_sent_again(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
-    """Whether another call of the same job can help, soon enough. INPI bans callers that repeat a call after a 429."""
+    """Whether another call of the same job can help, soon enough. INPI bans callers that repeat a
+    call after a 429."""
     if not error.retryable or (error.retry_after_seconds or 0.0) > longest_wait_seconds:
         return False
     return error.error_code is not ErrorCode.RATE_LIMIT or source is not SourceApi.INPI
 
 
 def postponed_until(outcome: SourceOutcome, put_offs: int) -> datetime | None:
-    """When a job goes on whose required source asks every caller to wait. None: the outcome counts as it is.
+    """When a job goes on whose required source asks every caller to wait. None: the outcome counts
+    as it is.
 
-    A rest that the job met before it made a call never counts against it. A job whose own calls were answered with
-    429 is put off at most `MOST_PUT_OFFS` times."""
+    A rest that the job met before it made a call never counts against it. A job whose own calls
+    were answered with 429 is put off at most `MOST_PUT_OFFS` times."""
     error = outcome.error
     if outcome.source not in REQUIRED_SOURCES or error is None or error.not_before is None:
         return None
@@ -235,7 +272,9 @@ VOLATILE = frozenset({"score", "date_mise_a_jour", "meta", "links"})
 
 
 def canonical_document(document: Mapping[str, object]) -> str:
-    return json.dumps(_without_volatile(document), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return json.dumps(
+        _without_volatile(document), ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
 
 
 def document_checksum(document: Mapping[str, object]) -> str:
@@ -270,8 +309,8 @@ def merge_records(
     locked: Collection[str] = (),
     failed: Collection[SourceApi] = (),
 ) -> Snapshot:
-    """What nobody says now is kept as it was, and so is what a user has locked, or a source has said that comes first
-    and could not be asked now."""
+    """What nobody says now is kept as it was, and so is what a user has locked, or a source has
+    said that comes first and could not be asked now."""
     said: dict[str, Any] = {}  # Any: a field is a text or a day
     sources = dict(before.sources) if before else {}
     for name in FIELDS:
@@ -279,7 +318,11 @@ def merge_records(
         if first is not None and not _is_better(name, before, first[0], failed):
             sources[name], said[name] = first
     values = replace(before.values if before else CompanyFields(), **said)
-    is_masked = any(record.is_masked for record in records.values()) if records else bool(before and before.is_masked)
+    is_masked = (
+        any(record.is_masked for record in records.values())
+        if records
+        else bool(before and before.is_masked)
+    )
     return Snapshot(identifiers.siren, values, sources, is_masked)
 
 
@@ -289,7 +332,9 @@ def _first(name: str, records: Mapping[SourceApi, SourceRecord]) -> tuple[Source
     return next(((source, value) for source, value in told if value is not None), None)
 
 
-def _is_better(name: str, before: Snapshot | None, source: SourceApi, failed: Collection[SourceApi]) -> bool:
+def _is_better(
+    name: str, before: Snapshot | None, source: SourceApi, failed: Collection[SourceApi]
+) -> bool:
     """What is known, than what this source says."""
     its = before.sources.get(name) if before else None
     if before is None or its not in failed or getattr(before.values, name) is None:
@@ -346,7 +391,8 @@ class CoverageFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class CompanyCoverage:
-    """`ages` of the snapshots. `unexplained`: failed without a word; `overdue`: SUCCESS, and older than that lasts."""
+    """`ages` of the snapshots. `unexplained`: failed without a word; `overdue`: SUCCESS, and older
+    than that lasts."""
 
     statuses: Mapping[EnrichmentStatus, int] = field(default_factory=dict[EnrichmentStatus, int])
     ages: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -377,5 +423,7 @@ def evaluate_coverage(coverage: CompanyCoverage) -> Iterator[CoverageFinding]:
     yield CoverageFinding(COVERAGE, passed, f"{told}.", grave=bool(coverage.unexplained))
     old = f"{coverage.overdue} companies are SUCCESS and older than that lasts: does the sensor sweep_enrichments run?"
     yield CoverageFinding(
-        FRESHNESS, not coverage.overdue, old if coverage.overdue else "Nothing is SUCCESS for too long."
+        FRESHNESS,
+        not coverage.overdue,
+        old if coverage.overdue else "Nothing is SUCCESS for too long.",
     )

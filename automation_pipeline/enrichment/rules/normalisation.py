@@ -103,9 +103,12 @@ def naf(given: object) -> str | None:
 
 
 def country(given: object) -> str | None:
-    """Two letters, of a code or of INSEE's name; what we do not know is not said, rather than said wrongly."""
+    """Two letters, of a code or of INSEE's name; what we do not know is not said, rather than said
+    wrongly."""
     apart = unicodedata.normalize("NFKD", text(given) or "").upper()
-    bare = " ".join(re.findall("[A-Z0-9]+", "".join(sign for sign in apart if not unicodedata.combining(sign))))
+    bare = " ".join(
+        re.findall("[A-Z0-9]+", "".join(sign for sign in apart if not unicodedata.combining(sign)))
+    )
     code = bare if bare in TWO_LETTERS else BY_THREE_LETTERS.get(bare) or BY_NAME.get(bare)
     return "FR" if code in OVERSEAS else code
 
@@ -123,7 +126,8 @@ def day(given: object) -> date | None:
 
 
 def postal_code(given: object, country_said: object = None) -> str | None:
-    """Five digits in France, where a leading zero that a number has lost comes back; abroad as it is said."""
+    """Five digits in France, where a leading zero that a number has lost comes back; abroad as it
+    is said."""
     bare = text(given)
     is_french = text(country_said) is None or country(country_said) == "FR"
     return f"0{bare}" if bare and is_french and re.fullmatch("[0-9]{4}", bare) else bare

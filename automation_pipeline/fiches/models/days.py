@@ -12,13 +12,15 @@ FIRST_YEAR, LAST_YEAR = 1900, 2199  # far from where a database or another zone 
 
 _DAY_FIRST = re.compile(r"(\d\d)/(\d\d)/(\d{4})( \d\d:\d\d(?::\d\d)?)?", re.ASCII)
 _YEAR_FIRST = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
 )
 _DAY_LENGTH = len("2026-02-03")
 
 
 def crm_instant(text: str) -> datetime:
-    """The instant in UTC. Without an offset the text is Paris time. ValueError: not a date with a time."""
+    """The instant in UTC. Without an offset the text is Paris time. ValueError: not a date with a
+    time."""
     iso = _iso(text)
     if len(iso) == _DAY_LENGTH:
         raise ValueError("has no time of day")
@@ -73,7 +75,8 @@ _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def parse_day(text: str | None, complaint: str) -> date:
-    """InvalidInputError with this complaint: not a day written as YYYY-MM-DD, or one that no fiche can be of."""
+    """InvalidInputError with this complaint: not a day written as YYYY-MM-DD, or one that no fiche
+    can be of."""
     try:
         day = date.fromisoformat(text) if text and _WRITTEN.fullmatch(text) else None
     except ValueError:
@@ -84,7 +87,8 @@ def parse_day(text: str | None, complaint: str) -> date:
 
 
 def requested_days(start: date, end: date, today: date) -> Days:
-    """In order, none after today. InvalidInputError: the wrong way round, too long, or too long ago."""
+    """In order, none after today. InvalidInputError: the wrong way round, too long, or too long
+    ago."""
     if start > end:
         raise InvalidInputError("startDate must be before or equal to endDate")
     last = min(end, today)
@@ -101,7 +105,8 @@ def days_between(start: date, end: date) -> Days:
 
 @dataclass(frozen=True)
 class SalesDay:
-    """The last sales list of a day that was understood. `listed` counts what the CRM sent, repeats included."""
+    """The last sales list of a day that was understood. `listed` counts what the CRM sent, repeats
+    included."""
 
     day: date
     revalidated_at: datetime
@@ -149,7 +154,8 @@ class DayCoverage:
 
     @property
     def share(self) -> float:
-        """Of the fiches that the CRM knows, those whose details are here; a day without any is complete."""
+        """Of the fiches that the CRM knows, those whose details are here; a day without any is
+        complete."""
         known = self.fiches - self.not_found
         return self.with_details / known if known else 1.0
 

@@ -38,8 +38,8 @@ class JobWebhook:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchJob:
-    """`fetched` begins with the days whose lists were there already; `total_fiches` counts the fiches of all those.
-    None: whoever asked may not see all of them, and is told of no total."""
+    """`fetched` begins with the days whose lists were there already; `total_fiches` counts the
+    fiches of all those. None: whoever asked may not see all of them, and is told of no total."""
 
     id: str
     start: date
@@ -79,7 +79,8 @@ def start_job(job: FetchJob) -> FetchJob:
 
 
 def count_day(job: FetchJob, outcome: SalesDay | DayFailed) -> FetchJob:
-    """The job itself, when the day was counted before or the job is over: two workers on one day count it once."""
+    """The job itself, when the day was counted before or the job is over: two workers on one day
+    count it once."""
     if job.is_over or outcome.day not in job.remaining:
         return job
     remaining = tuple(day for day in job.remaining if day != outcome.day)
@@ -87,7 +88,9 @@ def count_day(job: FetchJob, outcome: SalesDay | DayFailed) -> FetchJob:
         moved = replace(job, remaining=remaining, failed=_with(job.failed, outcome.day))
     else:
         fiches = None if job.total_fiches is None else job.total_fiches + outcome.fiches
-        moved = replace(job, remaining=remaining, fetched=_with(job.fetched, outcome.day), total_fiches=fiches)
+        moved = replace(
+            job, remaining=remaining, fetched=_with(job.fetched, outcome.day), total_fiches=fiches
+        )
     return moved if remaining else _ended(moved, outcome)
 
 

@@ -48,7 +48,8 @@ def recording_name(url: str) -> RecordingName | None:
 
 @dataclass(frozen=True)
 class Recording:
-    """One call. `url` is empty when the CRM has not made the audio available (yet); `uuid` is in the URL's name."""
+    """One call. `url` is empty when the CRM has not made the audio available (yet); `uuid` is in
+    the URL's name."""
 
     call_id: str
     url: str
@@ -73,8 +74,8 @@ class Recording:
 
 @dataclass(frozen=True)
 class CrmFiche:
-    """The CRM's whole answer. `rest` is what no section models, at its place (an array's elements by their position);
-    it is JSON that both databases can keep."""
+    """The CRM's whole answer. `rest` is what no section models, at its place (an array's elements
+    by their position); it is JSON that both databases can keep."""
 
     information: Information
     prospect: Prospect | None
@@ -115,7 +116,8 @@ class CrmFiche:
 
     @property
     def inserted_on(self) -> date | None:
-        """The day in Paris on which the fiche was made; None if the CRM writes it in a way that nobody reads."""
+        """The day in Paris on which the fiche was made; None if the CRM writes it in a way that
+        nobody reads."""
         try:
             return crm_day(self.information.date_insertion)
         except ValueError:
@@ -140,8 +142,8 @@ class CrmFiche:
 
 @dataclass(frozen=True)
 class DetailsFetched:
-    """`asked_at` is when the CRM was asked: the details are no newer than that, however late they are stored. Left out,
-    they count as just asked for."""
+    """`asked_at` is when the CRM was asked: the details are no newer than that, however late they
+    are stored. Left out, they count as just asked for."""
 
     fiche_id: str
     details: CrmFiche
@@ -150,7 +152,8 @@ class DetailsFetched:
 
 @dataclass(frozen=True)
 class DetailsKnown:
-    """The CRM need not be asked: its details are fresh for this purpose, with so many recordings."""
+    """The CRM need not be asked: its details are fresh for this purpose, with so many
+    recordings."""
 
     fiche_id: str
     recordings: int

@@ -16,9 +16,14 @@ class Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     def rest(self) -> dict[str, object]:
-        """What the models do not know, each at its place; the elements of an array go by their position."""
-        unknown: dict[str, object] = {name: plain_json(value) for name, value in (self.model_extra or {}).items()}
-        return unknown | _without_empty((name, _rest_of(value)) for name, value in self if name not in unknown)
+        """What the models do not know, each at its place; the elements of an array go by their
+        position."""
+        unknown: dict[str, object] = {
+            name: plain_json(value) for name, value in (self.model_extra or {}).items()
+        }
+        return unknown | _without_empty(
+            (name, _rest_of(value)) for name, value in self if name not in unknown
+        )
 
 
 def _rest_of(value: object) -> dict[str, object]:
@@ -26,7 +31,9 @@ def _rest_of(value: object) -> dict[str, object]:
         return value.rest()
     if isinstance(value, tuple):
         elements = cast("tuple[object, ...]", value)
-        return _without_empty((str(place), _rest_of(element)) for place, element in enumerate(elements))
+        return _without_empty(
+            (str(place), _rest_of(element)) for place, element in enumerate(elements)
+        )
     return {}
 
 

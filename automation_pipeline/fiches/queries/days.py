@@ -12,8 +12,23 @@ from automation_pipeline.fiches.queries.details import DETAILS_LIVE_FOR, save_re
 from automation_pipeline.fiches.tables import FicheCacheRow, SalesDayRow
 from automation_pipeline.storage.statements import among, insert_into, upsert
 
-_SCALARS = ("cle", "prospect_nom", "prospect_prenom", "prospect_email", "prospect_tel", "sales_date")
-_DAY_FIELDS = ("revalidated_at", "listed", "duplicates", "new", "changed", "missing_cle", "without_recordings")
+_SCALARS = (
+    "cle",
+    "prospect_nom",
+    "prospect_prenom",
+    "prospect_email",
+    "prospect_tel",
+    "sales_date",
+)
+_DAY_FIELDS = (
+    "revalidated_at",
+    "listed",
+    "duplicates",
+    "new",
+    "changed",
+    "missing_cle",
+    "without_recordings",
+)
 
 
 def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesDay:
@@ -21,7 +36,9 @@ def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesD
     before = _known_scalars(session, [fiche.fiche_id for fiche in sales.fiches])
     rows = [_summary_row(fiche, sales.day, now) for fiche in sales.fiches]
     _upsert_summaries(session, rows)
-    save_recordings(session, {fiche.fiche_id: fiche.recordings for fiche in sales.fiches if fiche.recordings})
+    save_recordings(
+        session, {fiche.fiche_id: fiche.recordings for fiche in sales.fiches if fiche.recordings}
+    )
     day = SalesDay(
         day=sales.day,
         revalidated_at=now,
@@ -32,7 +49,13 @@ def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesD
         missing_cle=sum(not fiche.cle for fiche in sales.fiches),
         without_recordings=sum(not fiche.recordings for fiche in sales.fiches),
     )
-    upsert(session, SalesDayRow, [{**vars(day), "day": day.day.isoformat()}], key=("day",), fields=_DAY_FIELDS)
+    upsert(
+        session,
+        SalesDayRow,
+        [{**vars(day), "day": day.day.isoformat()}],
+        key=("day",),
+        fields=_DAY_FIELDS,
+    )
     return day
 
 
@@ -49,13 +72,17 @@ def volumes_of(session: Session, days: Sequence[date]) -> list[int]:
 
 def revalidated_since(session: Session, first: date) -> dict[date, datetime]:
     """When each day from then on was last asked for."""
-    query = select(SalesDayRow.day, SalesDayRow.revalidated_at).where(SalesDayRow.day >= first.isoformat())
+    query = select(SalesDayRow.day, SalesDayRow.revalidated_at).where(
+        SalesDayRow.day >= first.isoformat()
+    )
     return {date.fromisoformat(day): at for day, at in session.execute(query).tuples()}
 
 
 def fiches_sold_on(session: Session, days: Sequence[date]) -> list[str]:
     sold = among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days])
-    return list(session.scalars(select(FicheCacheRow.fiche_id).where(sold).order_by(FicheCacheRow.fiche_id)))
+    return list(
+        session.scalars(select(FicheCacheRow.fiche_id).where(sold).order_by(FicheCacheRow.fiche_id))
+    )
 
 
 def _known_scalars(session: Session, fiche_ids: Sequence[str]) -> dict[str, dict[str, object]]:
@@ -71,12 +98,20 @@ def _upsert_summaries(session: Session, rows: Sequence[dict[str, object]]) -> No
     insert = insert_into(session, FicheCacheRow)
     given = insert.excluded
     changes = {
-        **{name: given[name] for name in (*_SCALARS, "fetched_at", "expires_at", "last_revalidated_at")},
+        **{
+            name: given[name]
+            for name in (*_SCALARS, "fetched_at", "expires_at", "last_revalidated_at")
+        },
         "cle": func.coalesce(given.cle, FicheCacheRow.cle),
-        "raw_data": case((FicheCacheRow.details_fetched_at.is_(None), given.raw_data), else_=FicheCacheRow.raw_data),
+        "raw_data": case(
+            (FicheCacheRow.details_fetched_at.is_(None), given.raw_data),
+            else_=FicheCacheRow.raw_data,
+        ),
     }
     in_order = sorted(rows, key=lambda row: str(row["fiche_id"]))
-    session.connection().execute(insert.on_conflict_do_update(index_elements=["fiche_id"], set_=changes), in_order)
+    session.connection().execute(
+        insert.on_conflict_do_update(index_elements=["fiche_id"], set_=changes), in_order
+    )
 
 
 def _summary_row(fiche: SalesListEntry, day: date, now: datetime) -> dict[str, object]:
@@ -102,4 +137,6 @@ def _summary_row(fiche: SalesListEntry, day: date, now: datetime) -> dict[str, o
 
 
 def _differs(before: dict[str, object] | None, row: dict[str, object]) -> bool:
-    return before is not None and any(before[name] != row[name] for name in _SCALARS if row[name] is not None)
+    return before is not None and any(
+        before[name] != row[name] for name in _SCALARS if row[name] is not None
+    )

@@ -1,4 +1,5 @@
-"""Queries that store a fiche's details, sections and recordings, and that find what is still fresh."""
+"""Queries that store a fiche's details, sections and recordings, and that find what is still
+fresh."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -16,7 +17,13 @@ from automation_pipeline.fiches.models.fiches import (
     FicheNotFound,
     Recording,
 )
-from automation_pipeline.fiches.models.sections import AncienContrat, Compte, Paiement, Produit, Section
+from automation_pipeline.fiches.models.sections import (
+    AncienContrat,
+    Compte,
+    Paiement,
+    Produit,
+    Section,
+)
 from automation_pipeline.fiches.tables import (
     AlerteRow,
     AutreContratRow,
@@ -51,43 +58,68 @@ _OVERWRITTEN = (
 
 def cache_ids(session: Session, fiche_ids: Iterable[str]) -> dict[str, int]:
     """The keys of the fiches' rows, by fiche id."""
-    query = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(among(session, FicheCacheRow.fiche_id, fiche_ids))
+    query = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(
+        among(session, FicheCacheRow.fiche_id, fiche_ids)
+    )
     return dict(session.execute(query).tuples().all())
 
 
 def save_recordings(session: Session, recordings: Mapping[str, Sequence[Recording]]) -> None:
-    """Insert or refresh the recordings of these fiches (by fiche id); those that are not named stay as they are.
+    """Insert or refresh the recordings of these fiches (by fiche id); those that are not named stay
+    as they are.
 
-    The CRM sometimes forgets a URL that it gave before: a URL is replaced by another one but never by none. Whatever
-    is named has not vanished.
+    The CRM sometimes forgets a URL that it gave before: a URL is replaced by another one but never
+    by none. Whatever is named has not vanished.
     """
     upsert_recordings(session, recordings, cache_ids(session, recordings))
 
 
-def upsert_recordings(session: Session, recordings: Mapping[str, Sequence[Recording]], keys: Mapping[str, int]) -> None:
+def upsert_recordings(
+    session: Session, recordings: Mapping[str, Sequence[Recording]], keys: Mapping[str, int]
+) -> None:
     """`save_recordings` for a caller who knows the keys of the fiches' rows."""
-    rows = [_recording_row(keys[fiche_id], call) for fiche_id in sorted(recordings) for call in recordings[fiche_id]]
+    rows = [
+        _recording_row(keys[fiche_id], call)
+        for fiche_id in sorted(recordings)
+        for call in recordings[fiche_id]
+    ]
     if not rows:
         return
     insert = insert_into(session, CallRecordingRow)
     given = insert.excluded
     changes = {
         **{field: given[field] for field in _OVERWRITTEN},
-        "recording_url": case((given.recording_url == "", CallRecordingRow.recording_url), else_=given.recording_url),
+        "recording_url": case(
+            (given.recording_url == "", CallRecordingRow.recording_url), else_=given.recording_url
+        ),
         "uuid": func.coalesce(given.uuid, CallRecordingRow.uuid),
     }
-    statement = insert.on_conflict_do_update(index_elements=["fiche_cache_id", "call_id"], set_=changes)
+    statement = insert.on_conflict_do_update(
+        index_elements=["fiche_cache_id", "call_id"], set_=changes
+    )
     session.connection().execute(statement, rows)
 
 
 def mark_vanished(
-    session: Session, recordings: Mapping[str, Sequence[Recording]], keys: Mapping[str, int], now: datetime
+    session: Session,
+    recordings: Mapping[str, Sequence[Recording]],
+    keys: Mapping[str, int],
+    now: datetime,
 ) -> None:
-    """Mark the recordings of these fiches that are not among those named. They are kept: work may hang on them."""
-    named = {(keys[fiche_id], call.call_id) for fiche_id, calls in recordings.items() for call in calls}
+    """Mark the recordings of these fiches that are not among those named. They are kept: work may
+    hang on them."""
+    named = {
+        (keys[fiche_id], call.call_id) for fiche_id, calls in recordings.items() for call in calls
+    }
     present = session.execute(
-        select(CallRecordingRow.id, CallRecordingRow.fiche_cache_id, CallRecordingRow.call_id).where(
-            among(session, CallRecordingRow.fiche_cache_id, [keys[fiche_id] for fiche_id in recordings]),
+        select(
+            CallRecordingRow.id, CallRecordingRow.fiche_cache_id, CallRecordingRow.call_id
+        ).where(
+            among(
+                session,
+                CallRecordingRow.fiche_cache_id,
+                [keys[fiche_id] for fiche_id in recordings],
+            ),
             CallRecordingRow.vanished_at.is_(None),
         )
     ).tuples()
@@ -124,18 +156,24 @@ RowsOf: TypeAlias = Callable[[CrmFiche], Sequence[Row]]
 
 
 def replace_sections(session: Session, details: Mapping[int, CrmFiche]) -> None:
-    """The keys are those of the fiches' rows. The caller holds these rows: nobody else writes the same sections."""
+    """The keys are those of the fiches' rows. The caller holds these rows: nobody else writes the
+    same sections."""
     if not details:
         return
     connection = session.connection()
     for table, rows_of in _SECTIONS.items():
         connection.execute(delete(table).where(among(session, table.fiche_cache_id, details)))
-        if rows := [{"fiche_cache_id": key, **row} for key, each in details.items() for row in rows_of(each)]:
+        if rows := [
+            {"fiche_cache_id": key, **row} for key, each in details.items() for row in rows_of(each)
+        ]:
             connection.execute(insert(table), rows)
 
 
 def _numbered(sections: Sequence[Section], *unwanted: str, index: str = "row_index") -> list[Row]:
-    return [{index: place, **_fields(section, *unwanted)} for place, section in enumerate(sections, start=1)]
+    return [
+        {index: place, **_fields(section, *unwanted)}
+        for place, section in enumerate(sections, start=1)
+    ]
 
 
 def _fields(section: Section, *unwanted: str) -> Row:
@@ -204,7 +242,9 @@ def _formule_details(details: CrmFiche) -> list[Row]:
 
 _SECTIONS: Mapping[type[FicheKey], RowsOf] = {
     InformationRow: lambda details: _single(details.information, "fiche_id", "etiquettes"),
-    EtiquetteRow: lambda details: _numbered(details.information.etiquettes, index="etiquette_index"),
+    EtiquetteRow: lambda details: _numbered(
+        details.information.etiquettes, index="etiquette_index"
+    ),
     ProspectRow: lambda details: _single(details.prospect),
     ConjointRow: lambda details: _single(details.conjoint),
     EnfantRow: lambda details: _numbered(details.enfants),
@@ -238,10 +278,12 @@ _VERDICT_FIELDS = ("details_success", "details_message", "not_found_until")
 
 
 def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datetime) -> None:
-    """Details replace details; a not-found marker leaves what was known in place; other outcomes change nothing.
+    """Details replace details; a not-found marker leaves what was known in place; other outcomes
+    change nothing.
 
-    The number of statements does not follow the number of fiches. Their rows are taken first, in the order of the
-    fiche ids: two writers of the same fiches wait for each other instead of locking crosswise.
+    The number of statements does not follow the number of fiches. Their rows are taken first, in
+    the order of the fiche ids: two writers of the same fiches wait for each other instead of
+    locking crosswise.
     """
     told = {o.fiche_id: o for o in outcomes if isinstance(o, DetailsFetched | FicheNotFound)}
     in_order = [told[fiche_id] for fiche_id in sorted(told)]
@@ -270,18 +312,35 @@ def _upsert_fiches(session: Session, rows: Sequence[dict[str, object]]) -> None:
         },
         "sales_date": func.coalesce(FicheCacheRow.sales_date, given.sales_date),
     }
-    session.connection().execute(insert.on_conflict_do_update(index_elements=["fiche_id"], set_=changes), rows)
+    session.connection().execute(
+        insert.on_conflict_do_update(index_elements=["fiche_id"], set_=changes), rows
+    )
 
 
 def _fiche_row(outcome: DetailsFetched | FicheNotFound, now: datetime) -> dict[str, object]:
     match outcome:
         case DetailsFetched(fiche_id, details, asked_at):
-            return {"fiche_id": fiche_id, **_details_row(details, now), "details_fetched_at": asked_at or now}
+            return {
+                "fiche_id": fiche_id,
+                **_details_row(details, now),
+                "details_fetched_at": asked_at or now,
+            }
         case FicheNotFound(fiche_id):
             until = now + NOT_FOUND_LIVES_FOR
-            verdict = {"details_success": False, "details_message": NOT_FOUND, "not_found_until": until}
+            verdict = {
+                "details_success": False,
+                "details_message": NOT_FOUND,
+                "not_found_until": until,
+            }
             unknown = dict.fromkeys((*_DETAIL_FIELDS, "sales_date"))
-            return {"fiche_id": fiche_id, **unknown, **verdict, "raw_data": {}, "fetched_at": now, "expires_at": until}
+            return {
+                "fiche_id": fiche_id,
+                **unknown,
+                **verdict,
+                "raw_data": {},
+                "fetched_at": now,
+                "expires_at": until,
+            }
 
 
 def _details_row(details: CrmFiche, now: datetime) -> dict[str, object]:
@@ -303,23 +362,38 @@ def _details_row(details: CrmFiche, now: datetime) -> dict[str, object]:
     }
 
 
-_IS_NOT_FOUND = and_(FicheCacheRow.details_success.is_(False), FicheCacheRow.details_message == NOT_FOUND)
-_HAS_DETAILS = and_(FicheCacheRow.details_success.is_(True), FicheCacheRow.details_fetched_at.is_not(None))
+_IS_NOT_FOUND = and_(
+    FicheCacheRow.details_success.is_(False), FicheCacheRow.details_message == NOT_FOUND
+)
+_HAS_DETAILS = and_(
+    FicheCacheRow.details_success.is_(True), FicheCacheRow.details_fetched_at.is_not(None)
+)
 
 
 def known_since(
     session: Session, fiche_ids: Sequence[str], since: datetime, now: datetime
 ) -> list[DetailsKnown | FicheNotFound]:
-    """The fiches whose details, or absence, the CRM has told us since then. Absence is believed for minutes only."""
-    wanted = {"fiches": fiche_ids, "since": since, "marked_since": max(since + NOT_FOUND_LIVES_FOR, now)}
+    """The fiches whose details, or absence, the CRM has told us since then. Absence is believed for
+    minutes only."""
+    wanted = {
+        "fiches": fiche_ids,
+        "since": since,
+        "marked_since": max(since + NOT_FOUND_LIVES_FOR, now),
+    }
     rows = execute(session, _known_since, wanted)
-    return [DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id) for fiche_id, details, count in rows]
+    return [
+        DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id)
+        for fiche_id, details, count in rows
+    ]
 
 
 def _known_since(postgres: bool) -> Select[tuple[str, bool, int]]:
     recordings = (
         select(func.count())
-        .where(CallRecordingRow.fiche_cache_id == FicheCacheRow.id, CallRecordingRow.vanished_at.is_(None))
+        .where(
+            CallRecordingRow.fiche_cache_id == FicheCacheRow.id,
+            CallRecordingRow.vanished_at.is_(None),
+        )
         .scalar_subquery()
     )
     known = and_(_HAS_DETAILS, FicheCacheRow.details_fetched_at >= bindparam("since"))

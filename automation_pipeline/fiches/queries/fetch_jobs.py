@@ -35,21 +35,28 @@ class RecentJob:
 
 
 def within_jobs(reach: Reach) -> ColumnElement[bool]:
-    """A condition on rows of `FetchJobRow`: a job is seen by whoever asked for it, or may see everything."""
+    """A condition on rows of `FetchJobRow`: a job is seen by whoever asked for it, or may see
+    everything."""
     return true() if reach.is_whole else FetchJobRow.created_by == reach.caller
 
 
 def is_job_visible(session: Session, reach: Reach, job_id: str) -> bool:
     """False for one that is missing too."""
-    return session.scalar(select(FetchJobRow.id).where(FetchJobRow.id == job_id, within_jobs(reach))) is not None
+    return (
+        session.scalar(select(FetchJobRow.id).where(FetchJobRow.id == job_id, within_jobs(reach)))
+        is not None
+    )
 
 
 def lock_range(session: Session, lately: RecentJob) -> None:
-    """To the end of the transaction: two who ask for the same range at once find each other's job."""
+    """To the end of the transaction: two who ask for the same range at once find each other's
+    job."""
     advisory_lock(session, f"progressive-fetch:{lately.caller}:{lately.start}:{lately.end}")
 
 
-def find_recent_job(session: Session, lately: RecentJob, webhook: JobWebhook | None) -> FetchJob | None:
+def find_recent_job(
+    session: Session, lately: RecentJob, webhook: JobWebhook | None
+) -> FetchJob | None:
     """One that tells somebody else would leave this webhook without its news."""
     newest = (
         select(FetchJobRow)
@@ -86,7 +93,11 @@ def add_job(session: Session, job: FetchJob, now: datetime) -> None:
 
 def get_job(session: Session, job_id: str, *, lock: bool = False) -> FetchJob:
     """Locked, it stays as it is to the end of the transaction."""
-    query = select(FetchJobRow).where(FetchJobRow.id == job_id).execution_options(populate_existing=True)
+    query = (
+        select(FetchJobRow)
+        .where(FetchJobRow.id == job_id)
+        .execution_options(populate_existing=True)
+    )
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise NotFoundError(f"Job {job_id} not found")
@@ -103,7 +114,8 @@ def save_job(session: Session, job: FetchJob, now: datetime) -> None:
 
 
 def silent_jobs(session: Session, before: datetime, *, limit: int) -> list[str]:
-    """Jobs that are not over, of which nothing was heard since then, and that do not wait for Dagster either."""
+    """Jobs that are not over, of which nothing was heard since then, and that do not wait for
+    Dagster either."""
     working = [status.value for status in JobStatus if status not in FETCH_JOB.terminal]
     query = (
         select(FetchJobRow.id)
@@ -114,7 +126,9 @@ def silent_jobs(session: Session, before: datetime, *, limit: int) -> list[str]:
             func.coalesce(RunRequestRow.state, "refused") != "waiting",
         )
     )
-    return list(session.scalars(query.order_by(FetchJobRow.updated_at, FetchJobRow.id).limit(limit)))
+    return list(
+        session.scalars(query.order_by(FetchJobRow.updated_at, FetchJobRow.id).limit(limit))
+    )
 
 
 def _state_columns(job: FetchJob) -> dict[str, object]:
@@ -159,13 +173,19 @@ MAX_FICHES = 1000
 def job_document(session: Session, job_id: str, reach: Reach) -> Document:
     """With the last deliveries of its webhook, the newest first. The secret is never shown."""
     row = _row(session, job_id, reach)
-    newest = select(FetchDeliveryRow).where(FetchDeliveryRow.job_id == job_id).order_by(FetchDeliveryRow.id.desc())
+    newest = (
+        select(FetchDeliveryRow)
+        .where(FetchDeliveryRow.job_id == job_id)
+        .order_by(FetchDeliveryRow.id.desc())
+    )
     deliveries = session.scalars(newest.limit(MAX_DELIVERIES))
     [document] = _documents(session, [row], reach)
     return {**document, "webhookDeliveries": [_delivery(each) for each in deliveries]}
 
 
-def list_jobs(session: Session, reach: Reach, page: FichePage, status: JobStatus | None = None) -> list[Document]:
+def list_jobs(
+    session: Session, reach: Reach, page: FichePage, status: JobStatus | None = None
+) -> list[Document]:
     """Newest first."""
     query = select(FetchJobRow).where(within_jobs(reach))
     if status is not None:
@@ -176,21 +196,33 @@ def list_jobs(session: Session, reach: Reach, page: FichePage, status: JobStatus
 
 
 def poll_document(session: Session, job_id: str, reach: Reach) -> Document:
-    """What the webhook is told, and the first of the fiches that are there by now, as far as they are in reach."""
+    """What the webhook is told, and the first of the fiches that are there by now, as far as they
+    are in reach."""
     row = _row(session, job_id, reach)
     [job] = _seen(session, [row], reach)
     fiches, count = fiches_in_short(session, job.fetched, reach, FichePage(MAX_FICHES))
-    standing = {name: told for name, told in job_state_document(job).items() if name not in {"startDate", "endDate"}}
+    standing = {
+        name: told
+        for name, told in job_state_document(job).items()
+        if name not in {"startDate", "endDate"}
+    }
     return {
         "jobId": job.id,
         "event": event_name(job),
         "timestamp": iso(row.updated_at),
-        "data": {**standing, "currentFichesCount": count, "partialData": fiches, "dataUrl": data_url(job)},
+        "data": {
+            **standing,
+            "currentFichesCount": count,
+            "partialData": fiches,
+            "dataUrl": data_url(job),
+        },
     }
 
 
 def _row(session: Session, job_id: str, reach: Reach) -> FetchJobRow:
-    row = session.scalars(select(FetchJobRow).where(FetchJobRow.id == job_id, within_jobs(reach))).one_or_none()
+    row = session.scalars(
+        select(FetchJobRow).where(FetchJobRow.id == job_id, within_jobs(reach))
+    ).one_or_none()
     if row is None:
         raise NotFoundError(f"Job {job_id} not found")
     return row
@@ -240,7 +272,9 @@ def _iso(at: datetime | None) -> str | None:
     return None if at is None else iso(at)
 
 
-def add_webhook_delivery(session: Session, job_id: str, url: str, body: JsonObject, now: datetime) -> None:
+def add_webhook_delivery(
+    session: Session, job_id: str, url: str, body: JsonObject, now: datetime
+) -> None:
     session.add(
         FetchDeliveryRow(
             job_id=job_id,
@@ -261,14 +295,19 @@ def is_webhook_delivery_due(session: Session) -> bool:
 
 
 def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> list[DueWebhook]:
-    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who dies over it."""
+    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who
+    dies over it."""
     oldest = (
         select(FetchDeliveryRow.id)
         .where(*_is_due())
         .order_by(FetchDeliveryRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        .cte("oldest")  # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other rows
+        .cte(
+            "oldest"
+            # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other
+            # rows
+        )
     )
     claimed = session.scalars(
         update(FetchDeliveryRow)
@@ -278,7 +317,10 @@ def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> 
         .execution_options(synchronize_session=False)
     ).all()
     secrets = _secrets(session, {row.job_id for row in claimed})
-    return [_due_webhook(row, secrets.get(row.job_id)) for row in sorted(claimed, key=lambda row: row.id)]
+    return [
+        _due_webhook(row, secrets.get(row.job_id))
+        for row in sorted(claimed, key=lambda row: row.id)
+    ]
 
 
 def record_webhook_delivery(session: Session, due: DueWebhook, delivery: Delivery) -> None:
@@ -318,7 +360,9 @@ def _is_due() -> tuple[ColumnElement[bool], ...]:
 
 
 def _secrets(session: Session, job_ids: set[str]) -> dict[str, str | None]:
-    query = select(FetchJobRow.id, FetchJobRow.webhook_secret).where(among(session, FetchJobRow.id, job_ids))
+    query = select(FetchJobRow.id, FetchJobRow.webhook_secret).where(
+        among(session, FetchJobRow.id, job_ids)
+    )
     return dict(session.execute(query).tuples().all())
 
 

@@ -1,4 +1,5 @@
-"""Queries that read fiches: who may see them, one with all sections, its recordings, lists of days, status."""
+"""Queries that read fiches: who may see them, one with all sections, its recordings, lists of days,
+status."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,11 @@ def within(session: Session, reach: Reach) -> ColumnElement[bool]:
     if reach.scope is Scope.ALL:
         return true()
     # Of its own, also in a query that reads the details beside.
-    details = select(InformationRow).where(InformationRow.fiche_cache_id == FicheCacheRow.id).correlate(FicheCacheRow)
+    details = (
+        select(InformationRow)
+        .where(InformationRow.fiche_cache_id == FicheCacheRow.id)
+        .correlate(FicheCacheRow)
+    )
     if reach.scope is Scope.SELF:
         if reach.crm_user_id is None:
             return false()
@@ -59,7 +64,8 @@ def within(session: Session, reach: Reach) -> ColumnElement[bool]:
 
 
 def visible_fiches(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> set[str]:
-    """Those of the fiches that somebody may see. Who may see everything may name fiches that we do not know yet."""
+    """Those of the fiches that somebody may see. Who may see everything may name fiches that we do
+    not know yet."""
     asked = set(fiche_ids)
     if reach.is_whole:
         return asked
@@ -109,8 +115,13 @@ _HIDDEN = {"id", "fiche_cache_id"}
 def fiche_document(session: Session, fiche_id: str) -> Document:
     fiche = session.scalar(select(FicheCacheRow).where(FicheCacheRow.fiche_id == fiche_id))
     if fiche is None:
-        raise NotFoundError(f"Fiche {fiche_id} is not mirrored: `automation fiches sync` brings it.")
-    one = {name: next(iter(_section_rows(session, table, fiche.id)), None) for name, table in _ONE.items()}
+        raise NotFoundError(
+            f"Fiche {fiche_id} is not mirrored: `automation fiches sync` brings it."
+        )
+    one = {
+        name: next(iter(_section_rows(session, table, fiche.id)), None)
+        for name, table in _ONE.items()
+    }
     many = {name: _section_rows(session, table, fiche.id) for name, table in _MANY.items()}
     recordings = _section_rows(session, CallRecordingRow, fiche.id)
     recordings.sort(key=lambda recording: str(recording["start_time"]))
@@ -125,7 +136,9 @@ def _state(fiche: FicheCacheRow) -> str:
 
 def _section_rows(session: Session, table: type[Table], fiche_cache_id: int) -> list[Document]:
     query = select(table).where(table.__table__.c.fiche_cache_id == fiche_cache_id)
-    return [_row_document(row) for row in session.scalars(query.order_by(*inspect(table).primary_key))]
+    return [
+        _row_document(row) for row in session.scalars(query.order_by(*inspect(table).primary_key))
+    ]
 
 
 def _row_document(row: Table) -> Document:
@@ -139,7 +152,9 @@ def _json(value: object) -> object:
 
 def recordings_of(session: Session, fiche_id: str, reach: Reach) -> list[Document]:
     """Those that the CRM no longer names too, with the instant at which that was seen."""
-    fiche = session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id, within(session, reach)))
+    fiche = session.scalar(
+        select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id, within(session, reach))
+    )
     if fiche is None:
         raise NotFoundError(f"Fiche {fiche_id} not found")
     query = select(CallRecordingRow).where(CallRecordingRow.fiche_cache_id == fiche)
@@ -184,14 +199,19 @@ def statuses_of(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dic
     wanted = (among(session, FicheCacheRow.fiche_id, asked), within(session, reach))
     keys = {
         fiche_id: key
-        for key, fiche_id in session.execute(select(FicheCacheRow.id, FicheCacheRow.fiche_id).where(*wanted)).tuples()
+        for key, fiche_id in session.execute(
+            select(FicheCacheRow.id, FicheCacheRow.fiche_id).where(*wanted)
+        ).tuples()
     }
     calls = _calls(session, keys.values())
     return {fiche_id: _status(fiche_id, keys.get(fiche_id), calls) for fiche_id in asked}
 
 
-def fiches_sold(session: Session, days: Sequence[date], reach: Reach, page: FichePage) -> tuple[list[Document], int]:
-    """The rows of a date list, with their recordings; and how many there are on all pages. `days` are in a row."""
+def fiches_sold(
+    session: Session, days: Sequence[date], reach: Reach, page: FichePage
+) -> tuple[list[Document], int]:
+    """The rows of a date list, with their recordings; and how many there are on all pages. `days`
+    are in a row."""
     if not days:
         return [], 0
     sold = _sold(session, days, reach)
@@ -204,8 +224,12 @@ def fiches_sold(session: Session, days: Sequence[date], reach: Reach, page: Fich
 def fiches_in_short(
     session: Session, days: Iterable[date], reach: Reach, page: FichePage
 ) -> tuple[list[Document], int]:
-    """Who was sold to on these days, and how many calls there are; and how many fiches on all pages."""
-    sold = (among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]), within(session, reach))
+    """Who was sold to on these days, and how many calls there are; and how many fiches on all
+    pages."""
+    sold = (
+        among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]),
+        within(session, reach),
+    )
     total = session.scalar(select(func.count()).select_from(FicheCacheRow).where(*sold)) or 0
     rows = _rows(session, sold, page)
     counts = _counts(session, [row.key for row in rows])
@@ -214,8 +238,15 @@ def fiches_in_short(
 
 def fiches_by_day(session: Session, days: Iterable[date], reach: Reach) -> dict[date, int]:
     """How many were sold on these days; what there are none of is left out."""
-    sold = (among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]), within(session, reach))
-    query = select(FicheCacheRow.sales_date, func.count()).where(*sold).group_by(FicheCacheRow.sales_date)
+    sold = (
+        among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]),
+        within(session, reach),
+    )
+    query = (
+        select(FicheCacheRow.sales_date, func.count())
+        .where(*sold)
+        .group_by(FicheCacheRow.sales_date)
+    )
     return {date.fromisoformat(day): count for day, count in session.execute(query).tuples() if day}
 
 
@@ -262,7 +293,9 @@ class _Row:
 
 
 def _sold(session: Session, days: Sequence[date], reach: Reach) -> tuple[ColumnElement[bool], ...]:
-    return FicheCacheRow.sales_date.between(days[0].isoformat(), days[-1].isoformat()), within(session, reach)
+    return FicheCacheRow.sales_date.between(days[0].isoformat(), days[-1].isoformat()), within(
+        session, reach
+    )
 
 
 def _rows(session: Session, wanted: Sequence[ColumnElement[bool]], page: FichePage) -> list[_Row]:
@@ -303,20 +336,31 @@ def _calls(session: Session, keys: Iterable[int]) -> dict[int, list[_Call]]:
 def _counts(session: Session, keys: Sequence[int]) -> dict[int, int]:
     query = (
         select(CallRecordingRow.fiche_cache_id, func.count())
-        .where(among(session, CallRecordingRow.fiche_cache_id, keys), CallRecordingRow.vanished_at.is_(None))
+        .where(
+            among(session, CallRecordingRow.fiche_cache_id, keys),
+            CallRecordingRow.vanished_at.is_(None),
+        )
         .group_by(CallRecordingRow.fiche_cache_id)
     )
     return dict(session.execute(query).tuples().all())
 
 
 def _status(fiche_id: str, key: int | None, calls: Mapping[int, Sequence[_Call]]) -> Document:
-    told = unknown_transcription_document() if key is None else transcription_document(_transcribed(calls.get(key, ())))
+    told = (
+        unknown_transcription_document()
+        if key is None
+        else transcription_document(_transcribed(calls.get(key, ())))
+    )
     return {"ficheId": fiche_id, "hasData": key is not None, "transcription": told}
 
 
 def _transcribed(calls: Sequence[_Call]) -> CallTranscription:
-    moments = [call.transcribed_at for call in calls if call.done and call.transcribed_at is not None]
-    return CallTranscription(len(calls), sum(call.done for call in calls), max(moments, default=None))
+    moments = [
+        call.transcribed_at for call in calls if call.done and call.transcribed_at is not None
+    ]
+    return CallTranscription(
+        len(calls), sum(call.done for call in calls), max(moments, default=None)
+    )
 
 
 def _listed_fiche_document(row: _Row, calls: Sequence[_Call]) -> Document:
@@ -358,7 +402,8 @@ def _call_document(call: _Call) -> Document:
 
 
 def _created_at(row: _Row) -> str | None:
-    """When the fiche was made in the CRM, as its details say it, else the sales list; None if nobody can read it."""
+    """When the fiche was made in the CRM, as its details say it, else the sales list; None if
+    nobody can read it."""
     for text in filter(None, (row.inserted_at, row.listed_at)):
         try:
             return iso(crm_instant(text))

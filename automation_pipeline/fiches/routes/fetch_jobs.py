@@ -10,7 +10,13 @@ from starlette.responses import Response
 
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.parameters import Offset, TheCaller, TheReach, TheServices, day_parameters
+from automation_pipeline.api.parameters import (
+    Offset,
+    TheCaller,
+    TheReach,
+    TheServices,
+    day_parameters,
+)
 from automation_pipeline.api.responses import Answer, Listing, answer, refusals, said
 from automation_pipeline.audits.queries.documents import fiches_with_audits
 from automation_pipeline.core.access import Action, Permission
@@ -22,7 +28,13 @@ from automation_pipeline.fiches.models.days import parse_day
 from automation_pipeline.fiches.models.fetch_jobs import JobStatus, JobWebhook
 from automation_pipeline.fiches.queries.fetch_jobs import job_document, list_jobs, poll_document
 from automation_pipeline.fiches.queries.fiches import FichePage
-from automation_pipeline.fiches.routes.fiches import PATH, WRONG_DATE, FirstFiche, MostFiches, RangeShown
+from automation_pipeline.fiches.routes.fiches import (
+    PATH,
+    WRONG_DATE,
+    FirstFiche,
+    MostFiches,
+    RangeShown,
+)
 
 
 class _Shown(BaseModel):
@@ -97,14 +109,20 @@ class Polled(_Shown):
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["fiches"])
-JobId = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,64}$", examples=["0e6f4c1e-6f0c-4f7e-9c1a-3a7d7b1f2a10"])]
-JobIdInQuery = Annotated[str, Query(pattern=r"^[A-Za-z0-9-]{1,64}$", alias="jobId", description="The job.")]
+JobId = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9-]{1,64}$", examples=["0e6f4c1e-6f0c-4f7e-9c1a-3a7d7b1f2a10"])
+]
+JobIdInQuery = Annotated[
+    str, Query(pattern=r"^[A-Za-z0-9-]{1,64}$", alias="jobId", description="The job.")
+]
 
 
 @router.get(
     f"{PATH}/status/by-date-range",
     response_model=RangeShown,
-    openapi_extra=day_parameters(startDate="The first day.", endDate="The last day; none after today counts."),
+    openapi_extra=day_parameters(
+        startDate="The first day.", endDate="The last day; none after today counts."
+    ),
 )
 def by_date_range(  # noqa: PLR0913  one parameter a query field
     request: Request,
@@ -113,13 +131,17 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
     services: TheServices,
     *,
     webhook_url: Annotated[str | None, Query(alias="webhookUrl", max_length=2000)] = None,
-    webhook_secret: Annotated[str | None, Query(alias="webhookSecret", max_length=500, pattern=r"^[^\x00]*$")] = None,
-    refresh: Annotated[bool, Query(description="Ask for every day again; needs fiches.write.")] = False,
+    webhook_secret: Annotated[
+        str | None, Query(alias="webhookSecret", max_length=500, pattern=r"^[^\x00]*$")
+    ] = None,
+    refresh: Annotated[
+        bool, Query(description="Ask for every day again; needs fiches.write.")
+    ] = False,
     limit: MostFiches = 10_000,
     offset: FirstFiche = 0,
 ) -> Response:
-    """The fiches of a range of days, as far as they are known. A job in the background brings the days that are
-    missing; its webhook, if one is named, hears of its progress and end."""
+    """The fiches of a range of days, as far as they are known. A job in the background brings the
+    days that are missing; its webhook, if one is named, hears of its progress and end."""
     if refresh and caller.reach(Permission.FICHES, Action.WRITE) is None:
         raise AuthorizationError("Missing permission")
     wish = RangeRequest(
@@ -149,7 +171,9 @@ def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Respon
     """What a job's webhook would be told now, and the first of the fiches that it has brought."""
     with services.database.reading() as session:
         told = poll_document(session, job_id, reach)
-    return said(jobId=told["jobId"], event=told["event"], timestamp=told["timestamp"], data=told["data"])
+    return said(
+        jobId=told["jobId"], event=told["event"], timestamp=told["timestamp"], data=told["data"]
+    )
 
 
 @router.get(f"{PATH}/jobs", response_model=Listing[JobShown])
@@ -184,5 +208,8 @@ def _meta(standing: RangeStatus) -> dict[str, object]:
         "daysFetched": len(standing.days) - remaining,
         "daysRemaining": remaining,
         "daysCached": len(standing.known),
-        "cacheCoverage": {"datesWithData": day_texts(standing.known), "datesMissing": day_texts(standing.missing)},
+        "cacheCoverage": {
+            "datesWithData": day_texts(standing.known),
+            "datesMissing": day_texts(standing.missing),
+        },
     }

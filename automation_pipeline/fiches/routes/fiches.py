@@ -14,21 +14,40 @@ from automation_pipeline.api.bodies import TheBody
 from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.openapi import takes
-from automation_pipeline.api.parameters import FicheInPath, TheCaller, TheReach, TheServices, day_parameters
+from automation_pipeline.api.parameters import (
+    FicheInPath,
+    TheCaller,
+    TheReach,
+    TheServices,
+    day_parameters,
+)
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.api.responses import Answer, answer, refusals
 from automation_pipeline.api.scopes import audible, check_in_reach
 from automation_pipeline.api.upstream_errors import asking_outside
-from automation_pipeline.audits.queries.documents import fiche_status, fiche_statuses, fiches_with_audits
+from automation_pipeline.audits.queries.documents import (
+    fiche_status,
+    fiche_statuses,
+    fiches_with_audits,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Action, Caller, Permission, Reach
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Instant, JsonModel, parse
 from automation_pipeline.fiches.days import search_day
 from automation_pipeline.fiches.details import read_fiche
-from automation_pipeline.fiches.documents import sales_document, without_mail_devis, without_recordings_audio
+from automation_pipeline.fiches.documents import (
+    sales_document,
+    without_mail_devis,
+    without_recordings_audio,
+)
 from automation_pipeline.fiches.models.days import parse_day
-from automation_pipeline.fiches.queries.fiches import FichePage, cache_row, fiche_document, recordings_of
+from automation_pipeline.fiches.queries.fiches import (
+    FichePage,
+    cache_row,
+    fiche_document,
+    recordings_of,
+)
 from automation_pipeline.transcription.queries.recordings import transcription_status
 
 SOME: Mapping[str, object] = {"ficheIds": ["1900417", "1900418"]}
@@ -231,7 +250,9 @@ class RecordingList(BaseModel):
 
 
 class StatusWish(JsonModel):
-    fiche_ids: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(max_length=1000)
+    fiche_ids: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(
+        max_length=1000
+    )
 
 
 def parse_status_request(body: Mapping[str, object]) -> StatusWish:
@@ -247,18 +268,25 @@ MISSING_DATE = "Missing or invalid date parameter (YYYY-MM-DD required)"
 WRONG_DATE = "Invalid date format. Use YYYY-MM-DD"
 
 MostFiches = Annotated[int, Query(ge=1, le=10_000, description="At most so many fiches.")]
-FirstFiche = Annotated[int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")]
+FirstFiche = Annotated[
+    int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")
+]
 
 
 @router.get(
-    f"{PATH}/search", response_model=Found, responses=refusals(502), openapi_extra=day_parameters(date="The day.")
+    f"{PATH}/search",
+    response_model=Found,
+    responses=refusals(502),
+    openapi_extra=day_parameters(date="The day."),
 )
 async def search(
     request: Request,
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    include_status: Annotated[bool, Query(alias="includeStatus", description="How each fiche stands.")] = True,
+    include_status: Annotated[
+        bool, Query(alias="includeStatus", description="How each fiche stands.")
+    ] = True,
 ) -> Response:
     """Ask the CRM for the sales of a day, as it lists them now."""
     day, source, semaphore = (
@@ -267,17 +295,23 @@ async def search(
         services.sales_list_semaphore,
     )
     with asking_outside():
-        sold = await search_day(day, reach, database=services.database, source=source, semaphore=semaphore)
+        sold = await search_day(
+            day, reach, database=services.database, source=source, semaphore=semaphore
+        )
     heard = await run_in_threadpool(_audible, caller, [fiche.fiche_id for fiche in sold], services)
     fiches = [sales_document(fiche, with_audio=fiche.fiche_id in heard) for fiche in sold]
     if include_status:
-        statuses = await run_in_threadpool(_statuses, [fiche.fiche_id for fiche in sold], reach, services)
+        statuses = await run_in_threadpool(
+            _statuses, [fiche.fiche_id for fiche in sold], reach, services
+        )
         fiches = [{**fiche, "status": statuses[str(fiche["id"])]} for fiche in fiches]
     return JSONResponse({"fiches": fiches, "total": len(fiches)})
 
 
 @router.post(
-    f"{PATH}/status/batch", response_model=Answer[dict[str, FicheStatus]], openapi_extra=takes(StatusWish, some=SOME)
+    f"{PATH}/status/batch",
+    response_model=Answer[dict[str, FicheStatus]],
+    openapi_extra=takes(StatusWish, some=SOME),
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices) -> Response:
     """How these fiches stand; what is hidden or unknown has an empty status."""
@@ -312,14 +346,18 @@ async def show(
     reach: TheReach,
     services: TheServices,
     refresh: Annotated[bool, Query(description="Ask the CRM now; needs fiches.write.")] = False,
-    include_mail_devis: Annotated[bool, Query(description="Whether the offer that was mailed is shown.")] = True,
+    include_mail_devis: Annotated[
+        bool, Query(description="Whether the offer that was mailed is shown.")
+    ] = True,
 ) -> Response:
     """Show one fiche. Where its calls can be heard is only for callers who may read recordings."""
     if refresh:
         await run_in_threadpool(_check_writes, fiche_id, caller, services)
     database, source, clock = services.database, services.crm, services.clock
     with asking_outside():
-        document = await read_fiche(fiche_id, reach, refresh=refresh, database=database, source=source, clock=clock)
+        document = await read_fiche(
+            fiche_id, reach, refresh=refresh, database=database, source=source, clock=clock
+        )
     if not include_mail_devis:
         document = without_mail_devis(document)
     heard = await run_in_threadpool(_audible, caller, [fiche_id], services)
@@ -340,7 +378,12 @@ def status(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Res
         return answer(fiche_status(session, fiche_id, reach))
 
 
-@router.get("/api/recordings/{fiche_id}", response_model=RecordingList, responses=refusals(404), tags=["recordings"])
+@router.get(
+    "/api/recordings/{fiche_id}",
+    response_model=RecordingList,
+    responses=refusals(404),
+    tags=["recordings"],
+)
 def recordings(fiche_id: FicheInPath, reach: TheReach, services: TheServices) -> Response:
     """The recordings of a fiche, the oldest first."""
     with services.database.reading() as session:
@@ -348,10 +391,15 @@ def recordings(fiche_id: FicheInPath, reach: TheReach, services: TheServices) ->
     return answer(rows, count=len(rows))
 
 
-def _statuses(fiche_ids: list[str], reach: Reach, services: Services) -> dict[str, dict[str, object]]:
+def _statuses(
+    fiche_ids: list[str], reach: Reach, services: Services
+) -> dict[str, dict[str, object]]:
     with services.database.reading() as session:
         found = fiche_statuses(session, fiche_ids, reach)
-    return {fiche_id: {name: told[name] for name in told if name != "ficheId"} for fiche_id, told in found.items()}
+    return {
+        fiche_id: {name: told[name] for name in told if name != "ficheId"}
+        for fiche_id, told in found.items()
+    }
 
 
 def _audible(caller: Caller, fiche_ids: list[str], services: Services) -> set[str]:
@@ -373,10 +421,12 @@ def _check_writes(fiche_id: str, caller: Caller, services: Services) -> None:
     responses=refusals(404),
 )
 def mirror(fiche_id: FicheInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Show a fiche as our database has it; the CRM is not asked. Where its calls can be heard, and what was said, is
-    only for callers who may read its recordings."""
+    """Show a fiche as our database has it; the CRM is not asked. Where its calls can be heard, and
+    what was said, is only for callers who may read its recordings."""
     with services.database.reading() as session:
         document = fiche_document(session, fiche_id)
         standing = transcription_status(session, fiche_id)
-        shown = document if audible(session, caller, [fiche_id]) else without_recordings_audio(document)
+        shown = (
+            document if audible(session, caller, [fiche_id]) else without_recordings_audio(document)
+        )
     return answer({**shown, "transcription": standing})

@@ -53,9 +53,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_configs")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_audit_configs_created_at"), "audit_configs", ["created_at"], unique=False)
-    op.create_index(op.f("ix_audit_configs_is_active"), "audit_configs", ["is_active"], unique=False)
-    op.create_index(op.f("ix_audit_configs_run_automatically"), "audit_configs", ["run_automatically"], unique=False)
+    op.create_index(
+        op.f("ix_audit_configs_created_at"), "audit_configs", ["created_at"], unique=False
+    )
+    op.create_index(
+        op.f("ix_audit_configs_is_active"), "audit_configs", ["is_active"], unique=False
+    )
+    op.create_index(
+        op.f("ix_audit_configs_run_automatically"),
+        "audit_configs",
+        ["run_automatically"],
+        unique=False,
+    )
     op.create_table(
         "automation_schedules",
         sa.Column("id", BigId, nullable=False),
@@ -114,11 +123,29 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_automation_schedules")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_automation_schedules_created_at"), "automation_schedules", ["created_at"], unique=False)
-    op.create_index(op.f("ix_automation_schedules_is_active"), "automation_schedules", ["is_active"], unique=False)
-    op.create_index(op.f("ix_automation_schedules_last_run_at"), "automation_schedules", ["last_run_at"], unique=False)
     op.create_index(
-        op.f("ix_automation_schedules_schedule_type"), "automation_schedules", ["schedule_type"], unique=False
+        op.f("ix_automation_schedules_created_at"),
+        "automation_schedules",
+        ["created_at"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_automation_schedules_is_active"),
+        "automation_schedules",
+        ["is_active"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_automation_schedules_last_run_at"),
+        "automation_schedules",
+        ["last_run_at"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_automation_schedules_schedule_type"),
+        "automation_schedules",
+        ["schedule_type"],
+        unique=False,
     )
     op.create_table(
         "companies",
@@ -157,7 +184,10 @@ def upgrade() -> None:
         sa.Column("checksum", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_company_documents")),
         sa.UniqueConstraint(
-            "company_siren", "doc_type", "checksum", name=op.f("uq_company_documents_company_siren_doc_type_checksum")
+            "company_siren",
+            "doc_type",
+            "checksum",
+            name=op.f("uq_company_documents_company_siren_doc_type_checksum"),
         ),
         sqlite_autoincrement=True,
     )
@@ -174,10 +204,12 @@ def upgrade() -> None:
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.CheckConstraint(
-            "(status = 'RUNNING') = (running_job_id IS NOT NULL)", name=op.f("ck_company_enrichments_running_job")
+            "(status = 'RUNNING') = (running_job_id IS NOT NULL)",
+            name=op.f("ck_company_enrichments_running_job"),
         ),
         sa.CheckConstraint(
-            "status <> 'FAILED' OR enrichment_error <> ''", name=op.f("ck_company_enrichments_failed_says_why")
+            "status <> 'FAILED' OR enrichment_error <> ''",
+            name=op.f("ck_company_enrichments_failed_says_why"),
         ),
         sa.CheckConstraint(
             "status IN ('PENDING', 'RUNNING', 'SUCCESS', 'PARTIAL', 'FAILED', 'STALE')",
@@ -186,7 +218,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("siren", name=op.f("pk_company_enrichments")),
     )
     op.create_index(
-        op.f("ix_company_enrichments_status_due_at"), "company_enrichments", ["status", "due_at"], unique=False
+        op.f("ix_company_enrichments_status_due_at"),
+        "company_enrichments",
+        ["status", "due_at"],
+        unique=False,
     )
     op.create_table(
         "company_field_sources",
@@ -198,7 +233,9 @@ def upgrade() -> None:
         sa.Column("value_hash", sa.String(), nullable=False),
         sa.Column("locked_by_user", sa.String(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_company_field_sources")),
-        sa.UniqueConstraint("company_siren", "field", name=op.f("uq_company_field_sources_company_siren_field")),
+        sa.UniqueConstraint(
+            "company_siren", "field", name=op.f("uq_company_field_sources_company_siren_field")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_table(
@@ -224,15 +261,28 @@ def upgrade() -> None:
             name=op.f("ck_company_requests_enrichment_status"),
         ),
         sa.CheckConstraint(
-            "siret IS NULL OR substr(siret, 1, 9) = company_siren", name=op.f("ck_company_requests_siret")
+            "siret IS NULL OR substr(siret, 1, 9) = company_siren",
+            name=op.f("ck_company_requests_siret"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_company_requests")),
-        sa.UniqueConstraint("tenant_id", "idempotency_key", name=op.f("uq_company_requests_tenant_id_idempotency_key")),
+        sa.UniqueConstraint(
+            "tenant_id",
+            "idempotency_key",
+            name=op.f("uq_company_requests_tenant_id_idempotency_key"),
+        ),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_company_requests_company_siren"), "company_requests", ["company_siren"], unique=False)
     op.create_index(
-        op.f("ix_company_requests_tenant_id_created_at"), "company_requests", ["tenant_id", "created_at"], unique=False
+        op.f("ix_company_requests_company_siren"),
+        "company_requests",
+        ["company_siren"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_company_requests_tenant_id_created_at"),
+        "company_requests",
+        ["tenant_id", "created_at"],
+        unique=False,
     )
     op.create_table(
         "company_source_retrievals",
@@ -245,7 +295,9 @@ def upgrade() -> None:
         sa.Column("last_error", sa.String(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_company_source_retrievals")),
         sa.UniqueConstraint(
-            "company_siren", "source_api", name=op.f("uq_company_source_retrievals_company_siren_source_api")
+            "company_siren",
+            "source_api",
+            name=op.f("uq_company_source_retrievals_company_siren_source_api"),
         ),
         sqlite_autoincrement=True,
     )
@@ -279,8 +331,12 @@ def upgrade() -> None:
         sa.Column("enrichment_error", sa.String(), nullable=True),
         sa.Column("changes", Json, nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.CheckConstraint("(state = 'DONE') = (finished_at IS NOT NULL)", name=op.f("ck_enrichment_jobs_finished")),
-        sa.CheckConstraint("state IN ('PENDING', 'RUNNING', 'DONE')", name=op.f("ck_enrichment_jobs_state")),
+        sa.CheckConstraint(
+            "(state = 'DONE') = (finished_at IS NOT NULL)", name=op.f("ck_enrichment_jobs_finished")
+        ),
+        sa.CheckConstraint(
+            "state IN ('PENDING', 'RUNNING', 'DONE')", name=op.f("ck_enrichment_jobs_state")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_enrichment_jobs")),
         sa.UniqueConstraint("key", name=op.f("uq_enrichment_jobs_key")),
         sqlite_autoincrement=True,
@@ -294,9 +350,14 @@ def upgrade() -> None:
         sqlite_where=sa.text("state IN ('PENDING', 'RUNNING')"),
     )
     op.create_index(
-        op.f("ix_enrichment_jobs_company_siren_id"), "enrichment_jobs", ["company_siren", "id"], unique=False
+        op.f("ix_enrichment_jobs_company_siren_id"),
+        "enrichment_jobs",
+        ["company_siren", "id"],
+        unique=False,
     )
-    op.create_index(op.f("ix_enrichment_jobs_finished_at"), "enrichment_jobs", ["finished_at"], unique=False)
+    op.create_index(
+        op.f("ix_enrichment_jobs_finished_at"), "enrichment_jobs", ["finished_at"], unique=False
+    )
     op.create_index(
         "uq_enrichment_jobs_open",
         "enrichment_jobs",
@@ -338,7 +399,9 @@ def upgrade() -> None:
         sa.Column("fiche_id", sa.String(), nullable=True),
         sa.Column("transaction_id", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_events_outbox")),
-        sa.UniqueConstraint("tenant_id", "event_key", name=op.f("uq_events_outbox_tenant_id_event_key")),
+        sa.UniqueConstraint(
+            "tenant_id", "event_key", name=op.f("uq_events_outbox_tenant_id_event_key")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index(
@@ -403,7 +466,12 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_fiche_cache_expires_at"), "fiche_cache", ["expires_at"], unique=False)
     op.create_index(op.f("ix_fiche_cache_groupe"), "fiche_cache", ["groupe"], unique=False)
-    op.create_index(op.f("ix_fiche_cache_last_revalidated_at"), "fiche_cache", ["last_revalidated_at"], unique=False)
+    op.create_index(
+        op.f("ix_fiche_cache_last_revalidated_at"),
+        "fiche_cache",
+        ["last_revalidated_at"],
+        unique=False,
+    )
     op.create_index(op.f("ix_fiche_cache_sales_date"), "fiche_cache", ["sales_date"], unique=False)
     op.create_table(
         "idempotency_keys",
@@ -419,7 +487,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("caller", "key", name=op.f("uq_idempotency_keys_caller_key")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_idempotency_keys_created_at"), "idempotency_keys", ["created_at"], unique=False)
+    op.create_index(
+        op.f("ix_idempotency_keys_created_at"), "idempotency_keys", ["created_at"], unique=False
+    )
     op.create_table(
         "leases",
         sa.Column("key", sa.String(), nullable=False),
@@ -450,7 +520,9 @@ def upgrade() -> None:
         sa.Column("maintenance_until", UtcDateTime(), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
-        sa.CheckConstraint("max_running BETWEEN 1 AND 1000", name=op.f("ck_organisations_max_running")),
+        sa.CheckConstraint(
+            "max_running BETWEEN 1 AND 1000", name=op.f("ck_organisations_max_running")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_organisations")),
     )
     op.create_table(
@@ -468,13 +540,21 @@ def upgrade() -> None:
         sa.Column("last_error", sa.String(), nullable=True),
         sa.Column("next_retry_at", UtcDateTime(), nullable=False),
         sa.Column("sent_at", UtcDateTime(), nullable=True),
-        sa.CheckConstraint("severity IN ('warning', 'critical')", name=op.f("ck_pricing_alerts_severity")),
-        sa.CheckConstraint("status IN ('pending', 'sent', 'failed', 'unsent')", name=op.f("ck_pricing_alerts_status")),
+        sa.CheckConstraint(
+            "severity IN ('warning', 'critical')", name=op.f("ck_pricing_alerts_severity")
+        ),
+        sa.CheckConstraint(
+            "status IN ('pending', 'sent', 'failed', 'unsent')",
+            name=op.f("ck_pricing_alerts_status"),
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pricing_alerts")),
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_pricing_alerts_status_next_retry_at"), "pricing_alerts", ["status", "next_retry_at"], unique=False
+        op.f("ix_pricing_alerts_status_next_retry_at"),
+        "pricing_alerts",
+        ["status", "next_retry_at"],
+        unique=False,
     )
     op.create_index(
         op.f("ix_pricing_alerts_tenant_id_project_id_name_raised_at"),
@@ -546,7 +626,9 @@ def upgrade() -> None:
         sa.Column("paused_at", UtcDateTime(), nullable=True),
         sa.Column("paused_by", sa.String(), nullable=True),
         sa.Column("pause_reason", sa.String(), nullable=True),
-        sa.CheckConstraint("circuit IN ('closed', 'open', 'half_open')", name=op.f("ck_pricing_shops_circuit")),
+        sa.CheckConstraint(
+            "circuit IN ('closed', 'open', 'half_open')", name=op.f("ck_pricing_shops_circuit")
+        ),
         sa.PrimaryKeyConstraint("shop", name=op.f("pk_pricing_shops")),
     )
     op.create_table(
@@ -568,15 +650,22 @@ def upgrade() -> None:
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("completed_at", UtcDateTime(), nullable=True),
         sa.CheckConstraint(
-            "status IN ('pending', 'processing', 'complete', 'failed')", name=op.f("ck_progressive_fetch_jobs_status")
+            "status IN ('pending', 'processing', 'complete', 'failed')",
+            name=op.f("ck_progressive_fetch_jobs_status"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_progressive_fetch_jobs")),
     )
     op.create_index(
-        op.f("ix_progressive_fetch_jobs_completed_at"), "progressive_fetch_jobs", ["completed_at"], unique=False
+        op.f("ix_progressive_fetch_jobs_completed_at"),
+        "progressive_fetch_jobs",
+        ["completed_at"],
+        unique=False,
     )
     op.create_index(
-        op.f("ix_progressive_fetch_jobs_created_at"), "progressive_fetch_jobs", ["created_at"], unique=False
+        op.f("ix_progressive_fetch_jobs_created_at"),
+        "progressive_fetch_jobs",
+        ["created_at"],
+        unique=False,
     )
     op.create_index(
         op.f("ix_progressive_fetch_jobs_start_date_end_date"),
@@ -584,7 +673,9 @@ def upgrade() -> None:
         ["start_date", "end_date"],
         unique=False,
     )
-    op.create_index(op.f("ix_progressive_fetch_jobs_status"), "progressive_fetch_jobs", ["status"], unique=False)
+    op.create_index(
+        op.f("ix_progressive_fetch_jobs_status"), "progressive_fetch_jobs", ["status"], unique=False
+    )
     op.create_table(
         "pulses",
         sa.Column("name", sa.String(), nullable=False),
@@ -610,7 +701,9 @@ def upgrade() -> None:
         sa.Column("offered_at", UtcDateTime(), nullable=True),
         sa.Column("dagster_run_id", sa.String(), nullable=True),
         sa.Column("reason", sa.String(), nullable=True),
-        sa.CheckConstraint("state IN ('waiting', 'taken', 'refused')", name=op.f("ck_run_requests_state")),
+        sa.CheckConstraint(
+            "state IN ('waiting', 'taken', 'refused')", name=op.f("ck_run_requests_state")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_run_requests")),
         sa.UniqueConstraint("request_key", name=op.f("uq_run_requests_request_key")),
         sqlite_autoincrement=True,
@@ -649,7 +742,10 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_state_transitions_machine_entity_id"), "state_transitions", ["machine", "entity_id"], unique=False
+        op.f("ix_state_transitions_machine_entity_id"),
+        "state_transitions",
+        ["machine", "entity_id"],
+        unique=False,
     )
     op.create_table(
         "step_beats",
@@ -677,7 +773,10 @@ def upgrade() -> None:
         sa.Column("started_at", UtcDateTime(), nullable=False),
         sa.Column("touched_at", UtcDateTime(), nullable=False),
         sa.Column("finished_at", UtcDateTime(), nullable=True),
-        sa.CheckConstraint("status IN ('running', 'completed', 'failed')", name=op.f("ck_transcription_runs_status")),
+        sa.CheckConstraint(
+            "status IN ('running', 'completed', 'failed')",
+            name=op.f("ck_transcription_runs_status"),
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_transcription_runs")),
     )
     op.create_index(
@@ -686,7 +785,9 @@ def upgrade() -> None:
         ["fiche_id", "started_at"],
         unique=False,
     )
-    op.create_index(op.f("ix_transcription_runs_touched_at"), "transcription_runs", ["touched_at"], unique=False)
+    op.create_index(
+        op.f("ix_transcription_runs_touched_at"), "transcription_runs", ["touched_at"], unique=False
+    )
     op.create_index(
         "uq_transcription_runs_live_fiche",
         "transcription_runs",
@@ -712,11 +813,17 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_workflow_logs_entity_type_entity_id"), "workflow_logs", ["entity_type", "entity_id"], unique=False
+        op.f("ix_workflow_logs_entity_type_entity_id"),
+        "workflow_logs",
+        ["entity_type", "entity_id"],
+        unique=False,
     )
     op.create_index(op.f("ix_workflow_logs_trace_id"), "workflow_logs", ["trace_id"], unique=False)
     op.create_index(
-        op.f("ix_workflow_logs_workflow_created_at"), "workflow_logs", ["workflow", "created_at"], unique=False
+        op.f("ix_workflow_logs_workflow_created_at"),
+        "workflow_logs",
+        ["workflow", "created_at"],
+        unique=False,
     )
     op.create_table(
         "audit_batches",
@@ -736,7 +843,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_batches")),
     )
-    op.create_index(op.f("ix_audit_batches_completed_at"), "audit_batches", ["completed_at"], unique=False)
+    op.create_index(
+        op.f("ix_audit_batches_completed_at"), "audit_batches", ["completed_at"], unique=False
+    )
     op.create_table(
         "audit_steps",
         sa.Column("id", BigId, nullable=False),
@@ -753,15 +862,21 @@ def upgrade() -> None:
         sa.Column("weight", sa.Integer(), nullable=False),
         sa.Column("verify_product_info", sa.Boolean(), nullable=False),
         sa.CheckConstraint(
-            "severity_level IN ('LOW', 'MEDIUM', 'HIGH', 'CRITICAL')", name=op.f("ck_audit_steps_severity_level")
+            "severity_level IN ('LOW', 'MEDIUM', 'HIGH', 'CRITICAL')",
+            name=op.f("ck_audit_steps_severity_level"),
         ),
         sa.CheckConstraint("position >= 1", name=op.f("ck_audit_steps_position")),
         sa.CheckConstraint("weight BETWEEN 1 AND 10", name=op.f("ck_audit_steps_weight")),
         sa.ForeignKeyConstraint(
-            ["audit_config_id"], ["audit_configs.id"], name=op.f("fk_audit_steps_audit_config_id"), ondelete="CASCADE"
+            ["audit_config_id"],
+            ["audit_configs.id"],
+            name=op.f("fk_audit_steps_audit_config_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_steps")),
-        sa.UniqueConstraint("audit_config_id", "position", name=op.f("uq_audit_steps_audit_config_id_position")),
+        sa.UniqueConstraint(
+            "audit_config_id", "position", name=op.f("uq_audit_steps_audit_config_id_position")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_table(
@@ -825,8 +940,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("request_key", name=op.f("uq_automation_runs_request_key")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_automation_runs_schedule_id"), "automation_runs", ["schedule_id"], unique=False)
-    op.create_index(op.f("ix_automation_runs_started_at"), "automation_runs", ["started_at"], unique=False)
+    op.create_index(
+        op.f("ix_automation_runs_schedule_id"), "automation_runs", ["schedule_id"], unique=False
+    )
+    op.create_index(
+        op.f("ix_automation_runs_started_at"), "automation_runs", ["started_at"], unique=False
+    )
     op.create_index(op.f("ix_automation_runs_status"), "automation_runs", ["status"], unique=False)
     op.create_index(
         "uq_automation_runs_unended_root",
@@ -845,7 +964,10 @@ def upgrade() -> None:
         sa.Column("correlation_id", sa.String(), nullable=False),
         sa.Column("attached_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["job_id"], ["enrichment_jobs.id"], name=op.f("fk_enrichment_job_attachments_job_id"), ondelete="CASCADE"
+            ["job_id"],
+            ["enrichment_jobs.id"],
+            name=op.f("fk_enrichment_job_attachments_job_id"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
             ["request_id"],
@@ -854,11 +976,16 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_enrichment_job_attachments")),
-        sa.UniqueConstraint("job_id", "request_id", name=op.f("uq_enrichment_job_attachments_job_id_request_id")),
+        sa.UniqueConstraint(
+            "job_id", "request_id", name=op.f("uq_enrichment_job_attachments_job_id_request_id")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_enrichment_job_attachments_request_id"), "enrichment_job_attachments", ["request_id"], unique=False
+        op.f("ix_enrichment_job_attachments_request_id"),
+        "enrichment_job_attachments",
+        ["request_id"],
+        unique=False,
     )
     op.create_table(
         "enrichment_job_sources",
@@ -878,10 +1005,15 @@ def upgrade() -> None:
         sa.Column("warnings", Json, nullable=False),
         sa.Column("fetched_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["job_id"], ["enrichment_jobs.id"], name=op.f("fk_enrichment_job_sources_job_id"), ondelete="CASCADE"
+            ["job_id"],
+            ["enrichment_jobs.id"],
+            name=op.f("fk_enrichment_job_sources_job_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_enrichment_job_sources")),
-        sa.UniqueConstraint("job_id", "source_api", name=op.f("uq_enrichment_job_sources_job_id_source_api")),
+        sa.UniqueConstraint(
+            "job_id", "source_api", name=op.f("uq_enrichment_job_sources_job_id_source_api")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_table(
@@ -925,7 +1057,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_autres_contrats_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_autres_contrats")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_autres_contrats")
+        ),
     )
     op.create_table(
         "fiche_cache_commentaires",
@@ -941,7 +1075,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_commentaires_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_commentaires")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_commentaires")
+        ),
     )
     op.create_table(
         "fiche_cache_conjoints",
@@ -987,7 +1123,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_documents_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_documents")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_documents")
+        ),
     )
     op.create_table(
         "fiche_cache_elements_souscription",
@@ -1054,7 +1192,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_elements_souscription_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", name=op.f("pk_fiche_cache_elements_souscription")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", name=op.f("pk_fiche_cache_elements_souscription")
+        ),
     )
     op.create_table(
         "fiche_cache_enfants",
@@ -1089,7 +1229,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_etiquettes_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "etiquette_index", name=op.f("pk_fiche_cache_etiquettes")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "etiquette_index", name=op.f("pk_fiche_cache_etiquettes")
+        ),
     )
     op.create_table(
         "fiche_cache_information",
@@ -1144,7 +1286,12 @@ def upgrade() -> None:
         ["attribution_user_id"],
         unique=False,
     )
-    op.create_index(op.f("ix_fiche_cache_information_groupe"), "fiche_cache_information", ["groupe"], unique=False)
+    op.create_index(
+        op.f("ix_fiche_cache_information_groupe"),
+        "fiche_cache_information",
+        ["groupe"],
+        unique=False,
+    )
     op.create_table(
         "fiche_cache_mails",
         sa.Column("fiche_cache_id", BigId, autoincrement=False, nullable=False),
@@ -1154,7 +1301,10 @@ def upgrade() -> None:
         sa.Column("utilisateur", sa.String(), nullable=False),
         sa.Column("visualisation_url", sa.String(), nullable=True),
         sa.ForeignKeyConstraint(
-            ["fiche_cache_id"], ["fiche_cache.id"], name=op.f("fk_fiche_cache_mails_fiche_cache_id"), ondelete="CASCADE"
+            ["fiche_cache_id"],
+            ["fiche_cache.id"],
+            name=op.f("fk_fiche_cache_mails_fiche_cache_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_mails")),
     )
@@ -1195,7 +1345,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("fiche_cache_id", name=op.f("pk_fiche_cache_prospects")),
     )
     op.create_index(
-        op.f("ix_fiche_cache_prospects_prospect_id"), "fiche_cache_prospects", ["prospect_id"], unique=False
+        op.f("ix_fiche_cache_prospects_prospect_id"),
+        "fiche_cache_prospects",
+        ["prospect_id"],
+        unique=False,
     )
     op.create_table(
         "fiche_cache_raw_sections",
@@ -1208,7 +1361,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_raw_sections_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "section_key", name=op.f("pk_fiche_cache_raw_sections")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "section_key", name=op.f("pk_fiche_cache_raw_sections")
+        ),
     )
     op.create_table(
         "fiche_cache_reclamations",
@@ -1229,7 +1384,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_reclamations_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_reclamations")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_reclamations")
+        ),
     )
     op.create_table(
         "fiche_cache_rendez_vous",
@@ -1249,7 +1406,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_rendez_vous_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_rendez_vous")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_rendez_vous")
+        ),
     )
     op.create_table(
         "fiche_cache_tarification_formule_details",
@@ -1314,7 +1473,10 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint(
-            "fiche_cache_id", "row_index", "gamme_index", name=op.f("pk_fiche_cache_tarification_gammes")
+            "fiche_cache_id",
+            "row_index",
+            "gamme_index",
+            name=op.f("pk_fiche_cache_tarification_gammes"),
         ),
     )
     op.create_table(
@@ -1328,7 +1490,9 @@ def upgrade() -> None:
             name=op.f("fk_fiche_cache_tarifications_fiche_cache_id"),
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_tarifications")),
+        sa.PrimaryKeyConstraint(
+            "fiche_cache_id", "row_index", name=op.f("pk_fiche_cache_tarifications")
+        ),
     )
     op.create_table(
         "org_alerts",
@@ -1345,8 +1509,12 @@ def upgrade() -> None:
         sa.Column("last_error", sa.String(), nullable=True),
         sa.Column("next_retry_at", UtcDateTime(), nullable=False),
         sa.Column("sent_at", UtcDateTime(), nullable=True),
-        sa.CheckConstraint("severity IN ('warning', 'critical')", name=op.f("ck_org_alerts_severity")),
-        sa.CheckConstraint("status IN ('pending', 'sent', 'failed', 'unsent')", name=op.f("ck_org_alerts_status")),
+        sa.CheckConstraint(
+            "severity IN ('warning', 'critical')", name=op.f("ck_org_alerts_severity")
+        ),
+        sa.CheckConstraint(
+            "status IN ('pending', 'sent', 'failed', 'unsent')", name=op.f("ck_org_alerts_status")
+        ),
         sa.ForeignKeyConstraint(
             ["org_id"], ["organisations.id"], name=op.f("fk_org_alerts_org_id"), ondelete="CASCADE"
         ),
@@ -1354,10 +1522,20 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_org_alerts_name_subject_raised_at"), "org_alerts", ["name", "subject", "raised_at"], unique=False
+        op.f("ix_org_alerts_name_subject_raised_at"),
+        "org_alerts",
+        ["name", "subject", "raised_at"],
+        unique=False,
     )
-    op.create_index(op.f("ix_org_alerts_org_id_raised_at"), "org_alerts", ["org_id", "raised_at"], unique=False)
-    op.create_index(op.f("ix_org_alerts_status_next_retry_at"), "org_alerts", ["status", "next_retry_at"], unique=False)
+    op.create_index(
+        op.f("ix_org_alerts_org_id_raised_at"), "org_alerts", ["org_id", "raised_at"], unique=False
+    )
+    op.create_index(
+        op.f("ix_org_alerts_status_next_retry_at"),
+        "org_alerts",
+        ["status", "next_retry_at"],
+        unique=False,
+    )
     op.create_table(
         "org_audit_log",
         sa.Column("id", BigId, nullable=False),
@@ -1371,13 +1549,23 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(), nullable=True),
         sa.Column("at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["org_id"], ["organisations.id"], name=op.f("fk_org_audit_log_org_id"), ondelete="CASCADE"
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_org_audit_log_org_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_audit_log")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_org_audit_log_entity_entity_id"), "org_audit_log", ["entity", "entity_id"], unique=False)
-    op.create_index(op.f("ix_org_audit_log_org_id_at"), "org_audit_log", ["org_id", "at"], unique=False)
+    op.create_index(
+        op.f("ix_org_audit_log_entity_entity_id"),
+        "org_audit_log",
+        ["entity", "entity_id"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_org_audit_log_org_id_at"), "org_audit_log", ["org_id", "at"], unique=False
+    )
     op.create_table(
         "org_hosts",
         sa.Column("id", BigId, nullable=False),
@@ -1388,7 +1576,9 @@ def upgrade() -> None:
         sa.Column("agent_version", sa.String(), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(["org_id"], ["organisations.id"], name=op.f("fk_org_hosts_org_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["org_id"], ["organisations.id"], name=op.f("fk_org_hosts_org_id"), ondelete="CASCADE"
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_hosts")),
         sa.UniqueConstraint("org_id", "name", name=op.f("uq_org_hosts_org_id_name")),
         sqlite_autoincrement=True,
@@ -1403,10 +1593,15 @@ def upgrade() -> None:
         sa.Column("created_by", sa.String(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["rule_id"], ["pricing_rules.id"], name=op.f("fk_pricing_rule_versions_rule_id"), ondelete="CASCADE"
+            ["rule_id"],
+            ["pricing_rules.id"],
+            name=op.f("fk_pricing_rule_versions_rule_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pricing_rule_versions")),
-        sa.UniqueConstraint("rule_id", "version", name=op.f("uq_pricing_rule_versions_rule_id_version")),
+        sa.UniqueConstraint(
+            "rule_id", "version", name=op.f("uq_pricing_rule_versions_rule_id_version")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_table(
@@ -1432,14 +1627,21 @@ def upgrade() -> None:
         sa.Column("transcription_language_probability", sa.Float(), nullable=True),
         sa.Column("transcribed_at", UtcDateTime(), nullable=True),
         sa.ForeignKeyConstraint(
-            ["fiche_cache_id"], ["fiche_cache.id"], name=op.f("fk_recordings_fiche_cache_id"), ondelete="CASCADE"
+            ["fiche_cache_id"],
+            ["fiche_cache.id"],
+            name=op.f("fk_recordings_fiche_cache_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_recordings")),
-        sa.UniqueConstraint("fiche_cache_id", "call_id", name=op.f("uq_recordings_fiche_cache_id_call_id")),
+        sa.UniqueConstraint(
+            "fiche_cache_id", "call_id", name=op.f("uq_recordings_fiche_cache_id_call_id")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_recordings_call_id"), "recordings", ["call_id"], unique=False)
-    op.create_index(op.f("ix_recordings_recording_date"), "recordings", ["recording_date"], unique=False)
+    op.create_index(
+        op.f("ix_recordings_recording_date"), "recordings", ["recording_date"], unique=False
+    )
     op.create_index(
         "ix_recordings_untranscribed",
         "recordings",
@@ -1498,23 +1700,38 @@ def upgrade() -> None:
             "finished_at IS NOT NULL OR status IN ('PREVIEW', 'QUEUED', 'APPLYING')",
             name=op.f("ck_rule_runs_ended_is_finished"),
         ),
-        sa.CheckConstraint("rollback_state IN ('NONE', 'PARTIAL', 'DONE')", name=op.f("ck_rule_runs_rollback_state")),
-        sa.CheckConstraint("status = 'PREVIEW' OR queued_at IS NOT NULL", name=op.f("ck_rule_runs_queued")),
+        sa.CheckConstraint(
+            "rollback_state IN ('NONE', 'PARTIAL', 'DONE')",
+            name=op.f("ck_rule_runs_rollback_state"),
+        ),
+        sa.CheckConstraint(
+            "status = 'PREVIEW' OR queued_at IS NOT NULL", name=op.f("ck_rule_runs_queued")
+        ),
         sa.CheckConstraint(
             "status IN ('PREVIEW', 'QUEUED', 'APPLYING', 'APPLIED', 'PARTIAL', 'FAILED', 'ROLLED_BACK')",
             name=op.f("ck_rule_runs_status"),
         ),
-        sa.CheckConstraint("wish IS NULL OR wish IN ('apply', 'retry', 'rollback')", name=op.f("ck_rule_runs_wish")),
         sa.CheckConstraint(
-            "finished_at IS NULL OR started_at <= finished_at", name=op.f("ck_rule_runs_started_before_finished")
+            "wish IS NULL OR wish IN ('apply', 'retry', 'rollback')", name=op.f("ck_rule_runs_wish")
         ),
         sa.CheckConstraint(
-            "started_at IS NULL OR queued_at <= started_at", name=op.f("ck_rule_runs_queued_before_started")
+            "finished_at IS NULL OR started_at <= finished_at",
+            name=op.f("ck_rule_runs_started_before_finished"),
         ),
-        sa.ForeignKeyConstraint(["parent_run_id"], ["rule_runs.id"], name=op.f("fk_rule_runs_parent_run_id")),
-        sa.ForeignKeyConstraint(["rule_id"], ["pricing_rules.id"], name=op.f("fk_rule_runs_rule_id")),
+        sa.CheckConstraint(
+            "started_at IS NULL OR queued_at <= started_at",
+            name=op.f("ck_rule_runs_queued_before_started"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["parent_run_id"], ["rule_runs.id"], name=op.f("fk_rule_runs_parent_run_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["rule_id"], ["pricing_rules.id"], name=op.f("fk_rule_runs_rule_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_rule_runs")),
-        sa.UniqueConstraint("rule_id", "scheduled_for", name=op.f("uq_rule_runs_rule_id_scheduled_for")),
+        sa.UniqueConstraint(
+            "rule_id", "scheduled_for", name=op.f("uq_rule_runs_rule_id_scheduled_for")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index(
@@ -1526,8 +1743,12 @@ def upgrade() -> None:
         sqlite_where=sa.text("status IN ('QUEUED', 'APPLYING') OR wish IS NOT NULL"),
     )
     op.create_index(op.f("ix_rule_runs_finished_at"), "rule_runs", ["finished_at"], unique=False)
-    op.create_index(op.f("ix_rule_runs_parent_run_id"), "rule_runs", ["parent_run_id"], unique=False)
-    op.create_index(op.f("ix_rule_runs_rule_id_status"), "rule_runs", ["rule_id", "status"], unique=False)
+    op.create_index(
+        op.f("ix_rule_runs_parent_run_id"), "rule_runs", ["parent_run_id"], unique=False
+    )
+    op.create_index(
+        op.f("ix_rule_runs_rule_id_status"), "rule_runs", ["rule_id", "status"], unique=False
+    )
     op.create_index(
         op.f("ix_rule_runs_tenant_id_project_id_status"),
         "rule_runs",
@@ -1557,15 +1778,24 @@ def upgrade() -> None:
         sa.Column("next_retry_at", UtcDateTime(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("sent_at", UtcDateTime(), nullable=True),
-        sa.CheckConstraint("event IN ('progress', 'complete', 'failed')", name=op.f("ck_webhook_deliveries_event")),
-        sa.CheckConstraint("status IN ('pending', 'sent', 'failed')", name=op.f("ck_webhook_deliveries_status")),
+        sa.CheckConstraint(
+            "event IN ('progress', 'complete', 'failed')", name=op.f("ck_webhook_deliveries_event")
+        ),
+        sa.CheckConstraint(
+            "status IN ('pending', 'sent', 'failed')", name=op.f("ck_webhook_deliveries_status")
+        ),
         sa.ForeignKeyConstraint(
-            ["job_id"], ["progressive_fetch_jobs.id"], name=op.f("fk_webhook_deliveries_job_id"), ondelete="CASCADE"
+            ["job_id"],
+            ["progressive_fetch_jobs.id"],
+            name=op.f("fk_webhook_deliveries_job_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_deliveries")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_webhook_deliveries_job_id"), "webhook_deliveries", ["job_id"], unique=False)
+    op.create_index(
+        op.f("ix_webhook_deliveries_job_id"), "webhook_deliveries", ["job_id"], unique=False
+    )
     op.create_index(
         op.f("ix_webhook_deliveries_status_next_retry_at"),
         "webhook_deliveries",
@@ -1581,16 +1811,25 @@ def upgrade() -> None:
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("error", sa.String(), nullable=True),
         sa.Column("finished_at", UtcDateTime(), nullable=True),
-        sa.CheckConstraint("state IN ('pending', 'completed', 'failed')", name=op.f("ck_audit_batch_items_state")),
+        sa.CheckConstraint(
+            "state IN ('pending', 'completed', 'failed')", name=op.f("ck_audit_batch_items_state")
+        ),
         sa.ForeignKeyConstraint(
-            ["batch_id"], ["audit_batches.id"], name=op.f("fk_audit_batch_items_batch_id"), ondelete="CASCADE"
+            ["batch_id"],
+            ["audit_batches.id"],
+            name=op.f("fk_audit_batch_items_batch_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_batch_items")),
-        sa.UniqueConstraint("batch_id", "fiche_id", name=op.f("uq_audit_batch_items_batch_id_fiche_id")),
+        sa.UniqueConstraint(
+            "batch_id", "fiche_id", name=op.f("uq_audit_batch_items_batch_id_fiche_id")
+        ),
         sa.UniqueConstraint("tracking_id", name=op.f("uq_audit_batch_items_tracking_id")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_audit_batch_items_state"), "audit_batch_items", ["state"], unique=False)
+    op.create_index(
+        op.f("ix_audit_batch_items_state"), "audit_batch_items", ["state"], unique=False
+    )
     op.create_table(
         "audits",
         sa.Column("id", BigId, nullable=False),
@@ -1633,16 +1872,27 @@ def upgrade() -> None:
         sa.Column("fence", sa.BigInteger(), nullable=False),
         sa.Column("touched_at", UtcDateTime(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
-        sa.CheckConstraint("status != 'incomplete' OR score_percentage IS NULL", name=op.f("ck_audits_score")),
         sa.CheckConstraint(
-            "status IN ('pending', 'running', 'completed', 'incomplete', 'failed')", name=op.f("ck_audits_status")
+            "status != 'incomplete' OR score_percentage IS NULL", name=op.f("ck_audits_score")
         ),
-        sa.CheckConstraint("NOT (is_latest AND deleted_at IS NOT NULL)", name=op.f("ck_audits_latest")),
-        sa.ForeignKeyConstraint(
-            ["audit_config_id"], ["audit_configs.id"], name=op.f("fk_audits_audit_config_id"), ondelete="RESTRICT"
+        sa.CheckConstraint(
+            "status IN ('pending', 'running', 'completed', 'incomplete', 'failed')",
+            name=op.f("ck_audits_status"),
+        ),
+        sa.CheckConstraint(
+            "NOT (is_latest AND deleted_at IS NOT NULL)", name=op.f("ck_audits_latest")
         ),
         sa.ForeignKeyConstraint(
-            ["automation_run_id"], ["automation_runs.id"], name=op.f("fk_audits_automation_run_id"), ondelete="SET NULL"
+            ["audit_config_id"],
+            ["audit_configs.id"],
+            name=op.f("fk_audits_audit_config_id"),
+            ondelete="RESTRICT",
+        ),
+        sa.ForeignKeyConstraint(
+            ["automation_run_id"],
+            ["automation_runs.id"],
+            name=op.f("fk_audits_automation_run_id"),
+            ondelete="SET NULL",
         ),
         sa.ForeignKeyConstraint(
             ["automation_schedule_id"],
@@ -1651,18 +1901,27 @@ def upgrade() -> None:
             ondelete="SET NULL",
         ),
         sa.ForeignKeyConstraint(
-            ["config_fingerprint"], ["audit_config_snapshots.fingerprint"], name=op.f("fk_audits_config_fingerprint")
+            ["config_fingerprint"],
+            ["audit_config_snapshots.fingerprint"],
+            name=op.f("fk_audits_config_fingerprint"),
         ),
         sa.ForeignKeyConstraint(
-            ["fiche_cache_id"], ["fiche_cache.id"], name=op.f("fk_audits_fiche_cache_id"), ondelete="RESTRICT"
+            ["fiche_cache_id"],
+            ["fiche_cache.id"],
+            name=op.f("fk_audits_fiche_cache_id"),
+            ondelete="RESTRICT",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audits")),
         sa.UniqueConstraint("tracking_id", name=op.f("uq_audits_tracking_id")),
         sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_audits_audit_config_id"), "audits", ["audit_config_id"], unique=False)
-    op.create_index(op.f("ix_audits_automation_run_id"), "audits", ["automation_run_id"], unique=False)
-    op.create_index(op.f("ix_audits_automation_schedule_id"), "audits", ["automation_schedule_id"], unique=False)
+    op.create_index(
+        op.f("ix_audits_automation_run_id"), "audits", ["automation_run_id"], unique=False
+    )
+    op.create_index(
+        op.f("ix_audits_automation_schedule_id"), "audits", ["automation_schedule_id"], unique=False
+    )
     op.create_index(op.f("ix_audits_created_at"), "audits", ["created_at"], unique=False)
     op.create_index(op.f("ix_audits_deleted_at"), "audits", ["deleted_at"], unique=False)
     op.create_index(
@@ -1699,12 +1958,17 @@ def upgrade() -> None:
         sa.Column("metadata", Json, nullable=False),
         sa.Column("timestamp", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["automation_runs.id"], name=op.f("fk_automation_logs_run_id"), ondelete="CASCADE"
+            ["run_id"],
+            ["automation_runs.id"],
+            name=op.f("fk_automation_logs_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_automation_logs")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_automation_logs_run_id_id"), "automation_logs", ["run_id", "id"], unique=False)
+    op.create_index(
+        op.f("ix_automation_logs_run_id_id"), "automation_logs", ["run_id", "id"], unique=False
+    )
     op.create_table(
         "automation_notifications",
         sa.Column("id", BigId, nullable=False),
@@ -1719,14 +1983,25 @@ def upgrade() -> None:
         sa.Column("last_error", sa.String(), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("sent_at", UtcDateTime(), nullable=True),
-        sa.CheckConstraint("channel IN ('webhook', 'email')", name=op.f("ck_automation_notifications_channel")),
-        sa.CheckConstraint("status IN ('pending', 'sent', 'failed')", name=op.f("ck_automation_notifications_status")),
+        sa.CheckConstraint(
+            "channel IN ('webhook', 'email')", name=op.f("ck_automation_notifications_channel")
+        ),
+        sa.CheckConstraint(
+            "status IN ('pending', 'sent', 'failed')",
+            name=op.f("ck_automation_notifications_status"),
+        ),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["automation_runs.id"], name=op.f("fk_automation_notifications_run_id"), ondelete="CASCADE"
+            ["run_id"],
+            ["automation_runs.id"],
+            name=op.f("fk_automation_notifications_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_automation_notifications")),
         sa.UniqueConstraint(
-            "run_id", "channel", "target", name=op.f("uq_automation_notifications_run_id_channel_target")
+            "run_id",
+            "channel",
+            "target",
+            name=op.f("uq_automation_notifications_run_id_channel_target"),
         ),
         sqlite_autoincrement=True,
     )
@@ -1739,7 +2014,10 @@ def upgrade() -> None:
         sa.Column("not_run_because", sa.String(), nullable=True),
         sa.Column("decided_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["automation_runs.id"], name=op.f("fk_automation_occurrences_run_id"), ondelete="SET NULL"
+            ["run_id"],
+            ["automation_runs.id"],
+            name=op.f("fk_automation_occurrences_run_id"),
+            ondelete="SET NULL",
         ),
         sa.ForeignKeyConstraint(
             ["schedule_id"],
@@ -1748,13 +2026,20 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_automation_occurrences")),
-        sa.UniqueConstraint("schedule_id", "due_at", name=op.f("uq_automation_occurrences_schedule_id_due_at")),
+        sa.UniqueConstraint(
+            "schedule_id", "due_at", name=op.f("uq_automation_occurrences_schedule_id_due_at")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_automation_occurrences_decided_at"), "automation_occurrences", ["decided_at"], unique=False
+        op.f("ix_automation_occurrences_decided_at"),
+        "automation_occurrences",
+        ["decided_at"],
+        unique=False,
     )
-    op.create_index(op.f("ix_automation_occurrences_run_id"), "automation_occurrences", ["run_id"], unique=False)
+    op.create_index(
+        op.f("ix_automation_occurrences_run_id"), "automation_occurrences", ["run_id"], unique=False
+    )
     op.create_table(
         "automation_run_fiche_results",
         sa.Column("id", BigId, nullable=False),
@@ -1777,14 +2062,22 @@ def upgrade() -> None:
             name=op.f("ck_automation_run_fiche_results_status"),
         ),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["automation_runs.id"], name=op.f("fk_automation_run_fiche_results_run_id"), ondelete="CASCADE"
+            ["run_id"],
+            ["automation_runs.id"],
+            name=op.f("fk_automation_run_fiche_results_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_automation_run_fiche_results")),
-        sa.UniqueConstraint("run_id", "fiche_id", name=op.f("uq_automation_run_fiche_results_run_id_fiche_id")),
+        sa.UniqueConstraint(
+            "run_id", "fiche_id", name=op.f("uq_automation_run_fiche_results_run_id_fiche_id")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_automation_run_fiche_results_fiche_id"), "automation_run_fiche_results", ["fiche_id"], unique=False
+        op.f("ix_automation_run_fiche_results_fiche_id"),
+        "automation_run_fiche_results",
+        ["fiche_id"],
+        unique=False,
     )
     op.create_index(
         op.f("ix_automation_run_fiche_results_run_id_batch_status"),
@@ -1799,12 +2092,18 @@ def upgrade() -> None:
         sa.Column("worker", sa.String(), nullable=False),
         sa.Column("beat_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["automation_runs.id"], name=op.f("fk_automation_run_heartbeats_run_id"), ondelete="CASCADE"
+            ["run_id"],
+            ["automation_runs.id"],
+            name=op.f("fk_automation_run_heartbeats_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("run_id", name=op.f("pk_automation_run_heartbeats")),
     )
     op.create_index(
-        op.f("ix_automation_run_heartbeats_beat_at"), "automation_run_heartbeats", ["beat_at"], unique=False
+        op.f("ix_automation_run_heartbeats_beat_at"),
+        "automation_run_heartbeats",
+        ["beat_at"],
+        unique=False,
     )
     op.create_table(
         "automation_run_phases",
@@ -1813,9 +2112,14 @@ def upgrade() -> None:
         sa.Column("phase", sa.String(), nullable=False),
         sa.Column("entered_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["automation_runs.id"], name=op.f("fk_automation_run_phases_run_id"), ondelete="CASCADE"
+            ["run_id"],
+            ["automation_runs.id"],
+            name=op.f("fk_automation_run_phases_run_id"),
+            ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("run_id", "attempt", "phase", name=op.f("pk_automation_run_phases")),
+        sa.PrimaryKeyConstraint(
+            "run_id", "attempt", "phase", name=op.f("pk_automation_run_phases")
+        ),
     )
     op.create_table(
         "recording_transcription_chunks",
@@ -1835,7 +2139,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_recording_transcription_chunks")),
         sa.UniqueConstraint(
-            "recording_id", "chunk_index", name=op.f("uq_recording_transcription_chunks_recording_id_chunk_index")
+            "recording_id",
+            "chunk_index",
+            name=op.f("uq_recording_transcription_chunks_recording_id_chunk_index"),
         ),
         sqlite_autoincrement=True,
     )
@@ -1853,13 +2159,21 @@ def upgrade() -> None:
         sa.Column("worst", sa.String(), nullable=True),
         sa.Column("report", Json, nullable=True),
         sa.ForeignKeyConstraint(
-            ["rule_run_id"], ["rule_runs.id"], name=op.f("fk_rule_checks_rule_run_id"), ondelete="CASCADE"
+            ["rule_run_id"],
+            ["rule_runs.id"],
+            name=op.f("fk_rule_checks_rule_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_rule_checks")),
         sa.UniqueConstraint("rule_run_id", "name", name=op.f("uq_rule_checks_rule_run_id_name")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_rule_checks_checked_at_due_at"), "rule_checks", ["checked_at", "due_at"], unique=False)
+    op.create_index(
+        op.f("ix_rule_checks_checked_at_due_at"),
+        "rule_checks",
+        ["checked_at", "due_at"],
+        unique=False,
+    )
     op.create_table(
         "rule_skipped_variants",
         sa.Column("id", BigId, nullable=False),
@@ -1874,7 +2188,10 @@ def upgrade() -> None:
         sa.Column("proposed_amount", sa.BigInteger(), nullable=True),
         sa.Column("currency", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["rule_run_id"], ["rule_runs.id"], name=op.f("fk_rule_skipped_variants_rule_run_id"), ondelete="CASCADE"
+            ["rule_run_id"],
+            ["rule_runs.id"],
+            name=op.f("fk_rule_skipped_variants_rule_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_rule_skipped_variants")),
         sqlite_autoincrement=True,
@@ -1923,23 +2240,35 @@ def upgrade() -> None:
         sa.Column("observed_price", Json, nullable=True),
         sa.Column("duration_ms", sa.Integer(), nullable=True),
         sa.CheckConstraint(
-            "NOT is_writing OR status IN ('APPLYING', 'APPLIED')", name=op.f("ck_rule_targets_is_writing")
+            "NOT is_writing OR status IN ('APPLYING', 'APPLIED')",
+            name=op.f("ck_rule_targets_is_writing"),
         ),
         sa.CheckConstraint(
-            "attempts >= 0 AND (attempts <= 3 OR status = 'FAILED')", name=op.f("ck_rule_targets_attempts")
+            "attempts >= 0 AND (attempts <= 3 OR status = 'FAILED')",
+            name=op.f("ck_rule_targets_attempts"),
         ),
-        sa.CheckConstraint("status <> 'APPLIED' OR applied_at IS NOT NULL", name=op.f("ck_rule_targets_applied_at")),
-        sa.CheckConstraint("status <> 'FAILED' OR error_type IS NOT NULL", name=op.f("ck_rule_targets_error_type")),
+        sa.CheckConstraint(
+            "status <> 'APPLIED' OR applied_at IS NOT NULL", name=op.f("ck_rule_targets_applied_at")
+        ),
+        sa.CheckConstraint(
+            "status <> 'FAILED' OR error_type IS NOT NULL", name=op.f("ck_rule_targets_error_type")
+        ),
         sa.CheckConstraint(
             "status IN ('PREVIEW', 'QUEUED', 'APPLYING', 'APPLIED', 'FAILED', 'ROLLED_BACK')",
             name=op.f("ck_rule_targets_status"),
         ),
         sa.ForeignKeyConstraint(
-            ["rule_run_id"], ["rule_runs.id"], name=op.f("fk_rule_targets_rule_run_id"), ondelete="CASCADE"
+            ["rule_run_id"],
+            ["rule_runs.id"],
+            name=op.f("fk_rule_targets_rule_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_rule_targets")),
         sa.UniqueConstraint(
-            "rule_run_id", "variant_id", "currency", name=op.f("uq_rule_targets_rule_run_id_variant_id_currency")
+            "rule_run_id",
+            "variant_id",
+            "currency",
+            name=op.f("uq_rule_targets_rule_run_id_variant_id_currency"),
         ),
         sqlite_autoincrement=True,
     )
@@ -1958,7 +2287,10 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_index(
-        op.f("ix_rule_targets_shop_variant_id_status"), "rule_targets", ["shop", "variant_id", "status"], unique=False
+        op.f("ix_rule_targets_shop_variant_id_status"),
+        "rule_targets",
+        ["shop", "variant_id", "status"],
+        unique=False,
     )
     op.create_index(
         "uq_rule_targets_writing",
@@ -1977,15 +2309,22 @@ def upgrade() -> None:
         sa.Column("is_enabled", sa.Boolean(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
-        sa.ForeignKeyConstraint(["host_id"], ["org_hosts.id"], name=op.f("fk_server_instances_host_id")),
         sa.ForeignKeyConstraint(
-            ["org_id"], ["organisations.id"], name=op.f("fk_server_instances_org_id"), ondelete="CASCADE"
+            ["host_id"], ["org_hosts.id"], name=op.f("fk_server_instances_host_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_server_instances_org_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_server_instances")),
         sa.UniqueConstraint("org_id", "name", name=op.f("uq_server_instances_org_id_name")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_server_instances_host_id"), "server_instances", ["host_id"], unique=False)
+    op.create_index(
+        op.f("ix_server_instances_host_id"), "server_instances", ["host_id"], unique=False
+    )
     op.create_table(
         "transcription_tasks",
         sa.Column("id", BigId, nullable=False),
@@ -2005,16 +2344,25 @@ def upgrade() -> None:
         sa.Column("error", sa.String(), nullable=True),
         sa.Column("finished_at", UtcDateTime(), nullable=True),
         sa.CheckConstraint(
-            "state IN ('waiting', 'working', 'done', 'cached', 'failed')", name=op.f("ck_transcription_tasks_state")
+            "state IN ('waiting', 'working', 'done', 'cached', 'failed')",
+            name=op.f("ck_transcription_tasks_state"),
         ),
         sa.ForeignKeyConstraint(
-            ["recording_id"], ["recordings.id"], name=op.f("fk_transcription_tasks_recording_id"), ondelete="CASCADE"
+            ["recording_id"],
+            ["recordings.id"],
+            name=op.f("fk_transcription_tasks_recording_id"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["transcription_runs.id"], name=op.f("fk_transcription_tasks_run_id"), ondelete="CASCADE"
+            ["run_id"],
+            ["transcription_runs.id"],
+            name=op.f("fk_transcription_tasks_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_transcription_tasks")),
-        sa.UniqueConstraint("run_id", "call_id", name=op.f("uq_transcription_tasks_run_id_call_id")),
+        sa.UniqueConstraint(
+            "run_id", "call_id", name=op.f("uq_transcription_tasks_run_id_call_id")
+        ),
         sqlite_autoincrement=True,
     )
     op.create_index(
@@ -2064,9 +2412,15 @@ def upgrade() -> None:
         sa.Column("override_statut", sa.String(), nullable=True),
         sa.Column("previous_commentaire", sa.String(), nullable=True),
         sa.Column("override_commentaire", sa.String(), nullable=True),
-        sa.CheckConstraint("kind IN ('step', 'control_point')", name=op.f("ck_audit_step_result_human_reviews_kind")),
+        sa.CheckConstraint(
+            "kind IN ('step', 'control_point')",
+            name=op.f("ck_audit_step_result_human_reviews_kind"),
+        ),
         sa.ForeignKeyConstraint(
-            ["audit_id"], ["audits.id"], name=op.f("fk_audit_step_result_human_reviews_audit_id"), ondelete="CASCADE"
+            ["audit_id"],
+            ["audits.id"],
+            name=op.f("fk_audit_step_result_human_reviews_audit_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_step_result_human_reviews")),
         sqlite_autoincrement=True,
@@ -2097,7 +2451,10 @@ def upgrade() -> None:
             name=op.f("ck_audit_step_result_rerun_events_kind"),
         ),
         sa.ForeignKeyConstraint(
-            ["audit_id"], ["audits.id"], name=op.f("fk_audit_step_result_rerun_events_audit_id"), ondelete="CASCADE"
+            ["audit_id"],
+            ["audits.id"],
+            name=op.f("fk_audit_step_result_rerun_events_audit_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_step_result_rerun_events")),
         sa.UniqueConstraint("rerun_id", name=op.f("uq_audit_step_result_rerun_events_rerun_id")),
@@ -2132,20 +2489,28 @@ def upgrade() -> None:
         sa.Column("raw_result", Json, nullable=False),
         sa.Column("analysed_at", UtcDateTime(), nullable=False),
         sa.CheckConstraint(
-            "conforme IN ('CONFORME', 'PARTIEL', 'NON_CONFORME')", name=op.f("ck_audit_step_results_conforme")
+            "conforme IN ('CONFORME', 'PARTIEL', 'NON_CONFORME')",
+            name=op.f("ck_audit_step_results_conforme"),
         ),
         sa.CheckConstraint(
             "error IS NULL AND conforme IS NOT NULL AND score IS NOT NULL OR error IS NOT NULL AND conforme IS NULL AND score IS NULL",
             name=op.f("ck_audit_step_results_verdict"),
         ),
         sa.ForeignKeyConstraint(
-            ["audit_id"], ["audits.id"], name=op.f("fk_audit_step_results_audit_id"), ondelete="CASCADE"
+            ["audit_id"],
+            ["audits.id"],
+            name=op.f("fk_audit_step_results_audit_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_step_results")),
-        sa.UniqueConstraint("audit_id", "step_position", name=op.f("uq_audit_step_results_audit_id_step_position")),
+        sa.UniqueConstraint(
+            "audit_id", "step_position", name=op.f("uq_audit_step_results_audit_id_step_position")
+        ),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_audit_step_results_conforme"), "audit_step_results", ["conforme"], unique=False)
+    op.create_index(
+        op.f("ix_audit_step_results_conforme"), "audit_step_results", ["conforme"], unique=False
+    )
     op.create_table(
         "org_schedules",
         sa.Column("id", sa.String(), nullable=False),
@@ -2196,30 +2561,46 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("deleted_at", UtcDateTime(), nullable=True),
         sa.CheckConstraint(
-            "misfire_policy IN ('SKIP', 'FIRE_ONCE', 'FIRE_ALL')", name=op.f("ck_org_schedules_misfire_policy")
+            "misfire_policy IN ('SKIP', 'FIRE_ONCE', 'FIRE_ALL')",
+            name=op.f("ck_org_schedules_misfire_policy"),
         ),
         sa.CheckConstraint(
             "overlap_policy IN ('SKIP', 'BUFFER_ONE', 'BUFFER_ALL', 'CANCEL_OTHER', 'TERMINATE_OTHER', 'ALLOW_ALL')",
             name=op.f("ck_org_schedules_overlap_policy"),
         ),
         sa.CheckConstraint(
-            "state <> 'ACTIVE' OR (enabled AND next_run_at IS NOT NULL)", name=op.f("ck_org_schedules_active_is_due")
+            "state <> 'ACTIVE' OR (enabled AND next_run_at IS NOT NULL)",
+            name=op.f("ck_org_schedules_active_is_due"),
         ),
-        sa.CheckConstraint("state = 'ACTIVE' OR next_run_at IS NULL", name=op.f("ck_org_schedules_only_active_is_due")),
         sa.CheckConstraint(
-            "state IN ('ACTIVE', 'PAUSED', 'INVALID_CRON', 'COMPLETED')", name=op.f("ck_org_schedules_state")
+            "state = 'ACTIVE' OR next_run_at IS NULL",
+            name=op.f("ck_org_schedules_only_active_is_due"),
         ),
-        sa.CheckConstraint("window_policy IN ('CLAMP', 'FILTER')", name=op.f("ck_org_schedules_window_policy")),
+        sa.CheckConstraint(
+            "state IN ('ACTIVE', 'PAUSED', 'INVALID_CRON', 'COMPLETED')",
+            name=op.f("ck_org_schedules_state"),
+        ),
+        sa.CheckConstraint(
+            "window_policy IN ('CLAMP', 'FILTER')", name=op.f("ck_org_schedules_window_policy")
+        ),
         sa.CheckConstraint(
             "(execution_window_start IS NULL) = (execution_window_end IS NULL) AND (execution_window_start IS NULL OR execution_window_start <> execution_window_end)",
             name=op.f("ck_org_schedules_execution_window"),
         ),
-        sa.CheckConstraint("(next_run_at IS NULL) = (next_scheduled_for IS NULL)", name=op.f("ck_org_schedules_next")),
-        sa.ForeignKeyConstraint(
-            ["org_id"], ["organisations.id"], name=op.f("fk_org_schedules_org_id"), ondelete="CASCADE"
+        sa.CheckConstraint(
+            "(next_run_at IS NULL) = (next_scheduled_for IS NULL)",
+            name=op.f("ck_org_schedules_next"),
         ),
         sa.ForeignKeyConstraint(
-            ["server_instance_id"], ["server_instances.id"], name=op.f("fk_org_schedules_server_instance_id")
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_org_schedules_org_id"),
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["server_instance_id"],
+            ["server_instances.id"],
+            name=op.f("fk_org_schedules_server_instance_id"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_schedules")),
     )
@@ -2231,7 +2612,12 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'ACTIVE' AND deleted_at IS NULL"),
         sqlite_where=sa.text("state = 'ACTIVE' AND deleted_at IS NULL"),
     )
-    op.create_index(op.f("ix_org_schedules_org_id_created_at"), "org_schedules", ["org_id", "created_at"], unique=False)
+    op.create_index(
+        op.f("ix_org_schedules_org_id_created_at"),
+        "org_schedules",
+        ["org_id", "created_at"],
+        unique=False,
+    )
     op.create_index(
         "ix_org_schedules_paused_until",
         "org_schedules",
@@ -2240,7 +2626,12 @@ def upgrade() -> None:
         postgresql_where=sa.text("paused_until IS NOT NULL"),
         sqlite_where=sa.text("paused_until IS NOT NULL"),
     )
-    op.create_index(op.f("ix_org_schedules_server_instance_id"), "org_schedules", ["server_instance_id"], unique=False)
+    op.create_index(
+        op.f("ix_org_schedules_server_instance_id"),
+        "org_schedules",
+        ["server_instance_id"],
+        unique=False,
+    )
     op.create_table(
         "price_changes",
         sa.Column("id", BigId, nullable=False),
@@ -2264,23 +2655,33 @@ def upgrade() -> None:
         sa.Column("applied_at", UtcDateTime(), nullable=False),
         sa.CheckConstraint("kind IN ('apply', 'rollback')", name=op.f("ck_price_changes_kind")),
         sa.ForeignKeyConstraint(
-            ["rule_run_id"], ["rule_runs.id"], name=op.f("fk_price_changes_rule_run_id"), ondelete="CASCADE"
+            ["rule_run_id"],
+            ["rule_runs.id"],
+            name=op.f("fk_price_changes_rule_run_id"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
-            ["target_id"], ["rule_targets.id"], name=op.f("fk_price_changes_target_id"), ondelete="CASCADE"
+            ["target_id"],
+            ["rule_targets.id"],
+            name=op.f("fk_price_changes_target_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_price_changes")),
         sa.UniqueConstraint("event_key", name=op.f("uq_price_changes_event_key")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_price_changes_rule_run_id"), "price_changes", ["rule_run_id"], unique=False)
+    op.create_index(
+        op.f("ix_price_changes_rule_run_id"), "price_changes", ["rule_run_id"], unique=False
+    )
     op.create_index(
         op.f("ix_price_changes_shop_variant_id_applied_at"),
         "price_changes",
         ["shop", "variant_id", "applied_at"],
         unique=False,
     )
-    op.create_index(op.f("ix_price_changes_target_id"), "price_changes", ["target_id"], unique=False)
+    op.create_index(
+        op.f("ix_price_changes_target_id"), "price_changes", ["target_id"], unique=False
+    )
     op.create_index(
         op.f("ix_price_changes_tenant_id_project_id_applied_at"),
         "price_changes",
@@ -2311,7 +2712,10 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_step_result_control_points")),
         sa.UniqueConstraint(
-            "audit_id", "step_position", "control_point_index", name="uq_audit_step_result_control_points_place"
+            "audit_id",
+            "step_position",
+            "control_point_index",
+            name="uq_audit_step_result_control_points_place",
         ),
         sqlite_autoincrement=True,
     )
@@ -2334,18 +2738,29 @@ def upgrade() -> None:
             name=op.f("ck_org_job_batches_status"),
         ),
         sa.ForeignKeyConstraint(
-            ["org_id"], ["organisations.id"], name=op.f("fk_org_job_batches_org_id"), ondelete="CASCADE"
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_org_job_batches_org_id"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
-            ["schedule_id"], ["org_schedules.id"], name=op.f("fk_org_job_batches_schedule_id"), ondelete="CASCADE"
+            ["schedule_id"],
+            ["org_schedules.id"],
+            name=op.f("fk_org_job_batches_schedule_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_job_batches")),
         sqlite_autoincrement=True,
     )
     op.create_index(
-        op.f("ix_org_job_batches_org_id_created_at"), "org_job_batches", ["org_id", "created_at"], unique=False
+        op.f("ix_org_job_batches_org_id_created_at"),
+        "org_job_batches",
+        ["org_id", "created_at"],
+        unique=False,
     )
-    op.create_index(op.f("ix_org_job_batches_schedule_id"), "org_job_batches", ["schedule_id"], unique=False)
+    op.create_index(
+        op.f("ix_org_job_batches_schedule_id"), "org_job_batches", ["schedule_id"], unique=False
+    )
     op.create_table(
         "audit_step_result_citations",
         sa.Column("id", BigId, nullable=False),
@@ -2399,30 +2814,49 @@ def upgrade() -> None:
         sa.Column("actor", sa.String(), nullable=False),
         sa.Column("error", sa.String(), nullable=True),
         sa.Column("note", sa.String(), nullable=True),
-        sa.CheckConstraint("(outcome = 'FAILED') = (error IS NOT NULL)", name=op.f("ck_org_schedule_fires_error")),
         sa.CheckConstraint(
-            "(outcome = 'SKIPPED') = (skip_reason IS NOT NULL)", name=op.f("ck_org_schedule_fires_skip_reason")
-        ),
-        sa.CheckConstraint("(trigger = 'BACKFILL') = (batch_id IS NOT NULL)", name=op.f("ck_org_schedule_fires_batch")),
-        sa.CheckConstraint(
-            "outcome IN ('DISPATCHED', 'SKIPPED', 'FAILED')", name=op.f("ck_org_schedule_fires_outcome")
+            "(outcome = 'FAILED') = (error IS NOT NULL)", name=op.f("ck_org_schedule_fires_error")
         ),
         sa.CheckConstraint(
-            "trigger IN ('CRON', 'CATCHUP', 'MANUAL', 'BACKFILL')", name=op.f("ck_org_schedule_fires_trigger")
+            "(outcome = 'SKIPPED') = (skip_reason IS NOT NULL)",
+            name=op.f("ck_org_schedule_fires_skip_reason"),
+        ),
+        sa.CheckConstraint(
+            "(trigger = 'BACKFILL') = (batch_id IS NOT NULL)",
+            name=op.f("ck_org_schedule_fires_batch"),
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('DISPATCHED', 'SKIPPED', 'FAILED')",
+            name=op.f("ck_org_schedule_fires_outcome"),
+        ),
+        sa.CheckConstraint(
+            "trigger IN ('CRON', 'CATCHUP', 'MANUAL', 'BACKFILL')",
+            name=op.f("ck_org_schedule_fires_trigger"),
         ),
         sa.ForeignKeyConstraint(
-            ["batch_id"], ["org_job_batches.id"], name=op.f("fk_org_schedule_fires_batch_id"), ondelete="CASCADE"
+            ["batch_id"],
+            ["org_job_batches.id"],
+            name=op.f("fk_org_schedule_fires_batch_id"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
-            ["org_id"], ["organisations.id"], name=op.f("fk_org_schedule_fires_org_id"), ondelete="CASCADE"
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_org_schedule_fires_org_id"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
-            ["schedule_id"], ["org_schedules.id"], name=op.f("fk_org_schedule_fires_schedule_id"), ondelete="CASCADE"
+            ["schedule_id"],
+            ["org_schedules.id"],
+            name=op.f("fk_org_schedule_fires_schedule_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_schedule_fires")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_org_schedule_fires_fired_at"), "org_schedule_fires", ["fired_at"], unique=False)
+    op.create_index(
+        op.f("ix_org_schedule_fires_fired_at"), "org_schedule_fires", ["fired_at"], unique=False
+    )
     op.create_index(
         op.f("ix_org_schedule_fires_schedule_id_fired_at"),
         "org_schedule_fires",
@@ -2475,12 +2909,18 @@ def upgrade() -> None:
         sa.Column("finished_at", UtcDateTime(), nullable=True),
         sa.CheckConstraint("performer IN ('agent', 'service')", name=op.f("ck_org_jobs_performer")),
         sa.CheckConstraint(
-            "status IN ('pending', 'running', 'success', 'failed', 'cancelled')", name=op.f("ck_org_jobs_status")
+            "status IN ('pending', 'running', 'success', 'failed', 'cancelled')",
+            name=op.f("ck_org_jobs_status"),
         ),
         sa.ForeignKeyConstraint(
-            ["batch_id"], ["org_job_batches.id"], name=op.f("fk_org_jobs_batch_id"), ondelete="CASCADE"
+            ["batch_id"],
+            ["org_job_batches.id"],
+            name=op.f("fk_org_jobs_batch_id"),
+            ondelete="CASCADE",
         ),
-        sa.ForeignKeyConstraint(["org_id"], ["organisations.id"], name=op.f("fk_org_jobs_org_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["org_id"], ["organisations.id"], name=op.f("fk_org_jobs_org_id"), ondelete="CASCADE"
+        ),
         sa.ForeignKeyConstraint(
             ["schedule_fire_id"],
             ["org_schedule_fires.id"],
@@ -2488,10 +2928,15 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
-            ["schedule_id"], ["org_schedules.id"], name=op.f("fk_org_jobs_schedule_id"), ondelete="CASCADE"
+            ["schedule_id"],
+            ["org_schedules.id"],
+            name=op.f("fk_org_jobs_schedule_id"),
+            ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
-            ["server_instance_id"], ["server_instances.id"], name=op.f("fk_org_jobs_server_instance_id")
+            ["server_instance_id"],
+            ["server_instances.id"],
+            name=op.f("fk_org_jobs_server_instance_id"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_jobs")),
         sa.UniqueConstraint("schedule_fire_id", name=op.f("uq_org_jobs_schedule_fire_id")),
@@ -2499,9 +2944,18 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_org_jobs_batch_id"), "org_jobs", ["batch_id"], unique=False)
     op.create_index(op.f("ix_org_jobs_finished_at"), "org_jobs", ["finished_at"], unique=False)
-    op.create_index(op.f("ix_org_jobs_org_id_created_at"), "org_jobs", ["org_id", "created_at"], unique=False)
-    op.create_index(op.f("ix_org_jobs_schedule_id_created_at"), "org_jobs", ["schedule_id", "created_at"], unique=False)
-    op.create_index(op.f("ix_org_jobs_server_instance_id"), "org_jobs", ["server_instance_id"], unique=False)
+    op.create_index(
+        op.f("ix_org_jobs_org_id_created_at"), "org_jobs", ["org_id", "created_at"], unique=False
+    )
+    op.create_index(
+        op.f("ix_org_jobs_schedule_id_created_at"),
+        "org_jobs",
+        ["schedule_id", "created_at"],
+        unique=False,
+    )
+    op.create_index(
+        op.f("ix_org_jobs_server_instance_id"), "org_jobs", ["server_instance_id"], unique=False
+    )
     op.create_table(
         "org_job_runs",
         sa.Column("id", BigId, nullable=False),
@@ -2539,19 +2993,36 @@ def upgrade() -> None:
         sa.Column("created_by", sa.String(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.CheckConstraint(
-            "(status IN ('pending', 'running')) = (finished_at IS NULL)", name=op.f("ck_org_job_runs_finished")
+            "(status IN ('pending', 'running')) = (finished_at IS NULL)",
+            name=op.f("ck_org_job_runs_finished"),
         ),
-        sa.CheckConstraint("performer IN ('agent', 'service')", name=op.f("ck_org_job_runs_performer")),
-        sa.CheckConstraint("status <> 'failed' OR error_code IS NOT NULL", name=op.f("ck_org_job_runs_error_code")),
-        sa.CheckConstraint("status <> 'running' OR started_at IS NOT NULL", name=op.f("ck_org_job_runs_started")),
         sa.CheckConstraint(
-            "status IN ('pending', 'running', 'success', 'failed', 'cancelled')", name=op.f("ck_org_job_runs_status")
+            "performer IN ('agent', 'service')", name=op.f("ck_org_job_runs_performer")
         ),
-        sa.CheckConstraint("attempt_no BETWEEN 1 AND max_attempts", name=op.f("ck_org_job_runs_attempt_no")),
-        sa.ForeignKeyConstraint(["host_id"], ["org_hosts.id"], name=op.f("fk_org_job_runs_host_id")),
-        sa.ForeignKeyConstraint(["job_id"], ["org_jobs.id"], name=op.f("fk_org_job_runs_job_id"), ondelete="CASCADE"),
+        sa.CheckConstraint(
+            "status <> 'failed' OR error_code IS NOT NULL", name=op.f("ck_org_job_runs_error_code")
+        ),
+        sa.CheckConstraint(
+            "status <> 'running' OR started_at IS NOT NULL", name=op.f("ck_org_job_runs_started")
+        ),
+        sa.CheckConstraint(
+            "status IN ('pending', 'running', 'success', 'failed', 'cancelled')",
+            name=op.f("ck_org_job_runs_status"),
+        ),
+        sa.CheckConstraint(
+            "attempt_no BETWEEN 1 AND max_attempts", name=op.f("ck_org_job_runs_attempt_no")
+        ),
         sa.ForeignKeyConstraint(
-            ["org_id"], ["organisations.id"], name=op.f("fk_org_job_runs_org_id"), ondelete="CASCADE"
+            ["host_id"], ["org_hosts.id"], name=op.f("fk_org_job_runs_host_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["org_jobs.id"], name=op.f("fk_org_job_runs_job_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_org_job_runs_org_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_job_runs")),
         sqlite_autoincrement=True,
@@ -2614,14 +3085,24 @@ def upgrade() -> None:
         sa.Column("log_ref", sa.String(), nullable=True),
         sa.Column("retry_at", UtcDateTime(), nullable=True),
         sa.Column("late_report", Json, nullable=True),
-        sa.CheckConstraint("status IN ('success', 'failed', 'cancelled')", name=op.f("ck_org_job_attempts_status")),
-        sa.ForeignKeyConstraint(
-            ["org_id"], ["organisations.id"], name=op.f("fk_org_job_attempts_org_id"), ondelete="CASCADE"
+        sa.CheckConstraint(
+            "status IN ('success', 'failed', 'cancelled')", name=op.f("ck_org_job_attempts_status")
         ),
         sa.ForeignKeyConstraint(
-            ["run_id"], ["org_job_runs.id"], name=op.f("fk_org_job_attempts_run_id"), ondelete="CASCADE"
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_org_job_attempts_org_id"),
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["run_id"],
+            ["org_job_runs.id"],
+            name=op.f("fk_org_job_attempts_run_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_org_job_attempts")),
-        sa.UniqueConstraint("run_id", "attempt_no", name=op.f("uq_org_job_attempts_run_id_attempt_no")),
+        sa.UniqueConstraint(
+            "run_id", "attempt_no", name=op.f("uq_org_job_attempts_run_id_attempt_no")
+        ),
         sqlite_autoincrement=True,
     )

@@ -2,12 +2,20 @@
 
 import typer
 
-from automation_pipeline.org_jobs.commands import backfills, hosts, jobs, records, schedules, servers
+from automation_pipeline.org_jobs.commands import (
+    backfills,
+    hosts,
+    jobs,
+    records,
+    schedules,
+    servers,
+)
 from automation_pipeline.org_jobs.commands import jobs as job_deeds
 from automation_pipeline.org_jobs.commands import organisations as orgs
 
 app = typer.Typer(
-    help="Do organisations' jobs: when they are due, their queues, and what became of them.", no_args_is_help=True
+    help="Do organisations' jobs: when they are due, their queues, and what became of them.",
+    no_args_is_help=True,
 )
 app.add_typer(schedules.app, name="schedules")
 app.command("list")(jobs.list_)

@@ -15,28 +15,50 @@ from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.scheduling.zones import zone
 
 ScheduleId = Annotated[
-    UUID, typer.Argument(help="The schedule's id, as `automation org-jobs schedules list` shows it.")
+    UUID,
+    typer.Argument(help="The schedule's id, as `automation org-jobs schedules list` shows it."),
 ]
 JobId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST_ID, help="The job's id, as `automation org-jobs list` shows it.")
+    int,
+    typer.Argument(
+        min=1, max=LARGEST_ID, help="The job's id, as `automation org-jobs list` shows it."
+    ),
 ]
 Org = Annotated[
     str | None,
-    typer.Option("--org", "-o", help="The organisation it is for. Where there is only one, it is taken by itself."),
+    typer.Option(
+        "--org",
+        "-o",
+        help="The organisation it is for. Where there is only one, it is taken by itself.",
+    ),
 ]
-OfOrg = Annotated[str | None, typer.Option("--org", "-o", help="Only what is of this organisation.")]
+OfOrg = Annotated[
+    str | None, typer.Option("--org", "-o", help="Only what is of this organisation.")
+]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for whoever looks at it later.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Follow the job to its end; exit 1 unless it succeeds.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Follow the job to its end; exit 1 unless it succeeds.")
+]
 File = Annotated[
     Path | None,
-    typer.Option("--file", "-f", help="JSON file of the fields; - reads standard input. A flag beats what it says."),
+    typer.Option(
+        "--file",
+        "-f",
+        help="JSON file of the fields; - reads standard input. A flag beats what it says.",
+    ),
 ]
 Payload = Annotated[
-    str | None, typer.Option("--payload", metavar="JSON", help="What the job is given, as a JSON object.")
+    str | None,
+    typer.Option("--payload", metavar="JSON", help="What the job is given, as a JSON object."),
 ]
-After = Annotated[str | None, typer.Option("--after", metavar="ISO", help="Start from this instant instead of now.")]
-AfterId = Annotated[int, typer.Option("--after", min=0, max=LARGEST_ID, help="Go on after this id of the list.")]
+After = Annotated[
+    str | None,
+    typer.Option("--after", metavar="ISO", help="Start from this instant instead of now."),
+]
+AfterId = Annotated[
+    int, typer.Option("--after", min=0, max=LARGEST_ID, help="Go on after this id of the list.")
+]
 
 
 def read_payload(text: str) -> dict[str, object]:
@@ -55,7 +77,9 @@ def read_instant(option: str, text: str) -> datetime:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInputError(f"{option} is not an ISO instant such as 2026-03-29T01:00:00Z: {text}.") from None
+        raise InvalidInputError(
+            f"{option} is not an ISO instant such as 2026-03-29T01:00:00Z: {text}."
+        ) from None
     if instant.tzinfo is None:
         raise InvalidInputError(f"{option} must end with Z or an offset such as +02:00: {text}.")
     try:
@@ -85,18 +109,28 @@ def ask(question: str, deed: str) -> None:
 
 MaintenanceUntil = Annotated[
     str | None,
-    typer.Option("--maintenance-until", metavar="ISO", help="What falls due before this instant is left out."),
+    typer.Option(
+        "--maintenance-until", metavar="ISO", help="What falls due before this instant is left out."
+    ),
 ]
-EndMaintenance = Annotated[bool, typer.Option("--end-maintenance", help="What falls due is done again.")]
+EndMaintenance = Annotated[
+    bool, typer.Option("--end-maintenance", help="What falls due is done again.")
+]
 
 
 def maintenance(until: str | None, *, is_over: bool = False) -> dict[str, object]:
     """How a maintenance is said: while it lasts, what falls due is left out."""
     if until is not None and is_over:
-        raise InvalidInputError("--maintenance-until and --end-maintenance are two things: say one of them.")
+        raise InvalidInputError(
+            "--maintenance-until and --end-maintenance are two things: say one of them."
+        )
     if is_over:
         return {"maintenanceUntil": None}
-    return {} if until is None else {"maintenanceUntil": iso(read_instant("--maintenance-until", until))}
+    return (
+        {}
+        if until is None
+        else {"maintenanceUntil": iso(read_instant("--maintenance-until", until))}
+    )
 
 
 def wall(instant: datetime, timezone: str) -> str:

@@ -43,7 +43,18 @@ WHY = {
 def print_backfills(backfills: Iterable[Backfill]) -> None:
     print_fitted_table(
         ("id", "organisation", "schedule", "status", "period (UTC)", "made (UTC)", "jobs"),
-        ((b.id, b.org_id, b.schedule_id, _status(b), _period(b), minute(b.created_at), _counts(b)) for b in backfills),
+        (
+            (
+                b.id,
+                b.org_id,
+                b.schedule_id,
+                _status(b),
+                _period(b),
+                minute(b.created_at),
+                _counts(b),
+            )
+            for b in backfills
+        ),
         texts={"jobs"},
     )
 
@@ -74,10 +85,13 @@ def _print_dry_run(b: Backfill) -> None:
     if b.times:
         columns = ("due (UTC)", "begins (UTC)", "")
         print_fitted_table(
-            columns, ((minute(t.scheduled_for), minute(t.effective_for), WHY[t.left_out]) for t in b.times)
+            columns,
+            ((minute(t.scheduled_for), minute(t.effective_for), WHY[t.left_out]) for t in b.times),
         )
         screen.print()
-    say(f"{counted(b.total, 'job')} would be made. Nothing is done yet: leave out --dry-run for that.")
+    say(
+        f"{counted(b.total, 'job')} would be made. Nothing is done yet: leave out --dry-run for that."
+    )
 
 
 def _status(b: Backfill) -> Text:
@@ -98,16 +112,25 @@ app = typer.Typer(help="See how periods that are done again stand; stop one.", n
 
 BackfillId = Annotated[
     int,
-    typer.Argument(min=1, max=LARGEST_ID, help="The backfill's id, as `automation org-jobs backfills list` shows it."),
+    typer.Argument(
+        min=1,
+        max=LARGEST_ID,
+        help="The backfill's id, as `automation org-jobs backfills list` shows it.",
+    ),
 ]
 
 
 @app.command("list")
-def list_(*, org: OfOrg = None, limit: Limit = 20, offset: Offset = 0, as_json: AsJson = False) -> None:
-    """List the backfills, newest first. For example: automation org-jobs backfills list --org acme"""
+def list_(
+    *, org: OfOrg = None, limit: Limit = 20, offset: Offset = 0, as_json: AsJson = False
+) -> None:
+    """List the backfills, newest first. For example: automation org-jobs backfills list --org
+    acme"""
     found = client().org_jobs.backfills.listed(org, one_more(limit, offset))
     if as_json:
-        print_json({"backfills": [as_document(one) for one in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"backfills": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_backfills(found[:limit])
     say_more(found, limit, offset)

@@ -5,7 +5,15 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.client.base import client
-from automation_pipeline.cli.output import AsJson, Limit, Offset, one_more, print_json, say, say_more
+from automation_pipeline.cli.output import (
+    AsJson,
+    Limit,
+    Offset,
+    one_more,
+    print_json,
+    say,
+    say_more,
+)
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.org_jobs.commands.arguments import (
     EndMaintenance,
@@ -25,9 +33,14 @@ from automation_pipeline.org_jobs.models.organisations import Host
 app = typer.Typer(help="Say on which machines agents work.", no_args_is_help=True)
 
 HostId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST_ID, help="The host's id, as `automation org-jobs hosts list` shows it.")
+    int,
+    typer.Argument(
+        min=1, max=LARGEST_ID, help="The host's id, as `automation org-jobs hosts list` shows it."
+    ),
 ]
-Name = Annotated[str | None, typer.Option("--name", "-n", help="What people know it by, once an organisation.")]
+Name = Annotated[
+    str | None, typer.Option("--name", "-n", help="What people know it by, once an organisation.")
+]
 
 
 @app.command()
@@ -48,14 +61,18 @@ def create(
 
 
 @app.command("list")
-def list_(*, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> None:
+def list_(
+    *, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
     """List the hosts, and when the agent of each was last heard of.
 
     For example: automation org-jobs hosts list --org acme
     """
     found = client().org_jobs.hosts.listed(org, one_more(limit, offset))
     if as_json:
-        print_json({"hosts": [as_document(one) for one in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"hosts": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_hosts(found[:limit])
     say_more(found, limit, offset)
@@ -77,14 +94,18 @@ def update(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a host. For example: automation org-jobs hosts update 2 --maintenance-until 2026-07-01T08:00:00Z"""
-    said = ({} if name is None else {"name": name}) | maintenance(maintenance_until, is_over=end_maintenance)
+    """Change a host. For example: automation org-jobs hosts update 2 --maintenance-until
+    2026-07-01T08:00:00Z"""
+    said = ({} if name is None else {"name": name}) | maintenance(
+        maintenance_until, is_over=end_maintenance
+    )
     _show(client().org_jobs.hosts.update(host_id, changed_fields(file, said)), as_json=as_json)
 
 
 @app.command()
 def delete(host_id: HostId, *, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a host that has no servers any more. For example: automation org-jobs hosts delete 2 --yes"""
+    """Delete a host that has no servers any more. For example: automation org-jobs hosts delete 2
+    --yes"""
     our = client().org_jobs.hosts
     if not yes:
         ask(f"Delete host {host_id}, {our.get(host_id).name}?", f"delete host {host_id}")

@@ -5,10 +5,23 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from automation_pipeline.cli.output import minute, one_line, print_facts, print_fitted_table, say, screen
+from automation_pipeline.cli.output import (
+    minute,
+    one_line,
+    print_facts,
+    print_fitted_table,
+    say,
+    screen,
+)
 from automation_pipeline.org_jobs.commands.arguments import second
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard
-from automation_pipeline.org_jobs.models.jobs import Attempt, JobMove, OrgJob, OrgJobRun, QueueStanding
+from automation_pipeline.org_jobs.models.jobs import (
+    Attempt,
+    JobMove,
+    OrgJob,
+    OrgJobRun,
+    QueueStanding,
+)
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 
 
@@ -30,7 +43,10 @@ def progress_of(run: OrgJobRun) -> str | None:
     """How far an agent says that it is."""
     progress = run.progress or {}
     percent, message = progress.get("percent"), progress.get("message")
-    said = [f"{percent:g} %" if isinstance(percent, float | int) else "", one_line(str(message)) if message else ""]
+    said = [
+        f"{percent:g} %" if isinstance(percent, float | int) else "",
+        one_line(str(message)) if message else "",
+    ]
     return ": ".join(filter(None, said)) or None
 
 
@@ -102,7 +118,9 @@ def print_job(job: OrgJob) -> None:
             "trouble": _trouble(job),
         }
     )
-    attempts = [(number, one) for number, a_run in enumerate(job.runs, start=1) for one in a_run.attempts]
+    attempts = [
+        (number, one) for number, a_run in enumerate(job.runs, start=1) for one in a_run.attempts
+    ]
     if attempts:
         screen.print()
         print_fitted_table(
@@ -166,7 +184,16 @@ def _next_step(job: OrgJob) -> str | None:
 
 
 def print_queues(queues: Iterable[QueueStanding]) -> None:
-    columns = ("organisation", "state", "waiting", "to be retried", "taken", "running", "at once", "oldest (UTC)")
+    columns = (
+        "organisation",
+        "state",
+        "waiting",
+        "to be retried",
+        "taken",
+        "running",
+        "at once",
+        "oldest (UTC)",
+    )
     print_fitted_table(columns, map(_queue, queues), texts={"state"})
 
 
@@ -191,7 +218,14 @@ def _type(one: JobTypeCard) -> tuple[object, ...]:
     changes = "yes" if one.is_mutation else "no"
     needs = one.permission and f"{one.permission}.write"
     also = f" Also: {', '.join(one.aliases)}." if one.aliases else ""
-    return (one.name, one.performer, changes, _length(one.limit_seconds), needs, f"{one.summary}{also}")
+    return (
+        one.name,
+        one.performer,
+        changes,
+        _length(one.limit_seconds),
+        needs,
+        f"{one.summary}{also}",
+    )
 
 
 def _length(seconds: int) -> str:

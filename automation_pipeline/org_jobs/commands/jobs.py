@@ -11,7 +11,16 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client
-from automation_pipeline.cli.output import AsJson, Limit, Offset, one_more, print_json, say, say_more, screen
+from automation_pipeline.cli.output import (
+    AsJson,
+    Limit,
+    Offset,
+    one_more,
+    print_json,
+    say,
+    say_more,
+    screen,
+)
 from automation_pipeline.cli.progress import POLL_SECONDS, LaunchWait
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.launching import NotStartedError
@@ -72,7 +81,9 @@ def follow_job(job_id: int, desk: Client, *, pause: threading.Event, quiet: bool
                 job = jobs.get(job_id)
             progress.update(line, description=status_line(job))
     except KeyboardInterrupt:
-        sys.stderr.write(f"Job {job_id} goes on without us: `automation org-jobs show {job_id}` tells how it stands.\n")
+        sys.stderr.write(
+            f"Job {job_id} goes on without us: `automation org-jobs show {job_id}` tells how it stands.\n"
+        )
         raise
     return job
 
@@ -109,13 +120,18 @@ def list_(
     ] = None,
     job_type: Annotated[str | None, typer.Option("--type", help="Only those of this type.")] = None,
     schedule: Annotated[UUID | None, typer.Option(help="Only those of this schedule.")] = None,
-    server: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those about this server.")] = None,
-    backfill: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those of this backfill.")] = None,
+    server: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those about this server.")
+    ] = None,
+    backfill: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those of this backfill.")
+    ] = None,
     limit: Limit = 20,
     offset: Offset = 0,
     as_json: AsJson = False,
 ) -> None:
-    """List the jobs, newest first. For example: automation org-jobs list --org acme --status failed"""
+    """List the jobs, newest first. For example: automation org-jobs list --org acme --status
+    failed"""
     chosen = JobFilter(
         org_id=org,
         status=status,
@@ -126,7 +142,9 @@ def list_(
     )
     found = client().org_jobs.jobs.listed(chosen, one_more(limit, offset))
     if as_json:
-        print_json({"jobs": [as_document(job) for job in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"jobs": [as_document(job) for job in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_jobs(found[:limit])
     say_more(found, limit, offset)
@@ -145,7 +163,9 @@ def log(job_id: JobId, *, limit: Limit = 100, after: AfterId = 0, as_json: AsJso
     """Show every move of a job's runs, oldest first. For example: automation org-jobs log 7"""
     found = client().org_jobs.jobs.log(job_id, limit=limit + 1, after_id=after)
     if as_json:
-        print_json({"log": [as_document(move) for move in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"log": [as_document(move) for move in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_moves(found[:limit])
     if len(found) > limit:
@@ -153,7 +173,8 @@ def log(job_id: JobId, *, limit: Limit = 100, after: AfterId = 0, as_json: AsJso
 
 
 def queues(*, org: OfOrg = None, as_json: AsJson = False) -> None:
-    """Tell how many jobs of each organisation wait and are at work. For example: automation org-jobs queues"""
+    """Tell how many jobs of each organisation wait and are at work. For example: automation
+    org-jobs queues"""
     found = client().org_jobs.jobs.queues(org)
     if as_json:
         print_json({"queues": [as_document(one) for one in found]})
@@ -162,7 +183,8 @@ def queues(*, org: OfOrg = None, as_json: AsJson = False) -> None:
 
 
 def types(*, as_json: AsJson = False) -> None:
-    """List what jobs can be done, by whom, and how long each may take; --json tells what their payloads hold.
+    """List what jobs can be done, by whom, and how long each may take; --json tells what their
+    payloads hold.
 
     For example: automation org-jobs types
     """
@@ -176,22 +198,30 @@ def types(*, as_json: AsJson = False) -> None:
 def create(
     *,
     job_type: Annotated[
-        str | None, typer.Option("--type", help="What is done; `automation org-jobs types` tells them all.")
+        str | None,
+        typer.Option("--type", help="What is done; `automation org-jobs types` tells them all."),
     ] = None,
     payload: Payload = None,
     server: Annotated[
-        int | None, typer.Option("--server", min=1, max=LARGEST_ID, help="The server it is about, by its id.")
+        int | None,
+        typer.Option("--server", min=1, max=LARGEST_ID, help="The server it is about, by its id."),
     ] = None,
     priority: Annotated[
-        int | None, typer.Option("--priority", metavar="N", help="From 1, done first, to 9. Default: 5.")
+        int | None,
+        typer.Option("--priority", metavar="N", help="From 1, done first, to 9. Default: 5."),
     ] = None,
     retries: Annotated[
-        int | None, typer.Option("--retries", metavar="N", help="How often it is tried again when it fails.")
+        int | None,
+        typer.Option("--retries", metavar="N", help="How often it is tried again when it fails."),
     ] = None,
-    backoff_ms: Annotated[int | None, typer.Option("--backoff-ms", metavar="MS", help="How long after that.")] = None,
+    backoff_ms: Annotated[
+        int | None, typer.Option("--backoff-ms", metavar="MS", help="How long after that.")
+    ] = None,
     backoff: Annotated[
         BackoffType | None,
-        typer.Option("--backoff", case_sensitive=False, help="Whether further waits are as long, or double."),
+        typer.Option(
+            "--backoff", case_sensitive=False, help="Whether further waits are as long, or double."
+        ),
     ] = None,
     org: Org = None,
     file: File = None,
@@ -236,7 +266,8 @@ def cancel(
 
 
 def retry(job_id: JobId, *, wait: Wait = False, as_json: AsJson = False) -> None:
-    """Do a job once more that has failed or was cancelled. For example: automation org-jobs retry 7 --wait"""
+    """Do a job once more that has failed or was cancelled. For example: automation org-jobs retry 7
+    --wait"""
     our = client()
     job = our.org_jobs.jobs.retry(job_id)
     _asked(job, our, f"Job {job.id} is done again", wait=wait, as_json=as_json)

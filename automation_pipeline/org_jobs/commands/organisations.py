@@ -36,7 +36,10 @@ from automation_pipeline.org_jobs.models.organisations import Host, Organisation
 def print_organisations(organisations: Iterable[Organisation]) -> None:
     print_fitted_table(
         ("id", "name", "state", "at once", "maintenance until (UTC)"),
-        ((one.id, one.name, _state(one), one.max_running, minute(one.maintenance_until)) for one in organisations),
+        (
+            (one.id, one.name, _state(one), one.max_running, minute(one.maintenance_until))
+            for one in organisations
+        ),
         texts={"name"},
     )
 
@@ -46,7 +49,8 @@ def print_organisation(one: Organisation) -> None:
         {
             "organisation": f"{one.id}  {one.name}",
             "state": _state(one),
-            "suspended": one.suspended_at and f"{minute(one.suspended_at)} UTC{_why(one.suspend_reason)}",
+            "suspended": one.suspended_at
+            and f"{minute(one.suspended_at)} UTC{_why(one.suspend_reason)}",
             "at once": f"{one.max_running} jobs at most",
             "maintenance": _until(one.maintenance_until),
             "made": f"{minute(one.created_at)} UTC",
@@ -119,20 +123,30 @@ def _heard_of(instant: datetime | None) -> str:
     return minute(instant) or "never"
 
 
-app = typer.Typer(help="Say for which organisations jobs are done, and how many at once.", no_args_is_help=True)
+app = typer.Typer(
+    help="Say for which organisations jobs are done, and how many at once.", no_args_is_help=True
+)
 
 OrgId = Annotated[
-    str, typer.Argument(help="The organisation's short name, as `automation org-jobs orgs list` shows it.")
+    str,
+    typer.Argument(
+        help="The organisation's short name, as `automation org-jobs orgs list` shows it."
+    ),
 ]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="What people know it by.")]
 MaxRunning = Annotated[
-    int | None, typer.Option("--max-running", metavar="N", help="How many of its jobs are at work at once, at most.")
+    int | None,
+    typer.Option(
+        "--max-running", metavar="N", help="How many of its jobs are at work at once, at most."
+    ),
 ]
 
 
 @app.command()
 def create(
-    org_id: Annotated[str | None, typer.Argument(help="A short name, for good, such as acme.")] = None,
+    org_id: Annotated[
+        str | None, typer.Argument(help="A short name, for good, such as acme.")
+    ] = None,
     *,
     name: Name = None,
     max_running: MaxRunning = None,
@@ -140,9 +154,12 @@ def create(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add an organisation. For example: automation org-jobs orgs create acme --name "Acme Games" --max-running 20"""
+    """Add an organisation. For example: automation org-jobs orgs create acme --name "Acme Games"
+    --max-running 20"""
     flags = {"id": org_id, "name": name, "maxRunning": max_running}
-    said = {field: value for field, value in flags.items() if value is not None} | maintenance(maintenance_until)
+    said = {field: value for field, value in flags.items() if value is not None} | maintenance(
+        maintenance_until
+    )
     _show(client().org_jobs.organisations.create(given_fields(file, said)), as_json=as_json)
 
 
@@ -151,7 +168,12 @@ def list_(*, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> 
     """List the organisations. For example: automation org-jobs orgs list --json"""
     found = client().org_jobs.organisations.listed(one_more(limit, offset))
     if as_json:
-        print_json({"organisations": [as_document(one) for one in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {
+                "organisations": [as_document(one) for one in found[:limit]],
+                "more": len(found) > limit,
+            }
+        )
         return
     print_organisations(found[:limit])
     say_more(found, limit, offset)
@@ -176,7 +198,8 @@ def update(
 ) -> None:
     """Change an organisation. What is at work goes on.
 
-    For example: automation org-jobs orgs update acme --max-running 5 --maintenance-until 2026-07-01T08:00:00Z
+    For example: automation org-jobs orgs update acme --max-running 5 --maintenance-until
+    2026-07-01T08:00:00Z
     """
     flags = {"name": name, "maxRunning": max_running}
     said = {field: value for field, value in flags.items() if value is not None}
@@ -195,7 +218,8 @@ def suspend(org_id: OrgId, *, reason: Reason = None, as_json: AsJson = False) ->
 
 @app.command()
 def resume(org_id: OrgId, *, as_json: AsJson = False) -> None:
-    """Take a suspended organisation into service again, with the schedules that were paused by that.
+    """Take a suspended organisation into service again, with the schedules that were paused by
+    that.
 
     For example: automation org-jobs orgs resume acme
     """

@@ -27,7 +27,11 @@ _FIELDS: Mapping[str, str] = {
     "auto_pause_after": "autoPauseAfter", "enabled": "enabled",
 }  # fmt: skip
 _INSTANTS: Mapping[str, str] = {"start": "startAt", "end": "endAt"}
-_RETRY_FIELDS: Mapping[str, str] = {"retries": "maxRetries", "backoff_ms": "backoffMs", "backoff": "backoffType"}
+_RETRY_FIELDS: Mapping[str, str] = {
+    "retries": "maxRetries",
+    "backoff_ms": "backoffMs",
+    "backoff": "backoffType",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,78 +41,119 @@ class ScheduleFlags:
     name: Annotated[str | None, typer.Option("--name", "-n", help="What people know it by.")] = None
     description: Annotated[str | None, typer.Option("--description", help="What it is for.")] = None
     cron: Annotated[
-        str | None, typer.Option("--cron", metavar="EXPR", help='When it is due: five fields, such as "0 2 * * 1-5".')
+        str | None,
+        typer.Option(
+            "--cron", metavar="EXPR", help='When it is due: five fields, such as "0 2 * * 1-5".'
+        ),
     ] = None
     timezone: Annotated[
-        str | None, typer.Option("--timezone", help="Whose clock that is, such as Europe/Paris. Default: UTC.")
+        str | None,
+        typer.Option("--timezone", help="Whose clock that is, such as Europe/Paris. Default: UTC."),
     ] = None
     job_type: Annotated[
-        str | None, typer.Option("--type", help="What is done; `automation org-jobs types` tells them all.")
+        str | None,
+        typer.Option("--type", help="What is done; `automation org-jobs types` tells them all."),
     ] = None
     payload: Payload = None
     server: Annotated[
-        int | None, typer.Option("--server", min=1, max=LARGEST_ID, help="The server it is about, by its id.")
+        int | None,
+        typer.Option("--server", min=1, max=LARGEST_ID, help="The server it is about, by its id."),
     ] = None
     window: Annotated[
         str | None,
-        typer.Option("--window", metavar="HH:MM-HH:MM", help="When jobs may start, such as 22:00-06:00."),
+        typer.Option(
+            "--window", metavar="HH:MM-HH:MM", help="When jobs may start, such as 22:00-06:00."
+        ),
     ] = None
     window_policy: Annotated[
         WindowPolicy | None,
         typer.Option(
-            "--window-policy", case_sensitive=False, help="What is due outside of it waits (CLAMP) or is left out."
+            "--window-policy",
+            case_sensitive=False,
+            help="What is due outside of it waits (CLAMP) or is left out.",
         ),
     ] = None
     cutoff: Annotated[
-        int | None, typer.Option("--cutoff", metavar="MINUTES", help="Nothing starts so shortly before its end.")
+        int | None,
+        typer.Option(
+            "--cutoff", metavar="MINUTES", help="Nothing starts so shortly before its end."
+        ),
     ] = None
     overlap: Annotated[
         OverlapPolicy | None,
-        typer.Option("--overlap", case_sensitive=False, help="What happens while the last job is still at work."),
+        typer.Option(
+            "--overlap",
+            case_sensitive=False,
+            help="What happens while the last job is still at work.",
+        ),
     ] = None
     misfire: Annotated[
         MisfirePolicy | None,
-        typer.Option("--misfire", case_sensitive=False, help="What happens to times that were missed."),
+        typer.Option(
+            "--misfire", case_sensitive=False, help="What happens to times that were missed."
+        ),
     ] = None
     grace: Annotated[
-        int | None, typer.Option("--grace", metavar="SECONDS", help="A start so late is not a miss yet.")
+        int | None,
+        typer.Option("--grace", metavar="SECONDS", help="A start so late is not a miss yet."),
     ] = None
     jitter: Annotated[
-        int | None, typer.Option("--jitter", metavar="SECONDS", help="Starts are put off by up to so much.")
+        int | None,
+        typer.Option("--jitter", metavar="SECONDS", help="Starts are put off by up to so much."),
     ] = None
     retries: Annotated[
-        int | None, typer.Option("--retries", metavar="N", help="How often a job that failed is tried again.")
+        int | None,
+        typer.Option("--retries", metavar="N", help="How often a job that failed is tried again."),
     ] = None
-    backoff_ms: Annotated[int | None, typer.Option("--backoff-ms", metavar="MS", help="How long after a failure.")] = (
-        None
-    )
+    backoff_ms: Annotated[
+        int | None, typer.Option("--backoff-ms", metavar="MS", help="How long after a failure.")
+    ] = None
     backoff: Annotated[
         BackoffType | None,
-        typer.Option("--backoff", case_sensitive=False, help="Whether further waits are as long, or double."),
+        typer.Option(
+            "--backoff", case_sensitive=False, help="Whether further waits are as long, or double."
+        ),
     ] = None
     priority: Annotated[
-        int | None, typer.Option("--priority", metavar="N", help="From 1, done first, to 9. Default: 5.")
+        int | None,
+        typer.Option("--priority", metavar="N", help="From 1, done first, to 9. Default: 5."),
     ] = None
-    start: Annotated[str | None, typer.Option("--start", metavar="ISO", help="Not before this instant.")] = None
-    end: Annotated[str | None, typer.Option("--end", metavar="ISO", help="Not after this instant.")] = None
+    start: Annotated[
+        str | None, typer.Option("--start", metavar="ISO", help="Not before this instant.")
+    ] = None
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="ISO", help="Not after this instant.")
+    ] = None
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            "--exclude", metavar="DATE", help="A day on which it rests, in its time zone; repeat for several."
+            "--exclude",
+            metavar="DATE",
+            help="A day on which it rests, in its time zone; repeat for several.",
         ),
     ] = None
     skip_if_offline: Annotated[
         bool | None,
-        typer.Option("--skip-if-offline/--wait-if-offline", help="What happens while the server's agent is away."),
+        typer.Option(
+            "--skip-if-offline/--wait-if-offline",
+            help="What happens while the server's agent is away.",
+        ),
     ] = None
     auto_pause_after: Annotated[
-        int | None, typer.Option("--auto-pause-after", metavar="N", help="Pause it after so many failures in a row.")
+        int | None,
+        typer.Option(
+            "--auto-pause-after", metavar="N", help="Pause it after so many failures in a row."
+        ),
     ] = None
-    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether it is in use.")] = None
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Whether it is in use.")
+    ] = None
 
     def document(self) -> dict[str, object]:
         """The fields of POST /api/org-schedules that were said."""
-        instants = {name: iso(read_instant(f"--{flag}", text)) for flag, name, text in self._said(_INSTANTS)}
+        instants = {
+            name: iso(read_instant(f"--{flag}", text)) for flag, name, text in self._said(_INSTANTS)
+        }
         return {
             **{name: value for _, name, value in self._said(_FIELDS)},
             **instants,
@@ -127,7 +172,9 @@ class ScheduleFlags:
     def retry_policy(self) -> dict[str, object]:
         return {name: value for _, name, value in self._said(_RETRY_FIELDS)}
 
-    def _said(self, names: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:  # values of any flag
+    def _said(
+        self, names: Mapping[str, str]
+    ) -> Iterator[tuple[str, str, Any]]:  # values of any flag
         given = ((flag, field, getattr(self, flag)) for flag, field in names.items())
         return ((flag, field, value) for flag, field, value in given if value is not None)
 
@@ -137,7 +184,8 @@ def with_schedule_flags(command: Command) -> Command:
     hints = get_type_hints(ScheduleFlags, include_extras=True)
     keyword = inspect.Parameter.KEYWORD_ONLY
     flags = [
-        inspect.Parameter(one.name, keyword, default=None, annotation=hints[one.name]) for one in fields(ScheduleFlags)
+        inspect.Parameter(one.name, keyword, default=None, annotation=hints[one.name])
+        for one in fields(ScheduleFlags)
     ]
 
     @wraps(command)

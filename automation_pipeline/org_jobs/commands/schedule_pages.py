@@ -5,15 +5,32 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from automation_pipeline.cli.output import counted, minute, one_line, print_facts, print_fitted_table, say, screen
+from automation_pipeline.cli.output import (
+    counted,
+    minute,
+    one_line,
+    print_facts,
+    print_fitted_table,
+    say,
+    screen,
+)
 from automation_pipeline.core.scheduling.execution_window import WindowPolicy
 from automation_pipeline.org_jobs.commands.arguments import wall, wall_and_utc
 from automation_pipeline.org_jobs.commands.job_pages import JOB_COLOURS
 from automation_pipeline.org_jobs.models.jobs import BackoffType, RetryPolicy
 from automation_pipeline.org_jobs.models.schedules import OrgSchedule, ScheduleFire
-from automation_pipeline.org_jobs.models.states import FireOutcome, MisfirePolicy, OverlapPolicy, ScheduleState
+from automation_pipeline.org_jobs.models.states import (
+    FireOutcome,
+    MisfirePolicy,
+    OverlapPolicy,
+    ScheduleState,
+)
 
-FIRE_COLOURS = {FireOutcome.DISPATCHED: "green", FireOutcome.SKIPPED: "yellow", FireOutcome.FAILED: "red"}
+FIRE_COLOURS = {
+    FireOutcome.DISPATCHED: "green",
+    FireOutcome.SKIPPED: "yellow",
+    FireOutcome.FAILED: "red",
+}
 
 
 def print_fires(fires: Iterable[ScheduleFire], timezone: str) -> None:
@@ -34,7 +51,8 @@ def _job(fire: ScheduleFire) -> Text | None:
         return None
     status = fire.job_status
     return Text(
-        f"{fire.job_id}" if status is None else f"{fire.job_id} {status}", JOB_COLOURS[status] if status else ""
+        f"{fire.job_id}" if status is None else f"{fire.job_id} {status}",
+        JOB_COLOURS[status] if status else "",
     )
 
 
@@ -75,7 +93,11 @@ def cadence(s: OrgSchedule) -> str:
 def window(s: OrgSchedule) -> str | None:
     if s.execution_window_start is None:
         return None
-    outside = "what is due outside waits for it" if s.window_policy is WindowPolicy.CLAMP else "nothing is due outside"
+    outside = (
+        "what is due outside waits for it"
+        if s.window_policy is WindowPolicy.CLAMP
+        else "nothing is due outside"
+    )
     cutoff = f", nothing starts in its last {counted(s.latest_start_cutoff_min, 'minute')}"
     until = cutoff if s.latest_start_cutoff_min else ""
     return f"{s.execution_window_start} to {s.execution_window_end}{until}; {outside}"
@@ -91,7 +113,10 @@ def retries(s: OrgSchedule) -> str:
 
 
 def on_trouble(s: OrgSchedule) -> str:
-    said = [OVERLAPS[s.overlap_policy], f"after more than {s.misfire_grace_s} s {MISFIRES[s.misfire_policy]}"]
+    said = [
+        OVERLAPS[s.overlap_policy],
+        f"after more than {s.misfire_grace_s} s {MISFIRES[s.misfire_policy]}",
+    ]
     if s.skip_if_offline:
         said.append("a time is left out while the agent is away")
     if s.auto_pause_after:
@@ -152,7 +177,9 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
             "last job": _last_job(s),
             "counters": _counts(s),
             "made": f"{minute(s.created_at)} UTC by {s.created_by}",
-            "changed": None if s.updated_at == s.created_at else f"{minute(s.updated_at)} UTC, version {s.version}",
+            "changed": None
+            if s.updated_at == s.created_at
+            else f"{minute(s.updated_at)} UTC, version {s.version}",
         }
     )
     if fires:
@@ -163,7 +190,8 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
 
 
 def next_due(schedule: OrgSchedule) -> str:
-    """In words: on the wall clock of its place and in UTC; later than the cron says where it waits for its window."""
+    """In words: on the wall clock of its place and in UTC; later than the cron says where it waits
+    for its window."""
     due, nominal = schedule.next_run_at, schedule.next_scheduled_for
     if due is None:
         return "never, as it is"

@@ -52,20 +52,33 @@ from automation_pipeline.org_jobs.models.schedules import OrgSchedule
 from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.queries.schedules import ScheduleFilter
 from automation_pipeline.org_jobs.rules.backfills import MOST_AT_ONCE, Behaviour
-from automation_pipeline.org_jobs.rules.previews import DEFAULT_COUNT, MOST_RUNS, ComingRun, SchedulePreview
+from automation_pipeline.org_jobs.rules.previews import (
+    DEFAULT_COUNT,
+    MOST_RUNS,
+    ComingRun,
+    SchedulePreview,
+)
 
 Count = Annotated[int, typer.Option("--count", min=1, max=MOST_RUNS, help="How many.")]
 
 
 def next_(
-    schedule_id: ScheduleId, *, after: After = None, count: Count = DEFAULT_COUNT, as_json: AsJson = False
+    schedule_id: ScheduleId,
+    *,
+    after: After = None,
+    count: Count = DEFAULT_COUNT,
+    as_json: AsJson = False,
 ) -> None:
     """List when a schedule is due next, on its wall clock and in UTC, with what moves its times.
 
-    For example: automation org-jobs schedules next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --after 2026-03-28T12:00:00Z
+    For example: automation org-jobs schedules next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --after
+    2026-03-28T12:00:00Z
     """
     start = None if after is None else read_instant("--after", after)
-    _show_times(client().org_jobs.schedules.coming(str(schedule_id), count=count, after=start), as_json=as_json)
+    _show_times(
+        client().org_jobs.schedules.coming(str(schedule_id), count=count, after=start),
+        as_json=as_json,
+    )
 
 
 @with_schedule_flags
@@ -84,7 +97,9 @@ def preview(
     """
     start = None if after is None else read_instant("--after", after)
     fields = given_fields(file, flags.document())
-    _show_times(client().org_jobs.schedules.preview(fields, count=count, after=start), as_json=as_json)
+    _show_times(
+        client().org_jobs.schedules.preview(fields, count=count, after=start), as_json=as_json
+    )
 
 
 TIMES_COMMANDS = {"next": next_, "preview": preview}
@@ -92,7 +107,12 @@ TIMES_COMMANDS = {"next": next_, "preview": preview}
 
 def _show_times(told: SchedulePreview, *, as_json: bool) -> None:
     if as_json:
-        print_json({"occurrences": [iso_seconds(run.effective_for) for run in told.runs], **as_document(told)})
+        print_json(
+            {
+                "occurrences": [iso_seconds(run.effective_for) for run in told.runs],
+                **as_document(told),
+            }
+        )
         return
     say(f"{told.in_words} ({told.timezone}).")
     if told.note:
@@ -104,10 +124,16 @@ def _show_times(told: SchedulePreview, *, as_json: bool) -> None:
 
 def _run(run: ComingRun) -> tuple[object, ...]:
     left_out = "It is left out: somebody wants that." if run.is_skipped else ""
-    return (run.local_time, f"{run.effective_for:%Y-%m-%d %H:%M}", " ".join(filter(None, [left_out, run.note])))
+    return (
+        run.local_time,
+        f"{run.effective_for:%Y-%m-%d %H:%M}",
+        " ".join(filter(None, [left_out, run.note])),
+    )
 
 
-def fires(schedule_id: ScheduleId, *, limit: Limit = 20, after: AfterId = 0, as_json: AsJson = False) -> None:
+def fires(
+    schedule_id: ScheduleId, *, limit: Limit = 20, after: AfterId = 0, as_json: AsJson = False
+) -> None:
     """List the due times of a schedule: the job of each, or why there was none.
 
     For example: automation org-jobs schedules fires 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --limit 50
@@ -115,21 +141,27 @@ def fires(schedule_id: ScheduleId, *, limit: Limit = 20, after: AfterId = 0, as_
     our = client().org_jobs.schedules
     found = our.fires(str(schedule_id), limit=limit + 1, after_id=after)
     if as_json:
-        print_json({"fires": [as_document(fire) for fire in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"fires": [as_document(fire) for fire in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_fires(found[:limit], our.get(str(schedule_id)).timezone)
     if len(found) > limit:
         say(f"There are more: --after {found[limit - 1].id} shows the next.")
 
 
-def log(schedule_id: ScheduleId, *, limit: Limit = 50, after: AfterId = 0, as_json: AsJson = False) -> None:
+def log(
+    schedule_id: ScheduleId, *, limit: Limit = 50, after: AfterId = 0, as_json: AsJson = False
+) -> None:
     """Tell who changed a schedule, when, and why.
 
     For example: automation org-jobs schedules log 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     """
     found = client().org_jobs.schedules.log(str(schedule_id), limit=limit + 1, after_id=after)
     if as_json:
-        print_json({"log": [as_document(entry) for entry in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"log": [as_document(entry) for entry in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_entries(found[:limit])
     if len(found) > limit:
@@ -144,13 +176,15 @@ def pause(
     *,
     reason: Reason = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="ISO", help="It is resumed by itself at this instant.")
+        str | None,
+        typer.Option("--until", metavar="ISO", help="It is resumed by itself at this instant."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make no more jobs of a schedule until it is resumed. One that is at work goes on.
 
-    For example: automation org-jobs schedules pause 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --reason "Disk is full"
+    For example: automation org-jobs schedules pause 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --reason
+    "Disk is full"
     --until 2026-07-01T08:00:00Z
     """
     end = None if until is None else read_instant("--until", until)
@@ -173,7 +207,8 @@ def run_now(
     *,
     payload: Payload = None,
     ignore_window: Annotated[
-        bool, typer.Option("--ignore-window", help="Start now, even outside of its execution window.")
+        bool,
+        typer.Option("--ignore-window", help="Start now, even outside of its execution window."),
     ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
@@ -184,12 +219,16 @@ def run_now(
     """
     our = client()
     given = None if payload is None else read_payload(payload)
-    asked = our.org_jobs.schedules.run_now(str(schedule_id), payload=given, ignore_window=ignore_window)
+    asked = our.org_jobs.schedules.run_now(
+        str(schedule_id), payload=given, ignore_window=ignore_window
+    )
     if wait:
         followed_to_its_end(asked.job_id, our, as_json=as_json)
         return
     if not as_json:
-        say(f"Job {asked.job_id} is asked for: `automation org-jobs watch {asked.job_id}` follows it.")
+        say(
+            f"Job {asked.job_id} is asked for: `automation org-jobs watch {asked.job_id}` follows it."
+        )
         return
     job = our.org_jobs.jobs.get(asked.job_id)
     print_json(
@@ -206,7 +245,8 @@ def run_now(
 def skip_next(schedule_id: ScheduleId, *, reason: Reason = None, as_json: AsJson = False) -> None:
     """Leave out the next due time, and tell others why; `keep-next` takes that back.
 
-    For example: automation org-jobs schedules skip-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --reason "Tournament"
+    For example: automation org-jobs schedules skip-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
+    --reason "Tournament"
     """
     schedule = client().org_jobs.schedules.skip_next(str(schedule_id), reason)
     _tell(schedule, f"leaves out {next_due(schedule)}.", as_json=as_json)
@@ -224,21 +264,33 @@ def keep_next(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
 def backfill(
     schedule_id: ScheduleId,
     *,
-    from_: Annotated[str, typer.Option("--from", metavar="ISO", help="The first instant of the period.")],
+    from_: Annotated[
+        str, typer.Option("--from", metavar="ISO", help="The first instant of the period.")
+    ],
     until: Annotated[str, typer.Option("--until", metavar="ISO", help="The last one.")],
     behaviour: Annotated[
         Behaviour | None,
-        typer.Option("--behaviour", case_sensitive=False, help="Which times that were decided upon are done again."),
+        typer.Option(
+            "--behaviour",
+            case_sensitive=False,
+            help="Which times that were decided upon are done again.",
+        ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, max=MOST_AT_ONCE, help="Where there are more, none is made.")
+        int | None,
+        typer.Option(
+            "--limit", min=1, max=MOST_AT_ONCE, help="Where there are more, none is made."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make the jobs of a past period, one for each time that was due. For example, look first:
 
-    automation org-jobs schedules backfill 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --from 2026-05-01T00:00:00Z
+    automation org-jobs schedules backfill 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --from
+    2026-05-01T00:00:00Z
     --until 2026-05-04T00:00:00Z --behaviour failed --dry-run
     """
     given: dict[str, object] = {
@@ -278,10 +330,14 @@ app = typer.Typer(help="Say what is done for an organisation, and when.", no_arg
 
 @app.command()
 @with_schedule_flags
-def create(*, file: File = None, org: Org = None, flags: ScheduleFlags, as_json: AsJson = False) -> None:
-    """Store a new schedule, by flags or from the JSON that the HTTP API takes. For example, every working day at two:
+def create(
+    *, file: File = None, org: Org = None, flags: ScheduleFlags, as_json: AsJson = False
+) -> None:
+    """Store a new schedule, by flags or from the JSON that the HTTP API takes. For example, every
+    working day at two:
 
-    automation org-jobs schedules create --name Backups --cron "0 2 * * 1-5" --timezone Europe/Paris --type SAVE_BACKUP
+    automation org-jobs schedules create --name Backups --cron "0 2 * * 1-5" --timezone Europe/Paris
+    --type SAVE_BACKUP
     --server 3 --window 22:00-06:00
 
     Everything else has a default, which `show` tells. A fault is told by the name of its field.
@@ -295,20 +351,32 @@ def list_(
     *,
     org: OfOrg = None,
     state: Annotated[
-        ScheduleState | None, typer.Option(case_sensitive=False, help="Only those that are in this state.")
+        ScheduleState | None,
+        typer.Option(case_sensitive=False, help="Only those that are in this state."),
     ] = None,
-    job_type: Annotated[str | None, typer.Option("--type", help="Only those that make jobs of this type.")] = None,
-    server: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those about this server.")] = None,
-    query: Annotated[str | None, typer.Option("--query", "-q", help="Only those with this in their name.")] = None,
+    job_type: Annotated[
+        str | None, typer.Option("--type", help="Only those that make jobs of this type.")
+    ] = None,
+    server: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only those about this server.")
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", help="Only those with this in their name.")
+    ] = None,
     limit: Limit = 50,
     offset: Offset = 0,
     as_json: AsJson = False,
 ) -> None:
-    """List the schedules, newest first. For example: automation org-jobs schedules list --org acme --state paused"""
-    chosen = ScheduleFilter(org_id=org, state=state, job_type=job_type, server_instance_id=server, q=query)
+    """List the schedules, newest first. For example: automation org-jobs schedules list --org acme
+    --state paused"""
+    chosen = ScheduleFilter(
+        org_id=org, state=state, job_type=job_type, server_instance_id=server, q=query
+    )
     found = client().org_jobs.schedules.listed(chosen, one_more(limit, offset))
     if as_json:
-        print_json({"schedules": [as_document(one) for one in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"schedules": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_schedules(found[:limit])
     say_more(found, limit, offset)
@@ -316,7 +384,8 @@ def list_(
 
 @app.command()
 def show(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Show one schedule: its state, when it is due next, what became of its last times, and its counters.
+    """Show one schedule: its state, when it is due next, what became of its last times, and its
+    counters.
 
     For example: automation org-jobs schedules show 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     """
@@ -333,16 +402,20 @@ def update(
     flags: ScheduleFlags,
     as_json: AsJson = False,
 ) -> None:
-    """Change a schedule, by flags or by the fields of a file; null in the file clears a field. A new time counts from
-    now: what was due and not begun is left out. With the `updatedAt` that was shown in the file, nothing is changed
-    that somebody else has changed meanwhile.
+    """Change a schedule, by flags or by the fields of a file; null in the file clears a field. A
+    new time counts from now: what was due and not begun is left out. With the `updatedAt` that was
+    shown in the file, nothing is changed that somebody else has changed meanwhile.
 
-    For example: automation org-jobs schedules update 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --cron "30 3 * * *"
+    For example: automation org-jobs schedules update 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --cron
+    "30 3 * * *"
     """
     our = client().org_jobs
     patch = changed_fields(file, flags.document())
     if flags.retry_policy:
-        patch["retryPolicy"] = {**_retry_policy(our.schedules.get(str(schedule_id))), **flags.retry_policy}
+        patch["retryPolicy"] = {
+            **_retry_policy(our.schedules.get(str(schedule_id))),
+            **flags.retry_policy,
+        }
     _show(our, our.schedules.update(str(schedule_id), patch), as_json=as_json)
 
 

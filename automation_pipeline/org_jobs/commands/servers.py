@@ -5,25 +5,54 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.client.base import client
-from automation_pipeline.cli.output import AsJson, Limit, Offset, one_more, print_json, say, say_more
+from automation_pipeline.cli.output import (
+    AsJson,
+    Limit,
+    Offset,
+    one_more,
+    print_json,
+    say,
+    say_more,
+)
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
-from automation_pipeline.org_jobs.commands.arguments import File, OfOrg, Org, Yes, ask, changed_fields, given_fields
+from automation_pipeline.org_jobs.commands.arguments import (
+    File,
+    OfOrg,
+    Org,
+    Yes,
+    ask,
+    changed_fields,
+    given_fields,
+)
 from automation_pipeline.org_jobs.commands.organisations import print_server, print_servers
 from automation_pipeline.org_jobs.models.organisations import Server
 
 app = typer.Typer(help="Say which servers there are, and on which hosts.", no_args_is_help=True)
 
 ServerId = Annotated[
-    int, typer.Argument(min=1, max=LARGEST_ID, help="The server's id, as `automation org-jobs servers list` shows it.")
+    int,
+    typer.Argument(
+        min=1,
+        max=LARGEST_ID,
+        help="The server's id, as `automation org-jobs servers list` shows it.",
+    ),
 ]
-Name = Annotated[str | None, typer.Option("--name", "-n", help="What people know it by, once an organisation.")]
+Name = Annotated[
+    str | None, typer.Option("--name", "-n", help="What people know it by, once an organisation.")
+]
 HostId = Annotated[
-    int | None, typer.Option("--host", min=1, max=LARGEST_ID, help="The host that it is on; its agent does the jobs.")
+    int | None,
+    typer.Option(
+        "--host", min=1, max=LARGEST_ID, help="The host that it is on; its agent does the jobs."
+    ),
 ]
-NoHost = Annotated[bool, typer.Option("--no-host", help="It is on no host any more: its jobs wait until it is.")]
+NoHost = Annotated[
+    bool, typer.Option("--no-host", help="It is on no host any more: its jobs wait until it is.")
+]
 Enabled = Annotated[
-    bool | None, typer.Option("--enabled/--disabled", help="What falls due on a disabled one is left out.")
+    bool | None,
+    typer.Option("--enabled/--disabled", help="What falls due on a disabled one is left out."),
 ]
 
 
@@ -37,17 +66,22 @@ def create(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a server. For example: automation org-jobs servers create --name lobby-3 --host 2 --org acme"""
+    """Add a server. For example: automation org-jobs servers create --name lobby-3 --host 2 --org
+    acme"""
     made = client().org_jobs.servers.create(given_fields(file, _said(name, host, enabled)), org)
     _show(made, as_json=as_json)
 
 
 @app.command("list")
-def list_(*, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> None:
+def list_(
+    *, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
     """List the servers. For example: automation org-jobs servers list --org acme"""
     found = client().org_jobs.servers.listed(org, one_more(limit, offset))
     if as_json:
-        print_json({"servers": [as_document(one) for one in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"servers": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_servers(found[:limit])
     say_more(found, limit, offset)
@@ -82,7 +116,8 @@ def update(
 
 @app.command()
 def delete(server_id: ServerId, *, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a server that no schedule is about any more. For example: automation org-jobs servers delete 3 --yes"""
+    """Delete a server that no schedule is about any more. For example: automation org-jobs servers
+    delete 3 --yes"""
     our = client().org_jobs.servers
     if not yes:
         ask(f"Delete server {server_id}, {our.get(server_id).name}?", f"delete server {server_id}")
@@ -94,7 +129,11 @@ def delete(server_id: ServerId, *, yes: Yes = False, as_json: AsJson = False) ->
 
 
 def _said(name: str | None, host_id: int | None, enabled: bool | None) -> dict[str, object]:
-    fields = {"name": name, "hostId": None if host_id is None else str(host_id), "isEnabled": enabled}
+    fields = {
+        "name": name,
+        "hostId": None if host_id is None else str(host_id),
+        "isEnabled": enabled,
+    }
     return {field: value for field, value in fields.items() if value is not None}
 
 

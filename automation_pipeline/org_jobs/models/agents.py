@@ -9,7 +9,15 @@ from typing import Annotated, cast
 from pydantic import AfterValidator, Field
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import LARGEST_ID, Id, Instant, JsonModel, is_deeper, parse, text_fault
+from automation_pipeline.core.json_model import (
+    LARGEST_ID,
+    Id,
+    Instant,
+    JsonModel,
+    is_deeper,
+    parse,
+    text_fault,
+)
 from automation_pipeline.org_jobs.models.fields import Whole
 from automation_pipeline.org_jobs.models.secrets import DEEPEST
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
@@ -29,7 +37,9 @@ _CODE = re.compile(r"[A-Z_]{1,40}")
 
 def _error_code(text: str) -> str:
     if not _CODE.fullmatch(text):
-        raise ValueError("must be made of capital letters and underscores, 40 of them at most, such as DISK_FULL")
+        raise ValueError(
+            "must be made of capital letters and underscores, 40 of them at most, such as DISK_FULL"
+        )
     return text
 
 
@@ -37,11 +47,15 @@ def _result(document: Mapping[str, object]) -> Mapping[str, object]:
     if is_deeper(document, DEEPEST):
         raise ValueError(f"must not be nested more than {DEEPEST} deep")
     try:
-        size = len(json.dumps(document, ensure_ascii=False, allow_nan=False).encode(errors="surrogatepass"))
+        size = len(
+            json.dumps(document, ensure_ascii=False, allow_nan=False).encode(errors="surrogatepass")
+        )
     except ValueError:
         raise ValueError("must not hold numbers that are not finite") from None
     if size > MOST_RESULT_BYTES:
-        raise ValueError(f"must have at most {MOST_RESULT_BYTES} bytes as JSON: keep the rest where logRef says")
+        raise ValueError(
+            f"must have at most {MOST_RESULT_BYTES} bytes as JSON: keep the rest where logRef says"
+        )
     fault = next(filter(None, map(text_fault, _texts(document))), None)
     if fault is not None:
         raise ValueError(fault)
@@ -75,7 +89,9 @@ class Greeting(JsonModel):
 
 
 class ClaimWish(JsonModel):
-    most: Annotated[Whole, Field(ge=1, le=MOST_CLAIMED)] = Field(default=1, description="So many jobs, at most.")
+    most: Annotated[Whole, Field(ge=1, le=MOST_CLAIMED)] = Field(
+        default=1, description="So many jobs, at most."
+    )
 
 
 class _Report(JsonModel):
@@ -103,7 +119,9 @@ class ResultReport(_Report):
     error: str | None = Field(
         default=None, max_length=LONGEST_REPORTED_ERROR, description="What went wrong, for people."
     )
-    log_ref: str | None = Field(default=None, max_length=LONGEST_LOG_REF, description="Where its log is.")
+    log_ref: str | None = Field(
+        default=None, max_length=LONGEST_LOG_REF, description="Where its log is."
+    )
 
 
 class AgentJob(JsonModel):
@@ -126,7 +144,8 @@ class AgentJob(JsonModel):
 
 
 class Orders(JsonModel):
-    """What an agent is told when it reports: whether to stop, until when to report again, and when to be done."""
+    """What an agent is told when it reports: whether to stop, until when to report again, and when
+    to be done."""
 
     cancel_requested: bool
     lease_expires_at: Instant

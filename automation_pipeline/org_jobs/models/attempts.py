@@ -65,9 +65,14 @@ def run_end(  # noqa: PLR0913  what the decision needs, by name
     now: datetime,
     random: Random,
 ) -> RunEnd:
-    """IllegalMoveError for an end that its state does not allow. Whoever wanted it cancelled wants no other try."""
+    """IllegalMoveError for an end that its state does not allow. Whoever wanted it cancelled wants
+    no other try."""
     JOB_RUN.move(frm, end.status)
-    if end.status is not OrgJobsRunState.FAILED or is_cancel_wanted or not is_retryable(end.error_code):
+    if (
+        end.status is not OrgJobsRunState.FAILED
+        or is_cancel_wanted
+        or not is_retryable(end.error_code)
+    ):
         return RunEnd(end.status)
     again = retry_at(policy, attempt_no, now, window, random)
     return RunEnd(end.status) if again is None else RunEnd(OrgJobsRunState.PENDING, again)
@@ -96,13 +101,16 @@ def attempt_cancelled(reason: str | None = None) -> AttemptEnd:
     return AttemptEnd(status=OrgJobsRunState.CANCELLED, error=reason)
 
 
-def attempt_succeeded(result: Mapping[str, object] | None = None, log_ref: str | None = None) -> AttemptEnd:
+def attempt_succeeded(
+    result: Mapping[str, object] | None = None, log_ref: str | None = None
+) -> AttemptEnd:
     return AttemptEnd(status=OrgJobsRunState.SUCCESS, result=result, log_ref=log_ref)
 
 
 VALIDATION, NOT_FOUND, CONFLICT = "VALIDATION", "NOT_FOUND", "CONFLICT"
 
-# The first that it is an instance of. What stands in the way (CONFLICT) may be gone by the next attempt.
+# The first that it is an instance of. What stands in the way (CONFLICT) may be gone by the next
+# attempt.
 _CODES: tuple[tuple[type[AutomationError], str], ...] = (
     (NotFoundError, NOT_FOUND),
     (ConflictError, CONFLICT),

@@ -53,7 +53,12 @@ def _in_utc(instant: datetime) -> datetime:
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True)]
 Name = Annotated[str, AfterValidator(_name)]
-KnownId = Annotated[Id, Field(ge=1), BeforeValidator(_number_or_digits), WithJsonSchema(ID_SCHEMA, mode="validation")]
+KnownId = Annotated[
+    Id,
+    Field(ge=1),
+    BeforeValidator(_number_or_digits),
+    WithJsonSchema(ID_SCHEMA, mode="validation"),
+]
 ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_written_out)]
 
 
@@ -115,7 +120,10 @@ TimeZone = Annotated[str, Field(max_length=LONGEST_CRON), AfterValidator(_read_b
 TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
 Day = Annotated[str, BeforeValidator(_day)]
 Days = Annotated[
-    tuple[Day, ...], Field(max_length=MOST_EXCLUDED), AfterValidator(_in_order), BeforeValidator(_none_is_empty)
+    tuple[Day, ...],
+    Field(max_length=MOST_EXCLUDED),
+    AfterValidator(_in_order),
+    BeforeValidator(_none_is_empty),
 ]
 # Any type of job says itself what its payload holds.
 Payload = Annotated[dict[str, object], BeforeValidator(_object)]

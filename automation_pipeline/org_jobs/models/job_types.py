@@ -27,7 +27,8 @@ from automation_pipeline.org_jobs.models.service_payloads import (
 )
 
 _Region = Annotated[
-    str, Field(pattern=r"^-?[0-9]{1,6}\.-?[0-9]{1,6}$", description="As `-3.12`: its place on the map.")
+    str,
+    Field(pattern=r"^-?[0-9]{1,6}\.-?[0-9]{1,6}$", description="As `-3.12`: its place on the map."),
 ]
 
 
@@ -38,7 +39,9 @@ class ServerStop(JsonModel):
 
 class ServerSafeRestart(ServerStop):
     backup: StrictBool = Field(default=True, description="Whether a backup is made before.")
-    most_players: StrictInt | None = Field(default=None, ge=0, le=10_000, description="It waits until no more are on.")
+    most_players: StrictInt | None = Field(
+        default=None, ge=0, le=10_000, description="It waits until no more are on."
+    )
 
 
 class ServerWipeSave(JsonModel):
@@ -51,7 +54,9 @@ class ConsoleCommand(JsonModel):
 
 
 class RconCommand(ConsoleCommand):
-    password: SecretRef | None = Field(default=None, description="Without it the agent uses the one that it knows.")
+    password: SecretRef | None = Field(
+        default=None, description="Without it the agent uses the one that it knows."
+    )
     timeout_seconds: StrictInt = Field(default=10, ge=1, le=120)
 
 
@@ -60,7 +65,9 @@ class SaveList(JsonModel):
 
 
 class SaveBackup(JsonModel):
-    name: FileName | None = Field(default=None, description="Without it the backup is named after its instant.")
+    name: FileName | None = Field(
+        default=None, description="Without it the backup is named after its instant."
+    )
     keep: Keep | None = None
 
 
@@ -88,10 +95,14 @@ class RegionHealerScan(JsonModel):
 
 
 class RegionHealerHeal(RegionHealerScan):
-    save: FileName | None = Field(default=None, description="The backup that regions are taken from; else the newest.")
+    save: FileName | None = Field(
+        default=None, description="The backup that regions are taken from; else the newest."
+    )
 
 
-_Player = Annotated[ShortLine, Field(description="As the game knows it: a name, or an id of its platform.")]
+_Player = Annotated[
+    ShortLine, Field(description="As the game knows it: a name, or an id of its platform.")
+]
 
 
 class OnePlayer(JsonModel):
@@ -103,7 +114,9 @@ class PlayerKick(OnePlayer):
 
 
 class PlayerBan(PlayerKick):
-    minutes: StrictInt | None = Field(default=None, ge=1, le=5_256_000, description="Without it the ban is for good.")
+    minutes: StrictInt | None = Field(
+        default=None, ge=1, le=5_256_000, description="Without it the ban is for good."
+    )
 
 
 class PlayerMessage(JsonModel):
@@ -138,7 +151,11 @@ class ProfileApply(OneProfile):
     restart: StrictBool = False
 
 
-AUTOMATION_RUN, PRICING_RULE_APPLY, HTTPS_CALL = "AUTOMATION_RUN", "PRICING_RULE_APPLY", "HTTPS_CALL"
+AUTOMATION_RUN, PRICING_RULE_APPLY, HTTPS_CALL = (
+    "AUTOMATION_RUN",
+    "PRICING_RULE_APPLY",
+    "HTTPS_CALL",
+)
 COMPANY_ENRICHMENT = "COMPANY_ENRICHMENT"
 LARGEST_PAYLOAD = 256 * 1024
 SHORT, USUAL, LONG = 180, 900, 86_400
@@ -147,12 +164,22 @@ SHORT, USUAL, LONG = 180, 900, 86_400
 def _reads(name: str, summary: str, payload: type[JsonModel] = NoPayload) -> JobType:
     performer = Performer.AGENT
     return JobType(
-        name=name, performer=performer, is_mutation=False, limit_seconds=SHORT, payload=payload, summary=summary
+        name=name,
+        performer=performer,
+        is_mutation=False,
+        limit_seconds=SHORT,
+        payload=payload,
+        summary=summary,
     )
 
 
 def _changes(
-    name: str, summary: str, payload: type[JsonModel] = NoPayload, *, limit: int = USUAL, alias: str | None = None
+    name: str,
+    summary: str,
+    payload: type[JsonModel] = NoPayload,
+    *,
+    limit: int = USUAL,
+    alias: str | None = None,
 ) -> JobType:
     return JobType(
         name=name,
@@ -166,7 +193,12 @@ def _changes(
 
 
 def _ours(
-    name: str, summary: str, payload: type[JsonModel], *, limit: int, permission: Permission | None = None
+    name: str,
+    summary: str,
+    payload: type[JsonModel],
+    *,
+    limit: int,
+    permission: Permission | None = None,
 ) -> JobType:
     return JobType(
         name=name,
@@ -181,10 +213,23 @@ def _ours(
 
 _ALL = (
     _changes("SERVER_START", "Start the server.", alias="start"),
-    _changes("SERVER_STOP", "Stop the server after a warning to its players.", ServerStop, alias="stop"),
+    _changes(
+        "SERVER_STOP", "Stop the server after a warning to its players.", ServerStop, alias="stop"
+    ),
     _changes("SERVER_KILL", "End the server's process at once."),
-    _changes("SERVER_RESTART", "Stop the server and start it again.", ServerStop, limit=LONG, alias="restart"),
-    _changes("SERVER_SAFE_RESTART", "Restart when few are on, after a backup.", ServerSafeRestart, limit=LONG),
+    _changes(
+        "SERVER_RESTART",
+        "Stop the server and start it again.",
+        ServerStop,
+        limit=LONG,
+        alias="restart",
+    ),
+    _changes(
+        "SERVER_SAFE_RESTART",
+        "Restart when few are on, after a backup.",
+        ServerSafeRestart,
+        limit=LONG,
+    ),
     _changes("SERVER_WIPE_SAVE", "Remove the save, so that the world begins anew.", ServerWipeSave),
     _changes("RCON", "Send a command over the remote console.", RconCommand, alias="rcon"),
     _changes("SEND_COMMAND", "Type a command into the server's own console.", ConsoleCommand),
@@ -200,7 +245,9 @@ _ALL = (
     _changes("PLAYER_BAN", "Put a player out, and keep it out.", PlayerBan),
     _changes("PLAYER_UNBAN", "Let a banned player in again.", OnePlayer),
     _changes("PLAYER_WHITELIST", "Add a player to the list of those who may come in.", OnePlayer),
-    _changes("PLAYER_UNWHITELIST", "Take a player off the list of those who may come in.", OnePlayer),
+    _changes(
+        "PLAYER_UNWHITELIST", "Take a player off the list of those who may come in.", OnePlayer
+    ),
     _changes("PLAYER_MESSAGE", "Say something to a player, or to all.", PlayerMessage),
     _reads("MOD_LIST", "List the mods that are installed."),
     _reads("MOD_SEARCH", "Look for mods in the catalogue.", ModSearch),
@@ -258,15 +305,21 @@ def job_type(name: str) -> JobType:
     """By its name or an alias. InvalidInputError for a name that is of none."""
     known = JOB_TYPES.get(name) or _BY_ALIAS.get(name)
     if known is None:
-        raise InvalidInputError("Unknown job type", (("jobType", f"is not a type of job: {name[:100]!r}"),))
+        raise InvalidInputError(
+            "Unknown job type", (("jobType", f"is not a type of job: {name[:100]!r}"),)
+        )
     return known
 
 
-def checked_payload(type_: JobType, given: object, *, call_origins: Collection[str] | None = ()) -> dict[str, object]:
-    """The payload as it is stored, with what is left out filled in; nothing given is an empty one. InvalidInputError
-    says for each field as `payload.x` what is wrong with it, and never what it holds.
+def checked_payload(
+    type_: JobType, given: object, *, call_origins: Collection[str] | None = ()
+) -> dict[str, object]:
+    """The payload as it is stored, with what is left out filled in; nothing given is an empty one.
+    InvalidInputError says for each field as `payload.x` what is wrong with it, and never what it
+    holds.
 
-    `call_origins` are the origins that an HTTPS_CALL may name though they are not public; None accepts every address.
+    `call_origins` are the origins that an HTTPS_CALL may name though they are not public; None
+    accepts every address.
     """
     if given is None:
         given = {}
@@ -298,12 +351,17 @@ _COMPLAINT = "The payload is refused"
 
 def _size_faults(payload: Mapping[str, object]) -> list[tuple[str, str]]:
     size = len(json.dumps(payload, ensure_ascii=False, default=str).encode())
-    return [("", f"must not be larger than {LARGEST_PAYLOAD // 1024} kB")] if size > LARGEST_PAYLOAD else []
+    return (
+        [("", f"must not be larger than {LARGEST_PAYLOAD // 1024} kB")]
+        if size > LARGEST_PAYLOAD
+        else []
+    )
 
 
 def _refused(faults: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> InvalidInputError:
     return InvalidInputError(
-        _COMPLAINT, tuple((f"payload.{where}" if where else "payload", why) for where, why in faults)
+        _COMPLAINT,
+        tuple((f"payload.{where}" if where else "payload", why) for where, why in faults),
     )
 
 

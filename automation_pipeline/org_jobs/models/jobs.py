@@ -1,4 +1,5 @@
-"""Jobs of organisations with their runs, attempts and retry policies, and their deterministic keys."""
+"""Jobs of organisations with their runs, attempts and retry policies, and their deterministic
+keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 
 
 class Performer(StrEnum):
-    """AGENT: the agent of the server's host takes it over HTTP. SERVICE: a worker of this system does it."""
+    """AGENT: the agent of the server's host takes it over HTTP. SERVICE: a worker of this system
+    does it."""
 
     AGENT = "agent"
     SERVICE = "service"
@@ -28,9 +30,9 @@ class Performer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class JobType:
-    """`permission`: what whoever asks for such a job must be allowed to write, besides jobs. Of the changing jobs of a
-    host one is at work at a time, of those that only read eight. An alias is another name that it may be asked for by;
-    it is stored under its own."""
+    """`permission`: what whoever asks for such a job must be allowed to write, besides jobs. Of the
+    changing jobs of a host one is at work at a time, of those that only read eight. An alias is
+    another name that it may be asked for by; it is stored under its own."""
 
     name: str
     performer: Performer
@@ -47,7 +49,13 @@ JITTER = 0.1
 NOT_RETRYABLE = frozenset({"VALIDATION", "NOT_FOUND", "UNSUPPORTED", "EXPIRED"})
 
 # Codes of our own.
-STALE, TIME_LIMIT, EXPIRED, UNSUPPORTED, FAILED = "STALE", "TIME_LIMIT", "EXPIRED", "UNSUPPORTED", "FAILED"
+STALE, TIME_LIMIT, EXPIRED, UNSUPPORTED, FAILED = (
+    "STALE",
+    "TIME_LIMIT",
+    "EXPIRED",
+    "UNSUPPORTED",
+    "FAILED",
+)
 
 
 class BackoffType(StrEnum):
@@ -56,12 +64,15 @@ class BackoffType(StrEnum):
 
 
 class RetryPolicy(JsonModel):
-    """After the first attempt there are `max_retries` more. Exponential waits double, up to an hour."""
+    """After the first attempt there are `max_retries` more. Exponential waits double, up to an
+    hour."""
 
     max_retries: StrictInt = Field(default=2, ge=0, le=10)
     backoff_ms: StrictInt = Field(default=2000, ge=0, le=3_600_000)
     backoff_type: BackoffType = BackoffType.FIXED
-    jitter: StrictBool = Field(default=False, description="Spread the waits by a tenth, to either side.")
+    jitter: StrictBool = Field(
+        default=False, description="Spread the waits by a tenth, to either side."
+    )
 
     @property
     def attempts(self) -> int:
@@ -79,7 +90,8 @@ class RetryPolicy(JsonModel):
 
 
 def stored_policy(document: Mapping[str, object]) -> RetryPolicy:
-    """One that is beyond the bounds of today tries nothing again, and keeps nothing else from being done."""
+    """One that is beyond the bounds of today tries nothing again, and keeps nothing else from being
+    done."""
     try:
         return parse(RetryPolicy, document, "Invalid retry policy")
     except InvalidInputError:
@@ -100,7 +112,8 @@ class StartWindow:
 def retry_at(
     policy: RetryPolicy, failures: int, now: datetime, window: StartWindow | None, random: Random
 ) -> datetime | None:
-    """When it is tried again after so many failures: within the window, or when the next one opens. None: never."""
+    """When it is tried again after so many failures: within the window, or when the next one opens.
+    None: never."""
     if failures >= policy.attempts:
         return None
     wanted = now + timedelta(seconds=policy.wait_seconds(failures, random))
@@ -117,7 +130,11 @@ _DEEPEST_SHOWN = 100
 
 def _shown(document: Mapping[str, object]) -> Mapping[str, object]:
     """One that cannot be written does not take its whole list with it."""
-    return {"note": "It is nested too deeply to be shown."} if is_deeper(document, _DEEPEST_SHOWN) else document
+    return (
+        {"note": "It is nested too deeply to be shown."}
+        if is_deeper(document, _DEEPEST_SHOWN)
+        else document
+    )
 
 
 Document = Annotated[Mapping[str, object], PlainSerializer(_shown, when_used="json")]
@@ -130,7 +147,8 @@ class JobWish(JsonModel):
     """A job without a schedule, as people ask for it."""
 
     server_instance_id: KnownId | None = Field(
-        default=None, description="The server that it is about: for types that agents do, and for no others."
+        default=None,
+        description="The server that it is about: for types that agents do, and for no others.",
     )
     type: str = Field(max_length=100, examples=["SAVE_BACKUP"])
     payload: Payload = Field(default_factory=dict[str, object], description="What its type needs.")
@@ -158,8 +176,8 @@ class Attempt(JsonModel):
 
 
 class OrgJobRun(JsonModel):
-    """`next_attempt_at` is set while it waits to be tried again. `following` names what was begun elsewhere, and is
-    waited for. `attempts` are those that have ended."""
+    """`next_attempt_at` is set while it waits to be tried again. `following` names what was begun
+    elsewhere, and is waited for. `attempts` are those that have ended."""
 
     id: Id
     job_id: Id
@@ -191,7 +209,8 @@ class OrgJobRun(JsonModel):
 
 
 class OrgJob(JsonModel):
-    """`status` is that of its newest run, which is the last of `runs`. `start_window` is when attempts may begin."""
+    """`status` is that of its newest run, which is the last of `runs`. `start_window` is when
+    attempts may begin."""
 
     id: Id
     org_id: str
@@ -227,8 +246,8 @@ class JobFilter:
 
 
 class QueueStanding(JsonModel):
-    """The queue of an organisation. `waiting` may begin now, `retrying` wait for their next attempt, `claimed` are
-    given to somebody who has not begun."""
+    """The queue of an organisation. `waiting` may begin now, `retrying` wait for their next
+    attempt, `claimed` are given to somebody who has not begun."""
 
     org_id: str
     name: str
@@ -259,7 +278,8 @@ PRODUCER = "org-jobs"
 
 
 def run_key(run_id: int) -> str:
-    """The same for all attempts: whoever is asked by a second one knows that it is the same wish."""
+    """The same for all attempts: whoever is asked by a second one knows that it is the same
+    wish."""
     return f"org-job-run-{run_id}"
 
 

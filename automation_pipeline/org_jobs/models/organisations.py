@@ -53,13 +53,17 @@ OrgId = Annotated[str, AfterValidator(_org_id)]
 
 
 class OrganisationFields(JsonModel):
-    """What may be changed of an organisation. While its maintenance lasts, what is due is left out."""
+    """What may be changed of an organisation. While its maintenance lasts, what is due is left
+    out."""
 
     name: Name = Field(description="What people know it by.")
     max_running: Annotated[Whole, Field(ge=1, le=MOST_RUNNING)] = Field(
-        default=DEFAULT_RUNNING, description="How many of its jobs are at work at the same time, at most."
+        default=DEFAULT_RUNNING,
+        description="How many of its jobs are at work at the same time, at most.",
     )
-    maintenance_until: ZonedInstant | None = Field(default=None, description="What is due before is left out.")
+    maintenance_until: ZonedInstant | None = Field(
+        default=None, description="What is due before is left out."
+    )
 
 
 class OrganisationInput(OrganisationFields):
@@ -98,8 +102,12 @@ class ServerInput(JsonModel):
     """What jobs of agents are about."""
 
     name: Name = Field(description="What people know it by; one of its organisation has it.")
-    host_id: KnownId | None = Field(default=None, description="Without one, its jobs wait until it has one.")
-    is_enabled: Flag = Field(default=True, description="What is due on one that is not enabled is left out.")
+    host_id: KnownId | None = Field(
+        default=None, description="Without one, its jobs wait until it has one."
+    )
+    is_enabled: Flag = Field(
+        default=True, description="What is due on one that is not enabled is left out."
+    )
 
 
 class Server(ServerInput):
@@ -121,7 +129,9 @@ def given_fields(model: type[Fields], given: Mapping[str, object], noun: str) ->
     return parse(model, given, complaint(noun))
 
 
-def changed_fields(model: type[Fields], stored: JsonModel, patch: Mapping[str, object], noun: str) -> Fields:
+def changed_fields(
+    model: type[Fields], stored: JsonModel, patch: Mapping[str, object], noun: str
+) -> Fields:
     """What the patch does not name stays as it is stored; null clears what may be null."""
     said = written_fields(model, stored)
     try:

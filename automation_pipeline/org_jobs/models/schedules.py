@@ -1,4 +1,5 @@
-"""Schedules of organisations: as people write them, as they are stored and shown, and their fires."""
+"""Schedules of organisations: as people write them, as they are stored and shown, and their
+fires."""
 
 from datetime import datetime
 from typing import Annotated
@@ -46,16 +47,25 @@ class OrgScheduleFields(JsonModel):
     name: Name
     description: str | None = Field(default=None, max_length=LONGEST_DESCRIPTION)
     server_instance_id: KnownId | None = Field(
-        default=None, description="The server that the job is about: for types that agents do, and for no others."
+        default=None,
+        description="The server that the job is about: for types that agents do, and for no others.",
     )
-    cron_expression: str = Field(description="Five fields, or such as @daily.", examples=["0 2 * * *"])
+    cron_expression: str = Field(
+        description="Five fields, or such as @daily.", examples=["0 2 * * *"]
+    )
     timezone: str = Field(default="UTC", examples=["Europe/Paris"])
     job_type: str = Field(examples=["SERVER_RESTART"])
-    payload: Payload = Field(default_factory=dict[str, object], description="What its type of job needs.")
+    payload: Payload = Field(
+        default_factory=dict[str, object], description="What its type of job needs."
+    )
     priority: Annotated[Whole, Field(ge=1, le=9, description="1 is done first.")] = 5
     enabled: Flag = True
-    execution_window_start: str | None = Field(default=None, description="Both ends or none; both are inside.")
-    execution_window_end: str | None = Field(default=None, description="Before the start: over midnight.")
+    execution_window_start: str | None = Field(
+        default=None, description="Both ends or none; both are inside."
+    )
+    execution_window_end: str | None = Field(
+        default=None, description="Before the start: over midnight."
+    )
     window_policy: WindowPolicy = Field(
         default=WindowPolicy.CLAMP,
         description="What is due outside the window: CLAMP waits for its next start, FILTER leaves it out.",
@@ -70,17 +80,22 @@ class OrgScheduleFields(JsonModel):
     jitter_s: Annotated[Whole, Field(ge=0, le=DAY_SECONDS)] = 0
     start_at: ZonedInstant | None = None
     end_at: ZonedInstant | None = Field(default=None, description="Included.")
-    excluded_on: tuple[str, ...] = Field(default=(), description="Days as YYYY-MM-DD in its time zone.")
+    excluded_on: tuple[str, ...] = Field(
+        default=(), description="Days as YYYY-MM-DD in its time zone."
+    )
     skip_if_offline: Flag = False
     auto_pause_after: Annotated[Whole, Field(ge=0, le=1000)] = Field(
-        default=DEFAULT_AUTO_PAUSE_AFTER, description="So many failures in a row pause it; 0: never."
+        default=DEFAULT_AUTO_PAUSE_AFTER,
+        description="So many failures in a row pause it; 0: never.",
     )
 
 
 class OrgScheduleDefinition(OrgScheduleFields):
     """A schedule as people write it."""
 
-    cron_expression: CronText = Field(description="Five fields, or such as @daily.", examples=["0 2 * * *"])
+    cron_expression: CronText = Field(
+        description="Five fields, or such as @daily.", examples=["0 2 * * *"]
+    )
     timezone: TimeZone = Field(default="UTC", examples=["Europe/Paris"])
     job_type: str = Field(max_length=100, examples=["SERVER_RESTART"])
     execution_window_start: TimeOfDay | None = Field(
@@ -89,11 +104,14 @@ class OrgScheduleDefinition(OrgScheduleFields):
     execution_window_end: TimeOfDay | None = Field(
         default=None, description="Before the start: over midnight.", examples=["06:00"]
     )
-    excluded_on: Days = Field(default=(), description="Days as YYYY-MM-DD in its time zone.", examples=[["2026-12-25"]])
+    excluded_on: Days = Field(
+        default=(), description="Days as YYYY-MM-DD in its time zone.", examples=[["2026-12-25"]]
+    )
 
 
 class OrgSchedule(OrgScheduleFields):
-    """A stored schedule. `next_run_at` is when it may begin next, for what the cron says: `next_scheduled_for`."""
+    """A stored schedule. `next_run_at` is when it may begin next, for what the cron says:
+    `next_scheduled_for`."""
 
     id: str
     org_id: str
@@ -149,7 +167,8 @@ class Dispatched(JsonModel):
 
 
 def last_run_status(dispatch: str | None, job: str | None) -> str | None:
-    """A failure of the scheduler comes first, then a failed job, which a later skip does not hide, then a skip."""
+    """A failure of the scheduler comes first, then a failed job, which a later skip does not hide,
+    then a skip."""
     if dispatch is None or dispatch == "scheduler_failed":
         return dispatch
     if dispatch.startswith("skipped_") and job != OrgJobsRunState.FAILED:
@@ -163,7 +182,9 @@ def input_document(schedule: OrgScheduleFields) -> dict[str, object]:
     return {name: value for name, value in as_document(schedule).items() if name in names}
 
 
-def timing_fields(schedule: OrgScheduleFields, seed: str, *, jitter_seconds: int | None = None) -> TimingFields:
+def timing_fields(
+    schedule: OrgScheduleFields, seed: str, *, jitter_seconds: int | None = None
+) -> TimingFields:
     return TimingFields(
         seed=seed,
         cron_expression=schedule.cron_expression,

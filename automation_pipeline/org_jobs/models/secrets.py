@@ -12,19 +12,30 @@ from pydantic import Field, WrapValidator
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, text_fault
-from automation_pipeline.core.masking import holds_token, is_counter, is_secret, is_sensitive, words_of
+from automation_pipeline.core.masking import (
+    holds_token,
+    is_counter,
+    is_secret,
+    is_sensitive,
+    words_of,
+)
 
 FIELD = "secretRef"
-# Two underscores in a row are between the parts of a variable's name, so that none is of two organisations.
+# Two underscores in a row are between the parts of a variable's name, so that none is of two
+# organisations.
 _PATTERN = "^[A-Z](?:_?[A-Z0-9])*_?$"
 _NAME = re.compile(_PATTERN)
 LONGEST_SECRET_NAME = 64
 HOW = f'refer to it as {{"{FIELD}": "NAME"}}, and set ORG_SECRET__<ORGANISATION>__<NAME> where the job is done'
-REFERENCE_FAULT = f'must be just {{"{FIELD}": "NAME"}}, a name of capitals, digits and single underscores'
+REFERENCE_FAULT = (
+    f'must be just {{"{FIELD}": "NAME"}}, a name of capitals, digits and single underscores'
+)
 
 
 class SecretRef(JsonModel):
-    secret_ref: str = Field(pattern=_PATTERN, max_length=LONGEST_SECRET_NAME, examples=["RCON_PASSWORD"])
+    secret_ref: str = Field(
+        pattern=_PATTERN, max_length=LONGEST_SECRET_NAME, examples=["RCON_PASSWORD"]
+    )
 
 
 def text_or_reference(given: object) -> str | SecretRef:
@@ -45,7 +56,8 @@ TextOrSecret = Annotated[str | SecretRef, WrapValidator(_read)]
 
 
 def reference_in(value: object) -> str | None:
-    """The name of the secret that a value of JSON stands for; None: it is no reference, or not a whole one."""
+    """The name of the secret that a value of JSON stands for; None: it is no reference, or not a
+    whole one."""
     if not is_meant_as_reference(value):
         return None
     document = cast("Mapping[str, object]", value)
@@ -60,7 +72,8 @@ def is_meant_as_reference(value: object) -> bool:
 
 
 def variable_of(org_id: str, name: str) -> str:
-    """Where this system looks for a secret of an organisation. Ids of organisations hold no underscores."""
+    """Where this system looks for a secret of an organisation. Ids of organisations hold no
+    underscores."""
     return f"ORG_SECRET__{org_id.upper().replace('-', '_')}__{name}"
 
 
@@ -79,12 +92,15 @@ def names_in(value: object) -> Iterator[str]:
 
 
 def secrets_of(value: object, org_id: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """By name, what a value of JSON refers to. InvalidInputError names the variable that is missing."""
+    """By name, what a value of JSON refers to. InvalidInputError names the variable that is
+    missing."""
     found: dict[str, str] = {}
     for name in names_in(value):
         variable = variable_of(org_id, name)
         if not environment.get(variable):
-            raise InvalidInputError(f"The secret {name} is not known here: set the environment variable {variable}.")
+            raise InvalidInputError(
+                f"The secret {name} is not known here: set the environment variable {variable}."
+            )
         found[name] = environment[variable]
     return found
 
@@ -95,7 +111,10 @@ def with_secrets(value: object, secrets: Mapping[str, str]) -> object:
     if name is not None:
         return secrets[name]
     if isinstance(value, Mapping):
-        return {key: with_secrets(each, secrets) for key, each in cast("Mapping[str, object]", value).items()}
+        return {
+            key: with_secrets(each, secrets)
+            for key, each in cast("Mapping[str, object]", value).items()
+        }
     if isinstance(value, list | tuple):
         return [with_secrets(each, secrets) for each in cast("list[object]", value)]
     return value
@@ -114,10 +133,13 @@ _ENDINGS = tuple(f"{word}key" for word in _KEYS_TO)
 _SENT_WORDS = frozenset({"auth", "key", "session", "sid", "sig"})
 _KEYS_OF = frozenset({"cache", "group", "order", "sort"})
 _SCHEME = re.compile(r"(?i)\s*(?:basic|bearer|digest|hmac|negotiate|token|[a-z]*[_-]?key)\s+\S")
-# After the name of a scheme a sentence may go on: a credential is one word, and not one of a language.
+# After the name of a scheme a sentence may go on: a credential is one word, and not one of a
+# language.
 _BASIC = re.compile(r"(?i)\s*basic\s+([a-z0-9+/_-]{4,}={0,2})\s*")
 _BEARER = re.compile(r"(?i)\s*bearer\s+[\w.~+/=-]{6,}\s*")
-_KEYED = re.compile(r"(?i)\s*(?:digest|hmac|negotiate|token|[a-z]*[_-]?key)\s+(?=\S*\d)[\w.~+/=:-]{8,}\s*")
+_KEYED = re.compile(
+    r"(?i)\s*(?:digest|hmac|negotiate|token|[a-z]*[_-]?key)\s+(?=\S*\d)[\w.~+/=:-]{8,}\s*"
+)
 _NAMES, _VALUES = ("name", "key", "header"), ("value", "val")
 
 
@@ -132,7 +154,11 @@ def is_secret_when_sent(name: str) -> bool:
     """Of a header or a parameter of a query."""
     named = set(words_of(name))
     said = named & _SENT_WORDS
-    return is_sensitive(name) or names_secret(name) or bool(said - {"key"} or (said and not named & _KEYS_OF))
+    return (
+        is_sensitive(name)
+        or names_secret(name)
+        or bool(said - {"key"} or (said and not named & _KEYS_OF))
+    )
 
 
 def is_scheme(text: str) -> bool:
@@ -149,7 +175,8 @@ def looks_secret(text: str) -> bool:
 
 
 def named_beside(document: Mapping[str, object]) -> tuple[str, str] | None:
-    """In {"name": "Authorization", "value": ...}: the field in which the secret is, and what it is called."""
+    """In {"name": "Authorization", "value": ...}: the field in which the secret is, and what it is
+    called."""
     fields = {name.lower(): name for name in document if len(name) <= len("header")}
     called = next((document[fields[name]] for name in _NAMES if name in fields), None)
     field = next((fields[name] for name in _VALUES if name in fields), None)
@@ -161,7 +188,9 @@ def named_beside(document: Mapping[str, object]) -> tuple[str, str] | None:
 def _holds_password(encoded: str) -> bool:
     """A user's name and a password, with a colon between them."""
     try:
-        return b":" in b64decode(encoded.rstrip("=") + "=" * (-len(encoded.rstrip("=")) % 4), altchars=b"-_")
+        return b":" in b64decode(
+            encoded.rstrip("=") + "=" * (-len(encoded.rstrip("=")) % 4), altchars=b"-_"
+        )
     except NoBase64Error:
         return False
 
@@ -215,9 +244,15 @@ def _fault(place: _Place) -> str | None:
 
 
 def _says_something(place: _Place) -> bool:
-    """What is empty, or only yes or no, is nobody's secret; a number under a counter's name is a count."""
+    """What is empty, or only yes or no, is nobody's secret; a number under a counter's name is a
+    count."""
     value = place.value
-    if isinstance(value, bool) or value is None or value == "" or isinstance(value, Mapping | list | tuple):
+    if (
+        isinstance(value, bool)
+        or value is None
+        or value == ""
+        or isinstance(value, Mapping | list | tuple)
+    ):
         return False
     return not (isinstance(value, int | float) and is_counter(place.name))
 
@@ -231,12 +266,16 @@ def _storage_fault(place: _Place) -> str | None:
     if isinstance(place.value, float) and not isfinite(place.value):
         return "must be a finite number"
     texts = (place.name, place.value)
-    return next((fault for text in texts if isinstance(text, str) and (fault := text_fault(text))), None)
+    return next(
+        (fault for text in texts if isinstance(text, str) and (fault := text_fault(text))), None
+    )
 
 
 def _inside(place: _Place) -> Iterable[_Place]:
     if isinstance(place.value, Mapping):
-        document = {str(key): value for key, value in cast("Mapping[object, object]", place.value).items()}
+        document = {
+            str(key): value for key, value in cast("Mapping[object, object]", place.value).items()
+        }
         field, called = named_beside(document) or (None, "")
         for key, value in document.items():
             yield _within(place, key, called if key == field else key, value)
@@ -246,5 +285,7 @@ def _inside(place: _Place) -> Iterable[_Place]:
 
 
 def _within(place: _Place, step: str, name: str, value: object) -> _Place:
-    path = f"{place.path}.{step[:LONGEST_PAYLOAD_KEY]}" if place.path else step[:LONGEST_PAYLOAD_KEY]
+    path = (
+        f"{place.path}.{step[:LONGEST_PAYLOAD_KEY]}" if place.path else step[:LONGEST_PAYLOAD_KEY]
+    )
     return _Place(path, name, value, place.is_sensitive or is_sensitive(name), place.depth + 1)

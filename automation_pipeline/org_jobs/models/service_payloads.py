@@ -38,17 +38,26 @@ def _whole_number(given: object) -> object:
     raise ValueError("must be an id")
 
 
-KnownId = Annotated[Id, Field(ge=1), BeforeValidator(_whole_number), WithJsonSchema(ID_SCHEMA, mode="validation")]
+KnownId = Annotated[
+    Id, Field(ge=1), BeforeValidator(_whole_number), WithJsonSchema(ID_SCHEMA, mode="validation")
+]
 # One line: a second one would be a second command.
 Line = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\r\n]*\S[^\r\n]*$")]
 ShortLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\r\n]*\S[^\r\n]*$")]
 # Never a path.
-FileName = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+FileName = Annotated[
+    str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")
+]
 # As catalogues of mods and the games name them.
-Key = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]*$")]
+Key = Annotated[
+    str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]*$")
+]
 Keep = Annotated[StrictInt, Field(ge=1, le=100, description="How many are kept, the newest.")]
 GraceSeconds = Annotated[
-    StrictInt, Field(ge=0, le=3600, description="How long players are given before it stops, after the message.")
+    StrictInt,
+    Field(
+        ge=0, le=3600, description="How long players are given before it stops, after the message."
+    ),
 ]
 
 
@@ -80,9 +89,14 @@ class CompanyEnrichmentPayload(JsonModel):
     company: Annotated[
         str,
         AfterValidator(_number),
-        Field(description="Its SIREN or SIRET, in digits alone.", json_schema_extra={"pattern": _COMPANY.pattern}),
+        Field(
+            description="Its SIREN or SIRET, in digits alone.",
+            json_schema_extra={"pattern": _COMPANY.pattern},
+        ),
     ]
-    force: StrictBool = Field(default=False, description="Whether the registers are asked however fresh the answer is.")
+    force: StrictBool = Field(
+        default=False, description="Whether the registers are asked however fresh the answer is."
+    )
 
 
 LONGEST_URL = 2000
@@ -163,9 +177,13 @@ class HttpsCallPayload(JsonModel):
     )
     method: HttpMethod = HttpMethod.POST
     headers: dict[str, TextOrSecret] = Field(default={}, max_length=MOST_HEADERS)
-    body: JsonValue = Field(default=None, description="Sent as JSON; references in it are replaced.")
+    body: JsonValue = Field(
+        default=None, description="Sent as JSON; references in it are replaced."
+    )
     expect_status: tuple[Annotated[StrictInt, Field(ge=200, le=599)], ...] = Field(
-        default=(), max_length=50, description="The statuses that are a success; without any: all of 200 to 299."
+        default=(),
+        max_length=50,
+        description="The statuses that are a success; without any: all of 200 to 299.",
     )
     timeout_seconds: StrictInt = Field(default=30, ge=1, le=120)
 
@@ -184,8 +202,8 @@ class HttpsCallPayload(JsonModel):
         return self
 
     def check_address(self, allowed_origins: Collection[str]) -> None:
-        """InvalidInputError, if the call would be refused whatever the host's name resolves to: the name is resolved
-        only when the call is made, and so is a reference to a secret."""
+        """InvalidInputError, if the call would be refused whatever the host's name resolves to: the
+        name is resolved only when the call is made, and so is a reference to a secret."""
         if isinstance(self.url, str):
             check_https_url(self.url, allowed_origins, name="url", setting=ORIGINS_SETTING)
 

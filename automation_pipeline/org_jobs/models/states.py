@@ -1,4 +1,5 @@
-"""States of schedules, fires, runs and backfills with their legal moves, and the policies of schedules."""
+"""States of schedules, fires, runs and backfills with their legal moves, and the policies of
+schedules."""
 
 from enum import StrEnum
 
@@ -59,15 +60,24 @@ FIRST_RUN_STATE = OrgJobsRunState.PENDING
 SCHEDULE = StateMachine(
     name="schedule",
     moves={
-        ScheduleState.ACTIVE: frozenset({ScheduleState.PAUSED, ScheduleState.INVALID_CRON, ScheduleState.COMPLETED}),
-        ScheduleState.PAUSED: frozenset({ScheduleState.ACTIVE, ScheduleState.INVALID_CRON, ScheduleState.COMPLETED}),
-        ScheduleState.INVALID_CRON: frozenset({ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.COMPLETED}),
+        ScheduleState.ACTIVE: frozenset(
+            {ScheduleState.PAUSED, ScheduleState.INVALID_CRON, ScheduleState.COMPLETED}
+        ),
+        ScheduleState.PAUSED: frozenset(
+            {ScheduleState.ACTIVE, ScheduleState.INVALID_CRON, ScheduleState.COMPLETED}
+        ),
+        ScheduleState.INVALID_CRON: frozenset(
+            {ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.COMPLETED}
+        ),
         # Its end was moved: it goes on.
-        ScheduleState.COMPLETED: frozenset({ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.INVALID_CRON}),
+        ScheduleState.COMPLETED: frozenset(
+            {ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.INVALID_CRON}
+        ),
     },
 )
 
-# A failed attempt that is tried again goes through FAILED. A job that nobody took in time fails without having run.
+# A failed attempt that is tried again goes through FAILED. A job that nobody took in time fails
+# without having run.
 JOB_RUN = StateMachine(
     name="job run",
     moves={
@@ -84,13 +94,16 @@ JOB_RUN = StateMachine(
 )
 
 ACTIVE_RUN_STATES = frozenset({OrgJobsRunState.PENDING, OrgJobsRunState.RUNNING})
-ENDED_RUN_STATES = frozenset({OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED})
+ENDED_RUN_STATES = frozenset(
+    {OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED}
+)
 
 
 class OverlapPolicy(StrEnum):
-    """SKIP: the new one is left out. BUFFER_ONE: one waits behind the one at work, further ones are left out.
-    BUFFER_ALL: all wait in line. CANCEL_OTHER: the others are asked to stop, and the new one waits for that.
-    TERMINATE_OTHER: the others are ended at once. ALLOW_ALL: they run side by side."""
+    """SKIP: the new one is left out. BUFFER_ONE: one waits behind the one at work, further ones are
+    left out. BUFFER_ALL: all wait in line. CANCEL_OTHER: the others are asked to stop, and the new
+    one waits for that. TERMINATE_OTHER: the others are ended at once. ALLOW_ALL: they run side by
+    side."""
 
     SKIP = "SKIP"
     BUFFER_ONE = "BUFFER_ONE"
@@ -106,8 +119,8 @@ class OverlapPolicy(StrEnum):
 
 
 class MisfirePolicy(StrEnum):
-    """Once a due time is later than the grace. SKIP: all that was missed is left out. FIRE_ONCE: the newest is run.
-    FIRE_ALL: the newest ten are run, oldest first."""
+    """Once a due time is later than the grace. SKIP: all that was missed is left out. FIRE_ONCE:
+    the newest is run. FIRE_ALL: the newest ten are run, oldest first."""
 
     SKIP = "SKIP"
     FIRE_ONCE = "FIRE_ONCE"

@@ -9,19 +9,26 @@ from zoneinfo import ZoneInfo
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import Cron
-from automation_pipeline.core.scheduling.execution_window import ExecutionWindow, WindowPolicy, never_fires, next_fire
+from automation_pipeline.core.scheduling.execution_window import (
+    ExecutionWindow,
+    WindowPolicy,
+    never_fires,
+    next_fire,
+)
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 
 # A day a time is excluded, at most: beyond that nothing is due any more.
 _MOST_PASSED_OVER = 2000
-# The calendar ends some years later: until there it can be reckoned with every cron, zone and window.
+# The calendar ends some years later: until there it can be reckoned with every cron, zone and
+# window.
 _END = datetime(9990, 1, 1, tzinfo=UTC)
 _DAY_MINUTES = 24 * 60
 
 
 @dataclass(frozen=True)
 class Planned:
-    """`scheduled_for` is what the cron says; `effective_for` is when the window and the jitter let it start."""
+    """`scheduled_for` is what the cron says; `effective_for` is when the window and the jitter let
+    it start."""
 
     scheduled_for: datetime
     effective_for: datetime
@@ -29,7 +36,8 @@ class Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """`seed` spreads the jitter: the same due time of the same schedule is always put off by as much."""
+    """`seed` spreads the jitter: the same due time of the same schedule is always put off by as
+    much."""
 
     cron: Cron
     zone: ZoneInfo
@@ -47,8 +55,11 @@ class Timing:
     def is_excluded(self, instant: datetime) -> bool:
         return wall_time(instant, self.zone).date() in self.excluded_on
 
-    def spread(self, scheduled_for: datetime, effective_for: datetime, before: datetime | None = None) -> datetime:
-        """Put off by its share of the jitter, but not to the next one, nor out of its window or its days."""
+    def spread(
+        self, scheduled_for: datetime, effective_for: datetime, before: datetime | None = None
+    ) -> datetime:
+        """Put off by its share of the jitter, but not to the next one, nor out of its window or its
+        days."""
         seconds = self.jitter_seconds + 1
         if before is not None:
             seconds = max(min(seconds, int((before - effective_for).total_seconds())), 1)
@@ -96,7 +107,8 @@ def _cron(text: str) -> Cron:
 
 
 def next_planned(timing: Timing, after: datetime) -> Planned | None:
-    """The first that is due strictly after `after`; None: none ever is. Both ends of its dates are included."""
+    """The first that is due strictly after `after`; None: none ever is. Both ends of its dates are
+    included."""
     return next(planned_after(timing, after), None)
 
 
@@ -114,7 +126,10 @@ def planned_after(timing: Timing, after: datetime) -> Iterator[Planned]:
             passed_over += 1
             continue
         passed_over = 0
-        yield Planned(fire.scheduled_for, timing.spread(fire.scheduled_for, fire.effective_for, _next(timing, after)))
+        yield Planned(
+            fire.scheduled_for,
+            timing.spread(fire.scheduled_for, fire.effective_for, _next(timing, after)),
+        )
 
 
 def _next(timing: Timing, after: datetime) -> datetime | None:
@@ -126,8 +141,8 @@ def _next(timing: Timing, after: datetime) -> datetime | None:
 
 
 def next_opening(timing: Timing, instant: datetime) -> datetime | None:
-    """The instant itself where its window is open, or the next start of it, on a day that is not left out. None: its
-    last time is over by then."""
+    """The instant itself where its window is open, or the next start of it, on a day that is not
+    left out. None: its last time is over by then."""
     window = timing.window
     opens_at = instant if window is None else window.clamp(instant, timing.zone)
     for _ in range(_MOST_PASSED_OVER):
@@ -152,7 +167,8 @@ def is_never_due(timing: Timing) -> bool:
 
 
 def shortened(window: ExecutionWindow, cutoff_minutes: int) -> ExecutionWindow:
-    """Without its last minutes, in which nothing may begin any more. InvalidInputError: nothing is left of it."""
+    """Without its last minutes, in which nothing may begin any more. InvalidInputError: nothing is
+    left of it."""
     if cutoff_minutes >= _minutes(window):
         raise InvalidInputError("The cutoff must be shorter than the execution window.")
     end = (window.end.hour * 60 + window.end.minute - cutoff_minutes) % _DAY_MINUTES

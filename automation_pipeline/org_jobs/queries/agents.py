@@ -10,7 +10,13 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.models.agents import AgentJob, Orders, ProgressReport, ResultReport, is_agent
+from automation_pipeline.org_jobs.models.agents import (
+    AgentJob,
+    Orders,
+    ProgressReport,
+    ResultReport,
+    is_agent,
+)
 from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
@@ -37,8 +43,8 @@ def host_of_agent(session: Session, host_id: int, within: OrgScope) -> HostRow:
 
 @dataclass(frozen=True)
 class Reporter:
-    """The host whose agent has an attempt or had it, and the type of the job. `is_known`: not merely guessed from where
-    the run is now, because the attempt is nobody's."""
+    """The host whose agent has an attempt or had it, and the type of the job. `is_known`: not
+    merely guessed from where the run is now, because the attempt is nobody's."""
 
     host: HostRow
     type_name: str
@@ -46,7 +52,8 @@ class Reporter:
 
 
 def reporter_of(session: Session, hold: AttemptHold, within: OrgScope) -> Reporter:
-    """A run moves with its server, an attempt that has ended stays its host's. What no agent does is not there."""
+    """A run moves with its server, an attempt that has ended stays its host's. What no agent does
+    is not there."""
     its_host = func.coalesce(AttemptRow.host_id, JobRunRow.host_id)
     is_held = and_(JobRunRow.attempt_no == hold.attempt_no, JobRunRow.lease_token == hold.token)
     is_known = or_(AttemptRow.id.is_not(None), and_(is_held, JobRunRow.lease_until.is_not(None)))
@@ -54,9 +61,14 @@ def reporter_of(session: Session, hold: AttemptHold, within: OrgScope) -> Report
         select(HostRow, OrgJobRow.type, is_known)
         .select_from(JobRunRow)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
-        .outerjoin(AttemptRow, (AttemptRow.run_id == JobRunRow.id) & (AttemptRow.attempt_no == hold.attempt_no))
+        .outerjoin(
+            AttemptRow,
+            (AttemptRow.run_id == JobRunRow.id) & (AttemptRow.attempt_no == hold.attempt_no),
+        )
         .join(HostRow, (HostRow.id == its_host) & (HostRow.org_id == JobRunRow.org_id))
-        .where(JobRunRow.id == hold.run_id, JobRunRow.performer == Performer.AGENT, *_reached(within))
+        .where(
+            JobRunRow.id == hold.run_id, JobRunRow.performer == Performer.AGENT, *_reached(within)
+        )
     )
     found = session.execute(query).tuples().first()
     if found is None:
@@ -72,8 +84,11 @@ def record_agent_report(session: Session, reporter: Reporter) -> None:
 
 
 def record_heartbeat(session: Session, host: HostRow, agent_version: str | None = None) -> None:
-    """By the database's clock; not worth a write every second, unless there is something new about it."""
-    is_due = or_(HostRow.last_seen_at.is_(None), HostRow.last_seen_at <= database_now(-SEEN_EVERY_SECONDS))
+    """By the database's clock; not worth a write every second, unless there is something new about
+    it."""
+    is_due = or_(
+        HostRow.last_seen_at.is_(None), HostRow.last_seen_at <= database_now(-SEEN_EVERY_SECONDS)
+    )
     is_new = agent_version is not None and agent_version != host.agent_version
     version = {"agent_version": agent_version} if is_new else {}
     session.execute(
@@ -95,7 +110,11 @@ def held_jobs(session: Session, host: HostRow) -> list[AgentJob]:
         .order_by(JobRunRow.id)
     )
     rows = session.execute(query).tuples().all()
-    return [_held(run, job, server, run.lease_until) for run, job, server in rows if run.lease_until is not None]
+    return [
+        _held(run, job, server, run.lease_until)
+        for run, job, server in rows
+        if run.lease_until is not None
+    ]
 
 
 def as_agent_jobs(claimed: Sequence[ClaimedRun]) -> list[AgentJob]:
@@ -130,7 +149,9 @@ def _claimed(one: ClaimedRun) -> AgentJob:
     )
 
 
-def _held(run: JobRunRow, job: OrgJobRow, server: ServerRow | None, lease_until: datetime) -> AgentJob:
+def _held(
+    run: JobRunRow, job: OrgJobRow, server: ServerRow | None, lease_until: datetime
+) -> AgentJob:
     return AgentJob(
         run_id=run.id,
         job_id=job.id,
@@ -155,7 +176,10 @@ LATE_REPORT = "late_report"
 def write_progress(run: JobRunRow, report: ProgressReport, now: datetime) -> None:
     """Of a run that is locked. What is not said this time stays as it was said before."""
     said = {"percent": report.percent, "message": report.message}
-    run.progress = {**(run.progress or {}), **{name: value for name, value in said.items() if value is not None}}
+    run.progress = {
+        **(run.progress or {}),
+        **{name: value for name, value in said.items() if value is not None},
+    }
     run.progress_at = now
 
 
@@ -174,10 +198,14 @@ def past_attempt(session: Session, run: JobRunRow, attempt_no: int) -> PastAttem
     row = _attempt(session, run, attempt_no)
     if row is None:
         return None
-    return PastAttempt(OrgJobsRunState(row.status), row.error_code, was_reported=is_agent(_ended_by(session, row)))
+    return PastAttempt(
+        OrgJobsRunState(row.status), row.error_code, was_reported=is_agent(_ended_by(session, row))
+    )
 
 
-def keep_late_report(session: Session, run: JobRunRow, report: ResultReport, *, actor: str, now: datetime) -> None:
+def keep_late_report(
+    session: Session, run: JobRunRow, report: ResultReport, *, actor: str, now: datetime
+) -> None:
     """The first one of an attempt; what is said after that adds nothing."""
     row = _attempt(session, run, report.attempt_no)
     if row is None or row.late_report is not None:
@@ -201,7 +229,9 @@ def keep_late_report(session: Session, run: JobRunRow, report: ResultReport, *, 
 def _attempt(session: Session, run: JobRunRow, attempt_no: int) -> AttemptRow | None:
     return session.scalar(
         select(AttemptRow).where(
-            AttemptRow.run_id == run.id, AttemptRow.org_id == run.org_id, AttemptRow.attempt_no == attempt_no
+            AttemptRow.run_id == run.id,
+            AttemptRow.org_id == run.org_id,
+            AttemptRow.attempt_no == attempt_no,
         )
     )
 
@@ -216,4 +246,9 @@ def _ended_by(session: Session, attempt: AttemptRow) -> str:
         TransitionRow.entity_id == str(attempt.run_id),
         TransitionRow.from_state == OrgJobsRunState.RUNNING,
     )
-    return session.scalar(ended.order_by(TransitionRow.id).offset(session.scalar(before) or 0).limit(1)) or ""
+    return (
+        session.scalar(
+            ended.order_by(TransitionRow.id).offset(session.scalar(before) or 0).limit(1)
+        )
+        or ""
+    )

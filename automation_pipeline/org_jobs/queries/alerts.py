@@ -97,7 +97,9 @@ def _watched(row: Mapping[Any, Any]) -> WatchedSchedule:  # a row by its columns
     # Equal for all that are due at the same times: they are reckoned out once.
     seed = row["id"] if row["jitter_seconds"] else ""
     fields = TimingFields(seed=seed, excluded_on=tuple(row["excluded_on"]), **timing)
-    return WatchedSchedule(org_id=row["org_id"], id=row["id"], name=row["name"], since=row["since"], timing=fields)
+    return WatchedSchedule(
+        org_id=row["org_id"], id=row["id"], name=row["name"], since=row["since"], timing=fields
+    )
 
 
 def silent_hosts(session: Session, now: datetime, silent_for: timedelta) -> list[QuietHost]:
@@ -106,7 +108,14 @@ def silent_hosts(session: Session, now: datetime, silent_for: timedelta) -> list
     has_servers = exists().where(ServerRow.host_id == HostRow.id, ServerRow.is_enabled)
     is_left_alone = or_(HostRow.maintenance_until.is_(None), HostRow.maintenance_until <= now)
     query = (
-        select(HostRow.org_id, HostRow.id, HostRow.name, silent_since, HostRow.last_seen_at, has_servers)
+        select(
+            HostRow.org_id,
+            HostRow.id,
+            HostRow.name,
+            silent_since,
+            HostRow.last_seen_at,
+            has_servers,
+        )
         .join(OrganisationRow, OrganisationRow.id == HostRow.org_id)
         .where(silent_since < now - silent_for, is_left_alone, is_open(now))
     )
@@ -129,7 +138,9 @@ def silent_hosts(session: Session, now: datetime, silent_for: timedelta) -> list
 
 def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[int, bool]]:
     """By host and whether it has begun. What waits is for the host that its server is on by now."""
-    host = case((JobRunRow.status == OrgJobsRunState.RUNNING, JobRunRow.host_id), else_=ServerRow.host_id)
+    host = case(
+        (JobRunRow.status == OrgJobsRunState.RUNNING, JobRunRow.host_id), else_=ServerRow.host_id
+    )
     query = (
         select(host, JobRunRow.status, func.count())
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
@@ -164,20 +175,30 @@ def health_of_all(session: Session, now: datetime) -> OrgHealth:
 def oldest_due_at(session: Session, now: datetime) -> datetime | None:
     """Of the schedules that are due by now, when the first of them was."""
     return session.scalar(
-        select(func.min(OrgScheduleRow.next_run_at)).where(*is_active(), OrgScheduleRow.next_run_at <= now)
+        select(func.min(OrgScheduleRow.next_run_at)).where(
+            *is_active(), OrgScheduleRow.next_run_at <= now
+        )
     )
 
 
 def _failed_jobs(session: Session, since: datetime) -> list[FailedJobs]:
     of = case((OrgJobRow.schedule_id.is_(None), OrgJobRow.type))
     query = (
-        select(OrgJobRow.org_id, OrgJobRow.schedule_id, func.max(OrgJobRow.type), func.count(), func.max(OrgJobRow.id))
+        select(
+            OrgJobRow.org_id,
+            OrgJobRow.schedule_id,
+            func.max(OrgJobRow.type),
+            func.count(),
+            func.max(OrgJobRow.id),
+        )
         .add_columns(func.max(OrgJobRow.finished_at))
         .where(OrgJobRow.finished_at > since, OrgJobRow.status == OrgJobsRunState.FAILED)
         .group_by(OrgJobRow.org_id, OrgJobRow.schedule_id, of)
     )
     found = [
-        FailedJobs(org_id=org, schedule_id=schedule, type=type_, count=count, last_id=last, last_at=at)
+        FailedJobs(
+            org_id=org, schedule_id=schedule, type=type_, count=count, last_id=last, last_at=at
+        )
         for org, schedule, type_, count, last, at in session.execute(query).tuples()
         if at is not None
     ]
@@ -192,10 +213,14 @@ def _errors(session: Session, job_ids: Collection[int]) -> Mapping[int, str]:
         .where(among(session, JobRunRow.job_id, job_ids), JobRunRow.error.is_not(None))
         .order_by(JobRunRow.id)
     )
-    return {job_id: (error or "")[:LONGEST_ERROR] for job_id, error in session.execute(query).tuples()}
+    return {
+        job_id: (error or "")[:LONGEST_ERROR] for job_id, error in session.execute(query).tuples()
+    }
 
 
-def _failing(session: Session, jobs: Sequence[FailedJobs], since: datetime) -> list[FailingSchedule]:
+def _failing(
+    session: Session, jobs: Sequence[FailedJobs], since: datetime
+) -> list[FailingSchedule]:
     query = (
         select(FireRow.schedule_id, func.max(FireRow.fired_at))
         .where(FireRow.fired_at > since, FireRow.outcome == FireOutcome.FAILED)
@@ -208,14 +233,27 @@ def _failing(session: Session, jobs: Sequence[FailedJobs], since: datetime) -> l
     is_too_many = OrgScheduleRow.auto_pause_after.between(1, OrgScheduleRow.consecutive_failures)
     is_paused = case((is_too_many, OrgScheduleRow.state == ScheduleState.PAUSED), else_=False)
     schedules = select(
-        OrgScheduleRow.org_id, OrgScheduleRow.id, OrgScheduleRow.name, OrgScheduleRow.consecutive_failures, is_paused
+        OrgScheduleRow.org_id,
+        OrgScheduleRow.id,
+        OrgScheduleRow.name,
+        OrgScheduleRow.consecutive_failures,
+        is_paused,
     )
-    chosen = schedules.where(among(session, OrgScheduleRow.id, last_at), OrgScheduleRow.deleted_at.is_(None))
+    chosen = schedules.where(
+        among(session, OrgScheduleRow.id, last_at), OrgScheduleRow.deleted_at.is_(None)
+    )
     return [
         FailingSchedule(
-            org_id=org, id=id_, name=name, in_a_row=in_a_row, is_paused_for_it=bool(paused), last_at=last_at[id_]
+            org_id=org,
+            id=id_,
+            name=name,
+            in_a_row=in_a_row,
+            is_paused_for_it=bool(paused),
+            last_at=last_at[id_],
         )
-        for org, id_, name, in_a_row, paused in session.execute(chosen.order_by(OrgScheduleRow.id)).tuples()
+        for org, id_, name, in_a_row, paused in session.execute(
+            chosen.order_by(OrgScheduleRow.id)
+        ).tuples()
     ]
 
 
@@ -232,7 +270,9 @@ def _unreadable(session: Session) -> list[UnreadableSchedule]:
     )
     return [
         UnreadableSchedule(org_id=org, id=id_, name=name, cron_expression=cron, since=since)
-        for org, id_, name, cron, since in session.execute(query.order_by(OrgScheduleRow.id)).tuples()
+        for org, id_, name, cron, since in session.execute(
+            query.order_by(OrgScheduleRow.id)
+        ).tuples()
     ]
 
 
@@ -251,7 +291,9 @@ def lock_alerts(session: Session) -> None:
     advisory_lock(session, "org-alerts")
 
 
-def last_raised(session: Session, subjects: Iterable[str]) -> Mapping[tuple[OrgJobsAlertName, str], LastRaised]:
+def last_raised(
+    session: Session, subjects: Iterable[str]
+) -> Mapping[tuple[OrgJobsAlertName, str], LastRaised]:
     """By name and subject."""
     newest = (
         select(func.max(OrgAlertRow.id))
@@ -259,9 +301,9 @@ def last_raised(session: Session, subjects: Iterable[str]) -> Mapping[tuple[OrgJ
         .group_by(OrgAlertRow.name, OrgAlertRow.subject)
     )
     rows = session.execute(
-        select(OrgAlertRow.name, OrgAlertRow.subject, OrgAlertRow.severity, OrgAlertRow.raised_at).where(
-            OrgAlertRow.id.in_(newest)
-        )
+        select(
+            OrgAlertRow.name, OrgAlertRow.subject, OrgAlertRow.severity, OrgAlertRow.raised_at
+        ).where(OrgAlertRow.id.in_(newest))
     ).tuples()
     return {
         (OrgJobsAlertName(name), subject): LastRaised(AlertSeverity(severity), at)
@@ -297,7 +339,13 @@ def list_alerts(
     session: Session, within: OrgScope, *, org_id: str | None = None, limit: int, offset: int
 ) -> list[OrgAlert]:
     """Newest first. Those about the scheduler itself are for who reaches everywhere."""
-    query = select(OrgAlertRow).where(*_of(within, org_id)).order_by(OrgAlertRow.id.desc()).limit(limit).offset(offset)
+    query = (
+        select(OrgAlertRow)
+        .where(*_of(within, org_id))
+        .order_by(OrgAlertRow.id.desc())
+        .limit(limit)
+        .offset(offset)
+    )
     return [_alert(row) for row in session.scalars(query)]
 
 
@@ -310,7 +358,10 @@ def is_alert_due(session: Session) -> bool:
 
 
 def claim_due(session: Session, *, limit: int, hold_seconds: float) -> list[DueOrgAlert]:
-    return [_due_alert(row) for row in claim_oldest(session, OrgAlertRow, limit=limit, hold_seconds=hold_seconds)]
+    return [
+        _due_alert(row)
+        for row in claim_oldest(session, OrgAlertRow, limit=limit, hold_seconds=hold_seconds)
+    ]
 
 
 def record_delivery(session: Session, due: DueOrgAlert, delivery: Delivery) -> None:

@@ -24,7 +24,13 @@ from automation_pipeline.org_jobs.queries.jobs import window_of
 from automation_pipeline.org_jobs.queries.queue import is_free, is_of_open
 from automation_pipeline.org_jobs.queries.schedules import move_schedule
 from automation_pipeline.org_jobs.rules.attempts import UnattendedRun, end_of_unattended, expires_at
-from automation_pipeline.org_jobs.tables import AttemptRow, BatchRow, JobRunRow, OrgJobRow, OrgScheduleRow
+from automation_pipeline.org_jobs.tables import (
+    AttemptRow,
+    BatchRow,
+    JobRunRow,
+    OrgJobRow,
+    OrgScheduleRow,
+)
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
@@ -38,7 +44,9 @@ def close_batches(session: Session, batch_ids: Collection[int], now: datetime) -
         return
     of_batch = select(OrgJobRow.id).where(OrgJobRow.batch_id == BatchRow.id)
     left = exists(of_batch.where(OrgJobRow.status.in_(ACTIVE_RUN_STATES)))
-    spoilt = exists(of_batch.where(OrgJobRow.status.in_((OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED))))
+    spoilt = exists(
+        of_batch.where(OrgJobRow.status.in_((OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED)))
+    )
     verdict = case((spoilt, BatchState.COMPLETED_WITH_FAILURES), else_=BatchState.COMPLETED)
     session.execute(
         update(BatchRow)
@@ -53,7 +61,8 @@ SCHEDULER = "scheduler"
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """`status` is one of those in which a run has ended for good, whether or not somebody wanted it cancelled."""
+    """`status` is one of those in which a run has ended for good, whether or not somebody wanted it
+    cancelled."""
 
     schedule_id: str | None
     job_id: int
@@ -62,8 +71,8 @@ class JobOutcome:
 
 
 def record_outcomes(session: Session, outcomes: Sequence[JobOutcome], now: datetime) -> None:
-    """Each is told once. A job that was cancelled is neither a success nor a failure, and one that failed while it
-    was to be stopped did so for a reason that is not the schedule's."""
+    """Each is told once. A job that was cancelled is neither a success nor a failure, and one that
+    failed while it was to be stopped did so for a reason that is not the schedule's."""
     ids = {one.schedule_id for one in outcomes if one.schedule_id is not None}
     if not ids:
         return
@@ -96,7 +105,10 @@ def record_failure(session: Session, row: OrgScheduleRow, now: datetime) -> None
         row.enabled, row.pause_reason = False, reason
         move_schedule(session, row, ScheduleState.PAUSED, actor=SCHEDULER, now=now, reason=reason)
         payload = {"consecutiveFailures": row.consecutive_failures}
-        enqueue(session, [schedule_event(row.org_id, row.id, "auto_paused", str(row.version), now, payload)])
+        enqueue(
+            session,
+            [schedule_event(row.org_id, row.id, "auto_paused", str(row.version), now, payload)],
+        )
 
 
 _EVENT_NAMES = {
@@ -121,14 +133,21 @@ class EndedRun:
 
 
 def end_attempts(
-    session: Session, ends: Mapping[int, AttemptEnd], actor: str, now: datetime, random: Random | None = None
+    session: Session,
+    ends: Mapping[int, AttemptEnd],
+    actor: str,
+    now: datetime,
+    random: Random | None = None,
 ) -> list[EndedRun]:
-    """By run. Those that have ended meanwhile are left out; whether whoever ends them may is for the caller to see,
-    who has locked them in this transaction, or locks nothing of them before."""
+    """By run. Those that have ended meanwhile are left out; whether whoever ends them may is for
+    the caller to see, who has locked them in this transaction, or locks nothing of them before."""
     if not ends:
         return []
     lock_schedules_of(session, ends)
-    ended = [_ended(run, job, ends[run.id], now, random or Random()) for run, job in _locked(session, ends)]
+    ended = [
+        _ended(run, job, ends[run.id], now, random or Random())
+        for run, job in _locked(session, ends)
+    ]
     for one in ended:
         _write(one, now)
     _log(session, ended, actor, now)
@@ -141,10 +160,14 @@ def end_attempts(
 
 
 def lock_schedules_of(session: Session, run_ids: Collection[int]) -> None:
-    """Schedules are locked before runs, here and by the dispatcher, so that nobody waits crosswise."""
+    """Schedules are locked before runs, here and by the dispatcher, so that nobody waits
+    crosswise."""
     of_runs = select(JobRunRow.schedule_id).where(among(session, JobRunRow.id, run_ids))
     session.execute(
-        select(OrgScheduleRow.id).where(OrgScheduleRow.id.in_(of_runs)).order_by(OrgScheduleRow.id).with_for_update()
+        select(OrgScheduleRow.id)
+        .where(OrgScheduleRow.id.in_(of_runs))
+        .order_by(OrgScheduleRow.id)
+        .with_for_update()
     )
 
 
@@ -160,7 +183,9 @@ def _locked(session: Session, run_ids: Collection[int]) -> Sequence[tuple[JobRun
     return [(run, job) for run, job in session.execute(query).tuples()]
 
 
-def _ended(run: JobRunRow, job: OrgJobRow, end: AttemptEnd, now: datetime, random: Random) -> EndedRun:
+def _ended(
+    run: JobRunRow, job: OrgJobRow, end: AttemptEnd, now: datetime, random: Random
+) -> EndedRun:
     decided = run_end(
         end,
         frm=OrgJobsRunState(run.status),
@@ -185,7 +210,9 @@ def _write(one: EndedRun, now: datetime) -> None:
         run.finished_at = one.job.finished_at = now
     else:
         run.attempt_no, run.progress, run.progress_at = one.attempt_no + 1, None, None
-        one.job.expires_at = expires_at(one.decided.retry_at or now, has_window=one.job.start_window is not None)
+        one.job.expires_at = expires_at(
+            one.decided.retry_at or now, has_window=one.job.start_window is not None
+        )
 
 
 def _log(session: Session, ended: Sequence[EndedRun], actor: str, now: datetime) -> None:
@@ -242,7 +269,9 @@ def _event(one: EndedRun, now: datetime) -> Event:
 
 def _outcome(one: EndedRun) -> JobOutcome:
     is_cancel_wanted = one.run.cancel_requested_at is not None
-    return JobOutcome(one.job.schedule_id, one.job.id, one.end.status, is_cancel_wanted=is_cancel_wanted)
+    return JobOutcome(
+        one.job.schedule_id, one.job.id, one.end.status, is_cancel_wanted=is_cancel_wanted
+    )
 
 
 Run = JobRunRow
@@ -264,7 +293,11 @@ class FollowedRun:
 
     @property
     def limit_seconds(self) -> float:
-        return 0.0 if self.deadline_at is None else (self.deadline_at - self.started_at).total_seconds()
+        return (
+            0.0
+            if self.deadline_at is None
+            else (self.deadline_at - self.started_at).total_seconds()
+        )
 
 
 def followed_runs(session: Session, after_id: int, limit: int) -> list[FollowedRun]:
@@ -281,11 +314,20 @@ def followed_runs(session: Session, after_id: int, limit: int) -> list[FollowedR
 
 
 def lock_followed_runs(session: Session, followed: Mapping[int, JsonObject]) -> set[int]:
-    """Those that are still followed in the same way; they stay so until the transaction ends, and may be ended."""
+    """Those that are still followed in the same way; they stay so until the transaction ends, and
+    may be ended."""
     lock_schedules_of(session, followed)
-    query = select(Run).where(among(session, Run.id, followed), Run.status == OrgJobsRunState.RUNNING).order_by(Run.id)
+    query = (
+        select(Run)
+        .where(among(session, Run.id, followed), Run.status == OrgJobsRunState.RUNNING)
+        .order_by(Run.id)
+    )
     rows = session.scalars(query.with_for_update().execution_options(populate_existing=True))
-    return {run.id for run in rows if run.following is not None and dict(run.following) == dict(followed[run.id])}
+    return {
+        run.id
+        for run in rows
+        if run.following is not None and dict(run.following) == dict(followed[run.id])
+    }
 
 
 def _followed(run: JobRunRow, type_: str) -> FollowedRun:
@@ -307,10 +349,14 @@ def _followed(run: JobRunRow, type_: str) -> FollowedRun:
 SilenceLimits = Mapping[Performer, float]
 
 
-def abandoned_runs(session: Session, patience: SilenceLimits, now: datetime, limit: int) -> dict[int, AttemptEnd]:
-    """How they end. Whoever was heard of at the last moment keeps what it has: they are looked at again once they are
-    held."""
-    found = sorted({*_silent_or_late(session, now, limit), *_never_begun(session, now, limit)})[:limit]
+def abandoned_runs(
+    session: Session, patience: SilenceLimits, now: datetime, limit: int
+) -> dict[int, AttemptEnd]:
+    """How they end. Whoever was heard of at the last moment keeps what it has: they are looked at
+    again once they are held."""
+    found = sorted({*_silent_or_late(session, now, limit), *_never_begun(session, now, limit)})[
+        :limit
+    ]
     if not found:
         return {}
     lock_schedules_of(session, found)
@@ -324,14 +370,24 @@ def abandoned_runs(session: Session, patience: SilenceLimits, now: datetime, lim
     )
     rows = session.execute(query).tuples().all()
     present = database_time(session)
-    ends = {run.id: end_of_unattended(_standing(run, until, patience, present), now) for run, until in rows}
+    ends = {
+        run.id: end_of_unattended(_standing(run, until, patience, present), now)
+        for run, until in rows
+    }
     return {run_id: end for run_id, end in ends.items() if end is not None}
 
 
 def release_unstarted(session: Session, limit: int) -> Sequence[int]:
-    """Runs that were taken and never begun: the attempt is still to be made, by whoever takes it next."""
+    """Runs that were taken and never begun: the attempt is still to be made, by whoever takes it
+    next."""
     is_lost = Run.status == OrgJobsRunState.PENDING, Run.lease_until <= database_now()
-    held = select(Run.id).where(*is_lost).order_by(Run.id).limit(limit).with_for_update(skip_locked=True)
+    held = (
+        select(Run.id)
+        .where(*is_lost)
+        .order_by(Run.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
     run_ids = session.scalars(held).all()
     if run_ids:
         session.execute(
@@ -351,14 +407,22 @@ def _silent_or_late(session: Session, now: datetime, limit: int) -> Sequence[int
 
 def _never_begun(session: Session, now: datetime, limit: int) -> Sequence[int]:
     is_overdue = exists().where(OrgJobRow.id == Run.job_id, OrgJobRow.expires_at <= now)
-    return _first(session, (Run.status == OrgJobsRunState.PENDING, is_free(), is_overdue, is_of_open(now)), limit)
+    return _first(
+        session,
+        (Run.status == OrgJobsRunState.PENDING, is_free(), is_overdue, is_of_open(now)),
+        limit,
+    )
 
 
-def _first(session: Session, conditions: Sequence[ColumnElement[bool]], limit: int) -> Sequence[int]:
+def _first(
+    session: Session, conditions: Sequence[ColumnElement[bool]], limit: int
+) -> Sequence[int]:
     return session.scalars(select(Run.id).where(*conditions).order_by(Run.id).limit(limit)).all()
 
 
-def _standing(run: JobRunRow, expires_at: datetime | None, patience: SilenceLimits, present: datetime) -> UnattendedRun:
+def _standing(
+    run: JobRunRow, expires_at: datetime | None, patience: SilenceLimits, present: datetime
+) -> UnattendedRun:
     until = run.lease_until
     overdue = None if until is None or until > present else (present - until).total_seconds()
     return UnattendedRun(

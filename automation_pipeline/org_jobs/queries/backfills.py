@@ -32,14 +32,32 @@ from automation_pipeline.org_jobs.rules.backfills import (
     less_urgent,
 )
 from automation_pipeline.org_jobs.rules.due import PlannedFire
-from automation_pipeline.org_jobs.tables import BatchRow, FireRow, JobRunRow, OrgJobRow, OrgScheduleRow
+from automation_pipeline.org_jobs.tables import (
+    BatchRow,
+    FireRow,
+    JobRunRow,
+    OrgJobRow,
+    OrgScheduleRow,
+)
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
 
-_SHOWN = ("id", "org_id", "schedule_id", "status", "behaviour", "total", "created_by", "created_at", "finished_at")
+_SHOWN = (
+    "id",
+    "org_id",
+    "schedule_id",
+    "status",
+    "behaviour",
+    "total",
+    "created_by",
+    "created_at",
+    "finished_at",
+)
 
 
-def done_in(session: Session, row: OrgScheduleRow, begin: datetime, end: datetime) -> Mapping[datetime, TimesDone]:
+def done_in(
+    session: Session, row: OrgScheduleRow, begin: datetime, end: datetime
+) -> Mapping[datetime, TimesDone]:
     """What jobs were made for, of a schedule that is locked. Runs by hand are of no due time."""
     query = (
         select(FireRow.scheduled_for, OrgJobRow.status)
@@ -59,7 +77,9 @@ def done_in(session: Session, row: OrgScheduleRow, begin: datetime, end: datetim
     return {scheduled_for: TimesDone(tuple(states)) for scheduled_for, states in found.items()}
 
 
-def add_batch(session: Session, row: OrgScheduleRow, wish: BackfillInput, actor: str, now: datetime) -> BatchRow:
+def add_batch(
+    session: Session, row: OrgScheduleRow, wish: BackfillInput, actor: str, now: datetime
+) -> BatchRow:
     """Of a schedule that is locked, with no jobs yet."""
     batch = BatchRow(
         org_id=row.org_id,
@@ -79,7 +99,9 @@ def add_batch(session: Session, row: OrgScheduleRow, wish: BackfillInput, actor:
 
 
 def get_backfill(session: Session, batch_id: int, within: OrgScope) -> Backfill:
-    return _shown(session, [_found(session, _of(within).where(BatchRow.id == batch_id), batch_id)])[0]
+    return _shown(session, [_found(session, _of(within).where(BatchRow.id == batch_id), batch_id)])[
+        0
+    ]
 
 
 def list_backfills(  # noqa: PLR0913  what narrows the list, by name
@@ -93,21 +115,32 @@ def list_backfills(  # noqa: PLR0913  what narrows the list, by name
     offset: int,
 ) -> list[Backfill]:
     """Newest first."""
-    exact = ((BatchRow.org_id, org_id), (BatchRow.schedule_id, schedule_id), (BatchRow.status, status))
+    exact = (
+        (BatchRow.org_id, org_id),
+        (BatchRow.schedule_id, schedule_id),
+        (BatchRow.status, status),
+    )
     query = _of(within).where(*(column == value for column, value in exact if value is not None))
-    return _shown(session, session.scalars(query.order_by(BatchRow.id.desc()).limit(limit).offset(offset)).all())
+    return _shown(
+        session,
+        session.scalars(query.order_by(BatchRow.id.desc()).limit(limit).offset(offset)).all(),
+    )
 
 
 def locked_batch(session: Session, batch_id: int, within: OrgScope) -> BatchRow:
     """Its schedule is locked first, as it is by whoever ends its jobs."""
     schedule_id = _found(session, _of(within).where(BatchRow.id == batch_id), batch_id).schedule_id
-    session.execute(select(OrgScheduleRow.id).where(OrgScheduleRow.id == schedule_id).with_for_update())
+    session.execute(
+        select(OrgScheduleRow.id).where(OrgScheduleRow.id == schedule_id).with_for_update()
+    )
     return _found(session, _of(within).where(BatchRow.id == batch_id).with_for_update(), batch_id)
 
 
 def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, reason: str) -> None:
     """What waits is cancelled, what is at work is asked to stop."""
-    active = select(JobRunRow.id, JobRunRow.status).join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
+    active = select(JobRunRow.id, JobRunRow.status).join(
+        OrgJobRow, OrgJobRow.id == JobRunRow.job_id
+    )
     of_batch = active.where(OrgJobRow.batch_id == batch.id, JobRunRow.status.in_(ACTIVE_RUN_STATES))
     locked = of_batch.order_by(JobRunRow.id).with_for_update(of=JobRunRow)
     statuses = dict(session.execute(locked).tuples().all())
@@ -119,7 +152,9 @@ def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, rea
         .execution_options(synchronize_session=False)
     )
     waiting = statuses.keys() - set(at_work)
-    end_attempts(session, {run_id: attempt_cancelled(reason) for run_id in sorted(waiting)}, actor, now)
+    end_attempts(
+        session, {run_id: attempt_cancelled(reason) for run_id in sorted(waiting)}, actor, now
+    )
 
 
 def _of(within: OrgScope) -> Select[tuple[BatchRow]]:
@@ -148,7 +183,9 @@ def _shown(session: Session, rows: Sequence[BatchRow]) -> list[Backfill]:
 
 def _backfill(row: BatchRow, counts: Mapping[str, int]) -> Backfill:
     known = {name: getattr(row, name) for name in _SHOWN}
-    return Backfill.model_validate({**known, "from_at": row.from_at, "until_at": row.until_at, **counts})
+    return Backfill.model_validate(
+        {**known, "from_at": row.from_at, "until_at": row.until_at, **counts}
+    )
 
 
 def write_batch(
@@ -202,9 +239,17 @@ def _job(job: NewJob, batch: BatchRow, one: BackfillTime, place: int) -> NewJob:
 def _events(row: OrgScheduleRow, written: Sequence[WrittenFire], now: datetime) -> Iterator[Event]:
     for one in written:
         if one.job_id is not None:
-            yield events.schedule_fired(row.org_id, row.id, one.new.fire, one.fire_id, one.job_id, now)
+            yield events.schedule_fired(
+                row.org_id, row.id, one.new.fire, one.fire_id, one.job_id, now
+            )
         else:
             said = one.error or ""
             yield events.schedule_failed(
-                row.org_id, row.id, one.new.fire, one.fire_id, now, error=said, in_a_row=row.consecutive_failures
+                row.org_id,
+                row.id,
+                one.new.fire,
+                one.fire_id,
+                now,
+                error=said,
+                in_a_row=row.consecutive_failures,
             )

@@ -7,7 +7,12 @@ from datetime import datetime
 from sqlalchemy import Select, case, func, literal, select, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, TransientError
+from automation_pipeline.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    TransientError,
+)
 from automation_pipeline.org_jobs.events import run_event
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
@@ -26,7 +31,14 @@ from automation_pipeline.org_jobs.queries.queue import (
 )
 from automation_pipeline.org_jobs.rules.attempts import expires_at
 from automation_pipeline.org_jobs.rules.schedules import INVALID_JOB
-from automation_pipeline.org_jobs.tables import BatchRow, HostRow, JobRunRow, OrganisationRow, OrgJobRow, ServerRow
+from automation_pipeline.org_jobs.tables import (
+    BatchRow,
+    HostRow,
+    JobRunRow,
+    OrganisationRow,
+    OrgJobRow,
+    ServerRow,
+)
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
@@ -65,22 +77,27 @@ class ClaimedRun:
     lease_until: datetime
 
 
-def claim_run(session: Session, run_id: int, owner: str, lease_seconds: float, now: datetime) -> ClaimedRun | None:
+def claim_run(
+    session: Session, run_id: int, owner: str, lease_seconds: float, now: datetime
+) -> ClaimedRun | None:
     """One that this system does. None: it is not to be begun, not now or not any more."""
     org_id = session.scalar(select(JobRunRow.org_id).where(JobRunRow.id == run_id))
     if org_id is None:
         raise NotFoundError(f"Job run {run_id} does not exist.")
     if _free_places(session, org_id, now) < 1:
         return None
-    query = _claimable(org_id, Performer.SERVICE, now).where(JobRunRow.id == run_id, has_open_place(now))
+    query = _claimable(org_id, Performer.SERVICE, now).where(
+        JobRunRow.id == run_id, has_open_place(now)
+    )
     return next(iter(_claim(session, query, None, owner, lease_seconds, now)), None)
 
 
 def claim_for_host(
     session: Session, host: HostRow, owner: str, most: int, lease_seconds: float, now: datetime
 ) -> list[ClaimedRun]:
-    """What the agent of the host may begin, most urgent first. What it was given before counts against its limits. A
-    place is left for a worker that was asked for, and for what this system is to do before."""
+    """What the agent of the host may begin, most urgent first. What it was given before counts
+    against its limits. A place is left for a worker that was asked for, and for what this system is
+    to do before."""
     free = _free_places(session, host.org_id, now) - reserved_places(session, host.org_id, now)
     if min(most, free) < 1 or (host.maintenance_until is not None and host.maintenance_until > now):
         return []
@@ -95,13 +112,17 @@ def claim_for_host(
 
 
 def _free_places(session: Session, org_id: str, now: datetime) -> int:
-    """How many more the organisation may have at work; it is locked from now on. Less than one while it is closed."""
+    """How many more the organisation may have at work; it is locked from now on. Less than one
+    while it is closed."""
     locked = select(OrganisationRow.max_running).where(OrganisationRow.id == org_id, is_open(now))
     most = session.scalar(locked.with_for_update(key_share=True))
     if most is None:
         return 0
     return most - (
-        session.scalar(select(func.count(JobRunRow.id)).where(JobRunRow.org_id == org_id, is_at_work())) or 0
+        session.scalar(
+            select(func.count(JobRunRow.id)).where(JobRunRow.org_id == org_id, is_at_work())
+        )
+        or 0
     )
 
 
@@ -116,7 +137,9 @@ def _host_places(session: Session, host: HostRow) -> dict[bool, int]:
     return {True: MOST_MUTATIONS - at_work.get(True, 0), False: MOST_READS - at_work.get(False, 0)}
 
 
-def _claimable(org_id: str, performer: Performer, now: datetime) -> Select[tuple[JobRunRow, OrgJobRow, ServerRow]]:
+def _claimable(
+    org_id: str, performer: Performer, now: datetime
+) -> Select[tuple[JobRunRow, OrgJobRow, ServerRow]]:
     return (
         select(JobRunRow, OrgJobRow, ServerRow)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
@@ -136,8 +159,12 @@ def _most_urgent(
     ranked = claimable.with_only_columns(
         JobRunRow.id, JobRunRow.priority, JobRunRow.is_mutation, rank.label("rank")
     ).subquery()
-    allowed = case((ranked.c.is_mutation, literal(host_places[True])), else_=literal(host_places[False]))
-    chosen = select(ranked.c.id).where(ranked.c.rank <= allowed).order_by(ranked.c.priority, ranked.c.id)
+    allowed = case(
+        (ranked.c.is_mutation, literal(host_places[True])), else_=literal(host_places[False])
+    )
+    chosen = (
+        select(ranked.c.id).where(ranked.c.rank <= allowed).order_by(ranked.c.priority, ranked.c.id)
+    )
     return session.scalars(chosen.limit(places)).all()
 
 
@@ -173,7 +200,9 @@ def _lease(
     return {one.key: (one.token, one.until) for one in taken}
 
 
-def _claimed(run: JobRunRow, job: OrgJobRow, server: ServerRow | None, token: int, lease_until: datetime) -> ClaimedRun:
+def _claimed(
+    run: JobRunRow, job: OrgJobRow, server: ServerRow | None, token: int, lease_until: datetime
+) -> ClaimedRun:
     return ClaimedRun(
         hold=AttemptHold(run.id, run.attempt_no, token),
         org_id=run.org_id,
@@ -193,7 +222,8 @@ def _claimed(run: JobRunRow, job: OrgJobRow, server: ServerRow | None, token: in
 
 
 class LostLeaseError(ConflictError):
-    """The attempt was ended or given to somebody else: whatever its holder did is not wanted any more."""
+    """The attempt was ended or given to somebody else: whatever its holder did is not wanted any
+    more."""
 
 
 class JobRunBusyError(TransientError):
@@ -201,7 +231,8 @@ class JobRunBusyError(TransientError):
 
 
 def locked_run(session: Session, run_id: int, within: OrgScope) -> JobRunRow:
-    """Nobody else's until the transaction ends. Whoever may end its attempt calls `lock_schedules_of` first."""
+    """Nobody else's until the transaction ends. Whoever may end its attempt calls
+    `lock_schedules_of` first."""
     query = select(JobRunRow).where(JobRunRow.id == run_id)
     if within.org_id is not None:
         query = query.where(JobRunRow.org_id == within.org_id)
@@ -211,21 +242,33 @@ def locked_run(session: Session, run_id: int, within: OrgScope) -> JobRunRow:
     return row
 
 
-def held_run(session: Session, hold: AttemptHold, within: OrgScope, *, to_end: bool = False) -> JobRunRow:
-    """LostLeaseError: it is not this holder's any more. One that runs is its holder's until somebody gives it up, even
-    if its lease is over: nobody else takes it before. `to_end`: its attempt may be ended in this transaction."""
+def held_run(
+    session: Session, hold: AttemptHold, within: OrgScope, *, to_end: bool = False
+) -> JobRunRow:
+    """LostLeaseError: it is not this holder's any more. One that runs is its holder's until
+    somebody gives it up, even if its lease is over: nobody else takes it before. `to_end`: its
+    attempt may be ended in this transaction."""
     if to_end:
         lock_schedules_of(session, [hold.run_id])
     row = locked_run(session, hold.run_id, within)
     if not _is_held(session, row, hold):
-        raise LostLeaseError(f"Attempt {hold.attempt_no} of job run {hold.run_id} is not yours any more.")
+        raise LostLeaseError(
+            f"Attempt {hold.attempt_no} of job run {hold.run_id} is not yours any more."
+        )
     return row
 
 
 def begin_run(
-    session: Session, hold: AttemptHold, deadline_at: datetime, now: datetime, *, within: OrgScope, actor: str
+    session: Session,
+    hold: AttemptHold,
+    deadline_at: datetime,
+    now: datetime,
+    *,
+    within: OrgScope,
+    actor: str,
 ) -> JobRunRow:
-    """From pending to running, once an attempt; of one that runs already, nothing. LostLeaseError as `held_run`."""
+    """From pending to running, once an attempt; of one that runs already, nothing. LostLeaseError
+    as `held_run`."""
     row = held_run(session, hold, within)
     if row.status == OrgJobsRunState.RUNNING:
         return row
@@ -239,14 +282,18 @@ def begin_run(
         .values(status=OrgJobsRunState.RUNNING)
         .execution_options(synchronize_session=False)
     )
-    moved = Transition(JOB_RUN.name, str(row.id), OrgJobsRunState.PENDING, OrgJobsRunState.RUNNING, actor, now)
+    moved = Transition(
+        JOB_RUN.name, str(row.id), OrgJobsRunState.PENDING, OrgJobsRunState.RUNNING, actor, now
+    )
     record_transitions(session, [moved])
     told = {"jobId": str(row.job_id), "scheduleId": row.schedule_id}
     enqueue(session, [run_event(row.org_id, row.id, row.attempt_no, "started", now, told)])
     return row
 
 
-def extend_lease(session: Session, hold: AttemptHold, seconds: float, within: OrgScope) -> JobRunRow:
+def extend_lease(
+    session: Session, hold: AttemptHold, seconds: float, within: OrgScope
+) -> JobRunRow:
     """For so long from now on. The row knows its new `lease_until`."""
     row = held_run(session, hold, within)
     row.lease_until = session.scalars(select(database_now(seconds))).one()
@@ -256,7 +303,9 @@ def extend_lease(session: Session, hold: AttemptHold, seconds: float, within: Or
 
 def check_unclaimed(session: Session, run_id: int) -> None:
     """RunBusyError: somebody has begun it, and is heard of."""
-    query = select(JobRunRow.lease_until).where(JobRunRow.id == run_id, JobRunRow.status == OrgJobsRunState.RUNNING)
+    query = select(JobRunRow.lease_until).where(
+        JobRunRow.id == run_id, JobRunRow.status == OrgJobsRunState.RUNNING
+    )
     until = session.scalar(query)
     left = 0.0 if until is None else (until - database_time(session)).total_seconds()
     if left > 0:
@@ -268,7 +317,10 @@ def no_such_run(run_id: int) -> NotFoundError:
 
 
 def _is_held(session: Session, row: JobRunRow, hold: AttemptHold) -> bool:
-    if (row.attempt_no, row.lease_token) != (hold.attempt_no, hold.token) or row.lease_until is None:
+    if (row.attempt_no, row.lease_token) != (
+        hold.attempt_no,
+        hold.token,
+    ) or row.lease_until is None:
         return False
     return row.status == OrgJobsRunState.RUNNING or (
         row.status == OrgJobsRunState.PENDING and row.lease_until > database_time(session)
@@ -276,7 +328,8 @@ def _is_held(session: Session, row: JobRunRow, hold: AttemptHold) -> bool:
 
 
 def newest_run(session: Session, job_id: int, within: OrgScope) -> JobRunRow:
-    """Held, with its schedule, so that it may be ended or followed by another. NotFoundError: there is no such job."""
+    """Held, with its schedule, so that it may be ended or followed by another. NotFoundError: there
+    is no such job."""
     run_id = _newest_id(session, job_id, within)
     while True:
         lock_schedules_of(session, [run_id])
@@ -306,7 +359,8 @@ def add_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> None
 
 
 def host_of_server(session: Session, server_id: int | None, org_id: str) -> int | None:
-    """InvalidInputError: the organisation has no such server. It stays until the transaction ends."""
+    """InvalidInputError: the organisation has no such server. It stays until the transaction
+    ends."""
     if server_id is None:
         return None
     query = select(ServerRow).where(ServerRow.id == server_id, ServerRow.org_id == org_id)
@@ -318,7 +372,12 @@ def host_of_server(session: Session, server_id: int | None, org_id: str) -> int 
 
 
 def _newest_id(session: Session, job_id: int, within: OrgScope) -> int:
-    query = select(JobRunRow.id).where(JobRunRow.job_id == job_id).order_by(JobRunRow.id.desc()).limit(1)
+    query = (
+        select(JobRunRow.id)
+        .where(JobRunRow.job_id == job_id)
+        .order_by(JobRunRow.id.desc())
+        .limit(1)
+    )
     if within.org_id is not None:
         query = query.where(JobRunRow.org_id == within.org_id)
     run_id = session.scalar(query)

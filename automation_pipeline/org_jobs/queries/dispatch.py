@@ -29,7 +29,12 @@ from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, wri
 from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.schedule_changes import add_schedule_entry
 from automation_pipeline.org_jobs.queries.schedules import move_schedule, plan, timing_of
-from automation_pipeline.org_jobs.rules.due import DueOrgSchedule, FireDecision, PlannedFire, ScheduleFacts
+from automation_pipeline.org_jobs.rules.due import (
+    DueOrgSchedule,
+    FireDecision,
+    PlannedFire,
+    ScheduleFacts,
+)
 from automation_pipeline.org_jobs.rules.schedules import refuse_overlap, replaces_others
 from automation_pipeline.org_jobs.tables import (
     FireRow,
@@ -51,8 +56,8 @@ ServersAndHosts = Mapping[int, tuple[ServerRow, HostRow | None]]
 
 @dataclass(frozen=True)
 class OrgDueCandidate:
-    """A schedule that is due. Its row belongs to no session: all that are decided upon are written together. `fault`:
-    it cannot be read any more, and has no `timing`."""
+    """A schedule that is due. Its row belongs to no session: all that are decided upon are written
+    together. `fault`: it cannot be read any more, and has no `timing`."""
 
     row: OrgScheduleRow
     timing: Timing | None
@@ -70,20 +75,28 @@ class DueBatch:
 
 
 def lock_due_schedules(session: Session, now: datetime, limit: int) -> DueBatch:
-    """A fair share for each organisation: the oldest of each, then the next oldest of each. One that another dispatcher
-    holds is left to it."""
+    """A fair share for each organisation: the oldest of each, then the next oldest of each. One
+    that another dispatcher holds is left to it."""
     rank = func.row_number().over(
         partition_by=OrgScheduleRow.org_id, order_by=(OrgScheduleRow.next_run_at, OrgScheduleRow.id)
     )
-    ranked = select(OrgScheduleRow.id, OrgScheduleRow.next_run_at, rank.label("rank")).where(*_is_due(now)).subquery()
-    first = select(ranked.c.id).order_by(ranked.c.rank, ranked.c.next_run_at, ranked.c.id).limit(limit)
+    ranked = (
+        select(OrgScheduleRow.id, OrgScheduleRow.next_run_at, rank.label("rank"))
+        .where(*_is_due(now))
+        .subquery()
+    )
+    first = (
+        select(ranked.c.id).order_by(ranked.c.rank, ranked.c.next_run_at, ranked.c.id).limit(limit)
+    )
     chosen = session.scalars(first).all()
     query = (
         select(OrgScheduleRow)
         .where(among(session, OrgScheduleRow.id, chosen), *_is_due(now))
         .order_by(OrgScheduleRow.id)
     )
-    rows = session.scalars(query.with_for_update(skip_locked=True).execution_options(populate_existing=True)).all()
+    rows = session.scalars(
+        query.with_for_update(skip_locked=True).execution_options(populate_existing=True)
+    ).all()
     candidates = _with_surroundings(session, rows, now)
     for row in rows:
         session.expunge(row)
@@ -91,7 +104,9 @@ def lock_due_schedules(session: Session, now: datetime, limit: int) -> DueBatch:
 
 
 def count_due(session: Session, now: datetime) -> int:
-    return session.scalar(select(func.count()).select_from(OrgScheduleRow).where(*_is_due(now))) or 0
+    return (
+        session.scalar(select(func.count()).select_from(OrgScheduleRow).where(*_is_due(now))) or 0
+    )
 
 
 def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
@@ -102,15 +117,21 @@ def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _with_surroundings(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[OrgDueCandidate]:
+def _with_surroundings(
+    session: Session, rows: Sequence[OrgScheduleRow], now: datetime
+) -> list[OrgDueCandidate]:
     if not rows:
         return []
     counts = _active_runs(session, [row.id for row in rows])
-    places = _places(session, {row.server_instance_id for row in rows if row.server_instance_id is not None})
+    places = _places(
+        session, {row.server_instance_id for row in rows if row.server_instance_id is not None}
+    )
     organisations = {
         one.id: one
         for one in session.scalars(
-            select(OrganisationRow).where(among(session, OrganisationRow.id, {row.org_id for row in rows}))
+            select(OrganisationRow).where(
+                among(session, OrganisationRow.id, {row.org_id for row in rows})
+            )
         )
     }
     return [_candidate(row, counts, places, organisations[row.org_id], now) for row in rows]
@@ -122,7 +143,10 @@ def _active_runs(session: Session, schedule_ids: Sequence[str]) -> dict[tuple[st
         select(JobRunRow.schedule_id, JobRunRow.status, func.count())
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
         .where(OrgJobRow.batch_id.is_(None))
-        .where(among(session, JobRunRow.schedule_id, schedule_ids), JobRunRow.status.in_(ACTIVE_RUN_STATES))
+        .where(
+            among(session, JobRunRow.schedule_id, schedule_ids),
+            JobRunRow.status.in_(ACTIVE_RUN_STATES),
+        )
         .group_by(JobRunRow.schedule_id, JobRunRow.status)
     )
     return {(str(id_), status): count for id_, status, count in session.execute(query).tuples()}
@@ -154,7 +178,8 @@ def _candidate(
     around = ScheduleFacts(
         at_work=counts.get((row.id, OrgJobsRunState.RUNNING), 0),
         waiting=counts.get((row.id, OrgJobsRunState.PENDING), 0),
-        is_disabled=organisation.suspended_at is not None or (server is not None and not server.is_enabled),
+        is_disabled=organisation.suspended_at is not None
+        or (server is not None and not server.is_enabled),
         is_in_maintenance=_lasts(organisation.maintenance_until, now)
         or (host is not None and _lasts(host.maintenance_until, now)),
         is_host_offline=row.skip_if_offline and server is not None and _is_away(host, now),
@@ -193,7 +218,10 @@ Written = Mapping[str, Sequence[WrittenFire]]
 
 
 def record_decided(
-    session: Session, decided: Sequence[tuple[OrgDueCandidate, FireDecision]], written: Written, now: datetime
+    session: Session,
+    decided: Sequence[tuple[OrgDueCandidate, FireDecision]],
+    written: Written,
+    now: datetime,
 ) -> None:
     """Whatever became of it, a schedule is due again, unless it is over."""
     told: list[Event] = []
@@ -203,7 +231,11 @@ def record_decided(
         for one in fires:
             _note_fire(session, row, one, now)
         if decision.clears_skip:
-            row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = False, None, None
+            row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = (
+                False,
+                None,
+                None,
+            )
         if row.state == ScheduleState.ACTIVE:
             _plan_next(session, row, decision, now)
         told += _events(row, fires, now)
@@ -211,10 +243,14 @@ def record_decided(
     enqueue(session, told)
 
 
-def record_unreadable(session: Session, candidates: Sequence[OrgDueCandidate], now: datetime) -> None:
+def record_unreadable(
+    session: Session, candidates: Sequence[OrgDueCandidate], now: datetime
+) -> None:
     """They are due no more, until somebody corrects them."""
     for one in candidates:
-        move_schedule(session, one.row, ScheduleState.INVALID_CRON, actor=SCHEDULER, now=now, reason=one.fault)
+        move_schedule(
+            session, one.row, ScheduleState.INVALID_CRON, actor=SCHEDULER, now=now, reason=one.fault
+        )
     _write(session, [one.row for one in candidates])
     enqueue(session, [_invalid(one, now) for one in candidates])
 
@@ -228,15 +264,19 @@ def _invalid(one: OrgDueCandidate, now: datetime) -> Event:
 def _write(session: Session, rows: Sequence[OrgScheduleRow]) -> None:
     """All of them at once: the rows belong to no session."""
     if rows:
-        session.execute(update(OrgScheduleRow), [{name: getattr(row, name) for name in _WRITTEN} for row in rows])
+        session.execute(
+            update(OrgScheduleRow),
+            [{name: getattr(row, name) for name in _WRITTEN} for row in rows],
+        )
 
 
 def cancel_superseded(
     session: Session, rows: Sequence[OrgScheduleRow], now: datetime, sparing: Collection[int] = ()
 ) -> None:
-    """Jobs of schedules that are due again: what has not begun is cancelled, what is at work is asked to stop, or is
-    ended at once where the schedule says so. What goes on elsewhere is stopped there first, by whoever follows it.
-    `sparing`: the jobs that they give way to. Backfills are beside the plan."""
+    """Jobs of schedules that are due again: what has not begun is cancelled, what is at work is
+    asked to stop, or is ended at once where the schedule says so. What goes on elsewhere is stopped
+    there first, by whoever follows it. `sparing`: the jobs that they give way to. Backfills are
+    beside the plan."""
     if not rows:
         return
     at_once = {row.id for row in rows if row.overlap_policy == OverlapPolicy.TERMINATE_OTHER}
@@ -244,7 +284,10 @@ def cancel_superseded(
     query = (
         select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status, is_elsewhere)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
-        .where(among(session, JobRunRow.schedule_id, [row.id for row in rows]), OrgJobRow.batch_id.is_(None))
+        .where(
+            among(session, JobRunRow.schedule_id, [row.id for row in rows]),
+            OrgJobRow.batch_id.is_(None),
+        )
         .where(JobRunRow.status.in_(ACTIVE_RUN_STATES), ~among(session, JobRunRow.job_id, sparing))
     )
     # Locked, so that none is begun meanwhile: it would be ended as one that has not begun.
@@ -279,14 +322,28 @@ def _note_fire(session: Session, row: OrgScheduleRow, one: WrittenFire, now: dat
             record_failure(session, row, now)
 
 
-def _plan_next(session: Session, row: OrgScheduleRow, decision: FireDecision, now: datetime) -> None:
+def _plan_next(
+    session: Session, row: OrgScheduleRow, decision: FireDecision, now: datetime
+) -> None:
     if decision.next is not None:
         plan(row, decision.next)
     elif row.end_at is not None:
-        move_schedule(session, row, ScheduleState.COMPLETED, actor=SCHEDULER, now=now, reason="Its last time is over.")
+        move_schedule(
+            session,
+            row,
+            ScheduleState.COMPLETED,
+            actor=SCHEDULER,
+            now=now,
+            reason="Its last time is over.",
+        )
     else:
         move_schedule(
-            session, row, ScheduleState.INVALID_CRON, actor=SCHEDULER, now=now, reason="It is never due again."
+            session,
+            row,
+            ScheduleState.INVALID_CRON,
+            actor=SCHEDULER,
+            now=now,
+            reason="It is never due again.",
         )
 
 
@@ -300,7 +357,13 @@ def _events(row: OrgScheduleRow, fires: Sequence[WrittenFire], now: datetime) ->
         elif fire.skip is None:
             error = one.error or ""
             yield events.schedule_failed(
-                row.org_id, row.id, fire, one.fire_id, now, error=error, in_a_row=row.consecutive_failures
+                row.org_id,
+                row.id,
+                fire,
+                one.fire_id,
+                now,
+                error=error,
+                in_a_row=row.consecutive_failures,
             )
         elif fire.skip is not SkipReason.MISFIRE:
             yield events.schedule_skipped(row.org_id, row.id, fire, one.fire_id, now)
@@ -310,12 +373,20 @@ def _events(row: OrgScheduleRow, fires: Sequence[WrittenFire], now: datetime) ->
         yield replace(told, payload={**told.payload, "missed": len(missed)})
 
 
-def find_dispatched(session: Session, row: OrgScheduleRow, client_key: str | None) -> Dispatched | None:
+def find_dispatched(
+    session: Session, row: OrgScheduleRow, client_key: str | None
+) -> Dispatched | None:
     """What the key was given for before, of a schedule that is locked."""
     if client_key is None:
         return None
-    query = select(FireRow.id, OrgJobRow.id).join(OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id)
-    its = FireRow.schedule_id == row.id, FireRow.org_id == row.org_id, FireRow.client_key == client_key
+    query = select(FireRow.id, OrgJobRow.id).join(
+        OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id
+    )
+    its = (
+        FireRow.schedule_id == row.id,
+        FireRow.org_id == row.org_id,
+        FireRow.client_key == client_key,
+    )
     found = session.execute(query.where(*its)).tuples().first()
     return None if found is None else Dispatched(fire_id=found[0], job_id=found[1])
 
@@ -323,7 +394,9 @@ def find_dispatched(session: Session, row: OrgScheduleRow, client_key: str | Non
 def refuse_over(row: OrgScheduleRow) -> None:
     """Active and paused ones are run by hand, and no others."""
     if row.state not in {ScheduleState.ACTIVE, ScheduleState.PAUSED}:
-        raise ConflictError(f"Schedule {row.id} is {row.state}: correct when it is due, or make a job of its own.")
+        raise ConflictError(
+            f"Schedule {row.id} is {row.state}: correct when it is due, or make a job of its own."
+        )
 
 
 def refuse_disabled(session: Session, row: OrgScheduleRow, organisation: OrganisationRow) -> None:
@@ -334,10 +407,18 @@ def refuse_disabled(session: Session, row: OrgScheduleRow, organisation: Organis
         raise ConflictError(f"Server {row.server_instance_id} is not enabled: enable it first.")
 
 
-def resolve_overlap(session: Session, row: OrgScheduleRow, schedule: OrgSchedule, now: datetime) -> None:
+def resolve_overlap(
+    session: Session, row: OrgScheduleRow, schedule: OrgSchedule, now: datetime
+) -> None:
     """ConflictError names the job in the way. By some policies the others give way."""
-    its = JobRunRow.schedule_id == row.id, JobRunRow.org_id == row.org_id, JobRunRow.status.in_(ACTIVE_RUN_STATES)
-    of_plan = select(JobRunRow.job_id, JobRunRow.status).join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
+    its = (
+        JobRunRow.schedule_id == row.id,
+        JobRunRow.org_id == row.org_id,
+        JobRunRow.status.in_(ACTIVE_RUN_STATES),
+    )
+    of_plan = select(JobRunRow.job_id, JobRunRow.status).join(
+        OrgJobRow, OrgJobRow.id == JobRunRow.job_id
+    )
     query = of_plan.where(*its, OrgJobRow.batch_id.is_(None)).order_by(JobRunRow.id)
     active = session.execute(query).tuples().all()
     at_work = [job_id for job_id, status in active if status == OrgJobsRunState.RUNNING]
@@ -348,18 +429,33 @@ def resolve_overlap(session: Session, row: OrgScheduleRow, schedule: OrgSchedule
 
 
 def write_manual_run(
-    session: Session, row: OrgScheduleRow, job: NewJob, *, client_key: str | None, actor: str, now: datetime
+    session: Session,
+    row: OrgScheduleRow,
+    job: NewJob,
+    *,
+    client_key: str | None,
+    actor: str,
+    now: datetime,
 ) -> Dispatched:
     """What the cron says next stays as it is."""
     fire = PlannedFire(now, now, FireTrigger.MANUAL)
-    new = NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=actor, job=job, client_key=client_key)
+    new = NewFire(
+        org_id=row.org_id,
+        schedule_id=row.id,
+        fire=fire,
+        actor=actor,
+        job=job,
+        client_key=client_key,
+    )
     (written,) = write_fires(session, [new], now)
     if written.job_id is None:
         raise PermanentError(written.error or "Its job could not be made.")
     row.last_dispatch_status, row.last_job_status = DISPATCHED, None
     row.last_run_at, row.last_run_job_id = now, written.job_id
     row.run_count += 1
-    enqueue(session, [schedule_fired(row.org_id, row.id, fire, written.fire_id, written.job_id, now)])
+    enqueue(
+        session, [schedule_fired(row.org_id, row.id, fire, written.fire_id, written.job_id, now)]
+    )
     after = {"fireId": str(written.fire_id), "jobId": str(written.job_id)}
     add_schedule_entry(session, row, "run_now", actor=actor, now=now, after=after)
     return Dispatched(fire_id=written.fire_id, job_id=written.job_id)

@@ -17,7 +17,8 @@ from automation_pipeline.storage.statements import insert_into
 
 @dataclass(frozen=True, kw_only=True)
 class NewFire:
-    """`job` of one that is dispatched; its `fire_id` is filled in. `fault` of one that cannot be."""
+    """`job` of one that is dispatched; its `fire_id` is filled in. `fault` of one that cannot
+    be."""
 
     org_id: str
     schedule_id: str
@@ -47,8 +48,8 @@ class WrittenFire:
 
 
 def write_fires(session: Session, fires: Sequence[NewFire], now: datetime) -> list[WrittenFire]:
-    """What was decided upon before, by somebody else, is left out. One whose job cannot be made does not keep the
-    others from theirs."""
+    """What was decided upon before, by somebody else, is left out. One whose job cannot be made
+    does not keep the others from theirs."""
     quiet = [one for one in fires if one.job is None]
     written = _write(session, quiet, now)
     dispatched = [one for one in fires if one.job is not None]
@@ -78,8 +79,11 @@ def _dispatch(session: Session, fires: Sequence[NewFire], now: datetime) -> list
     ]
 
 
-def _write(session: Session, fires: Sequence[NewFire], now: datetime, fault: str | None = None) -> list[WrittenFire]:
-    """None of them for a due time that is decided upon already: those are told by what comes back."""
+def _write(
+    session: Session, fires: Sequence[NewFire], now: datetime, fault: str | None = None
+) -> list[WrittenFire]:
+    """None of them for a due time that is decided upon already: those are told by what comes
+    back."""
     if not fires:
         return []
     table = FireRow.__table__
@@ -99,7 +103,13 @@ def _write(session: Session, fires: Sequence[NewFire], now: datetime, fault: str
 
 def _columns(one: NewFire, now: datetime, fault: str | None) -> dict[str, object]:
     error = fault or one.fault
-    outcome = FireOutcome.SKIPPED if one.fire.skip else FireOutcome.FAILED if error else FireOutcome.DISPATCHED
+    outcome = (
+        FireOutcome.SKIPPED
+        if one.fire.skip
+        else FireOutcome.FAILED
+        if error
+        else FireOutcome.DISPATCHED
+    )
     return {
         "org_id": one.org_id,
         "schedule_id": one.schedule_id,

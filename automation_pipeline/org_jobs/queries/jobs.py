@@ -72,8 +72,9 @@ def window_of(document: Mapping[str, object] | None) -> StartWindow | None:
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """`line`: jobs of one line are done one after another. `host_id`: that of its server, where it has one. Unless it
-    has begun within `waits` of when it may, it fails; it does not begin before `not_before`."""
+    """`line`: jobs of one line are done one after another. `host_id`: that of its server, where it
+    has one. Unless it has begun within `waits` of when it may, it fails; it does not begin before
+    `not_before`."""
 
     org_id: str
     type: JobType
@@ -94,18 +95,23 @@ class NewJob:
 
 
 def add_jobs(session: Session, jobs: Sequence[NewJob], now: datetime) -> list[int]:
-    """Their ids, in the same order. They may begin at once. Of several, each is of a fire of its own."""
+    """Their ids, in the same order. They may begin at once. Of several, each is of a fire of its
+    own."""
     if not jobs:
         return []
     table = cast("Table", OrgJobRow.__table__)
     statement = insert(table).returning(table.c.schedule_fire_id, table.c.id)
     by_fire = dict(iter(session.execute(statement, [_job(job, now) for job in jobs]).tuples()))
     ids = [by_fire[job.fire_id] for job in jobs]
-    session.execute(insert(JobRunRow), [_run(job, id_, now) for id_, job in zip(ids, jobs, strict=True)])
+    session.execute(
+        insert(JobRunRow), [_run(job, id_, now) for id_, job in zip(ids, jobs, strict=True)]
+    )
     return ids
 
 
-def run_columns(job: OrgJobRow, created_by: str, now: datetime, *, like: JobRunRow) -> dict[str, object]:
+def run_columns(
+    job: OrgJobRow, created_by: str, now: datetime, *, like: JobRunRow
+) -> dict[str, object]:
     """Of another run of a job, beside one that has ended."""
     return {
         "job_id": job.id,
@@ -139,7 +145,9 @@ def _job(job: NewJob, now: datetime) -> dict[str, object]:
         "retry_policy": as_document(job.retry),
         "start_window": job.start_window,
         "status": FIRST_RUN_STATE,
-        "expires_at": expires_at(job.not_before or now, has_window=job.start_window is not None, waits=job.waits),
+        "expires_at": expires_at(
+            job.not_before or now, has_window=job.start_window is not None, waits=job.waits
+        ),
         "created_by": job.created_by,
         "created_at": now,
     }
@@ -164,13 +172,18 @@ def _run(job: NewJob, job_id: int, now: datetime) -> dict[str, object]:
     }
 
 
-def job_of(row: OrgScheduleRow, timing: Timing, scheduled_for: datetime, host_id: int | None) -> NewJob:
-    """InvalidInputError: there is no such type of job any more, or no such retry policy. `host_id`: see `host_of`."""
+def job_of(
+    row: OrgScheduleRow, timing: Timing, scheduled_for: datetime, host_id: int | None
+) -> NewJob:
+    """InvalidInputError: there is no such type of job any more, or no such retry policy. `host_id`:
+    see `host_of`."""
     return NewJob(
         org_id=row.org_id,
         type=job_type(row.job_type),
         payload=row.payload,
-        retry=parse(RetryPolicy, row.retry_policy or {}, "Its retry policy cannot be used any more"),
+        retry=parse(
+            RetryPolicy, row.retry_policy or {}, "Its retry policy cannot be used any more"
+        ),
         created_by=f"schedule:{row.id}",
         priority=row.priority,
         server_instance_id=row.server_instance_id,
@@ -195,7 +208,9 @@ _FRESH = {"populate_existing": True}
 
 def get_job(session: Session, job_id: int, within: OrgScope) -> OrgJob:
     query = (
-        select(OrgJobRow).where(OrgJobRow.id == job_id, *_within(OrgJobRow.org_id, within)).execution_options(**_FRESH)
+        select(OrgJobRow)
+        .where(OrgJobRow.id == job_id, *_within(OrgJobRow.org_id, within))
+        .execution_options(**_FRESH)
     )
     jobs = _with_runs(session, session.scalars(query).all(), within)
     if not jobs:
@@ -203,10 +218,16 @@ def get_job(session: Session, job_id: int, within: OrgScope) -> OrgJob:
     return jobs[0]
 
 
-def list_jobs(session: Session, within: OrgScope, *, chosen: JobFilter, limit: int, offset: int) -> list[OrgJob]:
+def list_jobs(
+    session: Session, within: OrgScope, *, chosen: JobFilter, limit: int, offset: int
+) -> list[OrgJob]:
     """Newest first."""
     query = (
-        select(OrgJobRow).where(*_conditions(within, chosen)).order_by(OrgJobRow.id.desc()).limit(limit).offset(offset)
+        select(OrgJobRow)
+        .where(*_conditions(within, chosen))
+        .order_by(OrgJobRow.id.desc())
+        .limit(limit)
+        .offset(offset)
     )
     return _with_runs(session, session.scalars(query.execution_options(**_FRESH)).all(), within)
 
@@ -221,11 +242,17 @@ def get_run(session: Session, run_id: int, within: OrgScope) -> OrgJobRun:
 
 def queues(session: Session, within: OrgScope, now: datetime) -> list[QueueStanding]:
     """Of every organisation, also of those that have nothing to do."""
-    is_claimed = and_(JobRunRow.status == OrgJobsRunState.PENDING, JobRunRow.lease_until > database_now())
-    is_put_off = and_(
-        JobRunRow.status == OrgJobsRunState.PENDING, ~_or_false(is_claimed), JobRunRow.next_attempt_at > now
+    is_claimed = and_(
+        JobRunRow.status == OrgJobsRunState.PENDING, JobRunRow.lease_until > database_now()
     )
-    is_waiting = and_(JobRunRow.status == OrgJobsRunState.PENDING, ~_or_false(is_claimed), ~_or_false(is_put_off))
+    is_put_off = and_(
+        JobRunRow.status == OrgJobsRunState.PENDING,
+        ~_or_false(is_claimed),
+        JobRunRow.next_attempt_at > now,
+    )
+    is_waiting = and_(
+        JobRunRow.status == OrgJobsRunState.PENDING, ~_or_false(is_claimed), ~_or_false(is_put_off)
+    )
     conditions = (is_waiting, is_put_off, is_claimed, JobRunRow.status == OrgJobsRunState.RUNNING)
     counts = [func.coalesce(func.sum(case((condition, 1), else_=0)), 0) for condition in conditions]
     query = (
@@ -241,14 +268,24 @@ def queues(session: Session, within: OrgScope, now: datetime) -> list[QueueStand
     return [_queue(row, *rest) for row, *rest in session.execute(query).tuples()]
 
 
-def transitions_of(session: Session, job_id: int, within: OrgScope, limit: int, after_id: int = 0) -> list[JobMove]:
+def transitions_of(
+    session: Session, job_id: int, within: OrgScope, limit: int, after_id: int = 0
+) -> list[JobMove]:
     """The moves of its runs, in the order in which they were made."""
-    is_there = select(OrgJobRow.id).where(OrgJobRow.id == job_id, *_within(OrgJobRow.org_id, within))
+    is_there = select(OrgJobRow.id).where(
+        OrgJobRow.id == job_id, *_within(OrgJobRow.org_id, within)
+    )
     if session.scalar(is_there) is None:
         raise no_such_job(job_id)
     runs = select(sqlalchemy_cast(JobRunRow.id, Text)).where(JobRunRow.job_id == job_id)
-    of_runs = TransitionRow.machine == JOB_RUN.name, TransitionRow.entity_id.in_(runs), TransitionRow.id > after_id
-    rows = session.scalars(select(TransitionRow).where(*of_runs).order_by(TransitionRow.id).limit(limit))
+    of_runs = (
+        TransitionRow.machine == JOB_RUN.name,
+        TransitionRow.entity_id.in_(runs),
+        TransitionRow.id > after_id,
+    )
+    rows = session.scalars(
+        select(TransitionRow).where(*of_runs).order_by(TransitionRow.id).limit(limit)
+    )
     return [_value(JobMove, row, run_id=int(row.entity_id)) for row in rows]
 
 
@@ -259,7 +296,10 @@ def no_such_job(job_id: int) -> NotFoundError:
 def _with_runs(session: Session, jobs: Sequence[OrgJobRow], within: OrgScope) -> list[OrgJob]:
     if not jobs:
         return []
-    of_jobs = among(session, JobRunRow.job_id, [job.id for job in jobs]), *_within(JobRunRow.org_id, within)
+    of_jobs = (
+        among(session, JobRunRow.job_id, [job.id for job in jobs]),
+        *_within(JobRunRow.org_id, within),
+    )
     query = select(JobRunRow).where(*of_jobs).order_by(JobRunRow.job_id, JobRunRow.id)
     runs = session.scalars(query.execution_options(**_FRESH)).all()
     attempts = _attempts(session, [run.id for run in runs], within)
@@ -268,16 +308,22 @@ def _with_runs(session: Session, jobs: Sequence[OrgJobRow], within: OrgScope) ->
         for job_id, its in groupby(runs, key=lambda run: run.job_id)
     }
     return [
-        _value(OrgJob, job, runs=by_job.get(job.id, ()), retry_policy=stored_policy(job.retry_policy)) for job in jobs
+        _value(
+            OrgJob, job, runs=by_job.get(job.id, ()), retry_policy=stored_policy(job.retry_policy)
+        )
+        for job in jobs
     ]
 
 
-def _attempts(session: Session, run_ids: Iterable[int], within: OrgScope) -> dict[int, tuple[Attempt, ...]]:
+def _attempts(
+    session: Session, run_ids: Iterable[int], within: OrgScope
+) -> dict[int, tuple[Attempt, ...]]:
     of_runs = among(session, AttemptRow.run_id, run_ids), *_within(AttemptRow.org_id, within)
     query = select(AttemptRow).where(*of_runs).order_by(AttemptRow.run_id, AttemptRow.attempt_no)
     rows = session.scalars(query.execution_options(**_FRESH))
     return {
-        run_id: tuple(_value(Attempt, row) for row in its) for run_id, its in groupby(rows, key=lambda row: row.run_id)
+        run_id: tuple(_value(Attempt, row) for row in its)
+        for run_id, its in groupby(rows, key=lambda row: row.run_id)
     }
 
 
@@ -291,7 +337,12 @@ def _value(model: type[Shown], row: MetadataTable, **given: object) -> Shown:
 
 
 def _queue(
-    row: OrganisationRow, waiting: int, put_off: int, claimed: int, running: int, oldest: datetime | None
+    row: OrganisationRow,
+    waiting: int,
+    put_off: int,
+    claimed: int,
+    running: int,
+    oldest: datetime | None,
 ) -> QueueStanding:
     return QueueStanding(
         org_id=row.id,
@@ -308,7 +359,8 @@ def _queue(
 
 
 def _or_false(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """What compares with NULL does not hold, and neither does its contrary, unless it is said so."""
+    """What compares with NULL does not hold, and neither does its contrary, unless it is said
+    so."""
     return func.coalesce(condition, False)
 
 
@@ -321,7 +373,9 @@ def _conditions(within: OrgScope, chosen: JobFilter) -> list[ColumnElement[bool]
         (OrgJobRow.server_instance_id, chosen.server_instance_id),
         (OrgJobRow.batch_id, chosen.batch_id),
     )
-    return _within(OrgJobRow.org_id, within) + [column == value for column, value in wanted if value is not None]
+    return _within(OrgJobRow.org_id, within) + [
+        column == value for column, value in wanted if value is not None
+    ]
 
 
 def _within(org_id: InstrumentedAttribute[str], within: OrgScope) -> list[ColumnElement[bool]]:

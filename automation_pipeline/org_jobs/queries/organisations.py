@@ -9,7 +9,14 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import JsonModel
-from automation_pipeline.org_jobs.models.organisations import Host, Organisation, OrgScope, Server, complaint, id_fault
+from automation_pipeline.org_jobs.models.organisations import (
+    Host,
+    Organisation,
+    OrgScope,
+    Server,
+    complaint,
+    id_fault,
+)
 from automation_pipeline.org_jobs.models.states import ACTIVE_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.queue import is_free
 from automation_pipeline.org_jobs.tables import (
@@ -27,12 +34,14 @@ Shown = TypeVar("Shown", bound=JsonModel)
 
 
 def get_organisation(session: Session, org_id: str, within: OrgScope) -> Organisation:
-    return as_organisation(_found(session, _an_organisation(org_id, within), f"Organisation '{org_id}'"))
+    return as_organisation(
+        _found(session, _an_organisation(org_id, within), f"Organisation '{org_id}'")
+    )
 
 
 def locked_organisation(session: Session, org_id: str, within: OrgScope) -> OrganisationRow:
-    """Nobody else changes it, or what is unique within it, until the transaction ends; keys that refer to it are
-    checked all the same."""
+    """Nobody else changes it, or what is unique within it, until the transaction ends; keys that
+    refer to it are checked all the same."""
     query = _an_organisation(org_id, within).with_for_update(key_share=True)
     return _found(session, query, f"Organisation '{org_id}'")
 
@@ -48,7 +57,11 @@ def list_organisations(
     """By id; `q` is part of the id or the name."""
     query = select(OrganisationRow).where(*_within(OrganisationRow.id, within))
     if q:
-        query = query.where(or_(OrganisationRow.id.icontains(q, autoescape=True), _is_named(OrganisationRow.name, q)))
+        query = query.where(
+            or_(
+                OrganisationRow.id.icontains(q, autoescape=True), _is_named(OrganisationRow.name, q)
+            )
+        )
     page = query.order_by(OrganisationRow.id).limit(limit).offset(offset)
     return [as_organisation(row) for row in session.scalars(page)]
 
@@ -57,13 +70,23 @@ def get_host(session: Session, host_id: int, within: OrgScope) -> Host:
     return as_host(_found(session, _a_host(host_id, within), f"Host {host_id}"))
 
 
-def locked_host(session: Session, host_id: int, within: OrgScope, *, key_share: bool = True) -> HostRow:
+def locked_host(
+    session: Session, host_id: int, within: OrgScope, *, key_share: bool = True
+) -> HostRow:
     """Without `key_share` nobody begins to refer to it either: it is to be deleted."""
-    return _found(session, _a_host(host_id, within).with_for_update(key_share=key_share), f"Host {host_id}")
+    return _found(
+        session, _a_host(host_id, within).with_for_update(key_share=key_share), f"Host {host_id}"
+    )
 
 
 def list_hosts(
-    session: Session, within: OrgScope, *, org_id: str | None = None, q: str | None = None, limit: int, offset: int
+    session: Session,
+    within: OrgScope,
+    *,
+    org_id: str | None = None,
+    q: str | None = None,
+    limit: int,
+    offset: int,
 ) -> list[Host]:
     """By organisation and name; `q` is part of the name."""
     query = select(HostRow).where(*_within(HostRow.org_id, within), *_chosen(HostRow, org_id, q))
@@ -75,9 +98,15 @@ def get_server(session: Session, server_id: int, within: OrgScope) -> Server:
     return as_server(_found(session, _a_server(server_id, within), f"Server {server_id}"))
 
 
-def locked_server(session: Session, server_id: int, within: OrgScope, *, key_share: bool = True) -> ServerRow:
+def locked_server(
+    session: Session, server_id: int, within: OrgScope, *, key_share: bool = True
+) -> ServerRow:
     """Without `key_share` nobody begins to refer to it either: it is to be deleted."""
-    return _found(session, _a_server(server_id, within).with_for_update(key_share=key_share), f"Server {server_id}")
+    return _found(
+        session,
+        _a_server(server_id, within).with_for_update(key_share=key_share),
+        f"Server {server_id}",
+    )
 
 
 def list_servers(  # noqa: PLR0913  what narrows the list, by name
@@ -91,7 +120,9 @@ def list_servers(  # noqa: PLR0913  what narrows the list, by name
     offset: int,
 ) -> list[Server]:
     """By organisation and name; `q` is part of the name."""
-    query = select(ServerRow).where(*_within(ServerRow.org_id, within), *_chosen(ServerRow, org_id, q))
+    query = select(ServerRow).where(
+        *_within(ServerRow.org_id, within), *_chosen(ServerRow, org_id, q)
+    )
     if host_id is not None:
         query = query.where(ServerRow.host_id == host_id)
     page = query.order_by(ServerRow.org_id, ServerRow.name).limit(limit).offset(offset)
@@ -112,17 +143,24 @@ def as_server(row: ServerRow) -> Server:
 
 def is_taken(session: Session, table: type[HostRow | ServerRow], org_id: str, name: str) -> bool:
     """Asked while the organisation is locked."""
-    return session.scalar(select(table.id).where(table.org_id == org_id, table.name == name)) is not None
+    return (
+        session.scalar(select(table.id).where(table.org_id == org_id, table.name == name))
+        is not None
+    )
 
 
-def change(row: OrganisationRow | HostRow | ServerRow, columns: Mapping[str, object], now: datetime) -> None:
+def change(
+    row: OrganisationRow | HostRow | ServerRow, columns: Mapping[str, object], now: datetime
+) -> None:
     for name, value in columns.items():
         setattr(row, name, value)
     row.updated_at = now
 
 
 def _an_organisation(org_id: str, within: OrgScope) -> Select[tuple[OrganisationRow]]:
-    return select(OrganisationRow).where(_is_organisation(org_id), *_within(OrganisationRow.id, within))
+    return select(OrganisationRow).where(
+        _is_organisation(org_id), *_within(OrganisationRow.id, within)
+    )
 
 
 def _is_organisation(org_id: str) -> ColumnElement[bool]:
@@ -142,14 +180,22 @@ def _within(org_id: InstrumentedAttribute[str], within: OrgScope) -> list[Column
     return [] if within.org_id is None else [org_id == within.org_id]
 
 
-def _chosen(table: type[HostRow | ServerRow], org_id: str | None, q: str | None) -> list[ColumnElement[bool]]:
+def _chosen(
+    table: type[HostRow | ServerRow], org_id: str | None, q: str | None
+) -> list[ColumnElement[bool]]:
     named = [_is_named(table.name, q)] if q else []
     return named if org_id is None else [*named, table.org_id == org_id]
 
 
 def _is_named(name: InstrumentedAttribute[str], text: str) -> ColumnElement[bool]:
-    """Databases fold the case of unaccented letters only: accented ones are tried as people write them."""
-    return or_(*(name.icontains(way, autoescape=True) for way in sorted({text, text.lower(), text.upper()})))
+    """Databases fold the case of unaccented letters only: accented ones are tried as people write
+    them."""
+    return or_(
+        *(
+            name.icontains(way, autoescape=True)
+            for way in sorted({text, text.lower(), text.upper()})
+        )
+    )
 
 
 def _found(session: Session, query: Select[tuple[Row]], what: str) -> Row:
@@ -169,7 +215,9 @@ def check_host(session: Session, host_id: int | None, org_id: str) -> None:
         return
     query = select(HostRow.id).where(HostRow.id == host_id, HostRow.org_id == org_id)
     if session.scalar(query.with_for_update(read=True, key_share=True)) is None:
-        raise InvalidInputError(complaint("server"), (("hostId", f"is not a host of organisation '{org_id}'"),))
+        raise InvalidInputError(
+            complaint("server"), (("hostId", f"is not a host of organisation '{org_id}'"),)
+        )
 
 
 def count_servers_of(session: Session, host_id: int) -> int:
@@ -196,7 +244,9 @@ def move_waiting_jobs(session: Session, server_id: int, host_id: int | None) -> 
     of_server = select(OrgJobRow.id).where(OrgJobRow.server_instance_id == server_id)
     waiting = (
         select(JobRunRow.id)
-        .where(JobRunRow.job_id.in_(of_server), JobRunRow.status == OrgJobsRunState.PENDING, is_free())
+        .where(
+            JobRunRow.job_id.in_(of_server), JobRunRow.status == OrgJobsRunState.PENDING, is_free()
+        )
         .order_by(JobRunRow.id)
         .with_for_update()
     )
@@ -216,14 +266,21 @@ def count_schedules_of(session: Session, server_id: int) -> int:
 
 
 def count_jobs_of(session: Session, server_id: int) -> int:
-    return session.scalar(select(func.count(OrgJobRow.id)).where(OrgJobRow.server_instance_id == server_id)) or 0
+    return (
+        session.scalar(
+            select(func.count(OrgJobRow.id)).where(OrgJobRow.server_instance_id == server_id)
+        )
+        or 0
+    )
 
 
 def leave_server(session: Session, server_id: int) -> None:
     """Deleted schedules are of no server any more."""
     session.execute(
         update(OrgScheduleRow)
-        .where(OrgScheduleRow.server_instance_id == server_id, OrgScheduleRow.deleted_at.is_not(None))
+        .where(
+            OrgScheduleRow.server_instance_id == server_id, OrgScheduleRow.deleted_at.is_not(None)
+        )
         .values(server_instance_id=None)
         .execution_options(synchronize_session=False)
     )

@@ -25,7 +25,14 @@ from automation_pipeline.org_jobs.models.jobs import JOB, Performer, request_key
 from automation_pipeline.org_jobs.models.states import ACTIVE_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import window_of
 from automation_pipeline.org_jobs.rules.attempts import expires_at
-from automation_pipeline.org_jobs.tables import FireRow, HostRow, JobRunRow, OrganisationRow, OrgJobRow, ServerRow
+from automation_pipeline.org_jobs.tables import (
+    FireRow,
+    HostRow,
+    JobRunRow,
+    OrganisationRow,
+    OrgJobRow,
+    ServerRow,
+)
 from automation_pipeline.storage.claims import RowClaims
 from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
 from automation_pipeline.storage.statements import among
@@ -55,12 +62,19 @@ def is_waiting(now: datetime) -> ColumnElement[bool]:
 def is_due(now: datetime) -> ColumnElement[bool]:
     """It has nobody, and its time has come."""
     has_come = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at <= now)
-    return and_(Run.status == OrgJobsRunState.PENDING, Run.cancel_requested_at.is_(None), is_free(), has_come)
+    return and_(
+        Run.status == OrgJobsRunState.PENDING,
+        Run.cancel_requested_at.is_(None),
+        is_free(),
+        has_come,
+    )
 
 
 def is_open(now: datetime) -> ColumnElement[bool]:
     """Of organisations: neither suspended nor in maintenance."""
-    return and_(OrganisationRow.suspended_at.is_(None), _is_over(OrganisationRow.maintenance_until, now))
+    return and_(
+        OrganisationRow.suspended_at.is_(None), _is_over(OrganisationRow.maintenance_until, now)
+    )
 
 
 def is_of_open(now: datetime) -> ColumnElement[bool]:
@@ -69,11 +83,14 @@ def is_of_open(now: datetime) -> ColumnElement[bool]:
 
 
 def has_open_place(now: datetime) -> ColumnElement[bool]:
-    """Of runs joined with their jobs: the server is switched on, and its host is not in maintenance."""
+    """Of runs joined with their jobs: the server is switched on, and its host is not in
+    maintenance."""
     of_job = ServerRow.id == OrgJobRow.server_instance_id
     is_off = exists().where(of_job, ~ServerRow.is_enabled).correlate(OrgJobRow)
     is_on_host = of_job, HostRow.id == ServerRow.host_id
-    is_maintained = exists().where(*is_on_host, ~_is_over(HostRow.maintenance_until, now)).correlate(OrgJobRow)
+    is_maintained = (
+        exists().where(*is_on_host, ~_is_over(HostRow.maintenance_until, now)).correlate(OrgJobRow)
+    )
     return and_(~is_off, ~is_maintained)
 
 
@@ -99,7 +116,9 @@ def opens_at(start_window: Mapping[str, object] | None, at: datetime) -> datetim
 
 
 def opening_of_run(session: Session, run_id: int, at: datetime) -> datetime:
-    of_run = select(OrgJobRow.start_window).join(Run, Run.job_id == OrgJobRow.id).where(Run.id == run_id)
+    of_run = (
+        select(OrgJobRow.start_window).join(Run, Run.job_id == OrgJobRow.id).where(Run.id == run_id)
+    )
     return opens_at(session.scalar(of_run), at)
 
 
@@ -115,7 +134,8 @@ def of_host(host_id: int, org_id: str) -> ColumnElement[bool]:
 
 
 def postpone_closed(session: Session, chosen: ColumnElement[bool], now: datetime) -> None:
-    """Whoever holds one at this moment keeps it, and nobody is waited for: who begins one looks at its window, too."""
+    """Whoever holds one at this moment keeps it, and nobody is waited for: who begins one looks at
+    its window, too."""
     due = (
         select(Run.id, _WINDOW)
         .join(OrgJobRow, OrgJobRow.id == Run.job_id)
@@ -126,11 +146,20 @@ def postpone_closed(session: Session, chosen: ColumnElement[bool], now: datetime
     closed = {window: at for window, at in opens.items() if at > now}
     if not closed:
         return
-    held = due.where(among(session, _WINDOW, closed)).order_by(Run.id).with_for_update(of=Run, skip_locked=True)
-    put_off = [{"closed": run_id, "until": closed[window]} for run_id, window in session.execute(held).tuples()]
+    held = (
+        due.where(among(session, _WINDOW, closed))
+        .order_by(Run.id)
+        .with_for_update(of=Run, skip_locked=True)
+    )
+    put_off = [
+        {"closed": run_id, "until": closed[window]}
+        for run_id, window in session.execute(held).tuples()
+    ]
     if put_off:
         change = update(Run).where(Run.id == bindparam("closed"))
-        session.connection().execute(change.values(next_attempt_at=bindparam("until"), requested_at=None), put_off)
+        session.connection().execute(
+            change.values(next_attempt_at=bindparam("until"), requested_at=None), put_off
+        )
 
 
 # A worker that was asked for comes within this time, if Dagster has the room.
@@ -149,10 +178,13 @@ def was_asked_for_lately(now: datetime) -> ColumnElement[bool]:
 
 
 def has_worker_coming(now: datetime) -> ColumnElement[bool]:
-    """Also later, when Dagster has launched it and it was not refused: it waits there for its turn."""
+    """Also later, when Dagster has launched it and it was not refused: it waits there for its
+    turn."""
     is_offered = and_(RunRequestRow.state == "waiting", RunRequestRow.offered_at.is_not(None))
     is_known = or_(RunRequestRow.state == "taken", is_offered)
-    in_dagster = exists().where(RunRequestRow.request_key == newest_request(), is_known).correlate(Run)
+    in_dagster = (
+        exists().where(RunRequestRow.request_key == newest_request(), is_known).correlate(Run)
+    )
     stands_there = and_(Run.requested_at > now - STANDS_IN_QUEUE, in_dagster)
     return _was_asked_for(or_(Run.requested_at > now - STARTS_WITHIN, stands_there))
 
@@ -164,14 +196,22 @@ def _was_asked_for(so: ColumnElement[bool]) -> ColumnElement[bool]:
 
 def reserved_places(session: Session, org_id: str, now: datetime) -> int:
     """Of workers that were asked for a moment ago, and have not begun."""
-    its = Run.org_id == org_id, Run.performer == Performer.SERVICE, was_asked_for_lately(now), is_free()
+    its = (
+        Run.org_id == org_id,
+        Run.performer == Performer.SERVICE,
+        was_asked_for_lately(now),
+        is_free(),
+    )
     return session.scalar(select(func.count(Run.id)).where(*its)) or 0
 
 
 def waits_before(session: Session, org_id: str, run_id: int, now: datetime) -> bool:
-    """Whether something that only this system can do is more urgent than this run, and nothing is reserved for it."""
+    """Whether something that only this system can do is more urgent than this run, and nothing is
+    reserved for it."""
     this = aliased(JobRunRow)
-    is_before = or_(Run.priority < this.priority, and_(Run.priority == this.priority, Run.id < this.id))
+    is_before = or_(
+        Run.priority < this.priority, and_(Run.priority == this.priority, Run.id < this.id)
+    )
     query = (
         select(Run.id)
         .join(OrgJobRow, OrgJobRow.id == Run.job_id)
@@ -183,9 +223,12 @@ def waits_before(session: Session, org_id: str, run_id: int, now: datetime) -> b
     return session.scalar(query) is not None
 
 
-def job_of_worker(session: Session, run_id: int, request: str | None, dagster_run_ids: Collection[str]) -> int | None:
-    """None where there is no such run, another worker is at it, or before one is, another was asked for since. Without
-    a request somebody has launched it by hand. `dagster_run_ids`: its own, and that of which it is a retry."""
+def job_of_worker(
+    session: Session, run_id: int, request: str | None, dagster_run_ids: Collection[str]
+) -> int | None:
+    """None where there is no such run, another worker is at it, or before one is, another was asked
+    for since. Without a request somebody has launched it by hand. `dagster_run_ids`: its own, and
+    that of which it is a retry."""
     query = select(Run.job_id, Run.status, Run.requests, Run.dagster_run_id).where(Run.id == run_id)
     found = session.execute(query).tuples().one_or_none()
     if found is None:
@@ -201,10 +244,11 @@ _TOO_LATE = "It did not begin in time: another worker was asked for."
 
 
 def next_runs(session: Session, limit: int, now: datetime) -> Sequence[int]:
-    """So many that `limit` runs of this system are at work or asked for, at most, and of each organisation no more than
-    it may have. What is followed has no worker: it takes a place of its organisation, and none of `limit`. Who has
-    least at work comes first; within an organisation, what is most urgent. One statement: what another copy of this
-    asks for meanwhile is either counted, or chosen here too and found out when it is locked."""
+    """So many that `limit` runs of this system are at work or asked for, at most, and of each
+    organisation no more than it may have. What is followed has no worker: it takes a place of its
+    organisation, and none of `limit`. Who has least at work comes first; within an organisation,
+    what is most urgent. One statement: what another copy of this asks for meanwhile is either
+    counted, or chosen here too and found out when it is locked."""
     has_worker = and_(Run.performer == Performer.SERVICE, Run.following.is_(None))
     busy = (
         select(
@@ -234,8 +278,8 @@ def next_runs(session: Session, limit: int, now: datetime) -> Sequence[int]:
 
 
 def request_workers(session: Session, run_ids: Collection[int], now: datetime) -> list[int]:
-    """Those of them for which nobody else has asked meanwhile. The worker that each was to have before, and that has
-    not come, is not launched any more."""
+    """Those of them for which nobody else has asked meanwhile. The worker that each was to have
+    before, and that has not come, is not launched any more."""
     query = (
         select(Run, OrgJobRow.server_instance_id, FireRow.trigger)
         .join(OrgJobRow, OrgJobRow.id == Run.job_id)
@@ -253,7 +297,9 @@ def request_workers(session: Session, run_ids: Collection[int], now: datetime) -
         .values(requests=Run.requests + 1, requested_at=now)
         .execution_options(synchronize_session=False)
     )
-    file_requests(session, [_wish(run, server_id, trigger) for run, server_id, trigger in rows], now)
+    file_requests(
+        session, [_wish(run, server_id, trigger) for run, server_id, trigger in rows], now
+    )
     return [run.id for run, _, _ in rows]
 
 
@@ -268,11 +314,16 @@ def clear_request(session: Session, run_id: int) -> None:
 
 
 def postpone(session: Session, run_id: int, request: str, until: datetime, reason: str) -> bool:
-    """False where this worker is not the one that was asked for to begin it, or it waits for longer already."""
+    """False where this worker is not the one that was asked for to begin it, or it waits for longer
+    already."""
     waits_less = or_(Run.next_attempt_at.is_(None), Run.next_attempt_at < until)
     found = session.scalar(
         update(Run)
-        .where(Run.id == run_id, Run.status == OrgJobsRunState.PENDING, Run.performer == Performer.SERVICE)
+        .where(
+            Run.id == run_id,
+            Run.status == OrgJobsRunState.PENDING,
+            Run.performer == Performer.SERVICE,
+        )
         .where(is_free(), waits_less, Run.requested_at.is_not(None), newest_request() == request)
         .values(next_attempt_at=until, requested_at=None, error=reason)
         .returning(Run.id)
@@ -282,7 +333,12 @@ def postpone(session: Session, run_id: int, request: str, until: datetime, reaso
 
 
 def _wants_worker(now: datetime) -> tuple[ColumnElement[bool], ...]:
-    return Run.performer == Performer.SERVICE, Run.status == OrgJobsRunState.PENDING, is_free(), ~has_worker_coming(now)
+    return (
+        Run.performer == Performer.SERVICE,
+        Run.status == OrgJobsRunState.PENDING,
+        is_free(),
+        ~has_worker_coming(now),
+    )
 
 
 def _refuse_waiting(session: Session, keys: Collection[str]) -> None:
@@ -319,7 +375,8 @@ def lengthen_closed(session: Session, now: datetime, limit: int) -> None:
     """Once it opens again, they have nearly all their time."""
     plain, in_window = (expires_at(now, has_window=has_window) for has_window in (False, True))
     until = case(
-        (OrgJobRow.start_window.is_(None), literal(plain, UtcDateTime())), else_=literal(in_window, UtcDateTime())
+        (OrgJobRow.start_window.is_(None), literal(plain, UtcDateTime())),
+        else_=literal(in_window, UtcDateTime()),
     )
     is_short = case(
         (OrgJobRow.start_window.is_(None), OrgJobRow.expires_at < plain - _EVERY),

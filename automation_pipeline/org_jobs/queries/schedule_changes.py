@@ -16,7 +16,12 @@ from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempt
 from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
 from automation_pipeline.org_jobs.queries.schedules import SUSPENDED_WORDS, move_schedule, timing_of
 from automation_pipeline.org_jobs.rules.schedules import INVALID_SCHEDULE, NextState, next_after
-from automation_pipeline.org_jobs.tables import JobRunRow, OrganisationRow, OrgScheduleRow, ServerRow
+from automation_pipeline.org_jobs.tables import (
+    JobRunRow,
+    OrganisationRow,
+    OrgScheduleRow,
+    ServerRow,
+)
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
 
@@ -55,9 +60,17 @@ def record_change(  # noqa: PLR0913  who did what, and what changed by it
     reason: str | None = None,
 ) -> None:
     """Of a schedule whose version has risen by the change."""
-    add_schedule_entry(session, row, action, actor=actor, now=now, before=before, after=after, reason=reason)
-    said = {"actor": actor, "changed": sorted(after or ()), **({"reason": reason} if reason else {})}
-    enqueue(session, [schedule_event(row.org_id, row.id, _EVENTS[action], str(row.version), now, said)])
+    add_schedule_entry(
+        session, row, action, actor=actor, now=now, before=before, after=after, reason=reason
+    )
+    said = {
+        "actor": actor,
+        "changed": sorted(after or ()),
+        **({"reason": reason} if reason else {}),
+    }
+    enqueue(
+        session, [schedule_event(row.org_id, row.id, _EVENTS[action], str(row.version), now, said)]
+    )
 
 
 def add_schedule_entry(  # noqa: PLR0913  who did what, and what changed by it
@@ -86,16 +99,25 @@ def add_schedule_entry(  # noqa: PLR0913  who did what, and what changed by it
 
 
 def change_state(
-    session: Session, row: OrgScheduleRow, standing: NextState, *, actor: str, now: datetime, reason: str | None = None
+    session: Session,
+    row: OrgScheduleRow,
+    standing: NextState,
+    *,
+    actor: str,
+    now: datetime,
+    reason: str | None = None,
 ) -> None:
-    """Of a row that is locked. A time that is due already and is dropped by this is written down."""
+    """Of a row that is locked. A time that is due already and is dropped by this is written
+    down."""
     if _is_dropped(row, standing.planned, now):
         _note_dropped(session, row, actor, now)
     to, planned = standing.state, standing.planned
     move_schedule(session, row, to, actor=actor, now=now, planned=planned, reason=reason)
 
 
-def activate(session: Session, row: OrgScheduleRow, planned: Planned, *, actor: str, now: datetime) -> None:
+def activate(
+    session: Session, row: OrgScheduleRow, planned: Planned, *, actor: str, now: datetime
+) -> None:
     """Whatever it was paused for is over."""
     clear_pause(row)
     row.enabled = True
@@ -103,9 +125,16 @@ def activate(session: Session, row: OrgScheduleRow, planned: Planned, *, actor: 
 
 
 def apply_state(
-    session: Session, row: OrgScheduleRow, standing: NextState | None, *, is_suspended: bool, actor: str, now: datetime
+    session: Session,
+    row: OrgScheduleRow,
+    standing: NextState | None,
+    *,
+    is_suspended: bool,
+    actor: str,
+    now: datetime,
 ) -> None:
-    """Of a row that was changed. None: its state stays. What would go on waits with its organisation."""
+    """Of a row that was changed. None: its state stays. What would go on waits with its
+    organisation."""
     if standing is None:
         raise_version(row, now)
         return
@@ -128,7 +157,9 @@ def raise_version(row: OrgScheduleRow, now: datetime) -> None:
     row.updated_at, row.version = now, row.version + 1
 
 
-def cancel_waiting(session: Session, schedule_id: str, *, actor: str, now: datetime, reason: str) -> int:
+def cancel_waiting(
+    session: Session, schedule_id: str, *, actor: str, now: datetime, reason: str
+) -> int:
     """How many: the runs of the schedule, which is locked, that wait. What is at work goes on."""
     waiting = (
         select(JobRunRow.id)
@@ -137,7 +168,9 @@ def cancel_waiting(session: Session, schedule_id: str, *, actor: str, now: datet
         .with_for_update()
     )
     ids: Sequence[int] = session.scalars(waiting).all()
-    return len(end_attempts(session, {run_id: attempt_cancelled(reason) for run_id in ids}, actor, now))
+    return len(
+        end_attempts(session, {run_id: attempt_cancelled(reason) for run_id in ids}, actor, now)
+    )
 
 
 def _is_dropped(row: OrgScheduleRow, planned: Planned | None, now: datetime) -> bool:
@@ -155,8 +188,8 @@ def _note_dropped(session: Session, row: OrgScheduleRow, actor: str, now: dateti
 
 
 def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[OrgScheduleRow]:
-    """Locked, with their organisations before them; those of organisations that are suspended wait. One that another
-    holds is left to it."""
+    """Locked, with their organisations before them; those of organisations that are suspended wait.
+    One that another holds is left to it."""
     its = (
         OrgScheduleRow.paused_until <= now,
         OrgScheduleRow.state == ScheduleState.PAUSED,
@@ -173,16 +206,25 @@ def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[O
     if not org_ids:
         return []
     chosen = (
-        select(OrgScheduleRow).where(*its, among(session, OrgScheduleRow.org_id, org_ids)).order_by(OrgScheduleRow.id)
+        select(OrgScheduleRow)
+        .where(*its, among(session, OrgScheduleRow.org_id, org_ids))
+        .order_by(OrgScheduleRow.id)
     )
-    held = chosen.limit(limit).with_for_update(skip_locked=True).execution_options(populate_existing=True)
+    held = (
+        chosen.limit(limit)
+        .with_for_update(skip_locked=True)
+        .execution_options(populate_existing=True)
+    )
     return session.scalars(held).all()
 
 
 def resume_locked(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[str]:
     """Those that go on: one may have come to its end meanwhile, or mean nothing any more."""
     resumed = [row for row in rows if _resume(session, row, now)]
-    enqueue(session, [schedule_event(row.org_id, row.id, "resumed", str(row.version), now) for row in resumed])
+    enqueue(
+        session,
+        [schedule_event(row.org_id, row.id, "resumed", str(row.version), now) for row in resumed],
+    )
     return [row.id for row in resumed]
 
 
@@ -196,7 +238,9 @@ def _resume(session: Session, row: OrgScheduleRow, now: datetime) -> bool:
         is_over = fault is None and row.end_at is not None
         standing = NextState(ScheduleState.COMPLETED if is_over else ScheduleState.INVALID_CRON)
     change_state(session, row, standing, actor=SCHEDULER, now=now, reason=fault)
-    add_schedule_entry(session, row, "resume", actor=SCHEDULER, now=now, after={"state": row.state}, reason=fault)
+    add_schedule_entry(
+        session, row, "resume", actor=SCHEDULER, now=now, after={"state": row.state}, reason=fault
+    )
     return planned is not None
 
 
@@ -207,7 +251,9 @@ def _planned(row: OrgScheduleRow, now: datetime) -> tuple[Planned | None, str | 
         return None, str(error)
 
 
-def suspend_schedules(session: Session, org_id: str, actor: str, now: datetime, reason: str | None) -> int:
+def suspend_schedules(
+    session: Session, org_id: str, actor: str, now: datetime, reason: str | None
+) -> int:
     """How many: all that are active."""
     rows = _locked(session, org_id, OrgScheduleRow.state == ScheduleState.ACTIVE)
     why = f"{SUSPENDED_WORDS} {reason}" if reason else SUSPENDED_WORDS
@@ -215,7 +261,10 @@ def suspend_schedules(session: Session, org_id: str, actor: str, now: datetime, 
         row.is_suspended, row.pause_reason = True, why
         move_schedule(session, row, ScheduleState.PAUSED, actor=actor, now=now, reason=why)
     said = {"reason": why}
-    enqueue(session, [schedule_event(org_id, row.id, "paused", str(row.version), now, said) for row in rows])
+    enqueue(
+        session,
+        [schedule_event(org_id, row.id, "paused", str(row.version), now, said) for row in rows],
+    )
     return len(rows)
 
 
@@ -223,7 +272,10 @@ def resume_schedules(session: Session, org_id: str, actor: str, now: datetime) -
     """How many are active again. One that is never due any more is not."""
     rows = _locked(session, org_id, OrgScheduleRow.is_suspended.is_(True))
     resumed = [row for row in rows if _resumed(session, row, actor, now)]
-    enqueue(session, [schedule_event(org_id, row.id, "resumed", str(row.version), now) for row in resumed])
+    enqueue(
+        session,
+        [schedule_event(org_id, row.id, "resumed", str(row.version), now) for row in resumed],
+    )
     return len(resumed)
 
 
@@ -244,7 +296,12 @@ def _resumed(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -
         move_schedule(session, row, ScheduleState.COMPLETED, actor=actor, now=now, reason=why)
     else:
         move_schedule(
-            session, row, ScheduleState.INVALID_CRON, actor=actor, now=now, reason=fault or "It is never due."
+            session,
+            row,
+            ScheduleState.INVALID_CRON,
+            actor=actor,
+            now=now,
+            reason=fault or "It is never due.",
         )
     return planned is not None
 

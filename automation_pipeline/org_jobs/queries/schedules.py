@@ -17,7 +17,13 @@ from automation_pipeline.org_jobs.models.schedules import (
     last_run_status,
 )
 from automation_pipeline.org_jobs.models.states import SCHEDULE, ScheduleState
-from automation_pipeline.org_jobs.models.timing import Planned, Timing, TimingFields, next_planned, read_timing
+from automation_pipeline.org_jobs.models.timing import (
+    Planned,
+    Timing,
+    TimingFields,
+    next_planned,
+    read_timing,
+)
 from automation_pipeline.org_jobs.tables import FireRow, OrganisationRow, OrgJobRow, OrgScheduleRow
 from automation_pipeline.storage.transitions import Transition, record_transitions
 
@@ -57,11 +63,14 @@ def move_schedule(  # noqa: PLR0913  who moves what where, and why
     planned: Planned | None = None,
     reason: str | None = None,
 ) -> None:
-    """Of a row that is locked. `planned` is when it is due next: of an ACTIVE one, and of no other."""
+    """Of a row that is locked. `planned` is when it is due next: of an ACTIVE one, and of no
+    other."""
     frm = ScheduleState(row.state)
     if to is not frm:
         SCHEDULE.move(frm, to)
-        record_transitions(session, [Transition(SCHEDULE.name, row.id, frm, to, actor, now, reason)])
+        record_transitions(
+            session, [Transition(SCHEDULE.name, row.id, frm, to, actor, now, reason)]
+        )
     row.state = to
     plan(row, planned)
     row.updated_at, row.version = now, row.version + 1
@@ -89,28 +98,47 @@ class ScheduleFilter:
 
 
 def get_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgSchedule:
-    return as_schedule(_found(session, select(OrgScheduleRow).where(*_is_there(schedule_id, within)), schedule_id))
+    return as_schedule(
+        _found(session, select(OrgScheduleRow).where(*_is_there(schedule_id, within)), schedule_id)
+    )
 
 
 def list_schedules(
-    session: Session, within: OrgScope, *, chosen: ScheduleFilter | None = None, limit: int, offset: int
+    session: Session,
+    within: OrgScope,
+    *,
+    chosen: ScheduleFilter | None = None,
+    limit: int,
+    offset: int,
 ) -> list[OrgSchedule]:
     """Newest first, without deleted ones."""
     query = select(OrgScheduleRow).where(*_chosen(chosen or ScheduleFilter(), within))
-    page = query.order_by(OrgScheduleRow.created_at.desc(), OrgScheduleRow.id).limit(limit).offset(offset)
+    page = (
+        query.order_by(OrgScheduleRow.created_at.desc(), OrgScheduleRow.id)
+        .limit(limit)
+        .offset(offset)
+    )
     return [as_schedule(row) for row in session.scalars(page)]
 
 
 def locked_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgScheduleRow:
-    """Nobody else changes or fires it until the transaction ends. Without its organisation: see `locked_with_place`."""
+    """Nobody else changes or fires it until the transaction ends. Without its organisation: see
+    `locked_with_place`."""
     query = select(OrgScheduleRow).where(*_is_there(schedule_id, within)).with_for_update()
     return _found(session, query.execution_options(populate_existing=True), schedule_id)
 
 
-def locked_with_place(session: Session, schedule_id: str, within: OrgScope) -> tuple[OrgScheduleRow, OrganisationRow]:
-    """Its organisation is neither suspended nor resumed meanwhile; it is locked before the schedule."""
-    of_schedule = select(OrgScheduleRow.org_id).where(*_is_there(schedule_id, within)).scalar_subquery()
-    query = select(OrganisationRow).where(OrganisationRow.id == of_schedule).with_for_update(read=True)
+def locked_with_place(
+    session: Session, schedule_id: str, within: OrgScope
+) -> tuple[OrgScheduleRow, OrganisationRow]:
+    """Its organisation is neither suspended nor resumed meanwhile; it is locked before the
+    schedule."""
+    of_schedule = (
+        select(OrgScheduleRow.org_id).where(*_is_there(schedule_id, within)).scalar_subquery()
+    )
+    query = (
+        select(OrganisationRow).where(OrganisationRow.id == of_schedule).with_for_update(read=True)
+    )
     query = query.execution_options(populate_existing=True)
     organisation = None if text_fault(schedule_id) else session.scalar(query)
     if organisation is None:
@@ -119,9 +147,16 @@ def locked_with_place(session: Session, schedule_id: str, within: OrgScope) -> t
 
 
 def add_schedule(
-    session: Session, schedule: OrgScheduleDefinition, *, org_id: str, is_suspended: bool, actor: str, now: datetime
+    session: Session,
+    schedule: OrgScheduleDefinition,
+    *,
+    org_id: str,
+    is_suspended: bool,
+    actor: str,
+    now: datetime,
 ) -> OrgScheduleRow:
-    """ACTIVE if it is wanted and its organisation is not suspended, which whoever asks has locked."""
+    """ACTIVE if it is wanted and its organisation is not suspended, which whoever asks has
+    locked."""
     waits = schedule.enabled and is_suspended
     row = OrgScheduleRow(
         id=str(uuid4()),
@@ -153,11 +188,21 @@ def columns_of(schedule: OrgScheduleDefinition) -> dict[str, object]:
 
 
 def fires_of(
-    session: Session, schedule_id: str, within: OrgScope, limit: int, after_id: int = 0, *, newest_first: bool = False
+    session: Session,
+    schedule_id: str,
+    within: OrgScope,
+    limit: int,
+    after_id: int = 0,
+    *,
+    newest_first: bool = False,
 ) -> list[ScheduleFire]:
-    """Those of a deleted one too. Oldest first, unless the newest are wanted; `after_id` is the last one of the page
-    before."""
-    _found(session, select(OrgScheduleRow).where(OrgScheduleRow.id == schedule_id, *_of(within)), schedule_id)
+    """Those of a deleted one too. Oldest first, unless the newest are wanted; `after_id` is the
+    last one of the page before."""
+    _found(
+        session,
+        select(OrgScheduleRow).where(OrgScheduleRow.id == schedule_id, *_of(within)),
+        schedule_id,
+    )
     query = select(FireRow, OrgJobRow.id, OrgJobRow.status).outerjoin(
         OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id
     )
@@ -182,7 +227,9 @@ def as_fire(row: FireRow, job_id: int | None, job_status: str | None) -> Schedul
     return ScheduleFire.model_validate({**{name: getattr(row, name) for name in names}, **known})
 
 
-def _found(session: Session, query: Select[tuple[OrgScheduleRow]], schedule_id: str) -> OrgScheduleRow:
+def _found(
+    session: Session, query: Select[tuple[OrgScheduleRow]], schedule_id: str
+) -> OrgScheduleRow:
     row = None if text_fault(schedule_id) else session.scalar(query)
     if row is None:
         raise _missing(schedule_id)
@@ -214,6 +261,7 @@ def _chosen(chosen: ScheduleFilter, within: OrgScope) -> list[ColumnElement[bool
 
 
 def _is_named(text: str) -> ColumnElement[bool]:
-    """Databases fold the case of unaccented letters only: accented ones are tried as people write them."""
+    """Databases fold the case of unaccented letters only: accented ones are tried as people write
+    them."""
     ways = sorted({text, text.lower(), text.upper(), text.title()})
     return or_(*(OrgScheduleRow.name.icontains(way, autoescape=True) for way in ways))

@@ -43,7 +43,9 @@ def due_schedules(session: Session, now: datetime) -> DueScheduleCounts:
         *is_active(), OrgScheduleRow.next_run_at <= now
     )
     count, oldest = session.execute(query).tuples().one()
-    return DueScheduleCounts(count, 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds()))
+    return DueScheduleCounts(
+        count, 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
+    )
 
 
 def schedules_by_state(session: Session) -> Mapping[ScheduleState, int]:
@@ -72,7 +74,8 @@ def active_runs(session: Session) -> list[ActiveRuns]:
 
 
 def day_of_jobs(session: Session, since: datetime, until: datetime, now: datetime) -> Day:
-    """Fires by when they were decided upon, jobs by when they ended. `until` is not part of the span."""
+    """Fires by when they were decided upon, jobs by when they ended. `until` is not part of the
+    span."""
     return Day(
         fires=_fires(session, since, until),
         jobs=_jobs(session, since, until),
@@ -115,5 +118,10 @@ def _jobs(session: Session, since: datetime, until: datetime) -> list[DayJobs]:
 
 
 def _unreadable(session: Session) -> list[str]:
-    is_unreadable = OrgScheduleRow.state == ScheduleState.INVALID_CRON, OrgScheduleRow.deleted_at.is_(None)
-    return list(session.scalars(select(OrgScheduleRow.id).where(*is_unreadable).order_by(OrgScheduleRow.id)))
+    is_unreadable = (
+        OrgScheduleRow.state == ScheduleState.INVALID_CRON,
+        OrgScheduleRow.deleted_at.is_(None),
+    )
+    return list(
+        session.scalars(select(OrgScheduleRow.id).where(*is_unreadable).order_by(OrgScheduleRow.id))
+    )

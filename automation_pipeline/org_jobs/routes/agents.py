@@ -32,7 +32,12 @@ from automation_pipeline.org_jobs.models.organisations import Host
 
 GREETING: Mapping[str, object] = {"agentVersion": "1.4.0"}
 CLAIM: Mapping[str, object] = {"most": 4}
-HALFWAY: Mapping[str, object] = {"attemptNo": 1, "leaseToken": 1, "percent": 50, "message": "Copying the save"}
+HALFWAY: Mapping[str, object] = {
+    "attemptNo": 1,
+    "leaseToken": 1,
+    "percent": 50,
+    "message": "Copying the save",
+}
 SUCCEEDED: Mapping[str, object] = {
     "attemptNo": 1,
     "leaseToken": 1,
@@ -61,10 +66,14 @@ RUN = "/api/agents/runs/{job_run_id}"
     responses=refusals(404),
     openapi_extra=takes(Greeting, required=False, version=GREETING),
 )
-def heartbeat(host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin) -> Response:
+def heartbeat(
+    host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin
+) -> Response:
     """Say that the agent of the host is alive; every other call of an agent says so too."""
     greeting = parse(Greeting, body, "Invalid heartbeat")
-    host = touch_heartbeat(host_id, within=within, database=services.database, agent_version=greeting.agent_version)
+    host = touch_heartbeat(
+        host_id, within=within, database=services.database, agent_version=greeting.agent_version
+    )
     return answer(as_document(host))
 
 
@@ -74,11 +83,15 @@ def heartbeat(host_id: IdInPath, body: OptionalBody, services: TheServices, with
     responses=refusals(404),
     openapi_extra=takes(ClaimWish, required=False, some=CLAIM),
 )
-def claim(host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin) -> Response:
-    """Take jobs to do, most urgent first: one that changes something at a time, and up to eight that only read. The
-    list is empty when there is nothing to do."""
+def claim(
+    host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin
+) -> Response:
+    """Take jobs to do, most urgent first: one that changes something at a time, and up to eight
+    that only read. The list is empty when there is nothing to do."""
     wish = parse(ClaimWish, body, "Invalid claim")
-    jobs = claim_jobs(host_id, within=within, database=services.database, clock=services.clock, most=wish.most)
+    jobs = claim_jobs(
+        host_id, within=within, database=services.database, clock=services.clock, most=wish.most
+    )
     return answer([as_document(one) for one in jobs])
 
 
@@ -95,10 +108,14 @@ def runs(host_id: IdInPath, services: TheServices, within: TheWithin) -> Respons
     responses=refusals(404, 409),
     openapi_extra=takes(ProgressReport, halfway=HALFWAY),
 )
-def progress(job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin) -> Response:
-    """Say how far an attempt is, every 30 seconds: the first time begins it, and each time keeps it for another 180.
-    Who is answered 409 stops working on it."""
-    orders = report_progress(job_run_id, body, within=within, database=services.database, clock=services.clock)
+def progress(
+    job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin
+) -> Response:
+    """Say how far an attempt is, every 30 seconds: the first time begins it, and each time keeps it
+    for another 180. Who is answered 409 stops working on it."""
+    orders = report_progress(
+        job_run_id, body, within=within, database=services.database, clock=services.clock
+    )
     return answer(as_document(orders))
 
 
@@ -108,9 +125,17 @@ def progress(job_run_id: IdInPath, body: TheBody, services: TheServices, within:
     responses=refusals(404, 409),
     openapi_extra=takes(ResultReport, succeeded=SUCCEEDED, failed=FAILED, stopped=STOPPED),
 )
-def result(job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin) -> Response:
-    """Say how an attempt has ended. The same again is answered the same; what comes too late is a 409, and is kept."""
+def result(
+    job_run_id: IdInPath, body: TheBody, services: TheServices, within: TheWithin
+) -> Response:
+    """Say how an attempt has ended. The same again is answered the same; what comes too late is a
+    409, and is kept."""
     run = report_result(
-        job_run_id, body, within=within, database=services.database, clock=services.clock, meter=services.meter
+        job_run_id,
+        body,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        meter=services.meter,
     )
     return answer(as_document(run))

@@ -9,7 +9,15 @@ from starlette.responses import Response
 from automation_pipeline.api.bodies import OptionalBody
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.openapi import takes
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, OneOrg, OneSchedule, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    OneOrg,
+    OneSchedule,
+    TheCaller,
+    TheServices,
+)
 from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.scopes import TheWithin
 from automation_pipeline.core.json_model import as_document, parse
@@ -69,9 +77,14 @@ def show(batch_id: IdInPath, within: TheWithin, services: TheServices) -> Respon
     openapi_extra=takes(ReasonInput, required=False, mistaken=MISTAKEN),
 )
 def cancel(
-    batch_id: IdInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+    batch_id: IdInPath,
+    body: OptionalBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
-    """Cancel those of its jobs that nobody has begun, and ask the others to stop. Safe to repeat."""
+    """Cancel those of its jobs that nobody has begun, and ask the others to stop. Safe to
+    repeat."""
     cancelled = cancel_backfill(
         batch_id,
         within=within,

@@ -7,7 +7,15 @@ from automation_pipeline.api.bodies import TheBody
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, OneOrg, PartOfName, TheCaller, TheServices
+from automation_pipeline.api.parameters import (
+    IdInPath,
+    Limit,
+    Offset,
+    OneOrg,
+    PartOfName,
+    TheCaller,
+    TheServices,
+)
 from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.scopes import AnOrg, TheWithin
 from automation_pipeline.core.json_model import as_document
@@ -45,13 +53,23 @@ def list_(
     openapi_extra=takes(HostInput, host=HOST),
 )
 def create(
-    body: TheBody, org_id: AnOrg, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
+    body: TheBody,
+    org_id: AnOrg,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Take in a host, for an agent to work on."""
 
     def work() -> Response:
         made = create_host(
-            body, org_id=org_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+            body,
+            org_id=org_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
         )
         return answer(as_document(made), status=201)
 
@@ -71,16 +89,28 @@ def show(host_id: IdInPath, within: TheWithin, services: TheServices) -> Respons
     responses=refusals(404, 409),
     openapi_extra=takes(HostInput, partial={}, maintenance=HOST_CHANGE),
 )
-def update(host_id: IdInPath, body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
-    """Change the fields that are named. While `maintenanceUntil` lasts, what is due on its servers is left out."""
+def update(
+    host_id: IdInPath, body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
+    """Change the fields that are named. While `maintenanceUntil` lasts, what is due on its servers
+    is left out."""
     changed = update_host(
-        host_id, body, within=within, database=services.database, clock=services.clock, actor=caller.id
+        host_id,
+        body,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
     )
     return answer(as_document(changed))
 
 
 @router.delete(ONE, status_code=204, responses=refusals(404, 409))
-def delete(host_id: IdInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+def delete(
+    host_id: IdInPath, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
     """Take a host away that has no servers and whose agent has nothing to do."""
-    delete_host(host_id, within=within, database=services.database, clock=services.clock, actor=caller.id)
+    delete_host(
+        host_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+    )
     return Response(status_code=204)

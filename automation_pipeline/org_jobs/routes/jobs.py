@@ -24,18 +24,36 @@ from automation_pipeline.api.parameters import (
     TheCaller,
     TheServices,
 )
-from automation_pipeline.api.responses import Answer, Following, Listing, answer, following, listed, refusals
+from automation_pipeline.api.responses import (
+    Answer,
+    Following,
+    Listing,
+    answer,
+    following,
+    listed,
+    refusals,
+)
 from automation_pipeline.api.scopes import AnOrg, TheWithin, check_may_have_done, narrowed
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
 from automation_pipeline.org_jobs.models.fields import Flag
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard, job_types
-from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, JobWish, OrgJob, QueueStanding
+from automation_pipeline.org_jobs.models.jobs import (
+    JobFilter,
+    JobMove,
+    JobWish,
+    OrgJob,
+    QueueStanding,
+)
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
 
 BACKUP: Mapping[str, object] = {"type": "SAVE_BACKUP", "serverInstanceId": "12"}
-WARM: Mapping[str, object] = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}, "priority": 2}
+WARM: Mapping[str, object] = {
+    "type": "HTTPS_CALL",
+    "payload": {"url": "https://example.com/warm"},
+    "priority": 2,
+}
 SUPERSEDED: Mapping[str, object] = {"reason": "Done by hand"}
 
 
@@ -93,9 +111,15 @@ def list_(
     openapi_extra=takes(JobWish, backup=BACKUP, warm=WARM),
 )
 def create(
-    body: TheBody, org_id: AnOrg, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
+    body: TheBody,
+    org_id: AnOrg,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
-    """Ask for a job without a schedule. Some types ask for a permission of their own: `/api/org-jobs/types`."""
+    """Ask for a job without a schedule. Some types ask for a permission of their own:
+    `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("type"))
 
     def work() -> Response:
@@ -115,7 +139,8 @@ def create(
 
 @router.get(f"{PATH}/types", response_model=Answer[list[JobTypeCard]])
 def types() -> Response:
-    """List the types of jobs: who does them, for how long at most, what their payload holds, and who may ask."""
+    """List the types of jobs: who does them, for how long at most, what their payload holds, and
+    who may ask."""
     return answer([as_document(one) for one in job_types()])
 
 
@@ -138,7 +163,11 @@ def show(org_job_id: IdInPath, within: TheWithin, services: TheServices) -> Resp
 
 @router.get(f"{ONE}/log", response_model=Following[JobMove], responses=refusals(404))
 def log(
-    org_job_id: IdInPath, within: TheWithin, services: TheServices, after: AfterId = 0, limit: Limit = 100
+    org_job_id: IdInPath,
+    within: TheWithin,
+    services: TheServices,
+    after: AfterId = 0,
+    limit: Limit = 100,
 ) -> Response:
     """Every move of its runs: from where to where, by whom, why and when. Oldest first."""
     with services.database.reading() as session:
@@ -153,9 +182,14 @@ def log(
     openapi_extra=takes(CancelJobInput, required=False, superseded=SUPERSEDED),
 )
 def cancel(
-    org_job_id: IdInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+    org_job_id: IdInPath,
+    body: OptionalBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
-    """Cancel a job that nobody has begun, or ask whoever is at it to stop; with `atOnce`, do not wait for them."""
+    """Cancel a job that nobody has begun, or ask whoever is at it to stop; with `atOnce`, do not
+    wait for them."""
     wish = parse(CancelJobInput, body, "Invalid cancel data")
     cancelled = cancel_job(
         org_job_id,
@@ -169,9 +203,15 @@ def cancel(
     return answer(as_document(cancelled))
 
 
-@router.post(f"{ONE}/retry", status_code=202, response_model=Answer[OrgJob], responses=refusals(404, 409))
+@router.post(
+    f"{ONE}/retry", status_code=202, response_model=Answer[OrgJob], responses=refusals(404, 409)
+)
 def retry(
-    org_job_id: IdInPath, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
+    org_job_id: IdInPath,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Do a job that failed or was cancelled again: another run of it, with all its attempts."""
     with services.database.reading() as session:
@@ -179,7 +219,11 @@ def retry(
 
     def work() -> Response:
         retried = retry_job(
-            org_job_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+            org_job_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
         )
         return answer(as_document(retried), status=202)
 

@@ -15,7 +15,11 @@ from automation_pipeline.api.parameters import Limit, Offset, OrgInPath, TheCall
 from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.scopes import TheWithin
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
-from automation_pipeline.org_jobs.models.organisations import Organisation, OrganisationFields, OrganisationInput
+from automation_pipeline.org_jobs.models.organisations import (
+    Organisation,
+    OrganisationFields,
+    OrganisationInput,
+)
 from automation_pipeline.org_jobs.organisations import (
     create_organisation,
     resume_organisation,
@@ -48,7 +52,9 @@ def list_(
     within: TheWithin,
     services: TheServices,
     *,
-    q: Annotated[str | None, Query(max_length=200, description="Part of the id or the name.")] = None,
+    q: Annotated[
+        str | None, Query(max_length=200, description="Part of the id or the name.")
+    ] = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
@@ -65,7 +71,9 @@ def list_(
     responses=refusals(409),
     openapi_extra=takes(OrganisationInput, acme=ACME),
 )
-def create(body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
+def create(
+    body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
+) -> Response:
     """Take in an organisation. Its id is for good."""
 
     def work() -> Response:
@@ -79,7 +87,8 @@ def create(body: TheBody, within: TheWithin, caller: TheCaller, services: TheSer
 
 @router.get(ONE, response_model=Answer[Organisation], responses=refusals(404))
 def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Response:
-    """Show one organisation: whether it is suspended, and how many of its jobs may be at work at a time."""
+    """Show one organisation: whether it is suspended, and how many of its jobs may be at work at a
+    time."""
     with services.database.reading() as session:
         return answer(as_document(get_organisation(session, org_id, within)))
 
@@ -90,10 +99,17 @@ def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Respons
     responses=refusals(404),
     openapi_extra=takes(OrganisationFields, partial={}, fewer=FEWER),
 )
-def update(org_id: OrgInPath, body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+def update(
+    org_id: OrgInPath, body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
     """Change the fields that are named. While `maintenanceUntil` lasts, what is due is left out."""
     changed = update_organisation(
-        org_id, body, within=within, database=services.database, clock=services.clock, actor=caller.id
+        org_id,
+        body,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
     )
     return answer(as_document(changed))
 
@@ -105,19 +121,32 @@ def update(org_id: OrgInPath, body: TheBody, within: TheWithin, caller: TheCalle
     openapi_extra=takes(ReasonInput, required=False, unpaid=UNPAID),
 )
 def suspend(
-    org_id: OrgInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+    org_id: OrgInPath,
+    body: OptionalBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
-    """Pause all its schedules and begin none of its jobs until it is resumed. What is at work goes on."""
+    """Pause all its schedules and begin none of its jobs until it is resumed. What is at work goes
+    on."""
     reason = parse(ReasonInput, body, "Invalid suspend data").reason
     suspended = suspend_organisation(
-        org_id, within=within, database=services.database, clock=services.clock, actor=caller.id, reason=reason
+        org_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
+        reason=reason,
     )
     return answer(as_document(suspended))
 
 
 @router.post(f"{ONE}/resume", response_model=Answer[Organisation], responses=refusals(404, 409))
-def resume(org_id: OrgInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
-    """Take a suspended organisation back: the schedules that were paused with it go on, from now."""
+def resume(
+    org_id: OrgInPath, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
+    """Take a suspended organisation back: the schedules that were paused with it go on, from
+    now."""
     resumed = resume_organisation(
         org_id, within=within, database=services.database, clock=services.clock, actor=caller.id
     )

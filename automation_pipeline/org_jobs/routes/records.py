@@ -23,13 +23,22 @@ class EntryChoice:
     """Which entries are wanted."""
 
     org: OneOrg = None
-    entity: Annotated[str | None, Query(max_length=50, description="Only about such, as `schedule`.")] = None
-    entity_id: Annotated[str | None, Query(max_length=100, description="Only about this one.")] = None
+    entity: Annotated[
+        str | None, Query(max_length=50, description="Only about such, as `schedule`.")
+    ] = None
+    entity_id: Annotated[str | None, Query(max_length=100, description="Only about this one.")] = (
+        None
+    )
 
 
 @router.get("/api/org-alerts", response_model=Listing[OrgAlert])
 def alerts(
-    within: TheWithin, services: TheServices, *, org: OneOrg = None, limit: Limit = 50, offset: Offset = 0
+    within: TheWithin,
+    services: TheServices,
+    *,
+    org: OneOrg = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
 ) -> Response:
     """List the alerts, newest first: why somebody was called, and what became of the message.
 
@@ -49,7 +58,8 @@ def log(
     limit: Limit = 100,
     newest: Newest = False,
 ) -> Response:
-    """Everything that somebody changed, of schedules, jobs, hosts and servers: who, when and why. Oldest first."""
+    """Everything that somebody changed, of schedules, jobs, hosts and servers: who, when and why.
+    Oldest first."""
     reached = narrowed(within, chosen.org)
     if reached is None:
         return following([], limit)

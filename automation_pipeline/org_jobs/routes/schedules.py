@@ -27,7 +27,15 @@ from automation_pipeline.api.parameters import (
     TheCaller,
     TheServices,
 )
-from automation_pipeline.api.responses import Answer, Following, Listing, answer, following, listed, refusals
+from automation_pipeline.api.responses import (
+    Answer,
+    Following,
+    Listing,
+    answer,
+    following,
+    listed,
+    refusals,
+)
 from automation_pipeline.api.scopes import AnOrg, TheWithin, check_may_have_done, check_may_run
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.backfills import backfill_schedule
@@ -43,7 +51,12 @@ from automation_pipeline.org_jobs.models.schedules import (
 )
 from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.queries.audit_log import audit_log
-from automation_pipeline.org_jobs.queries.schedules import ScheduleFilter, fires_of, get_schedule, list_schedules
+from automation_pipeline.org_jobs.queries.schedules import (
+    ScheduleFilter,
+    fires_of,
+    get_schedule,
+    list_schedules,
+)
 from automation_pipeline.org_jobs.rules.backfills import Backfill, BackfillInput
 from automation_pipeline.org_jobs.rules.previews import SchedulePreview
 from automation_pipeline.org_jobs.schedules import (
@@ -77,7 +90,10 @@ CALL: Mapping[str, object] = {
     "overlapPolicy": "SKIP",
 }
 CHANGE: Mapping[str, object] = {"cronExpression": "0 5 * * *", "description": None}
-HOLIDAYS: Mapping[str, object] = {"reason": "Closed for the holidays", "until": "2027-01-04T06:00:00Z"}
+HOLIDAYS: Mapping[str, object] = {
+    "reason": "Closed for the holidays",
+    "until": "2027-01-04T06:00:00Z",
+}
 EVENT: Mapping[str, object] = {"reason": "The players have a tournament"}
 NOW: Mapping[str, object] = {"ignoreWindow": True}
 NIGHTS: Mapping[str, object] = {
@@ -93,8 +109,8 @@ class OrgScheduleInput(OrgScheduleDefinition):
 
 
 class RunNowInput(JsonModel):
-    """`payload` replaces that of the schedule, this once. Outside its execution window it is refused, unless that is
-    ignored."""
+    """`payload` replaces that of the schedule, this once. Outside its execution window it is
+    refused, unless that is ignored."""
 
     payload: Payload | None = None
     ignore_window: Flag = False
@@ -150,9 +166,15 @@ def list_(
     openapi_extra=takes(OrgScheduleInput, restart=RESTART, call=CALL),
 )
 def create(
-    body: TheBody, org_id: AnOrg, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
+    body: TheBody,
+    org_id: AnOrg,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
-    """Store a new schedule. Some types of jobs ask for a permission of their own: `/api/org-jobs/types`."""
+    """Store a new schedule. Some types of jobs ask for a permission of their own:
+    `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("jobType"))
 
     def work() -> Response:
@@ -175,10 +197,14 @@ def create(
     response_model=Answer[SchedulePreview],
     openapi_extra=takes(OrgScheduleInput, restart=RESTART, call=CALL),
 )
-def preview(body: TheBody, services: TheServices, after: After = None, count: Coming = 10) -> Response:
+def preview(
+    body: TheBody, services: TheServices, after: After = None, count: Coming = 10
+) -> Response:
     """Say what is wrong with a schedule, or when it would be due. Nothing is stored."""
     origins = services.settings.org_jobs_https_allowed_origins
-    shown = preview_schedule(body, count=count, after=after or services.clock.now(), call_origins=origins)
+    shown = preview_schedule(
+        body, count=count, after=after or services.clock.now(), call_origins=origins
+    )
     return answer(as_document(shown))
 
 
@@ -194,7 +220,9 @@ def show(org_schedule_id: ScheduleInPath, within: TheWithin, services: TheServic
     response_model=Answer[OrgSchedule],
     responses=refusals(404, 409, 412),
     openapi_extra=takes(
-        OrgScheduleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, later=CHANGE
+        OrgScheduleInput,
+        partial={"updatedAt": {"type": "string", "format": "date-time"}},
+        later=CHANGE,
     ),
 )
 def update(
@@ -204,13 +232,15 @@ def update(
     caller: TheCaller,
     services: TheServices,
     if_match: Annotated[
-        str | None, Header(alias="If-Match", description="Change it only while its ETag is this one.")
+        str | None,
+        Header(alias="If-Match", description="Change it only while its ETag is this one."),
     ] = None,
 ) -> Response:
-    """Change the fields that are named. Null clears a field; payload and retry policy are replaced whole.
+    """Change the fields that are named. Null clears a field; payload and retry policy are replaced
+    whole.
 
-    A change of when it is due plans it anew from now. With `If-Match`, or `updatedAt` in the body, nothing is changed
-    that was changed by somebody else meanwhile.
+    A change of when it is due plans it anew from now. With `If-Match`, or `updatedAt` in the body,
+    nothing is changed that was changed by somebody else meanwhile.
     """
     expected, patch = expected_number(if_match, body)
     with services.database.reading() as session:
@@ -231,9 +261,18 @@ def update(
 
 
 @router.delete(ONE, status_code=204, responses=refusals(404))
-def delete(org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
-    """Delete a schedule. Jobs that nobody has begun are cancelled, others go on; its history stays for a while."""
-    delete_schedule(org_schedule_id, within=within, database=services.database, clock=services.clock, actor=caller.id)
+def delete(
+    org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
+    """Delete a schedule. Jobs that nobody has begun are cancelled, others go on; its history stays
+    for a while."""
+    delete_schedule(
+        org_schedule_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
+    )
     return Response(status_code=204)
 
 
@@ -247,9 +286,14 @@ ONE_SCHEDULE = "/api/org-schedules/{org_schedule_id}"
     openapi_extra=takes(PauseWish, required=False, holidays=HOLIDAYS),
 )
 def pause(
-    org_schedule_id: ScheduleInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+    org_schedule_id: ScheduleInPath,
+    body: OptionalBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
-    """Begin no more jobs of it until it is resumed, or until the instant that is named. What is at work goes on.
+    """Begin no more jobs of it until it is resumed, or until the instant that is named. What is at
+    work goes on.
 
     With `until` it takes what resuming it takes.
     """
@@ -268,12 +312,21 @@ def pause(
     return shown_schedule(paused)
 
 
-@router.post(f"{ONE_SCHEDULE}/resume", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
-def resume(org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
-    """Take a paused schedule into use again, from now on. What fell due during the pause is not made up for."""
+@router.post(
+    f"{ONE_SCHEDULE}/resume", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
+)
+def resume(
+    org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
+    """Take a paused schedule into use again, from now on. What fell due during the pause is not
+    made up for."""
     check_may_run(caller, org_schedule_id, within, services.database)
     resumed = resume_schedule(
-        org_schedule_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+        org_schedule_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
     )
     return shown_schedule(resumed)
 
@@ -285,9 +338,14 @@ def resume(org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller
     openapi_extra=takes(SkipWish, required=False, tournament=EVENT),
 )
 def skip_next(
-    org_schedule_id: ScheduleInPath, body: OptionalBody, within: TheWithin, caller: TheCaller, services: TheServices
+    org_schedule_id: ScheduleInPath,
+    body: OptionalBody,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
 ) -> Response:
-    """Leave out the next time that it is due. Safe to repeat: it is the same time that is left out."""
+    """Leave out the next time that it is due. Safe to repeat: it is the same time that is left
+    out."""
     skipping = skip_next_run(
         org_schedule_id,
         within=within,
@@ -299,12 +357,20 @@ def skip_next(
     return shown_schedule(skipping)
 
 
-@router.delete(f"{ONE_SCHEDULE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
-def keep_next(org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+@router.delete(
+    f"{ONE_SCHEDULE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409)
+)
+def keep_next(
+    org_schedule_id: ScheduleInPath, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
     """Do not leave out the next time after all."""
     check_may_run(caller, org_schedule_id, within, services.database)
     keeping = keep_next_run(
-        org_schedule_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+        org_schedule_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
     )
     return shown_schedule(keeping)
 
@@ -352,7 +418,10 @@ def run_now(
     f"{ONE_SCHEDULE}/backfill",
     status_code=202,
     response_model=Answer[Backfill],
-    responses={**refusals(404, 409), 200: {"model": Answer[Backfill], "description": "What would be done"}},
+    responses={
+        **refusals(404, 409),
+        200: {"model": Answer[Backfill], "description": "What would be done"},
+    },
     openapi_extra=takes(BackfillInput, nights=NIGHTS),
 )
 def backfill(
@@ -382,8 +451,13 @@ def backfill(
 
 
 def _for_ever(once: Once) -> str | None:
-    """A caller's key as the schedule keeps it, whose keys are of all callers and no longer than this."""
-    return None if once.key is None else hashlib.sha256(f"{once.caller} {once.key}".encode()).hexdigest()
+    """A caller's key as the schedule keeps it, whose keys are of all callers and no longer than
+    this."""
+    return (
+        None
+        if once.key is None
+        else hashlib.sha256(f"{once.caller} {once.key}".encode()).hexdigest()
+    )
 
 
 @router.get(f"{ONE_SCHEDULE}/next", response_model=Answer[SchedulePreview], responses=refusals(404))
@@ -396,12 +470,19 @@ def coming(
 ) -> Response:
     """List the coming due times, with what summer time does to them."""
     preview = coming_runs(
-        org_schedule_id, within=within, database=services.database, clock=services.clock, count=count, after=after
+        org_schedule_id,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        count=count,
+        after=after,
     )
     return answer(as_document(preview))
 
 
-@router.get(f"{ONE_SCHEDULE}/fires", response_model=Following[ScheduleFire], responses=refusals(404))
+@router.get(
+    f"{ONE_SCHEDULE}/fires", response_model=Following[ScheduleFire], responses=refusals(404)
+)
 def fires(
     org_schedule_id: ScheduleInPath,
     within: TheWithin,
@@ -410,7 +491,8 @@ def fires(
     limit: Limit = 50,
     newest: Newest = False,
 ) -> Response:
-    """List the times that it was due, oldest first, and what became of each: a job, or why there was none."""
+    """List the times that it was due, oldest first, and what became of each: a job, or why there
+    was none."""
     with services.database.reading() as session:
         found = fires_of(session, org_schedule_id, within, limit, after, newest_first=newest)
     return following(found, limit)

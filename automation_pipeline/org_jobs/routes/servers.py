@@ -53,7 +53,13 @@ def list_(
     """List the servers by organisation and name."""
     with services.database.reading() as session:
         found = list_servers(
-            session, within, org_id=chosen.org, host_id=chosen.host, q=chosen.q, limit=limit, offset=offset
+            session,
+            within,
+            org_id=chosen.org,
+            host_id=chosen.host,
+            q=chosen.q,
+            limit=limit,
+            offset=offset,
         )
     return listed(found, limit, offset)
 
@@ -66,13 +72,23 @@ def list_(
     openapi_extra=takes(ServerInput, server=SERVER),
 )
 def create(
-    body: TheBody, org_id: AnOrg, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
+    body: TheBody,
+    org_id: AnOrg,
+    within: TheWithin,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
     """Take in a server, on a host of its organisation or on none yet."""
 
     def work() -> Response:
         made = create_server(
-            body, org_id=org_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+            body,
+            org_id=org_id,
+            within=within,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
         )
         return answer(as_document(made), status=201)
 
@@ -92,16 +108,27 @@ def show(server_id: IdInPath, within: TheWithin, services: TheServices) -> Respo
     responses=refusals(404, 409),
     openapi_extra=takes(ServerInput, partial={}, out_of_use=SERVER_CHANGE),
 )
-def update(server_id: IdInPath, body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+def update(
+    server_id: IdInPath, body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
     """Change the fields that are named. Jobs that nobody has begun move with it to another host."""
     changed = update_server(
-        server_id, body, within=within, database=services.database, clock=services.clock, actor=caller.id
+        server_id,
+        body,
+        within=within,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
     )
     return answer(as_document(changed))
 
 
 @router.delete(ONE, status_code=204, responses=refusals(404, 409))
-def delete(server_id: IdInPath, within: TheWithin, caller: TheCaller, services: TheServices) -> Response:
+def delete(
+    server_id: IdInPath, within: TheWithin, caller: TheCaller, services: TheServices
+) -> Response:
     """Take a server away that has no schedules, and no jobs that are kept."""
-    delete_server(server_id, within=within, database=services.database, clock=services.clock, actor=caller.id)
+    delete_server(
+        server_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+    )
     return Response(status_code=204)

@@ -16,8 +16,8 @@ from automation_pipeline.org_jobs.models.timing import TimingFields, planned_aft
 
 @dataclass(frozen=True, kw_only=True)
 class FailedJobs:
-    """Jobs that failed for good lately: of one schedule, or of one type where they have none. `last_*` is of the
-    newest."""
+    """Jobs that failed for good lately: of one schedule, or of one type where they have none.
+    `last_*` is of the newest."""
 
     org_id: str
     schedule_id: str | None
@@ -123,8 +123,8 @@ class AlertSeverity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class OrgAlertCondition:
-    """`happened_at`: it happened once, and is told once; None: it lasts, and is told again after each cooldown.
-    `org_id` None: it is about the scheduler itself."""
+    """`happened_at`: it happened once, and is told once; None: it lasts, and is told again after
+    each cooldown. `org_id` None: it is about the scheduler itself."""
 
     org_id: str | None
     name: OrgJobsAlertName
@@ -161,7 +161,9 @@ def is_to_raise(alert: OrgAlertCondition, last: LastRaised | None, now: datetime
         return True
     if alert.happened_at is not None and alert.happened_at <= last.at:
         return False
-    became_worse = alert.severity is AlertSeverity.CRITICAL and last.severity is AlertSeverity.WARNING
+    became_worse = (
+        alert.severity is AlertSeverity.CRITICAL and last.severity is AlertSeverity.WARNING
+    )
     return became_worse or now - last.at >= COOLDOWN
 
 
@@ -179,7 +181,8 @@ def _late(oldest_due_at: datetime | None, now: datetime) -> Iterator[OrgAlertCon
 
 def _unreadable(one: UnreadableSchedule) -> OrgAlertCondition:
     message = (
-        f"Schedule {one.name!r} is never due any more: nothing can be made of its times ({one.cron_expression!r})."
+        f"Schedule {one.name!r} is never due any more: nothing can be made of its times "
+        f"({one.cron_expression!r})."
     )
     return OrgAlertCondition(
         org_id=one.org_id,
@@ -207,7 +210,9 @@ def _failing(one: FailingSchedule) -> Iterator[OrgAlertCondition]:
 
 
 def _failed(one: FailedJobs) -> OrgAlertCondition:
-    said = "A job has failed for good" if one.count == 1 else f"{one.count} jobs have failed for good"
+    said = (
+        "A job has failed for good" if one.count == 1 else f"{one.count} jobs have failed for good"
+    )
     words = f"{said} ({one.type}), the last is job {one.last_id}"
     return OrgAlertCondition(
         org_id=one.org_id,
@@ -255,7 +260,8 @@ def _quiet(host: QuietHost, now: datetime) -> Iterator[OrgAlertCondition]:
 
 
 def _silent(one: WatchedSchedule, now: datetime) -> Iterator[OrgAlertCondition]:
-    """The dispatcher's own word for it is not taken: two of its due times have gone by since it was last looked at."""
+    """The dispatcher's own word for it is not taken: two of its due times have gone by since it was
+    last looked at."""
     second = _second_after(one.timing, one.since)
     if second is not None and now - second > LATE_AFTER:
         yield OrgAlertCondition(
@@ -267,7 +273,9 @@ def _silent(one: WatchedSchedule, now: datetime) -> Iterator[OrgAlertCondition]:
         )
 
 
-@lru_cache(maxsize=4096)  # thousands of schedules share a few hundred expressions, and were due at the same time
+@lru_cache(
+    maxsize=4096
+)  # thousands of schedules share a few hundred expressions, and were due at the same time
 def _second_after(fields: TimingFields, since: datetime) -> datetime | None:
     try:
         two = list(islice(planned_after(read_timing(fields), since), 2))
@@ -294,7 +302,8 @@ class AlertStatus(StrEnum):
 
 
 class OrgAlert(JsonModel):
-    """`org_id` None: about the scheduler itself. `subject`: the id of the schedule, host or backfill, or what fits."""
+    """`org_id` None: about the scheduler itself. `subject`: the id of the schedule, host or
+    backfill, or what fits."""
 
     id: Id
     org_id: str | None
@@ -337,6 +346,10 @@ def message_of(alert: DueOrgAlert) -> dict[str, object]:
     return {"event": ALERT_EVENT, "alert": told}
 
 
-def headers_of(alert: DueOrgAlert, body: bytes, secret: str | None, at: datetime) -> Mapping[str, str]:
+def headers_of(
+    alert: DueOrgAlert, body: bytes, secret: str | None, at: datetime
+) -> Mapping[str, str]:
     """As webhooks about runs have them."""
-    return signed_headers(ALERT_EVENT, f"org-jobs-alert-{alert.id}", body, secret, int(at.timestamp()))
+    return signed_headers(
+        ALERT_EVENT, f"org-jobs-alert-{alert.id}", body, secret, int(at.timestamp())
+    )

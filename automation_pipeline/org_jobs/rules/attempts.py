@@ -21,15 +21,15 @@ _NEXT_OPENING = timedelta(hours=24)
 
 
 def expires_at(begins_at: datetime, *, has_window: bool, waits: timedelta = WAITS) -> datetime:
-    """Counted from when it may begin. What missed its window may begin in the next one, and in no later one for ever:
-    so a window adds to it once."""
+    """Counted from when it may begin. What missed its window may begin in the next one, and in no
+    later one for ever: so a window adds to it once."""
     return begins_at + waits + (_NEXT_OPENING if has_window else timedelta(0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnattendedRun:
-    """`silent_seconds` is how long nothing was heard of who has it; None: as long as may be. `is_followed`: nobody
-    need speak for it, and whoever looks after it ends it."""
+    """`silent_seconds` is how long nothing was heard of who has it; None: as long as may be.
+    `is_followed`: nobody need speak for it, and whoever looks after it ends it."""
 
     status: OrgJobsRunState
     performer: Performer
@@ -63,7 +63,9 @@ def _late_end(run: UnattendedRun, now: datetime) -> AttemptEnd | None:
     if run.status is not OrgJobsRunState.RUNNING:
         return None
     if run.deadline_at is not None and run.deadline_at <= now:
-        return attempt_too_long((run.deadline_at - (run.started_at or run.deadline_at)).total_seconds())
+        return attempt_too_long(
+            (run.deadline_at - (run.started_at or run.deadline_at)).total_seconds()
+        )
     return None if run.silent_seconds is None else attempt_stale(run.silent_seconds)
 
 
@@ -72,8 +74,9 @@ UNWANTED_CANCEL = "CANCELLED"
 
 
 class ReportVerdict(Enum):
-    """On a result for an attempt that is not the agent's any more. SAME: it said so before. OTHER: it said otherwise
-    before. LATE: the attempt was given up. UNCLAIMED: it is free again, or never was its. STRANGE: somebody else's."""
+    """On a result for an attempt that is not the agent's any more. SAME: it said so before. OTHER:
+    it said otherwise before. LATE: the attempt was given up. UNCLAIMED: it is free again, or never
+    was its. STRANGE: somebody else's."""
 
     SAME = auto()
     OTHER = auto()
@@ -91,8 +94,11 @@ class PastAttempt:
     was_reported: bool
 
 
-def verdict_on(report: ResultReport, attempt_no: int, lease_token: int, past: PastAttempt | None) -> ReportVerdict:
-    """`attempt_no` and `lease_token` are the run's. Tokens rise: an earlier attempt was held under an earlier one."""
+def verdict_on(
+    report: ResultReport, attempt_no: int, lease_token: int, past: PastAttempt | None
+) -> ReportVerdict:
+    """`attempt_no` and `lease_token` are the run's. Tokens rise: an earlier attempt was held under
+    an earlier one."""
     is_newest = report.attempt_no == attempt_no
     if report.lease_token > lease_token or (is_newest and report.lease_token != lease_token):
         return ReportVerdict.STRANGE
@@ -120,11 +126,17 @@ def attempt_end(report: ResultReport, *, is_cancel_wanted: bool) -> AttemptEnd:
         case AgentStatus.FAILED:
             code, why = report.error_code or FAILED, "Its agent does not say why it failed."
     return AttemptEnd(
-        status=status, error_code=code, error=report.error or why, result=report.result, log_ref=report.log_ref
+        status=status,
+        error_code=code,
+        error=report.error or why,
+        result=report.result,
+        log_ref=report.log_ref,
     )
 
 
-def refusal_message(verdict: ReportVerdict, run_id: int, attempt_no: int, past: PastAttempt | None) -> str:
+def refusal_message(
+    verdict: ReportVerdict, run_id: int, attempt_no: int, past: PastAttempt | None
+) -> str:
     """Why it is not taken, and what the agent has to do."""
     ended = "" if past is None else f" ({past.error_code or past.status})"
     why = {

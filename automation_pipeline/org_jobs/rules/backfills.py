@@ -12,7 +12,11 @@ from pydantic import Field, ValidationInfo, field_validator
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
 from automation_pipeline.org_jobs.models.fields import Flag, Whole, ZonedInstant
-from automation_pipeline.org_jobs.models.states import ACTIVE_RUN_STATES, BatchState, OrgJobsRunState
+from automation_pipeline.org_jobs.models.states import (
+    ACTIVE_RUN_STATES,
+    BatchState,
+    OrgJobsRunState,
+)
 from automation_pipeline.org_jobs.models.timing import Planned, Timing, planned_after
 
 INVALID_BACKFILL = "Invalid backfill"
@@ -27,8 +31,8 @@ _FIRST_YEAR = 1970
 
 
 class Behaviour(StrEnum):
-    """Which due times are done again. NONE: no job was made for them. FAILED: those too whose job failed. COMPLETED:
-    all."""
+    """Which due times are done again. NONE: no job was made for them. FAILED: those too whose job
+    failed. COMPLETED: all."""
 
     NONE = "none"
     FAILED = "failed"
@@ -36,8 +40,8 @@ class Behaviour(StrEnum):
 
 
 class OrgJobsLeftOut(StrEnum):
-    """Why a due time is not done. DISPATCHED: it was before, and the behaviour says no other. AT_WORK: its job is not
-    over. STILL_DUE: its schedule is about to decide upon it."""
+    """Why a due time is not done. DISPATCHED: it was before, and the behaviour says no other.
+    AT_WORK: its job is not over. STILL_DUE: its schedule is about to decide upon it."""
 
     DISPATCHED = "dispatched"
     AT_WORK = "at_work"
@@ -84,8 +88,8 @@ class BackfillTime(JsonModel):
 
 
 class Backfill(JsonModel):
-    """`id` and `status` are of one that is stored: a dry run has none, and lists the `times` of its period. `total` is
-    how many jobs there are, of which so many are at each state."""
+    """`id` and `status` are of one that is stored: a dry run has none, and lists the `times` of its
+    period. `total` is how many jobs there are, of which so many are at each state."""
 
     id: Id | None
     org_id: str
@@ -130,7 +134,9 @@ def read_backfill(given: Mapping[str, object]) -> BackfillInput:
 def due_times(timing: Timing, wish: BackfillInput, now: datetime) -> Sequence[Planned]:
     """Of the period, as far as it lies behind. InvalidInputError: they are too many to look at."""
     end = min(wish.until_at, now)
-    period = takewhile(lambda one: one.scheduled_for <= end, planned_after(timing, wish.from_at - _MOMENT))
+    period = takewhile(
+        lambda one: one.scheduled_for <= end, planned_after(timing, wish.from_at - _MOMENT)
+    )
     found = list(islice(period, MOST_LOOKED_AT + 1))
     if len(found) > MOST_LOOKED_AT:
         why = f"the period has more than {MOST_LOOKED_AT} due times: choose a shorter one"
@@ -139,9 +145,13 @@ def due_times(timing: Timing, wish: BackfillInput, now: datetime) -> Sequence[Pl
 
 
 def chosen_times(
-    planned: Iterable[Planned], done: Mapping[datetime, TimesDone], behaviour: Behaviour, due: Planned | None
+    planned: Iterable[Planned],
+    done: Mapping[datetime, TimesDone],
+    behaviour: Behaviour,
+    due: Planned | None,
 ) -> tuple[BackfillTime, ...]:
-    """`due` is what the schedule is due for next, where it is active: from there on it decides itself."""
+    """`due` is what the schedule is due for next, where it is active: from there on it decides
+    itself."""
     return tuple(
         BackfillTime(
             scheduled_for=one.scheduled_for,
@@ -165,7 +175,9 @@ def _left_out(done: TimesDone | None, behaviour: Behaviour) -> OrgJobsLeftOut | 
         return None
     if done.is_at_work:
         return OrgJobsLeftOut.AT_WORK
-    is_wanted = behaviour is Behaviour.COMPLETED or (behaviour is Behaviour.FAILED and done.has_failed)
+    is_wanted = behaviour is Behaviour.COMPLETED or (
+        behaviour is Behaviour.FAILED and done.has_failed
+    )
     return None if is_wanted else OrgJobsLeftOut.DISPATCHED
 
 

@@ -14,8 +14,8 @@ NAMED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class DayFires:
-    """Due times of one organisation that went the same way. `latency_seconds` is the mean of those dispatched as the
-    cron said."""
+    """Due times of one organisation that went the same way. `latency_seconds` is the mean of those
+    dispatched as the cron said."""
 
     org_id: str
     outcome: FireOutcome
@@ -37,7 +37,8 @@ class DayJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """`oldest_due_seconds` and `unreadable`, which are ids of schedules, are of the moment, whatever the day."""
+    """`oldest_due_seconds` and `unreadable`, which are ids of schedules, are of the moment,
+    whatever the day."""
 
     fires: Sequence[DayFires] = ()
     jobs: Sequence[DayJobs] = ()
@@ -50,7 +51,9 @@ class Day:
 
     @property
     def by_skip_reason(self) -> Mapping[str, int]:
-        return _summed((one.skip_reason, one.count) for one in self.fires if one.skip_reason is not None)
+        return _summed(
+            (one.skip_reason, one.count) for one in self.fires if one.skip_reason is not None
+        )
 
     @property
     def by_state(self) -> Mapping[str, int]:
@@ -71,9 +74,18 @@ def judge_day(day: Day) -> tuple[DayFinding, ...]:
     fires, due, cron = DAY_CHECKS
     failed = day.by_outcome.get(FireOutcome.FAILED, 0)
     late = day.oldest_due_seconds > LATE_AFTER.total_seconds()
-    left = f"A schedule has been due for {day.oldest_due_seconds:.0f} s." if late else "Whatever is due is looked at."
+    left = (
+        f"A schedule has been due for {day.oldest_due_seconds:.0f} s."
+        if late
+        else "Whatever is due is looked at."
+    )
     return (
-        DayFinding(fires, not failed, f"{failed} due times came to nothing because no job could be made.", grave=True),
+        DayFinding(
+            fires,
+            not failed,
+            f"{failed} due times came to nothing because no job could be made.",
+            grave=True,
+        ),
         DayFinding(due, not late, left, grave=True),
         DayFinding(cron, not day.unreadable, _unreadable_words(day.unreadable)),
     )

@@ -1,4 +1,5 @@
-"""What becomes of a due schedule: what is dispatched, what is skipped and why, and when it is due next."""
+"""What becomes of a due schedule: what is dispatched, what is skipped and why, and when it is due
+next."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -63,8 +64,9 @@ class PlannedFire:
 
 @dataclass(frozen=True, kw_only=True)
 class FireDecision:
-    """`fires` are in order; at most one is dispatched. `next` None: it is never due again. `ends_others`: the jobs at
-    work give way to the new one, by its overlap policy. `is_cut`: more was missed before the first of the fires."""
+    """`fires` are in order; at most one is dispatched. `next` None: it is never due again.
+    `ends_others`: the jobs at work give way to the new one, by its overlap policy. `is_cut`: more
+    was missed before the first of the fires."""
 
     fires: tuple[PlannedFire, ...]
     next: Planned | None
@@ -83,11 +85,18 @@ def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
     is_late = now - schedule.due.effective_for > timedelta(seconds=schedule.grace_seconds)
     left_out, chosen = _chosen(schedule.misfire_policy, missed, is_late=is_late)
     trigger = FireTrigger.CATCHUP if is_late else FireTrigger.CRON
-    skipped = tuple(PlannedFire(one.scheduled_for, one.effective_for, trigger, SkipReason.MISFIRE) for one in left_out)
+    skipped = tuple(
+        PlannedFire(one.scheduled_for, one.effective_for, trigger, SkipReason.MISFIRE)
+        for one in left_out
+    )
     if chosen is None:
-        return FireDecision(fires=skipped, next=_next_after(schedule.timing, missed[-1]), is_cut=is_cut)
+        return FireDecision(
+            fires=skipped, next=_next_after(schedule.timing, missed[-1]), is_cut=is_cut
+        )
     if _waits_for_window(schedule.timing, chosen, now):
-        return _postponed(schedule.timing, chosen, now, FireDecision(fires=skipped, next=None, is_cut=is_cut))
+        return _postponed(
+            schedule.timing, chosen, now, FireDecision(fires=skipped, next=None, is_cut=is_cut)
+        )
     is_caught_up = now - chosen.effective_for > IN_TIME
     reason = _reason(schedule, chosen, now, is_caught_up=is_caught_up)
     trigger = FireTrigger.CATCHUP if is_late or is_caught_up else FireTrigger.CRON
@@ -101,15 +110,17 @@ def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
 
 
 def _missed(schedule: DueOrgSchedule, now: datetime) -> tuple[Sequence[Planned], bool]:
-    """What is due by now, oldest first, and whether there is more before it: an outage of months is not gone through
-    minute by minute."""
+    """What is due by now, oldest first, and whether there is more before it: an outage of months is
+    not gone through minute by minute."""
     for span in _SPANS:
         if schedule.due.scheduled_for >= now - span:
             break
         found = _due_by(now, planned_after(schedule.timing, now - span))
         if len(found) >= MOST_CAUGHT_UP:
             return found, True
-    every = chain([schedule.due], planned_after(schedule.timing, _base(schedule.timing, schedule.due)))
+    every = chain(
+        [schedule.due], planned_after(schedule.timing, _base(schedule.timing, schedule.due))
+    )
     return _due_by(now, every), False
 
 
@@ -141,17 +152,23 @@ def _may_begin(timing: Timing, chosen: Planned, now: datetime) -> bool:
     return has_moved and now - chosen.effective_for < window_length(timing.window)
 
 
-def _postponed(timing: Timing, chosen: Planned, now: datetime, so_far: FireDecision) -> FireDecision:
+def _postponed(
+    timing: Timing, chosen: Planned, now: datetime, so_far: FireDecision
+) -> FireDecision:
     """What is due at the next start of the window anyway stands for it too."""
     opens_at, following = next_opening(timing, now), _next_after(timing, chosen)
     if opens_at is not None and (following is None or following.scheduled_for > opens_at):
         again = Planned(chosen.scheduled_for, timing.spread(chosen.scheduled_for, opens_at))
         return replace(so_far, next=again)
-    missed = PlannedFire(chosen.scheduled_for, chosen.effective_for, FireTrigger.CATCHUP, SkipReason.OUTSIDE_WINDOW)
+    missed = PlannedFire(
+        chosen.scheduled_for, chosen.effective_for, FireTrigger.CATCHUP, SkipReason.OUTSIDE_WINDOW
+    )
     return replace(so_far, fires=(*so_far.fires, missed), next=following)
 
 
-def _reason(schedule: DueOrgSchedule, chosen: Planned, now: datetime, *, is_caught_up: bool) -> SkipReason | None:
+def _reason(
+    schedule: DueOrgSchedule, chosen: Planned, now: datetime, *, is_caught_up: bool
+) -> SkipReason | None:
     """Why the one that is chosen is not run; the first that holds."""
     around = schedule.around
     reasons = (
@@ -172,14 +189,21 @@ def _overlaps(schedule: DueOrgSchedule, *, is_caught_up: bool) -> bool:
         return False
     if policy is OverlapPolicy.SKIP:
         return around.at_work + around.waiting > 0
-    return policy is OverlapPolicy.BUFFER_ONE and around.waiting > 0 and around.at_work + around.waiting > 1
+    return (
+        policy is OverlapPolicy.BUFFER_ONE
+        and around.waiting > 0
+        and around.at_work + around.waiting > 1
+    )
 
 
 def _ends_others(schedule: DueOrgSchedule, *, is_caught_up: bool) -> bool:
     """What FIRE_ALL catches up does not push away what it has just made."""
     if is_caught_up and schedule.misfire_policy is MisfirePolicy.FIRE_ALL:
         return False
-    gives_way = schedule.overlap_policy in {OverlapPolicy.CANCEL_OTHER, OverlapPolicy.TERMINATE_OTHER}
+    gives_way = schedule.overlap_policy in {
+        OverlapPolicy.CANCEL_OTHER,
+        OverlapPolicy.TERMINATE_OTHER,
+    }
     return gives_way and schedule.around.at_work + schedule.around.waiting > 0
 
 
@@ -188,7 +212,8 @@ def _next_after(timing: Timing, handled: Planned) -> Planned | None:
 
 
 def _base(timing: Timing, one: Planned) -> datetime:
-    """From where its schedule goes on: what waits for the same start of the window is that one too."""
+    """From where its schedule goes on: what waits for the same start of the window is that one
+    too."""
     if timing.window is None or timing.window_policy is not WindowPolicy.CLAMP:
         return one.scheduled_for
     return timing.window.clamp(one.scheduled_for, timing.zone)

@@ -95,7 +95,11 @@ def _month_days(text: str) -> str | None:
     if not _NUMBERS.fullmatch(text):
         return None
     numbers = sorted(set(map(int, text.split(","))))
-    return f"on day {numbers[0]}" if len(numbers) == 1 else f"on days {_listed(list(map(str, numbers)))}"
+    return (
+        f"on day {numbers[0]}"
+        if len(numbers) == 1
+        else f"on days {_listed(list(map(str, numbers)))}"
+    )
 
 
 def _weekdays(text: str) -> str | None:
@@ -161,21 +165,30 @@ class SchedulePreview(JsonModel):
 
 def check_count(count: int) -> None:
     if not 1 <= count <= MOST_RUNS:
-        raise InvalidInputError("Invalid preview data", (("count", f"must lie between 1 and {MOST_RUNS}"),))
+        raise InvalidInputError(
+            "Invalid preview data", (("count", f"must lie between 1 and {MOST_RUNS}"),)
+        )
 
 
-def preview(timing: Timing, after: datetime, count: int, *, most_jitter: int = 0) -> SchedulePreview:
-    """All that is due after it. `most_jitter`: of a schedule whose own share of it is not known yet."""
+def preview(
+    timing: Timing, after: datetime, count: int, *, most_jitter: int = 0
+) -> SchedulePreview:
+    """All that is due after it. `most_jitter`: of a schedule whose own share of it is not known
+    yet."""
     planned = planned_after(timing, max(after, _EARLIEST))
     runs = [_run(timing, one, most_jitter) for one in islice(planned, count)]
     note = None if runs else "It is never due after that."
     return SchedulePreview(
-        in_words=describe_cron(timing.cron.text), timezone=timing.zone.key, runs=tuple(runs), note=note
+        in_words=describe_cron(timing.cron.text),
+        timezone=timing.zone.key,
+        runs=tuple(runs),
+        note=note,
     )
 
 
 def following(timing: Timing, first: Planned) -> Iterator[Planned]:
-    """The one that is planned, and all after it. What waits for the same start of the window is that one."""
+    """The one that is planned, and all after it. What waits for the same start of the window is
+    that one."""
     return chain([first], planned_after(timing, _begins(timing, first.scheduled_for)))
 
 
@@ -184,7 +197,11 @@ def coming(timing: Timing, planned: Iterable[Planned], count: int) -> tuple[Comi
 
 
 def _run(timing: Timing, one: Planned, most_jitter: int = 0) -> ComingRun:
-    notes = [note for note in (_clock_note(timing, one), _window_note(timing, one), _jitter_note(timing, one)) if note]
+    notes = [
+        note
+        for note in (_clock_note(timing, one), _window_note(timing, one), _jitter_note(timing, one))
+        if note
+    ]
     if most_jitter:
         notes.append(f"It is put off by up to {most_jitter} s, so that not all begin at once.")
     return ComingRun(
@@ -230,8 +247,11 @@ def _begins(timing: Timing, scheduled_for: datetime) -> datetime:
     return timing.window.clamp(scheduled_for, timing.zone)
 
 
-def plan_of(schedule: OrgSchedule, now: datetime, count: int, after: datetime | None) -> SchedulePreview:
-    """From now on what it will do; after an instant that somebody names, what its fields say, whatever its state."""
+def plan_of(
+    schedule: OrgSchedule, now: datetime, count: int, after: datetime | None
+) -> SchedulePreview:
+    """From now on what it will do; after an instant that somebody names, what its fields say,
+    whatever its state."""
     try:
         timing = read_timing(timing_fields(schedule, schedule.id))
     except InvalidInputError as error:
@@ -250,15 +270,21 @@ def plan_of(schedule: OrgSchedule, now: datetime, count: int, after: datetime | 
 def _said(schedule: OrgSchedule, timing: Timing, count: int, after: datetime) -> SchedulePreview:
     shown = preview(timing, after, count)
     note = shown.note if schedule.state is ScheduleState.ACTIVE else _why(schedule)
-    return shown.model_copy(update={"note": note, "runs": tuple(_marked(schedule, run) for run in shown.runs)})
+    return shown.model_copy(
+        update={"note": note, "runs": tuple(_marked(schedule, run) for run in shown.runs)}
+    )
 
 
 def _of_active(schedule: OrgSchedule, timing: Timing, now: datetime, count: int) -> SchedulePreview:
     planned = _next(schedule)
     if planned is None:
         return preview(timing, now, count)
-    runs = tuple(_marked(schedule, run) for run in coming(timing, following(timing, planned), count))
-    return SchedulePreview(in_words=describe_cron(timing.cron.text), timezone=schedule.timezone, runs=runs)
+    runs = tuple(
+        _marked(schedule, run) for run in coming(timing, following(timing, planned), count)
+    )
+    return SchedulePreview(
+        in_words=describe_cron(timing.cron.text), timezone=schedule.timezone, runs=runs
+    )
 
 
 def _next(schedule: OrgSchedule) -> Planned | None:
@@ -272,12 +298,17 @@ def _marked(schedule: OrgSchedule, run: ComingRun) -> ComingRun:
         return run
     reason = schedule.skip_next_run_reason
     skipped = f"It is left out: {reason}" if reason else "It is left out."
-    return run.model_copy(update={"is_skipped": True, "note": f"{run.note} {skipped}" if run.note else skipped})
+    return run.model_copy(
+        update={"is_skipped": True, "note": f"{run.note} {skipped}" if run.note else skipped}
+    )
 
 
 def _none(schedule: OrgSchedule, why: str) -> SchedulePreview:
     return SchedulePreview(
-        in_words=describe_cron(schedule.cron_expression), timezone=schedule.timezone, runs=(), note=why
+        in_words=describe_cron(schedule.cron_expression),
+        timezone=schedule.timezone,
+        runs=(),
+        note=why,
     )
 
 
@@ -288,4 +319,8 @@ def _why(schedule: OrgSchedule) -> str:
         case ScheduleState.INVALID_CRON:
             return "It is not due any more: correct when it is due."
         case _:
-            return f"It is paused: {schedule.pause_reason}" if schedule.pause_reason else "It is paused."
+            return (
+                f"It is paused: {schedule.pause_reason}"
+                if schedule.pause_reason
+                else "It is paused."
+            )

@@ -33,9 +33,12 @@ INVALID_SCHEDULE = "Invalid schedule data"
 Fault = tuple[str, str]
 
 
-def read_schedule(given: Mapping[str, object], *, call_origins: Collection[str] | None = ()) -> OrgScheduleDefinition:
-    """With the type's own name and all that its payload holds. InvalidInputError names every field at fault, of those
-    that fail by themselves or else of the whole. `call_origins`: see `checked_payload`."""
+def read_schedule(
+    given: Mapping[str, object], *, call_origins: Collection[str] | None = ()
+) -> OrgScheduleDefinition:
+    """With the type's own name and all that its payload holds. InvalidInputError names every field
+    at fault, of those that fail by themselves or else of the whole. `call_origins`: see
+    `checked_payload`."""
     wanted = parse(OrgScheduleDefinition, given, INVALID_SCHEDULE)
     faults = [*timing_faults(wanted), *_type_faults(wanted, call_origins)]
     if faults:
@@ -49,7 +52,12 @@ def timing_faults(schedule: OrgScheduleFields) -> list[Fault]:
     """Of one whose single fields are well."""
     faults = [*_window_faults(schedule), *_date_faults(schedule)]
     if not faults and is_never_due(read_timing(timing_fields(schedule, ""))):
-        faults.append(("windowPolicy", "leaves out whatever the cron says: use CLAMP, or another window or cron"))
+        faults.append(
+            (
+                "windowPolicy",
+                "leaves out whatever the cron says: use CLAMP, or another window or cron",
+            )
+        )
     return faults
 
 
@@ -79,7 +87,10 @@ def _window_faults(schedule: OrgScheduleFields) -> Iterator[Fault]:
             yield "latestStartCutoffMin", "needs an execution window"
     elif start is None or end is None:
         missing, there = ("Start", "End") if start is None else ("End", "Start")
-        yield f"executionWindow{missing}", f"is required beside executionWindow{there}: give both, or neither"
+        yield (
+            f"executionWindow{missing}",
+            f"is required beside executionWindow{there}: give both, or neither",
+        )
     elif start == end:
         yield "executionWindowEnd", "must differ from executionWindowStart"
     elif _is_too_long(start, end, cutoff):
@@ -100,7 +111,9 @@ def _date_faults(schedule: OrgScheduleFields) -> Iterator[Fault]:
         yield "endAt", "must be later than startAt"
 
 
-def _type_faults(schedule: OrgScheduleFields, call_origins: Collection[str] | None) -> Iterator[Fault]:
+def _type_faults(
+    schedule: OrgScheduleFields, call_origins: Collection[str] | None
+) -> Iterator[Fault]:
     try:
         type_ = job_type(schedule.job_type)
         checked_payload(type_, schedule.payload, call_origins=call_origins)
@@ -121,13 +134,19 @@ INVALID_JOB = "Invalid job data"
 
 
 def read_wish(given: Mapping[str, object], *, call_origins: Collection[str] = ()) -> JobWish:
-    """With the type's own name and all that its payload holds. InvalidInputError names every field at fault."""
+    """With the type's own name and all that its payload holds. InvalidInputError names every field
+    at fault."""
     wish = parse(JobWish, given, INVALID_JOB)
     try:
         type_ = job_type(wish.type)
     except InvalidInputError as error:
-        raise InvalidInputError(INVALID_JOB, tuple(("type", why) for _, why in error.fields)) from None
-    faults = [*server_faults(wish.server_instance_id, type_.performer), *_payload_faults(wish, call_origins)]
+        raise InvalidInputError(
+            INVALID_JOB, tuple(("type", why) for _, why in error.fields)
+        ) from None
+    faults = [
+        *server_faults(wish.server_instance_id, type_.performer),
+        *_payload_faults(wish, call_origins),
+    ]
     if faults:
         raise InvalidInputError(INVALID_JOB, tuple(faults))
     payload = checked_payload(type_, wish.payload, call_origins=call_origins)
@@ -161,12 +180,15 @@ def changed_schedule(
 ) -> OrgScheduleDefinition:
     """What the patch does not name stays, null clears; payload and retry policy are replaced whole.
 
-    The address of a call is checked if the patch names it: a schedule whose origin is not listed any more can still be
-    disabled or renamed.
+    The address of a call is checked if the patch names it: a schedule whose origin is not listed
+    any more can still be disabled or renamed.
     """
     names_address = bool(patch.keys() & {"payload", "jobType"})
     try:
-        return read_schedule({**input_document(stored), **patch}, call_origins=call_origins if names_address else None)
+        return read_schedule(
+            {**input_document(stored), **patch},
+            call_origins=call_origins if names_address else None,
+        )
     except InvalidInputError as error:
         nulls = {name for name in patch if patch[name] is None} - NULLABLE
         faults = tuple((name, NEVER_NULL if name in nulls else why) for name, why in error.fields)
@@ -182,8 +204,11 @@ def is_expected(stored: OrgSchedule, expected: int | datetime | None) -> bool:
     return expected == stored.version
 
 
-def state_after(stored: OrgSchedule, changed: OrgScheduleDefinition, now: datetime) -> NextState | None:
-    """None: neither when it is due nor whether it is wanted has changed. What is due from now on counts.
+def state_after(
+    stored: OrgSchedule, changed: OrgScheduleDefinition, now: datetime
+) -> NextState | None:
+    """None: neither when it is due nor whether it is wanted has changed. What is due from now on
+    counts.
 
     InvalidInputError: it would never be due again, and no end says so.
     """
@@ -192,7 +217,9 @@ def state_after(stored: OrgSchedule, changed: OrgScheduleDefinition, now: dateti
         return None
     if not changed.enabled or (stored.is_suspended and stored.state is ScheduleState.PAUSED):
         return NextState(ScheduleState.PAUSED)
-    planned = next_after(read_timing(timing_fields(changed, stored.id)), now, stored.last_scheduled_for)
+    planned = next_after(
+        read_timing(timing_fields(changed, stored.id)), now, stored.last_scheduled_for
+    )
     if planned is not None:
         return NextState(ScheduleState.ACTIVE, planned)
     if is_as_before:
@@ -202,7 +229,9 @@ def state_after(stored: OrgSchedule, changed: OrgScheduleDefinition, now: dateti
     return NextState(ScheduleState.COMPLETED)
 
 
-def next_after(timing: Timing, now: datetime, last_scheduled_for: datetime | None) -> Planned | None:
+def next_after(
+    timing: Timing, now: datetime, last_scheduled_for: datetime | None
+) -> Planned | None:
     """From now on, but never again what was decided upon: the clock may have been set back."""
     return next_planned(timing, now if last_scheduled_for is None else max(now, last_scheduled_for))
 
@@ -211,7 +240,9 @@ def refuse_pause(state: ScheduleState) -> None:
     if state is ScheduleState.COMPLETED:
         raise ConflictError("The schedule has come to its end: there is nothing to pause.")
     if state is ScheduleState.INVALID_CRON:
-        raise ConflictError("The schedule is not due any more: correct when it is due, or delete it.")
+        raise ConflictError(
+            "The schedule is not due any more: correct when it is due, or delete it."
+        )
 
 
 def _timing(schedule: OrgScheduleFields) -> object:
@@ -233,14 +264,17 @@ def check_client_key(key: str | None) -> None:
 
 
 def window_timing(schedule: OrgSchedule, *, ignore_window: bool = False) -> Timing:
-    """Only its window counts: one whose cron means nothing any more can be run. ConflictError: nor does its zone."""
+    """Only its window counts: one whose cron means nothing any more can be run. ConflictError: nor
+    does its zone."""
     fields = timing_fields(schedule, schedule.id)
     if ignore_window or schedule.execution_window_start is None:
         fields = replace(fields, window_start=None, window_end=None, timezone="UTC")
     try:
         return read_timing(replace(fields, cron_expression=_ANY_MINUTE))
     except InvalidInputError as error:
-        raise ConflictError(f"Schedule {schedule.id} cannot be run in its execution window: {error}") from None
+        raise ConflictError(
+            f"Schedule {schedule.id} cannot be run in its execution window: {error}"
+        ) from None
 
 
 def refuse_closed(schedule: OrgSchedule, timing: Timing, now: datetime) -> None:
@@ -256,7 +290,9 @@ def refuse_overlap(schedule: OrgSchedule, at_work: list[int], waiting: list[int]
     """Both are jobs, oldest first."""
     active = [*at_work, *waiting]
     if schedule.overlap_policy is OverlapPolicy.SKIP and active:
-        raise ConflictError(f"Job {active[0]} of schedule {schedule.id} is not over: wait for its end, or cancel it.")
+        raise ConflictError(
+            f"Job {active[0]} of schedule {schedule.id} is not over: wait for its end, or cancel it."
+        )
     if schedule.overlap_policy is OverlapPolicy.BUFFER_ONE and waiting and len(active) > 1:
         raise ConflictError(
             f"Job {waiting[0]} of schedule {schedule.id} waits already behind the one at work: wait, or cancel it."

@@ -7,7 +7,8 @@ from automation_pipeline.pricing.commands import policies as policy
 from automation_pipeline.pricing.commands import rules as preview
 
 app = typer.Typer(
-    help="Change prices in the shop by rules: preview, apply, retry, take back, reconcile.", no_args_is_help=True
+    help="Change prices in the shop by rules: preview, apply, retry, take back, reconcile.",
+    no_args_is_help=True,
 )
 app.add_typer(rules.app, name="rules")
 app.command()(preview.preview)

@@ -19,19 +19,28 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.pricing.commands.arguments import OfProject, every_change
 from automation_pipeline.pricing.commands.rendering import amount, change
-from automation_pipeline.pricing.models.history import AlertSeverity, PriceChange, PriceChangeFilter, PricingAlert
+from automation_pipeline.pricing.models.history import (
+    AlertSeverity,
+    PriceChange,
+    PriceChangeFilter,
+    PricingAlert,
+)
 
 ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 
 
-def alerts(*, project: OfProject = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> None:
+def alerts(
+    *, project: OfProject = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
     """List the alerts, newest first: why somebody was called, and what became of the message.
 
     For example: automation pricing alerts --project summer
     """
     found = client().pricing.alerts(project_id=project, span=one_more(limit, offset))
     if as_json:
-        print_json({"alerts": [as_document(alert) for alert in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"alerts": [as_document(alert) for alert in found[:limit]], "more": len(found) > limit}
+        )
         return
     columns = ("id", "raised (UTC)", "project", "alert", "severity", "message", "webhook")
     print_fitted_table(columns, map(_alert, found[:limit]), texts={"project", "message", "webhook"})
@@ -41,7 +50,9 @@ def alerts(*, project: OfProject = None, limit: Limit = 50, offset: Offset = 0, 
 def changes(
     *,
     variant: Annotated[str | None, typer.Option(help="Only the prices of this variant.")] = None,
-    run: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only what this run has written.")] = None,
+    run: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only what this run has written.")
+    ] = None,
     project: OfProject = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +70,11 @@ def changes(
 
 
 def _alert(alert: PricingAlert) -> tuple[object, ...]:
-    carried = alert.status if alert.last_error is None else f"{alert.status}: {one_line(alert.last_error)}"
+    carried = (
+        alert.status
+        if alert.last_error is None
+        else f"{alert.status}: {one_line(alert.last_error)}"
+    )
     severity = Text(alert.severity, ALERT_COLOURS[alert.severity])
     when = f"{alert.raised_at:%Y-%m-%d %H:%M}"
     return (alert.id, when, alert.project_id, alert.name, severity, alert.message, carried)

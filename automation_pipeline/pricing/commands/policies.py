@@ -13,10 +13,13 @@ from automation_pipeline.pricing.commands.rendering import print_policy
 from automation_pipeline.pricing.models.rules import Policy
 
 app = typer.Typer(
-    help="Set a project's guardrails: which prices are blocked, and who must approve.", no_args_is_help=True
+    help="Set a project's guardrails: which prices are blocked, and who must approve.",
+    no_args_is_help=True,
 )
 
-PolicyFile = Annotated[Path, typer.Option("--file", "-f", help="JSON file of the policy; - reads standard input.")]
+PolicyFile = Annotated[
+    Path, typer.Option("--file", "-f", help="JSON file of the policy; - reads standard input.")
+]
 
 
 @app.command()
@@ -27,8 +30,8 @@ def show(*, project: Project = PROJECT, as_json: AsJson = False) -> None:
 
 @app.command("set")
 def set_(*, file: PolicyFile, project: Project = PROJECT, as_json: AsJson = False) -> None:
-    """Give a project guardrails, in place of those that it has. For example, no change of more than 30 %, no price
-    below 1.00 EUR, and no run that nobody has approved:
+    """Give a project guardrails, in place of those that it has. For example, no change of more than
+    30 %, no price below 1.00 EUR, and no run that nobody has approved:
 
     {"maxPctDelta": 0.3, "floor": 100, "currency": "EUR", "autoApply": false}
 

@@ -34,7 +34,8 @@ def amount(units: int | None, currency: str) -> str:
 
 
 def change(before: int, after: int, currency: str) -> Text:
-    """By how much, and by which share of the price before: red when it falls, green when it rises."""
+    """By how much, and by which share of the price before: red when it falls, green when it
+    rises."""
     difference = after - before
     words = f"{'+' if difference > 0 else ''}{price_text(difference, currency)}"
     share = percent(before, after)
@@ -56,7 +57,10 @@ def compare_at_change(before: PriceDocument, after: PriceDocument, *, is_written
     """What becomes of the price shown struck through; nothing where it is left alone."""
     if not is_written:
         return ""
-    was, becomes = amount(before.compare_at, before.currency), amount(after.compare_at, after.currency)
+    was, becomes = (
+        amount(before.compare_at, before.currency),
+        amount(after.compare_at, after.currency),
+    )
     return f"{becomes} (as it was)" if was == becomes else f"{was} -> {becomes}"
 
 
@@ -71,7 +75,9 @@ Facts = Mapping[str, object]
 
 def print_policy(project_id: str, policy: Policy | None) -> None:
     if policy is None:
-        print_facts({"project": project_id, "guardrails": "none: its runs are applied without an approval"})
+        print_facts(
+            {"project": project_id, "guardrails": "none: its runs are applied without an approval"}
+        )
         return
     approval = "not needed" if policy.auto_apply else "by somebody else than who made the run"
     money = policy.currency or ""
@@ -155,11 +161,23 @@ def print_targets(run: RuleRun, targets: Sequence[RuleTarget]) -> None:
     if not targets:
         return
     print_fitted_table(
-        ("target", "variant", "sku", "before", "after", "change", "compare-at", "limited by", "warnings"),
+        (
+            "target",
+            "variant",
+            "sku",
+            "before",
+            "after",
+            "change",
+            "compare-at",
+            "limited by",
+            "warnings",
+        ),
         map(_target, targets),
         texts={"variant", "sku", "limited by", "warnings"},
     )
-    for warning, count in Counter(warning for target in targets for warning in target.warnings).items():
+    for warning, count in Counter(
+        warning for target in targets for warning in target.warnings
+    ).items():
         say(f"{_IN_SHORT.get(warning, 'warned')} ({count}): {warning}")
     if run.total_targets > len(targets):
         say(f"{len(targets)} of {run.total_targets} are shown: --all shows every one.")
@@ -238,14 +256,17 @@ RUNS = "automation pricing runs"
 
 
 def next_step(run: RuleRun, policy: Policy | None) -> str | None:
-    """A sentence; None where nothing is left to be done. A project without a policy needs no approval."""
+    """A sentence; None where nothing is left to be done. A project without a policy needs no
+    approval."""
     if run.wish is not None or run.status in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
         return f"Follow it: `{RUNS} watch {run.id}`."
     if run.status is PricingRunState.PREVIEW:
         return _of_preview(run, policy)
     steps: list[str] = []
     if run.targets.failed:
-        steps += [f"See what failed: `{RUNS} targets {run.id} --status FAILED`; try again: `{RUNS} retry {run.id}`."]
+        steps += [
+            f"See what failed: `{RUNS} targets {run.id} --status FAILED`; try again: `{RUNS} retry {run.id}`."
+        ]
     if run.targets.applied:
         rest = "the rest" if run.rollback_state is RollbackState.PARTIAL else "it"
         steps += [f"Take {rest} back: `{RUNS} rollback {run.id}`."]
@@ -259,9 +280,13 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
         return "There is nothing to apply."
     until = f"until {run.previewed_at + PREVIEW_LIFETIME:%H:%M} UTC"
     apply = f"`{RUNS} apply {run.id}`"
-    # Who wrote the rule is not told here: it is asked where somebody approves, and again where the run is queued.
+    # Who wrote the rule is not told here: it is asked where somebody approves, and again where the
+    # run is queued.
     fault = policy and approval_fault(
-        auto_apply=policy.auto_apply, created_by=run.created_by, written_by=None, approved_by=run.approved_by
+        auto_apply=policy.auto_apply,
+        created_by=run.created_by,
+        written_by=None,
+        approved_by=run.approved_by,
     )
     if fault:
         return f"A second person must approve it, with `{RUNS} approve {run.id}`. Then apply it, {until}: {apply}."
@@ -310,12 +335,18 @@ def print_run(run: RuleRun, policy: Policy | None) -> None:
             "began": _second(run.started_at),
             "ended": _second(run.finished_at),
             "goes on": _second(run.resume_at),
-            "cancelled": run.cancel_requested_at and f"asked for {_second(run.cancel_requested_at)}",
+            "cancelled": run.cancel_requested_at
+            and f"asked for {_second(run.cancel_requested_at)}",
             "picked": picked(run),
-            "left alone": ", ".join(f"{count} {reason}" for reason, count in skipped_by_reason(run).items()) or None,
+            "left alone": ", ".join(
+                f"{count} {reason}" for reason, count in skipped_by_reason(run).items()
+            )
+            or None,
             "targets": target_counts(run),
             "success": None if run.success_rate is None else f"{run.success_rate * 100:.1f} %",
-            "rollback": None if run.rollback_state is RollbackState.NONE else run.rollback_state.lower(),
+            "rollback": None
+            if run.rollback_state is RollbackState.NONE
+            else run.rollback_state.lower(),
             "trouble": _error(run),
         }
     )
@@ -336,11 +367,17 @@ def print_log(moves: Iterable[LoggedMove]) -> None:
     for move in moves:
         why = f": {one_line(move.reason)}" if move.reason else ""
         what = f"{move.machine} {move.entity_id}"
-        say(f"{move.at:%Y-%m-%d %H:%M:%S}  {what:<18}  {move.from_state} -> {move.to_state}  by {move.actor}{why}")
+        say(
+            f"{move.at:%Y-%m-%d %H:%M:%S}  {what:<18}  {move.from_state} -> {move.to_state}  by {move.actor}{why}"
+        )
 
 
 def target_counts(run: RuleRun) -> str | None:
-    counts = {name: count for name, count in run.targets.model_dump().items() if count and name != "cancelled"}
+    counts = {
+        name: count
+        for name, count in run.targets.model_dump().items()
+        if count and name != "cancelled"
+    }
     if not counts:
         return None
     words = " + ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())

@@ -33,7 +33,12 @@ from automation_pipeline.pricing.commands.arguments import (
     every_target,
     shop_status_line,
 )
-from automation_pipeline.pricing.commands.rendering import next_step, print_account, print_blocked, print_targets
+from automation_pipeline.pricing.commands.rendering import (
+    next_step,
+    print_account,
+    print_blocked,
+    print_targets,
+)
 from automation_pipeline.pricing.models.rules import PricingRule, RuleVersion, input_document
 from automation_pipeline.pricing.models.runs import BLOCKED, RuleRun, RuleTarget, SkippedVariant
 from automation_pipeline.pricing.models.shop import price_text
@@ -66,9 +71,13 @@ def print_rule(rule: PricingRule) -> None:
             "starts": rule.schedule_at and f"{minute(rule.schedule_at)} UTC",
             "ends": rule.ends_at and f"{minute(rule.ends_at)} UTC: its prices are taken back then",
             "on drift": _on_drift(rule),
-            "rests": f"{rule.cooldown_minutes} minutes after a run" if rule.cooldown_minutes else None,
+            "rests": f"{rule.cooldown_minutes} minutes after a run"
+            if rule.cooldown_minutes
+            else None,
             "made": f"{minute(rule.created_at)} UTC by {rule.created_by}",
-            "changed": None if rule.updated_at == rule.created_at else f"{minute(rule.updated_at)} UTC",
+            "changed": None
+            if rule.updated_at == rule.created_at
+            else f"{minute(rule.updated_at)} UTC",
         }
     )
     if rule.deleted_at is None:
@@ -79,7 +88,13 @@ def print_versions(versions: Iterable[RuleVersion]) -> None:
     print_fitted_table(
         ("version", "from (UTC)", "by", "picks", "does"),
         (
-            (v.version, minute(v.created_at), v.created_by, _json(v.rule.get("selector")), _transform(v.rule))
+            (
+                v.version,
+                minute(v.created_at),
+                v.created_by,
+                _json(v.rule.get("selector")),
+                _transform(v.rule),
+            )
             for v in versions
         ),
         texts={"by", "picks", "does"},
@@ -127,22 +142,27 @@ def _json(value: object) -> str:
 
 app = typer.Typer(help="Say which variants get which price, and when.", no_args_is_help=True)
 
-RuleFile = Annotated[Path, typer.Option("--file", "-f", help="JSON file of the rule; - reads standard input.")]
+RuleFile = Annotated[
+    Path, typer.Option("--file", "-f", help="JSON file of the rule; - reads standard input.")
+]
 ChangesFile = Annotated[
-    Path, typer.Option("--file", "-f", help="JSON file of the fields that change; - reads standard input.")
+    Path,
+    typer.Option(
+        "--file", "-f", help="JSON file of the fields that change; - reads standard input."
+    ),
 ]
 
 
 @app.command()
 def create(*, file: RuleFile, project: Project = PROJECT, as_json: AsJson = False) -> None:
-    """Store a new rule. No price changes by it: preview it, then apply the preview. For example, 10 % off what is
-    tagged summer, down to 5.00 EUR at most, to prices that end in .99:
+    """Store a new rule. No price changes by it: preview it, then apply the preview. For example, 10
+    % off what is tagged summer, down to 5.00 EUR at most, to prices that end in .99:
 
-    {"name": "Summer", "selector": {"tag": "summer"}, "transform": {"op": "percent", "value": -10, "floor": 500,
-    "ending": ".99"}, "currency": "EUR"}
+    {"name": "Summer", "selector": {"tag": "summer"}, "transform": {"op": "percent", "value": -10,
+    "floor": 500, "ending": ".99"}, "currency": "EUR"}
 
-    Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts it by itself; with `endsAt` it is a promotion,
-    whose prices are taken back then. A fault is told by the name of its field.
+    Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts it by itself; with `endsAt`
+    it is a promotion, whose prices are taken back then. A fault is told by the name of its field.
     """
     _show(client().pricing.rules.create(read_json_object(file), project), as_json=as_json)
 
@@ -154,17 +174,22 @@ def list_(
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Only those that are so; else both.")
     ] = None,
-    query: Annotated[str | None, typer.Option("--query", "-q", help="Only those with this in their name.")] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", help="Only those with this in their name.")
+    ] = None,
     limit: Limit = 50,
     offset: Offset = 0,
     as_json: AsJson = False,
 ) -> None:
-    """List the rules, newest first. For example: automation pricing rules list --enabled --query summer"""
+    """List the rules, newest first. For example: automation pricing rules list --enabled --query
+    summer"""
     found = client().pricing.rules.listed(
         project_id=project, enabled=enabled, query=query, span=one_more(limit, offset)
     )
     if as_json:
-        print_json({"rules": [as_document(rule) for rule in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"rules": [as_document(rule) for rule in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_rules(found[:limit])
     say_more(found, limit, offset)
@@ -172,19 +197,27 @@ def list_(
 
 @app.command()
 def show(rule_id: RuleId, *, as_json: AsJson = False) -> None:
-    """Show one rule: what it picks, what it does to prices, and when. For example: automation pricing rules show 3"""
+    """Show one rule: what it picks, what it does to prices, and when. For example: automation
+    pricing rules show 3"""
     _show(client().pricing.rules.get(rule_id), as_json=as_json)
 
 
 @app.command()
-def versions(rule_id: RuleId, *, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> None:
+def versions(
+    rule_id: RuleId, *, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
     """List what the rule was before, newest first. A change of what decides prices makes a version.
 
     For example: automation pricing rules versions 3 --json
     """
     found = client().pricing.rules.versions(rule_id, one_more(limit, offset))
     if as_json:
-        print_json({"versions": [as_document(version) for version in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {
+                "versions": [as_document(version) for version in found[:limit]],
+                "more": len(found) > limit,
+            }
+        )
         return
     print_versions(found[:limit])
     say_more(found, limit, offset)
@@ -192,8 +225,8 @@ def versions(rule_id: RuleId, *, limit: Limit = 50, offset: Offset = 0, as_json:
 
 @app.command()
 def update(rule_id: RuleId, *, file: ChangesFile, as_json: AsJson = False) -> None:
-    """Change the fields that the file names. Null clears a field; selector and transform are replaced whole. What was
-    previewed before is stale by it.
+    """Change the fields that the file names. Null clears a field; selector and transform are
+    replaced whole. What was previewed before is stale by it.
 
     For example: echo '{"enabled": false}' | automation pricing rules update 3 --file -
     """
@@ -236,14 +269,18 @@ SHOWN = 50
 def preview(
     rule_id: RuleId,
     *,
-    everything: Annotated[bool, typer.Option("--all", help=f"Show every row, not the first {SHOWN}.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help=f"Show every row, not the first {SHOWN}.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """See what a rule would do to every price: nothing is written. Exactly this is applied afterwards, by its number.
+    """See what a rule would do to every price: nothing is written. Exactly this is applied
+    afterwards, by its number.
 
     For example: automation pricing preview 3, then automation pricing runs apply 7
 
-    A preview is good for 15 minutes, and until the rule is changed. A disabled rule can be previewed too.
+    A preview is good for 15 minutes, and until the rule is changed. A disabled rule can be
+    previewed too.
     """
     our = client().pricing
     with shop_status_line("Reading the catalogue", quiet=as_json):
@@ -252,7 +289,9 @@ def preview(
     if as_json:
         print_json(_document(run, targets, blocked))
         return
-    say(f"Run {run.id} is a preview of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}.")
+    say(
+        f"Run {run.id} is a preview of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}."
+    )
     print_targets(run, targets)
     print_blocked(run, blocked)
     print_account(run)
@@ -263,14 +302,20 @@ def preview(
         say(step)
 
 
-def _rows(run: RuleRun, our: PricingClient, *, everything: bool) -> tuple[list[RuleTarget], list[SkippedVariant]]:
+def _rows(
+    run: RuleRun, our: PricingClient, *, everything: bool
+) -> tuple[list[RuleTarget], list[SkippedVariant]]:
     if everything:
-        return list(every_target(our.runs, run.id, None)), list(every_skipped(our.runs, run.id, BLOCKED))
+        return list(every_target(our.runs, run.id, None)), list(
+            every_skipped(our.runs, run.id, BLOCKED)
+        )
     targets = our.runs.targets(run.id, status=None, limit=SHOWN)
     return list(targets), list(our.runs.skipped(run.id, reason=BLOCKED, span=Span(SHOWN)))
 
 
-def _document(run: RuleRun, targets: list[RuleTarget], blocked: list[SkippedVariant]) -> dict[str, object]:
+def _document(
+    run: RuleRun, targets: list[RuleTarget], blocked: list[SkippedVariant]
+) -> dict[str, object]:
     return {
         "run_id": str(run.id),
         "run": as_document(run),

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from automation_pipeline.cli.client.base import client
@@ -47,8 +54,18 @@ from automation_pipeline.pricing.commands.rendering import (
     print_run_targets,
     print_runs,
 )
-from automation_pipeline.pricing.models.history import Mismatch, MismatchSeverity, ReconciliationReport
-from automation_pipeline.pricing.models.runs import ACTIVE_RUN_STATES, PricingRunState, RuleRun, TargetState, Wish
+from automation_pipeline.pricing.models.history import (
+    Mismatch,
+    MismatchSeverity,
+    ReconciliationReport,
+)
+from automation_pipeline.pricing.models.runs import (
+    ACTIVE_RUN_STATES,
+    PricingRunState,
+    RuleRun,
+    TargetState,
+    Wish,
+)
 
 STEADY_SECONDS = 30
 
@@ -90,7 +107,8 @@ def is_over(run: RuleRun) -> bool:
 
 
 def run_bar(run: RuleRun) -> tuple[str, int, int | None]:
-    """What is going on, how many targets are done with, and of how many; None while nobody knows."""
+    """What is going on, how many targets are done with, and of how many; None while nobody
+    knows."""
     counts = run.targets
     if run.status is PricingRunState.PREVIEW and run.previewed_at is None:
         return ("reading the catalogue" if run.wish else "not planned"), 0, None
@@ -102,7 +120,11 @@ def run_bar(run: RuleRun) -> tuple[str, int, int | None]:
 
 
 def _pause(run: RuleRun) -> str:
-    return "" if run.resume_at is None or is_over(run) else f", goes on at {run.resume_at:%H:%M:%S} UTC"
+    return (
+        ""
+        if run.resume_at is None or is_over(run)
+        else f", goes on at {run.resume_at:%H:%M:%S} UTC"
+    )
 
 
 def _is_rollback(run: RuleRun) -> bool:
@@ -110,13 +132,19 @@ def _is_rollback(run: RuleRun) -> bool:
 
 
 def _has_begun(first: RuleRun, run: RuleRun) -> bool:
-    return run.status is PricingRunState.APPLYING or run.updated_at > first.updated_at or run.targets != first.targets
+    return (
+        run.status is PricingRunState.APPLYING
+        or run.updated_at > first.updated_at
+        or run.targets != first.targets
+    )
 
 
 def _why_nothing_begins(desk: Client) -> NotStartedError | None:
     if desk.pricing.shop.standing().paused_at is None:
         return None
-    return NotStartedError("SHOP_PAUSED", "The shop is paused: `automation pricing shop resume` ends that")
+    return NotStartedError(
+        "SHOP_PAUSED", "The shop is paused: `automation pricing shop resume` ends that"
+    )
 
 
 def _bar(*, quiet: bool) -> Progress:
@@ -135,34 +163,44 @@ def _bar(*, quiet: bool) -> Progress:
 def start(
     rule_id: RuleId,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Cut the rule's rest after its last run short.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Cut the rule's rest after its last run short.")
+    ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a new run of a rule that is planned and applied at once, without a look at its preview. Where the project
-    needs an approval, it stays a preview.
+    """Ask for a new run of a rule that is planned and applied at once, without a look at its
+    preview. Where the project needs an approval, it stays a preview.
 
     For example: automation pricing runs start 3 --wait
     """
     our = client()
     run = our.pricing.rules.request_run(rule_id, force=force)
-    _print_requested(run, our, f"Run {run.id} of rule {rule_id} is asked for", wait=wait, as_json=as_json)
+    _print_requested(
+        run, our, f"Run {run.id} of rule {rule_id} is asked for", wait=wait, as_json=as_json
+    )
 
 
 def apply(
     run_id: RunId,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Cut the rule's rest after its last run short.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Cut the rule's rest after its last run short.")
+    ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write what was previewed, exactly that. Prices that were changed since are told, and left alone or overwritten as
-    the rule says. For example: automation pricing runs apply 7 --wait
+    """Write what was previewed, exactly that. Prices that were changed since are told, and left
+    alone or overwritten as the rule says. For example: automation pricing runs apply 7 --wait
     """
     our = client()
     run = our.pricing.runs.apply(run_id, force=force)
     _print_requested(
-        run, our, f"Run {run_id} is queued, {counted(run.total_targets, 'price')}", wait=wait, as_json=as_json
+        run,
+        our,
+        f"Run {run_id} is queued, {counted(run.total_targets, 'price')}",
+        wait=wait,
+        as_json=as_json,
     )
 
 
@@ -187,7 +225,11 @@ def retry(
     *,
     target: Targets = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Try those too that would fail again as things were: the cause is removed.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Try those too that would fail again as things were: the cause is removed.",
+        ),
     ] = False,
     wait: Wait = False,
     as_json: AsJson = False,
@@ -206,18 +248,27 @@ def rollback(
     *,
     target: Targets = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Take back those too that were edited since they were applied.")
+        bool,
+        typer.Option(
+            "--force", help="Take back those too that were edited since they were applied."
+        ),
     ] = False,
     wait: Wait = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; only a terminal is asked.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; only a terminal is asked.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the prices from before the run again, of all that is applied or of the targets that are named. What was
-    edited since stays. For example: automation pricing runs rollback 7 --wait
+    """Write the prices from before the run again, of all that is applied or of the targets that are
+    named. What was edited since stays. For example: automation pricing runs rollback 7 --wait
     """
     our = client()
     before, chosen = our.pricing.runs.get(run_id), set(target or ())
-    if not yes and sys.stdin.isatty() and not typer.confirm(_question(before, len(chosen)), err=True):
+    if (
+        not yes
+        and sys.stdin.isatty()
+        and not typer.confirm(_question(before, len(chosen)), err=True)
+    ):
         typer.echo(f"Run {run_id} stays as it is.", err=True)
         raise typer.Exit(1)
     run = our.pricing.runs.roll_back(run_id, target_ids=target or None, force=force)
@@ -228,7 +279,12 @@ def rollback(
         return is_whole or (bool(chosen) and followed.run.targets.rolled_back >= wanted)
 
     _print_requested(
-        run, our, f"Run {run_id} is asked to be taken back", wait=wait, as_json=as_json, succeeded=succeeded
+        run,
+        our,
+        f"Run {run_id} is asked to be taken back",
+        wait=wait,
+        as_json=as_json,
+        succeeded=succeeded,
     )
 
 
@@ -245,7 +301,8 @@ def cancel(run_id: RunId, *, as_json: AsJson = False) -> None:
 
 
 def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Follow a run to its end, with a bar; exit 1 unless it ends APPLIED, or ROLLED_BACK when it is taken back.
+    """Follow a run to its end, with a bar; exit 1 unless it ends APPLIED, or ROLLED_BACK when it is
+    taken back.
 
     For example: automation pricing runs watch 7
     """
@@ -269,14 +326,18 @@ def _print_requested(
         say(f"{what}: `automation pricing runs watch {run.id}` follows it.")
 
 
-def _follow(run_id: int, our: Client, succeeded: Callable[[Followed], bool], *, as_json: bool) -> None:
+def _follow(
+    run_id: int, our: Client, succeeded: Callable[[Followed], bool], *, as_json: bool
+) -> None:
     followed = follow_run(run_id, our, pause=threading.Event(), quiet=as_json)
     run = followed.run
     if as_json:
         print_json({"run_id": str(run_id), "status": run.status, "run": as_document(run)})
     else:
         say(outcome(run))
-        for words in filter(None, [run.error_message, next_step(run, our.pricing.policies.get(run.project_id))]):
+        for words in filter(
+            None, [run.error_message, next_step(run, our.pricing.policies.get(run.project_id))]
+        ):
             say(words)
     if not succeeded(followed):
         raise typer.Exit(1)
@@ -292,9 +353,8 @@ def _ended_well(followed: Followed) -> bool:
 
 
 def _question(run: RuleRun, chosen: int) -> str:
-    return (
-        f"Take back {counted(chosen or run.targets.applied, 'price')} of run {run.id} ({run.rule_name}) in {run.shop}?"
-    )
+    prices = counted(chosen or run.targets.applied, "price")
+    return f"Take back {prices} of run {run.id} ({run.rule_name}) in {run.shop}?"
 
 
 SEVERITY_COLOURS = {MismatchSeverity.CRITICAL: "red", MismatchSeverity.WARNING: "yellow"}
@@ -305,12 +365,13 @@ def reconcile(
     run_id: RunId,
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Plan a new run that writes again what was found changed.")
+        bool,
+        typer.Option("--repair", help="Plan a new run that writes again what was found changed."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the prices in the shop with those that the run has applied. Exit 1 when any differs by more than the
-    smallest coin.
+    """Compare the prices in the shop with those that the run has applied. Exit 1 when any differs
+    by more than the smallest coin.
 
     For example: automation pricing runs reconcile 7 --repair, then automation pricing runs apply 8
     """
@@ -332,16 +393,22 @@ def _print_report(report: ReconciliationReport, planned: RuleRun | None) -> None
         print_fitted_table(columns, map(_mismatch, report.details), texts={"sku", "difference"})
     if report.unverified:
         columns = ("target", "not verified because")
-        print_fitted_table(columns, ((one.target_id, one.reason) for one in report.unverified), texts={columns[1]})
+        print_fitted_table(
+            columns, ((one.target_id, one.reason) for one in report.unverified), texts={columns[1]}
+        )
     say(
         f"Run {report.run_id}: {counted(report.total_checked, 'price')} compared, {report.mismatches} differ, "
         f"{len(report.unverified)} could not be read."
     )
     if planned is not None:
         prices = counted(planned.total_targets, "price")
-        say(f"Run {planned.id} would write {prices} again: `automation pricing runs apply {planned.id}`.")
+        say(
+            f"Run {planned.id} would write {prices} again: `automation pricing runs apply {planned.id}`."
+        )
     elif report.details:
-        say(f"Write them again: `automation pricing runs reconcile {report.run_id} --repair` plans a run that does.")
+        say(
+            f"Write them again: `automation pricing runs reconcile {report.run_id} --repair` plans a run that does."
+        )
 
 
 def _mismatch(one: Mismatch) -> tuple[object, ...]:
@@ -350,31 +417,41 @@ def _mismatch(one: Mismatch) -> tuple[object, ...]:
         one.sku_id,
         amount(one.expected_price, one.currency),
         amount(one.actual_price, one.actual_currency),
-        percent(one.expected_price, one.actual_price) if one.difference is not None else "another currency",
+        percent(one.expected_price, one.actual_price)
+        if one.difference is not None
+        else "another currency",
         Text(one.severity, SEVERITY_COLOURS.get(one.severity, "")),
     )
 
 
-app = typer.Typer(help="See how runs of rules stand; apply, retry, take back, reconcile.", no_args_is_help=True)
+app = typer.Typer(
+    help="See how runs of rules stand; apply, retry, take back, reconcile.", no_args_is_help=True
+)
 
 
 @app.command("list")
 def list_(
     *,
     project: OfProject = None,
-    rule: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only the runs of this rule.")] = None,
+    rule: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only the runs of this rule.")
+    ] = None,
     status: Annotated[
-        PricingRunState | None, typer.Option(case_sensitive=False, help="Only the runs that stand so.")
+        PricingRunState | None,
+        typer.Option(case_sensitive=False, help="Only the runs that stand so."),
     ] = None,
     limit: Limit = 20,
     offset: Offset = 0,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs, newest first. For example: automation pricing runs list --rule 3 --status PARTIAL"""
+    """List the runs, newest first. For example: automation pricing runs list --rule 3 --status
+    PARTIAL"""
     span = one_more(limit, offset)
     found = client().pricing.runs.listed(project_id=project, rule_id=rule, status=status, span=span)
     if as_json:
-        print_json({"runs": [as_document(run) for run in found[:limit]], "more": len(found) > limit})
+        print_json(
+            {"runs": [as_document(run) for run in found[:limit]], "more": len(found) > limit}
+        )
         return
     print_runs(found[:limit])
     say_more(found, limit, offset)
@@ -396,7 +473,8 @@ def targets(
     run_id: RunId,
     *,
     status: Annotated[
-        TargetState | None, typer.Option(case_sensitive=False, help="Only the targets that stand so.")
+        TargetState | None,
+        typer.Option(case_sensitive=False, help="Only the targets that stand so."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -413,7 +491,8 @@ def targets(
 
 @app.command()
 def log(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Show every move of a run and its targets, oldest first. For example: automation pricing runs log 7"""
+    """Show every move of a run and its targets, oldest first. For example: automation pricing runs
+    log 7"""
     lines = every_log_line(client().pricing.runs, run_id)
     if as_json:
         print_json({"log": [as_document(line) for line in lines]})

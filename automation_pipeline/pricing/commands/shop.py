@@ -10,7 +10,9 @@ from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.rules.pacing import CircuitState
 from automation_pipeline.pricing.shop import ShopShown
 
-app = typer.Typer(help="See how the shop takes our calls; pause all writing in it.", no_args_is_help=True)
+app = typer.Typer(
+    help="See how the shop takes our calls; pause all writing in it.", no_args_is_help=True
+)
 
 
 @app.command()
@@ -25,7 +27,8 @@ def pause(
     reason: Annotated[str | None, typer.Option(help="Why, for whoever looks at it later.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write no more prices until the shop is resumed. Runs wait; previews and reconciliations go on.
+    """Write no more prices until the shop is resumed. Runs wait; previews and reconciliations go
+    on.
 
     For example: automation pricing shop pause --reason "The accountants count the stock"
     """
@@ -34,7 +37,8 @@ def pause(
 
 @app.command()
 def resume(*, as_json: AsJson = False) -> None:
-    """Write prices again: runs go on where they were. For example: automation pricing shop resume"""
+    """Write prices again: runs go on where they were. For example: automation pricing shop
+    resume"""
     _show(client().pricing.shop.resume(), as_json=as_json)
 
 
@@ -74,5 +78,7 @@ def _circuit(shop: ShopShown) -> str:
 def _bucket(shop: ShopShown) -> str | None:
     if shop.bucket is None:
         return "unknown: it was never called"
-    available, maximum, rate = map(round, (shop.bucket.available, shop.bucket.maximum, shop.bucket.restore_rate))
+    available, maximum, rate = map(
+        round, (shop.bucket.available, shop.bucket.maximum, shop.bucket.restore_rate)
+    )
     return f"{available} of {maximum} were left at the last call, {rate} come back a second"

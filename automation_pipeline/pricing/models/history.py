@@ -17,7 +17,8 @@ from automation_pipeline.pricing.models.shop import FailureKind, Price
 
 
 class PriceChange(JsonModel):
-    """Amounts are in minor units. `was_found`: the shop had the price already, from a call whose answer was lost."""
+    """Amounts are in minor units. `was_found`: the shop had the price already, from a call whose
+    answer was lost."""
 
     id: Id
     project_id: str
@@ -61,7 +62,8 @@ class DeadLetter(JsonModel):
 
 @dataclass(frozen=True)
 class DeadLetterTally:
-    """How many dead letters of a kind there are, how many of them are worth another try, and how many lie for long."""
+    """How many dead letters of a kind there are, how many of them are worth another try, and how
+    many lie for long."""
 
     kind: FailureKind
     count: int
@@ -70,7 +72,8 @@ class DeadLetterTally:
 
 
 class DeadLetterReport(JsonModel):
-    """`by_error_type` is ordered by how many; the entries by when they failed, the first ones where there are many."""
+    """`by_error_type` is ordered by how many; the entries by when they failed, the first ones where
+    there are many."""
 
     project_id: str
     total_failed: int
@@ -81,7 +84,8 @@ class DeadLetterReport(JsonModel):
     entries: tuple[DeadLetter, ...]
 
 
-# The first check is done within five minutes, so it is due two minutes earlier: a sensor files it and a run does it.
+# The first check is done within five minutes, so it is due two minutes earlier: a sensor files it
+# and a run does it.
 FIRST_CHECKS = (("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1)))
 
 
@@ -92,7 +96,8 @@ class MismatchSeverity(StrEnum):
 
 
 class Mismatch(JsonModel):
-    """Prices in minor units of the expected currency; `difference` is actual less expected, if they can be compared."""
+    """Prices in minor units of the expected currency; `difference` is actual less expected, if they
+    can be compared."""
 
     target_id: str
     sku_id: str | None
@@ -111,7 +116,8 @@ class Unverified(JsonModel):
 
 
 class ReconciliationReport(JsonModel):
-    """`total_checked` counts the prices that could be read; `unverified` those that could not, which proves nothing."""
+    """`total_checked` counts the prices that could be read; `unverified` those that could not,
+    which proves nothing."""
 
     run_id: str
     total_checked: int
@@ -139,7 +145,8 @@ _OTHER_NAMES = re.compile(rf"\d{{4}}-\d{{2}}-\d{{2}}|{MANUAL_PREFIX}[1-9]\d*", r
 
 
 class RuleCheck(JsonModel):
-    """Until `checked_at` is there, it is only due. `worst` is the gravest of the differences that were found."""
+    """Until `checked_at` is there, it is only due. `worst` is the gravest of the differences that
+    were found."""
 
     rule_run_id: Id
     name: str
@@ -173,8 +180,8 @@ class AlertSeverity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectHealth:
-    """Of one project: targets of the last hour, unacknowledged dead letters, refusals of five minutes, and the shop
-    of its runs whose circuit is open."""
+    """Of one project: targets of the last hour, unacknowledged dead letters, refusals of five
+    minutes, and the shop of its runs whose circuit is open."""
 
     applied: int = 0
     failed: int = 0
@@ -249,15 +256,19 @@ def alert_payload(alert: DuePricingAlert) -> dict[str, object]:
     return {"event": ALERT_EVENT, "alert": told}
 
 
-def alert_headers(alert: DuePricingAlert, body: bytes, secret: str | None, at: datetime) -> Mapping[str, str]:
+def alert_headers(
+    alert: DuePricingAlert, body: bytes, secret: str | None, at: datetime
+) -> Mapping[str, str]:
     """As webhooks about runs have them."""
-    return signed_headers(ALERT_EVENT, f"pricing-alert-{alert.id}", body, secret, int(at.timestamp()))
+    return signed_headers(
+        ALERT_EVENT, f"pricing-alert-{alert.id}", body, secret, int(at.timestamp())
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DayRun:
-    """`applied` counts what was rolled back since; `failed` not what was cancelled. `has_mismatch`: its last check
-    found a price in the shop that is critically different."""
+    """`applied` counts what was rolled back since; `failed` not what was cancelled. `has_mismatch`:
+    its last check found a price in the shop that is critically different."""
 
     id: int
     rule_name: str

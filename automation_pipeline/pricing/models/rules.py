@@ -21,7 +21,12 @@ from pydantic import model_validator as checked
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
-from automation_pipeline.pricing.models.shop import FLAG_FIELDS, NUMBER_FIELDS, VariantField, decimals_of
+from automation_pipeline.pricing.models.shop import (
+    FLAG_FIELDS,
+    NUMBER_FIELDS,
+    VariantField,
+    decimals_of,
+)
 from automation_pipeline.pricing.models.transforms import (
     Amount,
     Currency,
@@ -64,7 +69,11 @@ class _Sparse(JsonModel):
 
     @model_serializer(mode="wrap")
     def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
-        return {name: value for name, value in cast("dict[str, object]", write(self)).items() if value is not None}
+        return {
+            name: value
+            for name, value in cast("dict[str, object]", write(self)).items()
+            if value is not None
+        }
 
 
 class PriceBand(_Sparse):
@@ -108,7 +117,11 @@ class Selector(_Sparse):
     def _says_one_thing(cls, given: object) -> object:
         if not isinstance(given, Mapping):
             return given
-        written = {name: value for name, value in cast("Mapping[str, object]", given).items() if value is not None}
+        written = {
+            name: value
+            for name, value in cast("Mapping[str, object]", given).items()
+            if value is not None
+        }
         if "field" in written:
             written = {"op": None, "value": None, **written}
         kinds = [name for name in written if name not in {"op", "value"}]
@@ -127,12 +140,16 @@ class Selector(_Sparse):
 
     @field_validator("op")
     @classmethod
-    def _can_be_asked_of_the_field(cls, op: Comparison | None, info: ValidationInfo) -> Comparison | None:
+    def _can_be_asked_of_the_field(
+        cls, op: Comparison | None, info: ValidationInfo
+    ) -> Comparison | None:
         field: VariantField | None = info.data.get("field")
         if op is None and field is not None:
             raise ValueError("is required")
         if field is not None and op not in _comparisons_of(field):
-            raise ValueError(f"must be one of {', '.join(sorted(_comparisons_of(field)))} for {field}")
+            raise ValueError(
+                f"must be one of {', '.join(sorted(_comparisons_of(field)))} for {field}"
+            )
         return op
 
     @field_validator("value", mode="before")
@@ -146,7 +163,10 @@ class Selector(_Sparse):
             return _one_value(field, value)
         if not isinstance(value, list | tuple):
             raise ValueError("must be a list")  # noqa: TRY004 - pydantic reads only this kind as a complaint
-        return tuple(_one_value(field, entry) for entry in cast("list[object]", check_entries(cast("object", value))))
+        return tuple(
+            _one_value(field, entry)
+            for entry in cast("list[object]", check_entries(cast("object", value)))
+        )
 
 
 _KINDS = ("all", "sku", "tag", "product", "price", "field", "and", "or", "not")
@@ -155,7 +175,9 @@ _KINDS = ("all", "sku", "tag", "product", "price", "field", "and", "or", "not")
 def _comparisons_of(field: VariantField) -> frozenset[Comparison]:
     if field in FLAG_FIELDS:
         return frozenset({Comparison.EQ, Comparison.NE})
-    return frozenset(Comparison) - (_TEXT_COMPARISONS if field in NUMBER_FIELDS else _ORDER_COMPARISONS)
+    return frozenset(Comparison) - (
+        _TEXT_COMPARISONS if field in NUMBER_FIELDS else _ORDER_COMPARISONS
+    )
 
 
 def _one_value(field: VariantField, value: object) -> bool | int | str:
@@ -192,7 +214,10 @@ def _parts_of(one: object) -> list[object]:
     listed = [written.get(name) for name in ("and", "or", "all_of", "any_of")]
     single = [written[name] for name in ("not", "opposite_of") if written.get(name) is not None]
     return [
-        part for entry in listed if isinstance(entry, list | tuple) for part in cast("list[object]", entry)
+        part
+        for entry in listed
+        if isinstance(entry, list | tuple)
+        for part in cast("list[object]", entry)
     ] + single
 
 
@@ -216,7 +241,8 @@ class OnDrift(StrEnum):
 
 
 class RuleInput(JsonModel):
-    """With a currency, the rule leaves variants alone that are priced in another; amounts are always in it.
+    """With a currency, the rule leaves variants alone that are priced in another; amounts are
+    always in it.
 
     A rule with `ends_at` is a promotion: what it has applied is rolled back then.
     """
@@ -235,7 +261,11 @@ class RuleInput(JsonModel):
     @model_validator(mode="before")
     @classmethod
     def _looks_at_what_is_left_out(cls, given: object) -> object:
-        return {"currency": None, **cast("Mapping[str, object]", given)} if isinstance(given, Mapping) else given
+        return (
+            {"currency": None, **cast("Mapping[str, object]", given)}
+            if isinstance(given, Mapping)
+            else given
+        )
 
     @field_validator("selector", mode="before")
     @classmethod
@@ -259,7 +289,9 @@ class RuleInput(JsonModel):
 
     @field_validator("ends_at")
     @classmethod
-    def _comes_after_the_start(cls, ends_at: ZonedInstant | None, info: ValidationInfo) -> ZonedInstant | None:
+    def _comes_after_the_start(
+        cls, ends_at: ZonedInstant | None, info: ValidationInfo
+    ) -> ZonedInstant | None:
         schedule_at: ZonedInstant | None = info.data.get("schedule_at")
         if ends_at is not None and schedule_at is not None and ends_at <= schedule_at:
             raise ValueError("must lie after scheduleAt")
@@ -272,7 +304,8 @@ def parse_rule(given: Mapping[str, object]) -> RuleInput:
 
 
 def canonical(rule: RuleInput) -> str:
-    """What decides prices, in one spelling: two rules that price alike because they say the same are one text."""
+    """What decides prices, in one spelling: two rules that price alike because they say the same
+    are one text."""
     written = as_document(rule)
     deciding = {name: written[name] for name in ("selector", "transform", "currency", "onDrift")}
     return json.dumps(_ordered(deciding), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -285,7 +318,9 @@ def version_hash(rule: RuleInput) -> str:
 def _ordered(value: object) -> object:
     """All lists of a rule are sets: which comes first decides nothing."""
     if isinstance(value, Mapping):
-        return {name: _ordered(entry) for name, entry in cast("Mapping[str, object]", value).items()}
+        return {
+            name: _ordered(entry) for name, entry in cast("Mapping[str, object]", value).items()
+        }
     if isinstance(value, list | tuple):
         entries = [_ordered(entry) for entry in cast("list[object]", value)]
         return sorted(entries, key=lambda entry: json.dumps(entry, sort_keys=True))
@@ -313,7 +348,8 @@ MAX_PROJECT_LENGTH = 100
 
 
 class PricingRule(RuleInput):
-    """`version` rises with every change of what decides prices; of the name, the plan and the like it does not."""
+    """`version` rises with every change of what decides prices; of the name, the plan and the like
+    it does not."""
 
     id: Id
     project_id: str = Field(max_length=MAX_PROJECT_LENGTH)
@@ -326,7 +362,9 @@ class PricingRule(RuleInput):
 
     @property
     def as_input(self) -> RuleInput:
-        return RuleInput.model_validate({name: getattr(self, name) for name in RuleInput.model_fields})
+        return RuleInput.model_validate(
+            {name: getattr(self, name) for name in RuleInput.model_fields}
+        )
 
 
 class RuleVersion(JsonModel):
@@ -364,14 +402,18 @@ NEVER_NULL = "cannot be null: leave it out to keep it"
 
 
 def changed_rule(stored: PricingRule, patch: Mapping[str, object]) -> RuleInput:
-    """What the patch does not name stays, null clears; selector and transform are replaced whole."""
+    """What the patch does not name stays, null clears; selector and transform are replaced
+    whole."""
     said = input_document(stored)
     try:
         return parse_rule({**said, **patch})
     except InvalidInputError as error:
         nulls = {name for name in said if name in patch and patch[name] is None}
         # A currency may be null; if it may not be here, its own sentence says why.
-        faults = tuple((name, NEVER_NULL if name in nulls - {"currency"} else why) for name, why in error.fields)
+        faults = tuple(
+            (name, NEVER_NULL if name in nulls - {"currency"} else why)
+            for name, why in error.fields
+        )
         raise InvalidInputError(INVALID_RULE, faults) from None
 
 
@@ -388,7 +430,8 @@ Amounts = Annotated[
 
 
 class Policy(JsonModel):
-    """Shares are fractions: 0.15 means 15 %. A SKU's own floor or ceiling stands instead of the project's."""
+    """Shares are fractions: 0.15 means 15 %. A SKU's own floor or ceiling stands instead of the
+    project's."""
 
     auto_apply: Flag = False
     max_pct_delta: Share | None = None
@@ -412,7 +455,9 @@ class Policy(JsonModel):
     def _is_there_for_amounts(cls, currency: str | None, info: ValidationInfo) -> str | None:
         named = [info.data.get(name) for name in ("floor", "ceiling")]
         if currency is None and (
-            any(amount is not None for amount in named) or info.data.get("floors") or info.data.get("ceilings")
+            any(amount is not None for amount in named)
+            or info.data.get("floors")
+            or info.data.get("ceilings")
         ):
             raise ValueError("is required where the policy names amounts")
         return currency

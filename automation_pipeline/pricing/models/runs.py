@@ -52,22 +52,28 @@ RULE_RUN = StateMachine(
     moves={
         PricingRunState.PREVIEW: frozenset({PricingRunState.QUEUED}),
         PricingRunState.QUEUED: frozenset({PricingRunState.APPLYING}),
-        PricingRunState.APPLYING: frozenset({PricingRunState.APPLIED, PricingRunState.PARTIAL, PricingRunState.FAILED}),
+        PricingRunState.APPLYING: frozenset(
+            {PricingRunState.APPLIED, PricingRunState.PARTIAL, PricingRunState.FAILED}
+        ),
         PricingRunState.APPLIED: frozenset({PricingRunState.ROLLED_BACK}),
-        # Only the worker makes these two moves to APPLYING: asking for a retry leaves a note on the run.
+        # Only the worker makes these two moves to APPLYING: asking for a retry leaves a note on the
+        # run.
         PricingRunState.PARTIAL: frozenset({PricingRunState.APPLYING, PricingRunState.ROLLED_BACK}),
         PricingRunState.FAILED: frozenset({PricingRunState.APPLYING}),
         PricingRunState.ROLLED_BACK: frozenset(),
     },
 )
 
-# A queued target that is given up without a call (cancelled, no variant id, shop closed) goes through APPLYING too.
+# A queued target that is given up without a call (cancelled, no variant id, shop closed) goes
+# through APPLYING too.
 RULE_TARGET = StateMachine(
     name="rule target",
     moves={
         TargetState.PREVIEW: frozenset({TargetState.QUEUED}),
         TargetState.QUEUED: frozenset({TargetState.APPLYING}),
-        TargetState.APPLYING: frozenset({TargetState.APPLIED, TargetState.QUEUED, TargetState.FAILED}),
+        TargetState.APPLYING: frozenset(
+            {TargetState.APPLIED, TargetState.QUEUED, TargetState.FAILED}
+        ),
         TargetState.FAILED: frozenset({TargetState.QUEUED}),
         TargetState.APPLIED: frozenset({TargetState.ROLLED_BACK}),
         TargetState.ROLLED_BACK: frozenset(),
@@ -76,13 +82,19 @@ RULE_TARGET = StateMachine(
 
 ACTIVE_RUN_STATES = frozenset({PricingRunState.QUEUED, PricingRunState.APPLYING})
 ENDED_RUN_STATES = frozenset(
-    {PricingRunState.APPLIED, PricingRunState.PARTIAL, PricingRunState.FAILED, PricingRunState.ROLLED_BACK}
+    {
+        PricingRunState.APPLIED,
+        PricingRunState.PARTIAL,
+        PricingRunState.FAILED,
+        PricingRunState.ROLLED_BACK,
+    }
 )
 OPEN_TARGET_STATES = frozenset({TargetState.QUEUED, TargetState.APPLYING})
 
 
 def final_run_state(targets: Iterable[TargetState]) -> PricingRunState | None:
-    """How a run that is being applied ends; None while a target is open. Without targets there is nothing to fail."""
+    """How a run that is being applied ends; None while a target is open. Without targets there is
+    nothing to fail."""
     states = set(targets)
     if states & OPEN_TARGET_STATES:
         return None
@@ -108,7 +120,8 @@ class RuleTrigger(StrEnum):
 
 
 class Wish(StrEnum):
-    """What somebody wants done with a run as soon as a worker is at it. APPLY: plan it, if it is not, and queue it."""
+    """What somebody wants done with a run as soon as a worker is at it. APPLY: plan it, if it is
+    not, and queue it."""
 
     APPLY = "apply"
     RETRY = "retry"
@@ -128,8 +141,8 @@ class TargetCounts(JsonModel):
 
 
 class RuleRun(JsonModel):
-    """`previewed_at` is when its targets were written: None while the run is only asked for. `success_rate` is
-    between 0 and 1, cancelled targets left out."""
+    """`previewed_at` is when its targets were written: None while the run is only asked for.
+    `success_rate` is between 0 and 1, cancelled targets left out."""
 
     id: Id
     project_id: str
@@ -168,7 +181,8 @@ class RuleRun(JsonModel):
 
 
 class RuleTarget(JsonModel):
-    """Prices are in minor units. `error_retryable` says whether another try can help as things are."""
+    """Prices are in minor units. `error_retryable` says whether another try can help as things
+    are."""
 
     id: Id
     rule_run_id: Id
@@ -197,7 +211,8 @@ class RuleTarget(JsonModel):
 
 
 class SkippedVariant(JsonModel):
-    """`why` is a sentence; `checks` are the guardrails that failed, when the project's policy blocked it."""
+    """`why` is a sentence; `checks` are the guardrails that failed, when the project's policy
+    blocked it."""
 
     product_id: str
     variant_id: str
@@ -225,7 +240,8 @@ class RuleRunFilter:
 
 
 class LoggedMove(JsonModel):
-    """`machine` says whether the run moved or one of its targets, of which `entity_id` is the id."""
+    """`machine` says whether the run moved or one of its targets, of which `entity_id` is the
+    id."""
 
     id: Id
     machine: str
@@ -274,7 +290,9 @@ class RunTimes:
         return _milliseconds(self.started_at, self.finished_at)
 
 
-def run_result(run_id: str, status: PricingRunState, times: RunTimes, results: Sequence[TargetResult]) -> RunResult:
+def run_result(
+    run_id: str, status: PricingRunState, times: RunTimes, results: Sequence[TargetResult]
+) -> RunResult:
     """How a run went, as people and other systems read it."""
     applied = sum(1 for result in results if result.success)
     rate = success_rate(applied, len(results) - applied)
@@ -291,7 +309,8 @@ def run_result(run_id: str, status: PricingRunState, times: RunTimes, results: S
 
 
 def success_rate(applied: int, failed: int) -> Decimal | None:
-    """The applied share; None where nothing was tried. Skipped and cancelled targets are not counted in."""
+    """The applied share; None where nothing was tried. Skipped and cancelled targets are not
+    counted in."""
     return Decimal(applied) / (applied + failed) if applied + failed else None
 
 

@@ -55,7 +55,8 @@ def round_half_up(number: Decimal) -> int:
 
 
 def parse_amount(text: str, currency: str) -> int:
-    """Minor units of what a shop wrote, such as "19.99". Digits that the currency has no coin for are rounded."""
+    """Minor units of what a shop wrote, such as "19.99". Digits that the currency has no coin for
+    are rounded."""
     if not _WRITTEN.fullmatch(text.strip()):
         raise InvalidInputError(f"{text!r} is not an amount of {currency}.")
     return round_half_up(Decimal(text.strip()).scaleb(decimals_of(currency)))
@@ -85,7 +86,8 @@ class Price:
 
 
 class PriceDocument(JsonModel):
-    """A price as targets keep it. Stored as `{"unit_amount": 1299, "currency": "USD", "compare_at": null}`."""
+    """A price as targets keep it. Stored as `{"unit_amount": 1299, "currency": "USD", "compare_at":
+    null}`."""
 
     unit_amount: int
     currency: str
@@ -93,7 +95,11 @@ class PriceDocument(JsonModel):
 
 
 def price_document(price: Price) -> dict[str, object]:
-    return {"unit_amount": price.unit_amount, "currency": price.currency, "compare_at": price.compare_at}
+    return {
+        "unit_amount": price.unit_amount,
+        "currency": price.currency,
+        "compare_at": price.compare_at,
+    }
 
 
 def price_of(document: object) -> Price:
@@ -103,7 +109,8 @@ def price_of(document: object) -> Price:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """Amounts are in `currency`. `cost` is what the shop pays for it; None where the shop does not say."""
+    """Amounts are in `currency`. `cost` is what the shop pays for it; None where the shop does not
+    say."""
 
     variant_id: str
     product_id: str
@@ -128,7 +135,8 @@ class Variant:
 
 
 class VariantField(StrEnum):
-    """What a selector may ask about by name. Anything else is refused: no column is reached by its name."""
+    """What a selector may ask about by name. Anything else is refused: no column is reached by its
+    name."""
 
     SKU = "sku"
     BARCODE = "barcode"
@@ -158,7 +166,11 @@ def text_of(variant: Variant, field: VariantField) -> str | None:
 
 
 def is_on_sale(variant: Variant) -> bool:
-    return variant.amount is not None and variant.compare_at is not None and variant.compare_at > variant.amount
+    return (
+        variant.amount is not None
+        and variant.compare_at is not None
+        and variant.compare_at > variant.amount
+    )
 
 
 class FailureKind(StrEnum):
@@ -212,8 +224,9 @@ _CODES: Mapping[str, FailureKind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FailureSignal:
-    """What was seen of a failure. `retryable` is the word of one who knows better; `user_error` is a complaint about
-    one variant in an answer that was otherwise well; `lost` is an answer that never came to a call that was sent."""
+    """What was seen of a failure. `retryable` is the word of one who knows better; `user_error` is
+    a complaint about one variant in an answer that was otherwise well; `lost` is an answer that
+    never came to a call that was sent."""
 
     status: int | None = None
     code: str | None = None
@@ -224,7 +237,8 @@ class FailureSignal:
 
 @dataclass(frozen=True)
 class CallFailure:
-    """`outcome_unknown`: the price may have been written; it is read before anything else is tried."""
+    """`outcome_unknown`: the price may have been written; it is read before anything else is
+    tried."""
 
     kind: FailureKind
     message: str
@@ -238,10 +252,14 @@ class CallFailure:
 
 
 # Of the targets that a cancelled run gives up.
-CANCELLED = CallFailure(FailureKind.CANCELLED, "The run was cancelled before it was tried.", retryable=False)
+CANCELLED = CallFailure(
+    FailureKind.CANCELLED, "The run was cancelled before it was tried.", retryable=False
+)
 
 
-def classify_failure(signal: FailureSignal, message: str, retry_after_seconds: float | None = None) -> CallFailure:
+def classify_failure(
+    signal: FailureSignal, message: str, retry_after_seconds: float | None = None
+) -> CallFailure:
     kind = _kind(signal)
     return CallFailure(
         kind=kind,
@@ -329,8 +347,8 @@ Prices = Mapping[str, Price]
 
 @dataclass(frozen=True)
 class CallCosts:
-    """Points that calls ask for: a page of the catalogue, the price of one variant, a write to one product. `prices`
-    is asked for on top, once for each call that reads prices."""
+    """Points that calls ask for: a page of the catalogue, the price of one variant, a write to one
+    product. `prices` is asked for on top, once for each call that reads prices."""
 
     page: float
     each_price: float
@@ -343,8 +361,9 @@ class CallCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class ShopOptions:
-    """`longest_pause_seconds` is how long a worker stays for what will be due: for longer it leaves, and comes back.
-    A lease outlives every call, so that whoever takes a run over finds no call of the former holder under way."""
+    """`longest_pause_seconds` is how long a worker stays for what will be due: for longer it
+    leaves, and comes back. A lease outlives every call, so that whoever takes a run over finds no
+    call of the former holder under way."""
 
     calls_at_once: int = 5
     call_seconds: float = 30.0

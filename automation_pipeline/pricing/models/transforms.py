@@ -20,7 +20,13 @@ from pydantic import (
 )
 
 from automation_pipeline.core.json_model import Instant, JsonModel
-from automation_pipeline.pricing.models.shop import LARGEST_AMOUNT, Price, Variant, is_currency, round_half_up
+from automation_pipeline.pricing.models.shop import (
+    LARGEST_AMOUNT,
+    Price,
+    Variant,
+    is_currency,
+    round_half_up,
+)
 
 MAX_NAMES = 10_000
 MAX_DECIMALS = 6
@@ -100,10 +106,16 @@ def _names(given: object) -> object:
         return _names([given])
     if not isinstance(given, list | tuple):
         return given
-    entries = [entry.strip() if isinstance(entry, str) else entry for entry in cast("list[object]", given)]
+    entries = [
+        entry.strip() if isinstance(entry, str) else entry for entry in cast("list[object]", given)
+    ]
     if any(entry == "" for entry in entries):
         raise ValueError("must not hold an empty text")
-    return list(dict.fromkeys(entries)) if all(isinstance(entry, str) for entry in entries) else entries
+    return (
+        list(dict.fromkeys(entries))
+        if all(isinstance(entry, str) for entry in entries)
+        else entries
+    )
 
 
 def _compare_at(given: object) -> object:
@@ -172,16 +184,20 @@ class Lattice:
 
 
 def multiples(precision: int, decimals: int) -> Lattice:
-    """`precision` counts decimals of the major unit; finer than the smallest coin is the smallest coin."""
+    """`precision` counts decimals of the major unit; finer than the smallest coin is the smallest
+    coin."""
     return Lattice(10 ** max(decimals - precision, 0))
 
 
 def with_ending(ending: str, decimals: int) -> Lattice | None:
-    """The prices that end so. None where the currency has none: its decimals must be said, and no more of them."""
+    """The prices that end so. None where the currency has none: its decimals must be said, and no
+    more of them."""
     whole, _, cents = ending.partition(".")
     if bool(cents) != bool(decimals) or len(cents) > decimals:
         return None
-    return Lattice(step=10 ** (len(whole) + decimals), first=int(whole + cents.ljust(decimals, "0")))
+    return Lattice(
+        step=10 ** (len(whole) + decimals), first=int(whole + cents.ljust(decimals, "0"))
+    )
 
 
 _WAYS: dict[Round, Callable[[Decimal], int]] = {
@@ -192,8 +208,9 @@ _WAYS: dict[Round, Callable[[Decimal], int]] = {
 
 
 def rounded(exact: Decimal, way: Round, lattice: Lattice) -> int:
-    """Of two prices as near, the higher. An amount that is no price is not rounded, so that it does not become one.
-    Where the lattice has no price below, rounding down keeps the exact price, cut to the smallest coin."""
+    """Of two prices as near, the higher. An amount that is no price is not rounded, so that it does
+    not become one. Where the lattice has no price below, rounding down keeps the exact price, cut
+    to the smallest coin."""
     if way is Round.NONE or exact <= 0:
         return round_half_up(exact)
     steps = _WAYS[way]((exact - lattice.first) / lattice.step)
@@ -220,9 +237,11 @@ _NEED_A_VALUE = frozenset({Operation.PERCENT, *IN_MINOR_UNITS})
 
 
 class Transform(JsonModel):
-    """Amounts are minor units. `from_compare_at` starts from the struck-through price, `value` percent off or on it.
+    """Amounts are minor units. `from_compare_at` starts from the struck-through price, `value`
+    percent off or on it.
 
-    `margin_over_cost_percent` is counted on the cost: 15 keeps the price at or above 1.15 times the cost.
+    `margin_over_cost_percent` is counted on the cost: 15 keeps the price at or above 1.15 times the
+    cost.
     """
 
     op: Operation
@@ -241,7 +260,8 @@ class Transform(JsonModel):
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, given: object) -> object:
-        """Other spellings are read; and a field that is missing can be named only if it is there."""
+        """Other spellings are read; and a field that is missing can be named only if it is
+        there."""
         if not isinstance(given, Mapping):
             return given
         written = {"value": None, "factor": None, **cast("Mapping[str, object]", given)}
@@ -306,7 +326,11 @@ class Transform(JsonModel):
 
 def names_amounts(transform: Transform) -> bool:
     """Whether it holds amounts, which mean nothing without a currency."""
-    if transform.op in IN_MINOR_UNITS or transform.floor is not None or transform.ceiling is not None:
+    if (
+        transform.op in IN_MINOR_UNITS
+        or transform.floor is not None
+        or transform.ceiling is not None
+    ):
         return True
     return transform.compare_at not in {UNTOUCHED, PRICE_BEFORE, None}
 
@@ -320,7 +344,11 @@ def _amount_fault(op: Operation, value: Decimal) -> str | None:
 def _percent_fault(op: Operation, value: Decimal) -> str | None:
     if op is Operation.MULTIPLY:
         return "does not go with multiply, which has a factor"
-    return None if _ALL < value <= _LARGEST_PERCENT else f"must be more than {_ALL} and at most {_LARGEST_PERCENT}"
+    return (
+        None
+        if _ALL < value <= _LARGEST_PERCENT
+        else f"must be more than {_ALL} and at most {_LARGEST_PERCENT}"
+    )
 
 
 class Skip(StrEnum):
@@ -393,7 +421,8 @@ class Clamp:
 
 
 class TraceConstraints(JsonModel):
-    """The limits of one variant in minor units, and those that moved its price, in the order in which they did."""
+    """The limits of one variant in minor units, and those that moved its price, in the order in
+    which they did."""
 
     floor: int | None
     ceiling: int | None
@@ -416,7 +445,8 @@ class PriceTrace(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class PriceOutcome:
-    """`after` is there exactly if nothing was skipped. The compare-at price is written only if the rule touches it."""
+    """`after` is there exactly if nothing was skipped. The compare-at price is written only if the
+    rule touches it."""
 
     variant: Variant
     before: Price | None

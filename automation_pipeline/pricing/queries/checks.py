@@ -18,7 +18,12 @@ from automation_pipeline.pricing.models.history import (
     RuleCheck,
 )
 from automation_pipeline.pricing.models.rules import TENANT
-from automation_pipeline.pricing.models.runs import FIRST_TARGET_STATE, OPEN_TARGET_STATES, RuleTrigger, TargetState
+from automation_pipeline.pricing.models.runs import (
+    FIRST_TARGET_STATE,
+    OPEN_TARGET_STATES,
+    RuleTrigger,
+    TargetState,
+)
 from automation_pipeline.pricing.models.shop import Price, price_document, price_of
 from automation_pipeline.pricing.queries.runs import LIVE_RUN_STATES, add_run, locked_run
 from automation_pipeline.pricing.rules.monitoring import (
@@ -34,15 +39,23 @@ from automation_pipeline.storage.statements import among, upsert
 
 
 def is_conclusive() -> ColumnElement[bool]:
-    """It read a price, or found that the run has none left in the shop. What could not be read says nothing."""
+    """It read a price, or found that the run has none left in the shop. What could not be read says
+    nothing."""
     has_none_left = and_(RuleCheckRow.total_checked == 0, RuleCheckRow.unverified == 0)
-    return and_(RuleCheckRow.checked_at.is_not(None), or_(RuleCheckRow.total_checked > 0, has_none_left))
+    return and_(
+        RuleCheckRow.checked_at.is_not(None), or_(RuleCheckRow.total_checked > 0, has_none_left)
+    )
 
 
 def last_checks(*of: ColumnElement[bool]) -> Select[tuple[int]]:
-    """The ids of the last one of each run, of those that are asked about. A check made again keeps its old id."""
+    """The ids of the last one of each run, of those that are asked about. A check made again keeps
+    its old id."""
     newest_first = RuleCheckRow.checked_at.desc(), RuleCheckRow.id.desc()
-    place = func.row_number().over(partition_by=RuleCheckRow.rule_run_id, order_by=newest_first).label("place")
+    place = (
+        func.row_number()
+        .over(partition_by=RuleCheckRow.rule_run_id, order_by=newest_first)
+        .label("place")
+    )
     placed = select(RuleCheckRow.id, place).where(is_conclusive(), *of).subquery()
     return select(placed.c.id).where(placed.c.place == 1)
 
@@ -56,8 +69,11 @@ _FOUND = ("checked_at", "total_checked", "mismatches", "unverified", "worst", "r
 
 
 def file_due_checks(session: Session, now: datetime) -> Sequence[str]:
-    """Keys of the requests. What was asked for a while ago and is not done yet, is asked for again."""
-    is_silent = or_(RuleCheckRow.requested_at.is_(None), RuleCheckRow.requested_at <= now - REQUEST_AGAIN_AFTER)
+    """Keys of the requests. What was asked for a while ago and is not done yet, is asked for
+    again."""
+    is_silent = or_(
+        RuleCheckRow.requested_at.is_(None), RuleCheckRow.requested_at <= now - REQUEST_AGAIN_AFTER
+    )
     due = (
         select(RuleCheckRow)
         .where(RuleCheckRow.checked_at.is_(None), RuleCheckRow.due_at <= now, is_silent)
@@ -73,7 +89,9 @@ def file_due_checks(session: Session, now: datetime) -> Sequence[str]:
     return [wish.key for wish in wishes]
 
 
-def save_reports(session: Session, name: str, reports: Sequence[ReconciliationReport], now: datetime) -> None:
+def save_reports(
+    session: Session, name: str, reports: Sequence[ReconciliationReport], now: datetime
+) -> None:
     """Of one check of many runs."""
     rows = [
         {
@@ -96,33 +114,44 @@ def done_report(session: Session, run_id: int, name: str) -> ReconciliationRepor
     """What the check has found; None: it was not made yet."""
     document = session.scalar(
         select(RuleCheckRow.report).where(
-            RuleCheckRow.rule_run_id == run_id, RuleCheckRow.name == name, RuleCheckRow.checked_at.is_not(None)
+            RuleCheckRow.rule_run_id == run_id,
+            RuleCheckRow.name == name,
+            RuleCheckRow.checked_at.is_not(None),
         )
     )
     return None if document is None else ReconciliationReport.model_validate(document)
 
 
 def latest_conclusive_check(session: Session, run_id: int) -> RuleCheck | None:
-    query = select(RuleCheckRow).where(RuleCheckRow.id.in_(last_checks(RuleCheckRow.rule_run_id == run_id)))
+    query = select(RuleCheckRow).where(
+        RuleCheckRow.id.in_(last_checks(RuleCheckRow.rule_run_id == run_id))
+    )
     row = session.scalar(query)
     return None if row is None else _check(row)
 
 
 def checks_of(session: Session, run_id: int) -> list[RuleCheck]:
-    """In the order in which they are due; one a day for thirty days, the early ones, and those made by hand."""
+    """In the order in which they are due; one a day for thirty days, the early ones, and those made
+    by hand."""
     query = (
-        select(RuleCheckRow).where(RuleCheckRow.rule_run_id == run_id).order_by(RuleCheckRow.due_at, RuleCheckRow.id)
+        select(RuleCheckRow)
+        .where(RuleCheckRow.rule_run_id == run_id)
+        .order_by(RuleCheckRow.due_at, RuleCheckRow.id)
     )
     return [_check(row) for row in session.scalars(query.execution_options(populate_existing=True))]
 
 
 def next_manual_name(session: Session, run_id: int) -> str:
-    by_hand = RuleCheckRow.rule_run_id == run_id, RuleCheckRow.name.startswith(MANUAL_PREFIX, autoescape=True)
+    by_hand = (
+        RuleCheckRow.rule_run_id == run_id,
+        RuleCheckRow.name.startswith(MANUAL_PREFIX, autoescape=True),
+    )
     return f"{MANUAL_PREFIX}{(session.scalar(select(func.count(RuleCheckRow.id)).where(*by_hand)) or 0) + 1}"
 
 
 def _check_request(row: RuleCheckRow, now: datetime) -> NewRunRequest:
-    """A key is taken once only: whoever asks again, asks under another. A run that ended again has another due time."""
+    """A key is taken once only: whoever asks again, asks under another. A run that ended again has
+    another due time."""
     again = "" if row.requested_at is None else f"-{round(now.timestamp())}"
     key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}{again}"
     tags = {"pricing/run_id": str(row.rule_run_id), "pricing/check": row.name}
@@ -132,7 +161,9 @@ def _check_request(row: RuleCheckRow, now: datetime) -> NewRunRequest:
 def _check(row: RuleCheckRow) -> RuleCheck:
     found = None if row.report is None else ReconciliationReport.model_validate(row.report)
     names = RuleCheck.model_fields.keys() - {"report"}
-    return RuleCheck.model_validate({**{name: getattr(row, name) for name in names}, "report": found})
+    return RuleCheck.model_validate(
+        {**{name: getattr(row, name) for name in names}, "report": found}
+    )
 
 
 Target = RuleTargetRow
@@ -151,9 +182,14 @@ def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]
     """The applied ones of these runs that no run has applied over since."""
     later = aliased(Target)
     is_later = or_(
-        later.applied_at > Target.applied_at, and_(later.applied_at == Target.applied_at, later.id > Target.id)
+        later.applied_at > Target.applied_at,
+        and_(later.applied_at == Target.applied_at, later.id > Target.id),
     )
-    is_same = and_(later.shop == Target.shop, later.variant_id == Target.variant_id, later.currency == Target.currency)
+    is_same = and_(
+        later.shop == Target.shop,
+        later.variant_id == Target.variant_id,
+        later.currency == Target.currency,
+    )
     query = (
         select(Target.id, Target.rule_run_id, Target.variant_id, Target.sku_id, Target.after_json)
         .where(among(session, Target.rule_run_id, run_ids), Target.status == TargetState.APPLIED)
@@ -168,7 +204,8 @@ def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]
 
 
 def variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) -> set[str]:
-    """Those that somebody is writing now, has written with an unknown outcome, or is about to take back."""
+    """Those that somebody is writing now, has written with an unknown outcome, or is about to take
+    back."""
     is_unknown = and_(Target.outcome_unknown, Target.status.in_(sorted(OPEN_TARGET_STATES)))
     is_wanted_back = and_(Target.is_wished, Target.status == TargetState.APPLIED)
     query = select(Target.variant_id).where(
@@ -182,7 +219,9 @@ def variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) 
 def runs_to_check(session: Session, shop: str, day: str, now: datetime) -> Sequence[int]:
     """Those of the daily pass that were not looked at on this day."""
     is_done = exists().where(
-        RuleCheckRow.rule_run_id == RuleRunRow.id, RuleCheckRow.name == day, RuleCheckRow.checked_at.is_not(None)
+        RuleCheckRow.rule_run_id == RuleRunRow.id,
+        RuleCheckRow.name == day,
+        RuleCheckRow.checked_at.is_not(None),
     )
     query = select(RuleRunRow.id, RuleRunRow.finished_at).where(
         RuleRunRow.shop == shop,
@@ -208,14 +247,19 @@ def save_findings(
     shop: str,
     now: datetime,
 ) -> list[ReconciliationReport]:
-    """By run, the targets whose prices were looked up. Those that were taken back or applied over meanwhile are out."""
+    """By run, the targets whose prices were looked up. Those that were taken back or applied over
+    meanwhile are out."""
     still = {target.id for target in live_targets(session, looked_at)}
-    left = {run: [target for target in targets if target.id in still] for run, targets in looked_at.items()}
+    left = {
+        run: [target for target in targets if target.id in still]
+        for run, targets in looked_at.items()
+    }
     variants = [target.variant_id for targets in left.values() for target in targets]
     in_flux = variants_in_flux(session, shop, variants)
     told: PricesByVariant = {**seen, **dict.fromkeys(in_flux, _IN_FLUX)}
     reports = [
-        reconciliation_report(str(run), [_reading(one, told) for one in targets], now) for run, targets in left.items()
+        reconciliation_report(str(run), [_reading(one, told) for one in targets], now)
+        for run, targets in left.items()
     ]
     save_reports(session, name, reports, now)
     enqueue(session, [event for found in reports for event in _events(found, name, now)])
@@ -224,7 +268,9 @@ def save_findings(
 
 def _reading(target: LiveTarget, seen: PricesByVariant) -> PriceReading:
     found = seen[target.variant_id]
-    read = PriceReading(target_id=str(target.id), sku_id=target.sku_id, expected=target.expected, actual=None)
+    read = PriceReading(
+        target_id=str(target.id), sku_id=target.sku_id, expected=target.expected, actual=None
+    )
     return replace(read, reason=found) if isinstance(found, str) else replace(read, actual=found)
 
 
@@ -242,7 +288,9 @@ def _events(found: ReconciliationReport, name: str, now: datetime) -> Iterator[E
         }
         key = mismatch_key(found.run_id, one.target_id, name)
         aggregate = f"rule-run-{found.run_id}"
-        yield Event(TENANT, key, "automation.reconciliation.mismatch", "pricing", aggregate, now, payload)
+        yield Event(
+            TENANT, key, "automation.reconciliation.mismatch", "pricing", aggregate, now, payload
+        )
 
 
 @dataclass(frozen=True)
@@ -260,10 +308,14 @@ def still_to_repair(
 ) -> list[tuple[RuleTargetRow, Mismatch]]:
     """Those whose price is still expected to stand, and that nobody is changing now."""
     standing = {target.id: target.variant_id for target in live_targets(session, [run.id])}
-    in_flux = variants_in_flux(session, run.shop, [standing[id_] for id_ in mismatches if id_ in standing])
+    in_flux = variants_in_flux(
+        session, run.shop, [standing[id_] for id_ in mismatches if id_ in standing]
+    )
     wanted = [id_ for id_ in mismatches if id_ in standing and standing[id_] not in in_flux]
     rows = session.scalars(
-        select(RuleTargetRow).where(among(session, RuleTargetRow.id, wanted)).order_by(RuleTargetRow.id)
+        select(RuleTargetRow)
+        .where(among(session, RuleTargetRow.id, wanted))
+        .order_by(RuleTargetRow.id)
     )
     return [(row, mismatches[row.id]) for row in rows]
 
@@ -279,7 +331,14 @@ def add_repair(
     """The new run. The rule's rest after its last run is not waited for."""
     then = _RuleVersion(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash)
     repair_id = add_run(
-        session, then, shop=run.shop, trigger=RuleTrigger.REPAIR, actor=actor, now=now, parent_run_id=run.id, force=True
+        session,
+        then,
+        shop=run.shop,
+        trigger=RuleTrigger.REPAIR,
+        actor=actor,
+        now=now,
+        parent_run_id=run.id,
+        force=True,
     )
     rows = [{"rule_run_id": repair_id, **_repair_columns(target, found)} for target, found in wrong]
     session.connection().execute(insert(RuleTargetRow), rows)

@@ -16,7 +16,9 @@ from automation_pipeline.storage.statements import among
 
 
 def failed_letters(session: Session, run_id: int) -> list[DeadLetter]:
-    query = select(RuleTargetRow).where(RuleTargetRow.rule_run_id == run_id, RuleTargetRow.status == TargetState.FAILED)
+    query = select(RuleTargetRow).where(
+        RuleTargetRow.rule_run_id == run_id, RuleTargetRow.status == TargetState.FAILED
+    )
     return [letter_of(row) for row in session.scalars(query.order_by(RuleTargetRow.id))]
 
 
@@ -45,7 +47,9 @@ def clear_request(session: Session, run: RuleRunRow) -> None:
     _mark(session, run.id, None, is_wished=False)
 
 
-def _mark(session: Session, run_id: int, target_ids: Sequence[int] | None, *, is_wished: bool) -> None:
+def _mark(
+    session: Session, run_id: int, target_ids: Sequence[int] | None, *, is_wished: bool
+) -> None:
     chosen = [] if target_ids is None else [among(session, RuleTargetRow.id, target_ids)]
     session.execute(
         update(RuleTargetRow)
@@ -62,11 +66,17 @@ def dead_letters(
     session: Session, project_id: str | None = None, *, now: datetime, limit: int, offset: int = 0
 ) -> list[DeadLetter]:
     """In the order in which they failed."""
-    query = select(Target).where(*_is_dead_letter(project_id, now)).order_by(Target.last_attempt, Target.id)
+    query = (
+        select(Target)
+        .where(*_is_dead_letter(project_id, now))
+        .order_by(Target.last_attempt, Target.id)
+    )
     return [letter_of(row) for row in session.scalars(query.limit(limit).offset(offset))]
 
 
-def tallies_of(session: Session, project_id: str | None = None, *, now: datetime) -> list[DeadLetterTally]:
+def tallies_of(
+    session: Session, project_id: str | None = None, *, now: datetime
+) -> list[DeadLetterTally]:
     """All of them, by kind."""
     retryable, stale = Target.error_retryable.is_(True), Target.last_attempt < now - STALE_AFTER
     query = (
@@ -75,12 +85,19 @@ def tallies_of(session: Session, project_id: str | None = None, *, now: datetime
         .group_by(Target.error_type)
     )
     rows = session.execute(query).tuples()
-    return [DeadLetterTally(FailureKind(kind or FailureKind.UNKNOWN), *counts) for kind, *counts in rows]
+    return [
+        DeadLetterTally(FailureKind(kind or FailureKind.UNKNOWN), *counts) for kind, *counts in rows
+    ]
 
 
-def letters_by_run(session: Session, project_id: str, *, retryable_only: bool, now: datetime) -> dict[int, list[int]]:
+def letters_by_run(
+    session: Session, project_id: str, *, retryable_only: bool, now: datetime
+) -> dict[int, list[int]]:
     """The targets of each run, the oldest run first."""
-    chosen = [*_is_dead_letter(project_id, now), *([Target.error_retryable.is_(True)] if retryable_only else [])]
+    chosen = [
+        *_is_dead_letter(project_id, now),
+        *([Target.error_retryable.is_(True)] if retryable_only else []),
+    ]
     by_run: dict[int, list[int]] = {}
     for run_id, target_id in session.execute(
         select(Target.rule_run_id, Target.id).where(*chosen).order_by(Target.rule_run_id, Target.id)
@@ -103,7 +120,9 @@ def mark_acknowledged(
     ).all()
 
 
-def acknowledged_among(session: Session, project_id: str, target_ids: Collection[int]) -> Sequence[int]:
+def acknowledged_among(
+    session: Session, project_id: str, target_ids: Collection[int]
+) -> Sequence[int]:
     return session.scalars(
         select(Target.id).where(
             Target.project_id == project_id,

@@ -8,7 +8,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import Text, cast, func, or_, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.pricing.models.history import DayRun, DayRuns, MismatchSeverity, ProjectHealth
+from automation_pipeline.pricing.models.history import (
+    DayRun,
+    DayRuns,
+    MismatchSeverity,
+    ProjectHealth,
+)
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     RULE_RUN,
@@ -28,7 +33,13 @@ from automation_pipeline.pricing.rules.monitoring import (
     broken_invariants,
 )
 from automation_pipeline.pricing.rules.pacing import CircuitState
-from automation_pipeline.pricing.tables import RuleCheckRow, RuleRow, RuleRunRow, RuleTargetRow, ShopRow
+from automation_pipeline.pricing.tables import (
+    RuleCheckRow,
+    RuleRow,
+    RuleRunRow,
+    RuleTargetRow,
+    ShopRow,
+)
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.statements import among
 from automation_pipeline.storage.transitions import TransitionRow
@@ -40,11 +51,18 @@ _SETTLED = (TargetState.APPLIED, TargetState.FAILED, TargetState.ROLLED_BACK)
 def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHealth]:
     """By project; one of which there is nothing to say is not there."""
     tried, letters = _attempted_targets(session, now), dead_letter_counts(session, now)
-    shops, shops_of_projects = session.scalars(select(ShopRow)).all(), _shops_of_projects(session, now)
+    shops, shops_of_projects = (
+        session.scalars(select(ShopRow)).all(),
+        _shops_of_projects(session, now),
+    )
     refused = _rate_limits(shops, shops_of_projects, database_time(session))
     open_circuits = _open_circuits(shops, shops_of_projects)
-    applied = Counter({project: count for (project, is_applied), count in tried.items() if is_applied})
-    failed = Counter({project: count for (project, is_applied), count in tried.items() if not is_applied})
+    applied = Counter(
+        {project: count for (project, is_applied), count in tried.items() if is_applied}
+    )
+    failed = Counter(
+        {project: count for (project, is_applied), count in tried.items() if not is_applied}
+    )
     return {
         project: ProjectHealth(
             applied=applied[project],
@@ -74,8 +92,8 @@ def dead_letter_counts(session: Session, now: datetime) -> Mapping[str, int]:
 
 
 def _attempted_targets(session: Session, now: datetime) -> Counter[tuple[str, bool]]:
-    """How many targets were applied, and how many not, in the last cycles of the runs that ended lately. One that was
-    rolled back since was applied then."""
+    """How many targets were applied, and how many not, in the last cycles of the runs that ended
+    lately. One that was rolled back since was applied then."""
     began_at = (
         select(func.max(TransitionRow.at))
         .where(
@@ -86,8 +104,13 @@ def _attempted_targets(session: Session, now: datetime) -> Counter[tuple[str, bo
         .scalar_subquery()
     )
     ended = (
-        select(RuleRunRow.id, RuleRunRow.project_id, RuleRunRow.retry_cycle, began_at.label("began_at"))
-        .where(RuleRunRow.finished_at > now - SUCCESS_WINDOW, RuleRunRow.status.not_in(ACTIVE_RUN_STATES))
+        select(
+            RuleRunRow.id, RuleRunRow.project_id, RuleRunRow.retry_cycle, began_at.label("began_at")
+        )
+        .where(
+            RuleRunRow.finished_at > now - SUCCESS_WINDOW,
+            RuleRunRow.status.not_in(ACTIVE_RUN_STATES),
+        )
         .cte("ended")
     )
     in_last_cycle = or_(ended.c.retry_cycle == 0, RuleTargetRow.last_attempt >= ended.c.began_at)
@@ -110,7 +133,11 @@ def _shops_of_projects(session: Session, now: datetime) -> list[tuple[str, str]]
     """Pairs of a project and a shop where it has a run at work, or had one in the last minutes."""
     is_at_work = or_(RuleRunRow.status.in_(ACTIVE_RUN_STATES), RuleRunRow.wish.is_not(None))
     has_just_ended = RuleRunRow.finished_at > now - RATE_LIMIT_WINDOW
-    query = select(RuleRunRow.project_id, RuleRunRow.shop).where(or_(is_at_work, has_just_ended)).distinct()
+    query = (
+        select(RuleRunRow.project_id, RuleRunRow.shop)
+        .where(or_(is_at_work, has_just_ended))
+        .distinct()
+    )
     return list(session.execute(query).tuples())
 
 
@@ -126,32 +153,42 @@ def _rate_limits(
     return {project: count for project, count in refused.items() if count}
 
 
-def _open_circuits(shops: Sequence[ShopRow], shops_of_projects: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _open_circuits(
+    shops: Sequence[ShopRow], shops_of_projects: Sequence[tuple[str, str]]
+) -> dict[str, str]:
     not_closed = {shop.shop for shop in shops if shop.circuit != CircuitState.CLOSED}
     return {project: shop for project, shop in shops_of_projects if shop in not_closed}
 
 
 def blocked_variants(session: Session) -> Mapping[str, int]:
     """By project, how many variants its guardrails kept out of runs."""
-    query = select(RuleRunRow.project_id, func.sum(RuleRunRow.blocked)).group_by(RuleRunRow.project_id)
+    query = select(RuleRunRow.project_id, func.sum(RuleRunRow.blocked)).group_by(
+        RuleRunRow.project_id
+    )
     found = session.execute(query.order_by(RuleRunRow.project_id)).tuples()
     return {project: int(blocked or 0) for project, blocked in found}
 
 
 def queue_age_seconds(session: Session, now: datetime) -> float:
     """Of the run that has been queued the longest; 0 when none is."""
-    oldest = session.scalar(select(func.min(RuleRunRow.queued_at)).where(RuleRunRow.status == PricingRunState.QUEUED))
+    oldest = session.scalar(
+        select(func.min(RuleRunRow.queued_at)).where(RuleRunRow.status == PricingRunState.QUEUED)
+    )
     return 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
 
 
 def mismatched_prices(session: Session, now: datetime) -> Mapping[str, int]:
-    """What the last check of each run found changed, while runs are watched, by the worst that the check found. Of a
-    run that was taken back, nothing."""
+    """What the last check of each run found changed, while runs are watched, by the worst that the
+    check found. Of a run that was taken back, nothing."""
     newest = last_checks(RuleCheckRow.checked_at > now - WATCHED_FOR)
     query = (
         select(RuleCheckRow.worst, func.sum(RuleCheckRow.mismatches))
         .join(RuleRunRow, RuleRunRow.id == RuleCheckRow.rule_run_id)
-        .where(RuleCheckRow.id.in_(newest), RuleCheckRow.worst.is_not(None), RuleCheckRow.mismatches > 0)
+        .where(
+            RuleCheckRow.id.in_(newest),
+            RuleCheckRow.worst.is_not(None),
+            RuleCheckRow.mismatches > 0,
+        )
         .where(RuleRunRow.status != PricingRunState.ROLLED_BACK)
     )
     found = session.execute(query.group_by(RuleCheckRow.worst)).tuples()
@@ -175,12 +212,20 @@ class _Targets:
 def runs_that_ended(session: Session, since: datetime, until: datetime) -> DayRuns:
     """In the order of their ends. `until` is not part of the span."""
     ended = RuleRunRow.finished_at >= since, RuleRunRow.finished_at < until
-    query = select(RuleRunRow, RuleRow.name).join(RuleRow, RuleRow.id == RuleRunRow.rule_id).where(*ended)
+    query = (
+        select(RuleRunRow, RuleRow.name)
+        .join(RuleRow, RuleRow.id == RuleRunRow.rule_id)
+        .where(*ended)
+    )
     rows = session.execute(query.order_by(RuleRunRow.finished_at, RuleRunRow.id)).tuples().all()
     targets = _targets(session, [row.id for row, _ in rows])
-    mismatched = _mismatched(session, [row.id for row, _ in rows if row.status != PricingRunState.ROLLED_BACK])
+    mismatched = _mismatched(
+        session, [row.id for row, _ in rows if row.status != PricingRunState.ROLLED_BACK]
+    )
     runs = [_day_run(row, name, targets[row.id].counts, row.id in mismatched) for row, name in rows]
-    broken = [line for row, _ in rows for line in broken_invariants(_facts(row), targets[row.id].facts)]
+    broken = [
+        line for row, _ in rows for line in broken_invariants(_facts(row), targets[row.id].facts)
+    ]
     return DayRuns(runs, broken)
 
 
@@ -192,9 +237,13 @@ def _targets(session: Session, run_ids: Collection[int]) -> Mapping[int, _Target
         .where(among(session, row.rule_run_id, run_ids))
         .order_by(row.id)
     )
-    for run_id, id_, status, attempts, applied_at, error, is_open in session.execute(query).tuples():
+    for run_id, id_, status, attempts, applied_at, error, is_open in session.execute(
+        query
+    ).tuples():
         state, one = TargetState(status), found[run_id]
-        one.facts.append(TargetFacts(id=str(id_), status=state, attempts=attempts, applied_at=applied_at))
+        one.facts.append(
+            TargetFacts(id=str(id_), status=state, attempts=attempts, applied_at=applied_at)
+        )
         one.counts.update(_counted(state, error, is_open=is_open))
     return found
 

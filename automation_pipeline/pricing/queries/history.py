@@ -20,7 +20,12 @@ from automation_pipeline.pricing.models.history import (
 )
 from automation_pipeline.pricing.models.rules import TENANT
 from automation_pipeline.pricing.models.runs import ACTIVE_RUN_STATES, RULE_RUN, RULE_TARGET
-from automation_pipeline.pricing.tables import PriceChangeRow, PricingAlertRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.pricing.tables import (
+    PriceChangeRow,
+    PricingAlertRow,
+    RuleRunRow,
+    RuleTargetRow,
+)
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.deliveries import claim_oldest, is_any_due, record_attempt
 from automation_pipeline.storage.retention import Kind
@@ -28,11 +33,16 @@ from automation_pipeline.storage.statements import advisory_lock, among
 from automation_pipeline.storage.transitions import TransitionRow
 
 
-def price_changes(session: Session, chosen: PriceChangeFilter, limit: int, after_id: int = 0) -> list[PriceChange]:
+def price_changes(
+    session: Session, chosen: PriceChangeFilter, limit: int, after_id: int = 0
+) -> list[PriceChange]:
     """`after_id` is the last one of the page before."""
     query = select(PriceChangeRow).where(PriceChangeRow.id > after_id, *_change_conditions(chosen))
     rows = session.scalars(query.order_by(PriceChangeRow.id).limit(limit))
-    return [PriceChange.model_validate({name: getattr(row, name) for name in PriceChange.model_fields}) for row in rows]
+    return [
+        PriceChange.model_validate({name: getattr(row, name) for name in PriceChange.model_fields})
+        for row in rows
+    ]
 
 
 def _change_conditions(chosen: PriceChangeFilter) -> list[ColumnElement[bool]]:
@@ -52,16 +62,24 @@ def lock_alerts(session: Session) -> None:
     advisory_lock(session, "pricing-alerts")
 
 
-def last_alerts(session: Session, project_ids: Collection[str]) -> Mapping[tuple[str, PricingAlertName], LastAlert]:
+def last_alerts(
+    session: Session, project_ids: Collection[str]
+) -> Mapping[tuple[str, PricingAlertName], LastAlert]:
     """By project and name."""
     newest = (
         select(func.max(PricingAlertRow.id))
-        .where(PricingAlertRow.tenant_id == TENANT, among(session, PricingAlertRow.project_id, project_ids))
+        .where(
+            PricingAlertRow.tenant_id == TENANT,
+            among(session, PricingAlertRow.project_id, project_ids),
+        )
         .group_by(PricingAlertRow.project_id, PricingAlertRow.name)
     )
     rows = session.execute(
         select(
-            PricingAlertRow.project_id, PricingAlertRow.name, PricingAlertRow.severity, PricingAlertRow.raised_at
+            PricingAlertRow.project_id,
+            PricingAlertRow.name,
+            PricingAlertRow.severity,
+            PricingAlertRow.raised_at,
         ).where(PricingAlertRow.id.in_(newest))
     ).tuples()
     return {
@@ -97,7 +115,9 @@ def add_alerts(
     return [_alert(row) for row in rows]
 
 
-def list_alerts(session: Session, project_id: str | None, limit: int, offset: int) -> list[PricingAlert]:
+def list_alerts(
+    session: Session, project_id: str | None, limit: int, offset: int
+) -> list[PricingAlert]:
     """Newest first; of all projects without one."""
     query = (
         select(PricingAlertRow)
@@ -110,7 +130,10 @@ def list_alerts(session: Session, project_id: str | None, limit: int, offset: in
 
 
 def count_alerts(session: Session, project_id: str | None) -> int:
-    return session.scalar(select(func.count(PricingAlertRow.id)).where(*_alert_conditions(project_id))) or 0
+    return (
+        session.scalar(select(func.count(PricingAlertRow.id)).where(*_alert_conditions(project_id)))
+        or 0
+    )
 
 
 def is_alert_due(session: Session) -> bool:
@@ -118,7 +141,10 @@ def is_alert_due(session: Session) -> bool:
 
 
 def claim_due_alerts(session: Session, *, limit: int, hold_seconds: float) -> list[DuePricingAlert]:
-    return [_due_alert(row) for row in claim_oldest(session, PricingAlertRow, limit=limit, hold_seconds=hold_seconds)]
+    return [
+        _due_alert(row)
+        for row in claim_oldest(session, PricingAlertRow, limit=limit, hold_seconds=hold_seconds)
+    ]
 
 
 def record_alert_delivery(session: Session, due: DuePricingAlert, delivery: Delivery) -> None:
@@ -131,7 +157,9 @@ def _alert_conditions(project_id: str | None) -> Sequence[ColumnElement[bool]]:
 
 
 def _alert(row: PricingAlertRow) -> PricingAlert:
-    return PricingAlert.model_validate({name: getattr(row, name) for name in PricingAlert.model_fields})
+    return PricingAlert.model_validate(
+        {name: getattr(row, name) for name in PricingAlert.model_fields}
+    )
 
 
 def _due_alert(row: PricingAlertRow) -> DuePricingAlert:
@@ -158,7 +186,10 @@ def _old_moves(before: datetime) -> Sequence[ColumnElement[bool]]:
     its_run = select(RuleTargetRow.rule_run_id).where(RuleTargetRow.id == entity).scalar_subquery()
     run_works = exists().where(RuleRunRow.id == entity, works)
     target_works = exists().where(RuleRunRow.id == its_run, works)
-    of_run, of_target = TransitionRow.machine == RULE_RUN.name, TransitionRow.machine == RULE_TARGET.name
+    of_run, of_target = (
+        TransitionRow.machine == RULE_RUN.name,
+        TransitionRow.machine == RULE_TARGET.name,
+    )
     return TransitionRow.at <= before, or_(of_run & ~run_works, of_target & ~target_works)
 
 

@@ -20,15 +20,28 @@ from automation_pipeline.pricing.models.rules import (
     parse_rule,
     version_hash,
 )
-from automation_pipeline.pricing.models.runs import ACTIVE_RUN_STATES, RuleTrigger, TargetState, Wish
+from automation_pipeline.pricing.models.runs import (
+    ACTIVE_RUN_STATES,
+    RuleTrigger,
+    TargetState,
+    Wish,
+)
 from automation_pipeline.pricing.queries.runs import LIVE_RUN_STATES, RUN_CLAIMS
 from automation_pipeline.pricing.rules.runs import PromotionPlan
-from automation_pipeline.pricing.tables import PricingPolicyRow, RuleRow, RuleRunRow, RuleTargetRow, RuleVersionRow
+from automation_pipeline.pricing.tables import (
+    PricingPolicyRow,
+    RuleRow,
+    RuleRunRow,
+    RuleTargetRow,
+    RuleVersionRow,
+)
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.statements import among, upsert
 
 
-def add_rule(session: Session, rule: RuleInput, *, project_id: str, actor: str, now: datetime) -> PricingRule:
+def add_rule(
+    session: Session, rule: RuleInput, *, project_id: str, actor: str, now: datetime
+) -> PricingRule:
     row = RuleRow(
         tenant_id=TENANT,
         project_id=project_id,
@@ -43,7 +56,9 @@ def add_rule(session: Session, rule: RuleInput, *, project_id: str, actor: str, 
     return _with_its_version_kept(session, row, actor, now)
 
 
-def save_rule(session: Session, rule_id: int, rule: RuleInput, *, actor: str, now: datetime) -> PricingRule:
+def save_rule(
+    session: Session, rule_id: int, rule: RuleInput, *, actor: str, now: datetime
+) -> PricingRule:
     """Of a rule that is held. Its version rises when another price may come out of it."""
     row = _rule_row(session, rule_id)
     known = row.version_hash
@@ -69,8 +84,9 @@ def get_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> Pr
 
 
 def lock_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> PricingRule:
-    """As it stands, and nobody else changes it or starts a run of it until the transaction ends. Keys
-    that refer to it are checked all the same: a worker that writes down what it did never waits for it."""
+    """As it stands, and nobody else changes it or starts a run of it until the transaction ends.
+    Keys that refer to it are checked all the same: a worker that writes down what it did never
+    waits for it."""
     return as_rule(_rule_row(session, rule_id, deleted_too=deleted_too, held=True))
 
 
@@ -84,20 +100,35 @@ def list_rules(
     offset: int,
 ) -> list[PricingRule]:
     """Newest first, without deleted ones; `q` is part of the name."""
-    query = select(RuleRow).where(*_rule_conditions(project_id, enabled, q)).order_by(RuleRow.id.desc())
+    query = (
+        select(RuleRow).where(*_rule_conditions(project_id, enabled, q)).order_by(RuleRow.id.desc())
+    )
     return [as_rule(row) for row in session.scalars(query.limit(limit).offset(offset))]
 
 
 def count_rules(
-    session: Session, *, project_id: str | None = None, enabled: bool | None = None, q: str | None = None
+    session: Session,
+    *,
+    project_id: str | None = None,
+    enabled: bool | None = None,
+    q: str | None = None,
 ) -> int:
-    return session.scalar(select(func.count(RuleRow.id)).where(*_rule_conditions(project_id, enabled, q))) or 0
+    return (
+        session.scalar(
+            select(func.count(RuleRow.id)).where(*_rule_conditions(project_id, enabled, q))
+        )
+        or 0
+    )
 
 
 def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list[RuleVersion]:
     """Newest first, those of a deleted rule too; NotFoundError for a rule that never was."""
     _rule_row(session, rule_id, deleted_too=True)
-    query = select(RuleVersionRow).where(RuleVersionRow.rule_id == rule_id).order_by(RuleVersionRow.version.desc())
+    query = (
+        select(RuleVersionRow)
+        .where(RuleVersionRow.rule_id == rule_id)
+        .order_by(RuleVersionRow.version.desc())
+    )
     return [
         RuleVersion(
             rule_id=row.rule_id,
@@ -112,13 +143,20 @@ def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list
 
 
 def count_versions(session: Session, rule_id: int) -> int:
-    return session.scalar(select(func.count(RuleVersionRow.id)).where(RuleVersionRow.rule_id == rule_id)) or 0
+    return (
+        session.scalar(
+            select(func.count(RuleVersionRow.id)).where(RuleVersionRow.rule_id == rule_id)
+        )
+        or 0
+    )
 
 
 def rule_at(session: Session, rule_id: int, version: int) -> RuleInput:
     """The rule as it was when that version began."""
     document = session.scalar(
-        select(RuleVersionRow.document).where(RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version)
+        select(RuleVersionRow.document).where(
+            RuleVersionRow.rule_id == rule_id, RuleVersionRow.version == version
+        )
     )
     if document is None:
         raise NotFoundError(f"Pricing rule {rule_id} has no version {version}.")
@@ -137,7 +175,9 @@ def as_rule(row: RuleRow) -> PricingRule:
     return PricingRule.model_validate({**{name: getattr(row, name) for name in names}, **known})
 
 
-def _rule_row(session: Session, rule_id: int, *, deleted_too: bool = False, held: bool = False) -> RuleRow:
+def _rule_row(
+    session: Session, rule_id: int, *, deleted_too: bool = False, held: bool = False
+) -> RuleRow:
     query = select(RuleRow).where(RuleRow.id == rule_id).execution_options(populate_existing=True)
     row = session.scalar(query.with_for_update(key_share=True) if held else query)
     if row is None or (row.deleted_at is not None and not deleted_too):
@@ -145,7 +185,9 @@ def _rule_row(session: Session, rule_id: int, *, deleted_too: bool = False, held
     return row
 
 
-def _with_its_version_kept(session: Session, row: RuleRow, actor: str, now: datetime) -> PricingRule:
+def _with_its_version_kept(
+    session: Session, row: RuleRow, actor: str, now: datetime
+) -> PricingRule:
     rule = as_rule(row)
     session.add(
         RuleVersionRow(
@@ -168,7 +210,9 @@ def _rule_columns(rule: RuleInput) -> dict[str, object]:
     return {**plain, **json, "version_hash": version_hash(rule)}
 
 
-def _rule_conditions(project_id: str | None, enabled: bool | None, q: str | None) -> list[ColumnElement[bool]]:
+def _rule_conditions(
+    project_id: str | None, enabled: bool | None, q: str | None
+) -> list[ColumnElement[bool]]:
     conditions = [RuleRow.tenant_id == TENANT, RuleRow.deleted_at.is_(None)]
     if project_id is not None:
         conditions.append(RuleRow.project_id == project_id)
@@ -180,7 +224,8 @@ def _rule_conditions(project_id: str | None, enabled: bool | None, q: str | None
 
 
 def _is_named(text: str) -> ColumnElement[bool]:
-    """Databases fold the case of unaccented letters only: accented ones are tried as people write them."""
+    """Databases fold the case of unaccented letters only: accented ones are tried as people write
+    them."""
     ways = sorted({text, text.lower(), text.upper(), text.title()})
     return or_(*(RuleRow.name.icontains(way, autoescape=True) for way in ways))
 
@@ -193,7 +238,9 @@ def policy_of(session: Session, project_id: str) -> Policy | None:
     return None if row is None else parse_policy(row.document)
 
 
-def save_policy(session: Session, project_id: str, policy: Policy, *, actor: str, now: datetime) -> None:
+def save_policy(
+    session: Session, project_id: str, policy: Policy, *, actor: str, now: datetime
+) -> None:
     row = {
         "tenant_id": TENANT,
         "project_id": project_id,
@@ -201,7 +248,13 @@ def save_policy(session: Session, project_id: str, policy: Policy, *, actor: str
         "updated_by": actor,
         "updated_at": now,
     }
-    upsert(session, PricingPolicyRow, [row], key=_POLICY_KEY, fields=("document", "updated_by", "updated_at"))
+    upsert(
+        session,
+        PricingPolicyRow,
+        [row],
+        key=_POLICY_KEY,
+        fields=("document", "updated_by", "updated_at"),
+    )
 
 
 def delete_policy(session: Session, project_id: str) -> bool:
@@ -209,7 +262,9 @@ def delete_policy(session: Session, project_id: str) -> bool:
     gone = delete(PricingPolicyRow).where(
         PricingPolicyRow.tenant_id == TENANT, PricingPolicyRow.project_id == project_id
     )
-    removed = session.scalars(gone.returning(PricingPolicyRow.project_id).execution_options(synchronize_session=False))
+    removed = session.scalars(
+        gone.returning(PricingPolicyRow.project_id).execution_options(synchronize_session=False)
+    )
     return removed.one_or_none() is not None
 
 
@@ -227,11 +282,15 @@ class PlannedRule:
 def lock_planned_rules(session: Session, now: datetime) -> list[PlannedRule]:
     """Rules of which something may be due, deleted ones that still stand applied included.
 
-    They are held until the transaction ends. One that another transaction holds is left for the next look.
+    They are held until the transaction ends. One that another transaction holds is left for the
+    next look.
     """
     is_applied = select(RuleRunRow.id).where(RuleRunRow.rule_id == RuleRow.id, *_is_live()).exists()
     is_in_use = and_(RuleRow.enabled, RuleRow.deleted_at.is_(None))
-    starts, ends = and_(RuleRow.schedule_at <= now, is_in_use), and_(RuleRow.ends_at <= now, is_applied)
+    starts, ends = (
+        and_(RuleRow.schedule_at <= now, is_in_use),
+        and_(RuleRow.ends_at <= now, is_applied),
+    )
     stamp = (RuleRow.id, RuleRow.project_id, RuleRow.version, RuleRow.version_hash)
     query = (
         select(*stamp, is_in_use, RuleRow.schedule_at, RuleRow.ends_at, is_applied)
@@ -245,9 +304,16 @@ def lock_planned_rules(session: Session, now: datetime) -> list[PlannedRule]:
             project_id=project_id,
             version=version,
             version_hash=hash_,
-            plan=PromotionPlan(enabled=bool(enabled), schedule_at=starts_at, ends_at=ends_at, is_applied=bool(applied)),
+            plan=PromotionPlan(
+                enabled=bool(enabled),
+                schedule_at=starts_at,
+                ends_at=ends_at,
+                is_applied=bool(applied),
+            ),
         )
-        for id_, project_id, version, hash_, enabled, starts_at, ends_at, applied in session.execute(query).tuples()
+        for id_, project_id, version, hash_, enabled, starts_at, ends_at, applied in session.execute(
+            query
+        ).tuples()
     ]
 
 
@@ -262,8 +328,9 @@ def clear_schedules(session: Session, rule_ids: Collection[int], now: datetime) 
 
 
 def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) -> None:
-    """Of rules that are held: their repairs are dealt with. What they have put back is what the runs that they repair
-    have applied, and is taken back with those. One that a worker or another transaction holds is left as it is."""
+    """Of rules that are held: their repairs are dealt with. What they have put back is what the
+    runs that they repair have applied, and is taken back with those. One that a worker or another
+    transaction holds is left as it is."""
     if not rule_ids:
         return
     is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != Wish.ROLLBACK)
@@ -291,9 +358,10 @@ def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) ->
 
 
 def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[int, int]]:
-    """Run and rule, of the newest run of each rule whose promotion's end is not dealt with: what it has changed must be
-    taken back before what an older one has. Left for a later look are those that a worker or another transaction
-    holds or that rest after an end that failed, and rules of which a run is at work or being rolled back."""
+    """Run and rule, of the newest run of each rule whose promotion's end is not dealt with: what it
+    has changed must be taken back before what an older one has. Left for a later look are those
+    that a worker or another transaction holds or that rest after an end that failed, and rules of
+    which a run is at work or being rolled back."""
     if not rule_ids:
         return []
     other = aliased(RuleRunRow)
@@ -308,7 +376,13 @@ def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[in
     )
     query = (
         select(RuleRunRow.id, RuleRunRow.rule_id)
-        .where(among(session, RuleRunRow.rule_id, rule_ids), *_is_live(), RUN_CLAIMS.is_free(), is_rested, ~is_awaited)
+        .where(
+            among(session, RuleRunRow.rule_id, rule_ids),
+            *_is_live(),
+            RUN_CLAIMS.is_free(),
+            is_rested,
+            ~is_awaited,
+        )
         .where(RuleRunRow.trigger != RuleTrigger.REPAIR)
         .order_by(RuleRunRow.id.desc())
         .with_for_update(skip_locked=True)
@@ -316,8 +390,11 @@ def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[in
     return [(run_id, rule_id) for run_id, rule_id in session.execute(query).tuples()]
 
 
-def request_rollbacks(session: Session, run_ids: Collection[int], actor: str, now: datetime) -> None:
-    """Of runs that are held: all that they have applied. Who waited for a retry of the rest, waits no more."""
+def request_rollbacks(
+    session: Session, run_ids: Collection[int], actor: str, now: datetime
+) -> None:
+    """Of runs that are held: all that they have applied. Who waited for a retry of the rest, waits
+    no more."""
     if not run_ids:
         return
     session.execute(
@@ -337,7 +414,10 @@ def request_rollbacks(session: Session, run_ids: Collection[int], actor: str, no
     is_applied = RuleTargetRow.status == TargetState.APPLIED
     session.execute(
         update(RuleTargetRow)
-        .where(among(session, RuleTargetRow.rule_run_id, run_ids), or_(is_applied, RuleTargetRow.is_wished))
+        .where(
+            among(session, RuleTargetRow.rule_run_id, run_ids),
+            or_(is_applied, RuleTargetRow.is_wished),
+        )
         .values(is_wished=is_applied, next_attempt_at=None)
         .execution_options(synchronize_session=False)
     )

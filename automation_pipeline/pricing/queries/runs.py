@@ -5,12 +5,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, cast
 
-from sqlalchemy import ColumnElement, Select, Table, Text, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy import cast as sqlalchemy_cast
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    ConflictError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.core.logs import correlation_id
 from automation_pipeline.pricing.events import request_key
 from automation_pipeline.pricing.models.rules import TENANT
@@ -46,7 +63,11 @@ from automation_pipeline.storage.statements import among, insert_into
 from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
 
 RUN_CLAIMS = RowClaims(
-    RuleRunRow, RuleRunRow.id, owner=RuleRunRow.lease_owner, token=RuleRunRow.lease_token, until=RuleRunRow.lease_until
+    RuleRunRow,
+    RuleRunRow.id,
+    owner=RuleRunRow.lease_owner,
+    token=RuleRunRow.lease_token,
+    until=RuleRunRow.lease_until,
 )
 
 
@@ -86,7 +107,9 @@ def claimed_run(session: Session, hold: RunClaim) -> RuleRunRow:
         return RUN_CLAIMS.require(session, hold.run_id, hold.token)
     except LostClaimError:
         locked_run(session, hold.run_id)  # NotFoundError, where it does not exist
-        raise LostRunClaimError(f"Rule run {hold.run_id} is worked on by another process.") from None
+        raise LostRunClaimError(
+            f"Rule run {hold.run_id} is worked on by another process."
+        ) from None
 
 
 def locked_run(session: Session, run_id: int) -> RuleRunRow:
@@ -115,7 +138,8 @@ class RuleBusyError(ConflictError):
 
 @dataclass(frozen=True)
 class OpenRun:
-    """`status` is PREVIEW for one that waits to be planned and queued, and an ended one for what is to be retried."""
+    """`status` is PREVIEW for one that waits to be planned and queued, and an ended one for what is
+    to be retried."""
 
     id: int
     status: PricingRunState
@@ -126,7 +150,8 @@ def open_run_of(session: Session, rule_id: int) -> OpenRun | None:
 
 
 def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenRun]:
-    """By rule, its run that is queued or applied, or that is asked to be (again) and not cancelled; the newest one."""
+    """By rule, its run that is queued or applied, or that is asked to be (again) and not cancelled;
+    the newest one."""
     query = (
         select(RuleRunRow.rule_id, RuleRunRow.id, RuleRunRow.status)
         .where(among(session, RuleRunRow.rule_id, rule_ids), or_(_is_active(), _is_asked_for()))
@@ -142,10 +167,13 @@ def active_run_of(session: Session, rule_id: int) -> int | None:
 
 
 def blocking_reason(session: Session, rule_id: int) -> str | None:
-    """Why no other run of the rule may be queued: one is queued or being applied, or waits to be tried again."""
+    """Why no other run of the rule may be queued: one is queued or being applied, or waits to be
+    tried again."""
     if active_run_of(session, rule_id) is not None:
         return f"Another run of rule {rule_id} is queued or being applied."
-    query = select(func.min(RuleRunRow.id)).where(RuleRunRow.rule_id == rule_id, RuleRunRow.wish == Wish.RETRY)
+    query = select(func.min(RuleRunRow.id)).where(
+        RuleRunRow.rule_id == rule_id, RuleRunRow.wish == Wish.RETRY
+    )
     retried = session.scalar(query)
     if retried is None:
         return None
@@ -155,7 +183,9 @@ def blocking_reason(session: Session, rule_id: int) -> str | None:
 def last_applied_at(session: Session, rule_id: int) -> datetime | None:
     """When the last run ended whose prices stand."""
     applied = RuleRunRow.status.in_(sorted(LIVE_RUN_STATES))
-    return session.scalar(select(func.max(RuleRunRow.finished_at)).where(RuleRunRow.rule_id == rule_id, applied))
+    return session.scalar(
+        select(func.max(RuleRunRow.finished_at)).where(RuleRunRow.rule_id == rule_id, applied)
+    )
 
 
 def _is_active() -> ColumnElement[bool]:
@@ -175,13 +205,21 @@ _TARGETS = cast("Table", RuleTargetRow.__table__)
 
 
 def move_run(
-    session: Session, row: RuleRunRow, to: PricingRunState, actor: str, now: datetime, reason: str | None = None
+    session: Session,
+    row: RuleRunRow,
+    to: PricingRunState,
+    actor: str,
+    now: datetime,
+    reason: str | None = None,
 ) -> None:
-    """Of a run that is locked. RuleBusyError: another run of its rule is queued or being applied."""
+    """Of a run that is locked. RuleBusyError: another run of its rule is queued or being
+    applied."""
     frm, rule_id = PricingRunState(row.status), row.rule_id
     row.status = RULE_RUN.move(frm, to)
     row.updated_at = now
-    record_transitions(session, [Transition(RULE_RUN.name, str(row.id), frm, to, actor, now, reason)])
+    record_transitions(
+        session, [Transition(RULE_RUN.name, str(row.id), frm, to, actor, now, reason)]
+    )
     try:
         session.flush()
     except IntegrityError:
@@ -195,8 +233,8 @@ def move_targets(
     actor: str,
     now: datetime,
 ) -> None:
-    """By target the columns that change, `status` among them; all name the same columns. LostHoldError, and nothing is
-    kept, if one of them is not in the state expected."""
+    """By target the columns that change, `status` among them; all name the same columns.
+    LostHoldError, and nothing is kept, if one of them is not in the state expected."""
     if not changes:
         return
     for change in changes.values():
@@ -209,16 +247,27 @@ def move_targets(
     )
     rows = [{"its_id": id_, "its_status": frm, **change} for id_, change in changes.items()]
     if session.connection().execute(statement, rows).rowcount != len(rows):
-        raise LostRunClaimError(f"Targets that were {frm} are not any more: somebody else moved them.")
+        raise LostRunClaimError(
+            f"Targets that were {frm} are not any more: somebody else moved them."
+        )
     log_target_moves(session, frm, changes, actor, now)
 
 
 def log_target_moves(
-    session: Session, frm: TargetState, changes: Mapping[int, Mapping[str, object]], actor: str, now: datetime
+    session: Session,
+    frm: TargetState,
+    changes: Mapping[int, Mapping[str, object]],
+    actor: str,
+    now: datetime,
 ) -> None:
     said = {"machine": RULE_TARGET.name, "from_state": frm, "actor": actor, "at": now}
     moves = [
-        {**said, "entity_id": str(id_), "to_state": change["status"], "reason": _error_message(change)}
+        {
+            **said,
+            "entity_id": str(id_),
+            "to_state": change["status"],
+            "reason": _error_message(change),
+        }
         for id_, change in changes.items()
     ]
     if moves:
@@ -226,10 +275,20 @@ def log_target_moves(
 
 
 def give_up_queued(
-    session: Session, targets: Sequence[int], failure: Mapping[str, object], actor: str, now: datetime
+    session: Session,
+    targets: Sequence[int],
+    failure: Mapping[str, object],
+    actor: str,
+    now: datetime,
 ) -> None:
     """Targets that are given up without a call go through APPLYING all the same."""
-    move_targets(session, TargetState.QUEUED, {id_: {"status": TargetState.APPLYING} for id_ in targets}, actor, now)
+    move_targets(
+        session,
+        TargetState.QUEUED,
+        {id_: {"status": TargetState.APPLYING} for id_ in targets},
+        actor,
+        now,
+    )
     failed = {"status": TargetState.FAILED, **failure}
     move_targets(session, TargetState.APPLYING, dict.fromkeys(targets, failed), actor, now)
 
@@ -300,12 +359,17 @@ def add_run(  # noqa: PLR0913  what a run says of itself, by name
 
 
 def add_runs(session: Session, runs: Sequence[NewRun], now: datetime) -> dict[int, int]:
-    """By rule, each of which is there once. None for a rule that was run before for the same time of its schedule."""
+    """By rule, each of which is there once. None for a rule that was run before for the same time
+    of its schedule."""
     if not runs:
         return {}
-    insert = insert_into(session, RuleRunRow).on_conflict_do_nothing(index_elements=["rule_id", "scheduled_for"])
+    insert = insert_into(session, RuleRunRow).on_conflict_do_nothing(
+        index_elements=["rule_id", "scheduled_for"]
+    )
     table = RuleRunRow.__table__
-    added = session.execute(insert.returning(table.c.rule_id, table.c.id), [_columns(run, now) for run in runs])
+    added = session.execute(
+        insert.returning(table.c.rule_id, table.c.id), [_columns(run, now) for run in runs]
+    )
     return dict(iter(added.tuples()))
 
 
@@ -318,7 +382,8 @@ def file_run_request(session: Session, run_id: int, now: datetime) -> str:
 
 
 def file_run_requests(session: Session, run_ids: Collection[int], now: datetime) -> dict[int, str]:
-    """The keys by run. A number is never used twice, so that Dagster does not take the request for an old one."""
+    """The keys by run. A number is never used twice, so that Dagster does not take the request for
+    an old one."""
     if not run_ids:
         return {}
     raised = session.execute(
@@ -368,19 +433,31 @@ def _columns(run: NewRun, now: datetime) -> dict[str, object]:
 BLOCKED_WHY = "The project's guardrails do not allow its new price."
 
 _OF_ROW = RuleRun.model_fields.keys() - {"rule_name", "targets", "success_rate", "explain"}
-_OF_TARGET = RuleTarget.model_fields.keys() - {"before", "after", "trace", "warnings", "observed_price"}
+_OF_TARGET = RuleTarget.model_fields.keys() - {
+    "before",
+    "after",
+    "trace",
+    "warnings",
+    "observed_price",
+}
 _OF_SKIPPED = SkippedVariant.model_fields.keys() - {"why", "checks"}
 
 
 def run_value(row: RuleRunRow, rule_name: str, counts: TargetCounts) -> RuleRun:
     return RuleRun.model_validate(
         {name: getattr(row, name) for name in _OF_ROW}
-        | {"rule_name": rule_name, "targets": counts, "success_rate": rate_of(counts), "explain": row.explain_json}
+        | {
+            "rule_name": rule_name,
+            "targets": counts,
+            "success_rate": rate_of(counts),
+            "explain": row.explain_json,
+        }
     )
 
 
 def rate_of(counts: TargetCounts) -> float | None:
-    """A target that was rolled back was applied: a rollback does not make the run less successful."""
+    """A target that was rolled back was applied: a rollback does not make the run less
+    successful."""
     rate = success_rate(counts.applied + counts.rolled_back, counts.failed - counts.cancelled)
     return None if rate is None else round(float(rate), 4)
 
@@ -411,7 +488,8 @@ def target_value(row: RuleTargetRow) -> RuleTarget:
 def skipped_value(row: SkippedVariantRow) -> SkippedVariant:
     why = BLOCKED_WHY if row.reason == BLOCKED else Skip(row.reason).why
     return SkippedVariant.model_validate(
-        {name: getattr(row, name) for name in _OF_SKIPPED} | {"why": why, "checks": tuple(row.checks or ())}
+        {name: getattr(row, name) for name in _OF_SKIPPED}
+        | {"why": why, "checks": tuple(row.checks or ())}
     )
 
 
@@ -434,7 +512,13 @@ def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, RuleRun]
 
 def list_runs(session: Session, chosen: RuleRunFilter, limit: int, offset: int) -> list[RuleRun]:
     """Newest first."""
-    query = _runs().where(*_run_conditions(chosen)).order_by(RuleRunRow.id.desc()).limit(limit).offset(offset)
+    query = (
+        _runs()
+        .where(*_run_conditions(chosen))
+        .order_by(RuleRunRow.id.desc())
+        .limit(limit)
+        .offset(offset)
+    )
     rows = session.execute(query).tuples().all()
     counts = _target_counts(session, [row.id for row, _ in rows])
     return [run_value(row, name, counts.get(row.id, TargetCounts())) for row, name in rows]
@@ -445,30 +529,44 @@ def count_runs(session: Session, chosen: RuleRunFilter) -> int:
 
 
 def targets_of(
-    session: Session, run_id: int, *, status: TargetState | None = None, limit: int, after_id: int = 0
+    session: Session,
+    run_id: int,
+    *,
+    status: TargetState | None = None,
+    limit: int,
+    after_id: int = 0,
 ) -> list[RuleTarget]:
-    """In their order, those of one product together; `after_id` is the last one of the page before."""
+    """In their order, those of one product together; `after_id` is the last one of the page
+    before."""
     _check_exists(session, run_id)
-    query = select(RuleTargetRow).where(RuleTargetRow.rule_run_id == run_id, RuleTargetRow.id > after_id)
+    query = select(RuleTargetRow).where(
+        RuleTargetRow.rule_run_id == run_id, RuleTargetRow.id > after_id
+    )
     if status is not None:
         query = query.where(RuleTargetRow.status == status)
-    rows = session.scalars(query.order_by(RuleTargetRow.id).limit(limit).execution_options(**_FRESH))
+    rows = session.scalars(
+        query.order_by(RuleTargetRow.id).limit(limit).execution_options(**_FRESH)
+    )
     return [target_value(row) for row in rows]
 
 
 def skipped_of(
     session: Session, run_id: int, *, reason: str | None = None, limit: int, offset: int = 0
 ) -> list[SkippedVariant]:
-    """Variants that the rule left alone or the guardrails blocked. Those that need no change are counted only."""
+    """Variants that the rule left alone or the guardrails blocked. Those that need no change are
+    counted only."""
     _check_exists(session, run_id)
     query = select(SkippedVariantRow).where(*_skips(run_id, reason))
     return [
-        skipped_value(row) for row in session.scalars(query.order_by(SkippedVariantRow.id).limit(limit).offset(offset))
+        skipped_value(row)
+        for row in session.scalars(query.order_by(SkippedVariantRow.id).limit(limit).offset(offset))
     ]
 
 
 def count_skipped(session: Session, run_id: int, *, reason: str | None = None) -> int:
-    return session.scalar(select(func.count(SkippedVariantRow.id)).where(*_skips(run_id, reason))) or 0
+    return (
+        session.scalar(select(func.count(SkippedVariantRow.id)).where(*_skips(run_id, reason))) or 0
+    )
 
 
 def result_of(session: Session, run_id: int) -> RunResult:
@@ -477,7 +575,9 @@ def result_of(session: Session, run_id: int) -> RunResult:
     ended = RuleTargetRow.status.in_((TargetState.APPLIED, TargetState.FAILED))
     query = (
         select(RuleTargetRow.id, RuleTargetRow.status, RuleTargetRow.variant_id)
-        .add_columns(RuleTargetRow.after_json, RuleTargetRow.error_message, RuleTargetRow.duration_ms)
+        .add_columns(
+            RuleTargetRow.after_json, RuleTargetRow.error_message, RuleTargetRow.duration_ms
+        )
         .where(RuleTargetRow.rule_run_id == run_id, ended)
         .order_by(RuleTargetRow.id)
     )
@@ -492,23 +592,36 @@ def result_of(session: Session, run_id: int) -> RunResult:
         )
         for id_, status, variant_id, after, error, duration in session.execute(query)
     ]
-    told = run_result(str(run_id), run.status, RunTimes(run.queued_at, run.started_at, run.finished_at), results)
+    told = run_result(
+        str(run_id), run.status, RunTimes(run.queued_at, run.started_at, run.finished_at), results
+    )
     return told.model_copy(update={"success_rate": rate_of(run.targets)})
 
 
-def transitions_of(session: Session, run_id: int, limit: int, after_id: int = 0) -> list[LoggedMove]:
+def transitions_of(
+    session: Session, run_id: int, limit: int, after_id: int = 0
+) -> list[LoggedMove]:
     """The moves of the run and of its targets, in the order in which they were made."""
     _check_exists(session, run_id)
-    targets = select(sqlalchemy_cast(RuleTargetRow.id, Text)).where(RuleTargetRow.rule_run_id == run_id)
+    targets = select(sqlalchemy_cast(RuleTargetRow.id, Text)).where(
+        RuleTargetRow.rule_run_id == run_id
+    )
     of_run = (TransitionRow.machine == RULE_RUN.name) & (TransitionRow.entity_id == str(run_id))
     of_target = (TransitionRow.machine == RULE_TARGET.name) & TransitionRow.entity_id.in_(targets)
     query = select(TransitionRow).where(or_(of_run, of_target), TransitionRow.id > after_id)
     rows = session.scalars(query.order_by(TransitionRow.id).limit(limit))
-    return [LoggedMove.model_validate({name: getattr(row, name) for name in LoggedMove.model_fields}) for row in rows]
+    return [
+        LoggedMove.model_validate({name: getattr(row, name) for name in LoggedMove.model_fields})
+        for row in rows
+    ]
 
 
 def _runs() -> Select[tuple[RuleRunRow, str]]:
-    return select(RuleRunRow, RuleRow.name).join(RuleRow, RuleRow.id == RuleRunRow.rule_id).execution_options(**_FRESH)
+    return (
+        select(RuleRunRow, RuleRow.name)
+        .join(RuleRow, RuleRow.id == RuleRunRow.rule_id)
+        .execution_options(**_FRESH)
+    )
 
 
 def _run_conditions(chosen: RuleRunFilter) -> list[ColumnElement[bool]]:
@@ -528,7 +641,11 @@ def _target_counts(session: Session, run_ids: Collection[int]) -> dict[int, Targ
     is_cancelled = func.coalesce(RuleTargetRow.error_type, "") == FailureKind.CANCELLED
     failed_so = (RuleTargetRow.status == TargetState.FAILED) & is_cancelled
     its = (RuleTargetRow.rule_run_id, RuleTargetRow.status, failed_so)
-    query = select(*its, func.count()).where(among(session, RuleTargetRow.rule_run_id, run_ids)).group_by(*its)
+    query = (
+        select(*its, func.count())
+        .where(among(session, RuleTargetRow.rule_run_id, run_ids))
+        .group_by(*its)
+    )
     counted: dict[int, list[tuple[str, bool, int]]] = {}
     for run_id, status, cancelled, count in session.execute(query).tuples():
         counted.setdefault(run_id, []).append((status, bool(cancelled), count))

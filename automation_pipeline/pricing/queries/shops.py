@@ -30,8 +30,8 @@ MAX_REFUSALS = 100
 
 @dataclass(frozen=True)
 class CallTurn:
-    """In how many seconds, from `at` on, the call may go; with 0 it goes now. `is_resting`: the shop wants to be left
-    alone."""
+    """In how many seconds, from `at` on, the call may go; with 0 it goes now. `is_resting`: the
+    shop wants to be left alone."""
 
     at: datetime
     seconds: float
@@ -71,7 +71,8 @@ def reserve_call(session: Session, shop: str, cost: float, *, is_promised: bool)
 
 
 def refund_call(session: Session, shop: str, cost: float, turn: CallTurn | None = None) -> None:
-    """The call is not made after all. `turn` is the one that it had, if it had one: its probe is for the next call."""
+    """The call is not made after all. `turn` is the one that it had, if it had one: its probe is
+    for the next call."""
     row, now = _locked_row(session, shop), database_time(session)
     _save_bucket(row, tank.refund_points(_bucket(row), cost, now))
     if turn is not None and turn.is_probe:
@@ -80,8 +81,8 @@ def refund_call(session: Session, shop: str, cost: float, turn: CallTurn | None 
 
 @dataclass(frozen=True)
 class CallRecord:
-    """What an answer said; None: the call was broken off. `since` is when it had its turn, `told_seconds` the wait that
-    a refusal came with. A call that never left has cost nothing."""
+    """What an answer said; None: the call was broken off. `since` is when it had its turn,
+    `told_seconds` the wait that a refusal came with. A call that never left has cost nothing."""
 
     answer: CallOutcome | None
     kind: CallKind
@@ -98,7 +99,9 @@ def record_call(session: Session, shop: str, said: CallRecord) -> tuple[Circuit,
     before = _circuit(row)
     reckoned = _bucket(row)
     if said.was_sent:
-        _save_bucket(row, tank.sync_bucket(reckoned, said.cost, said.bucket, since=said.since, now=now))
+        _save_bucket(
+            row, tank.sync_bucket(reckoned, said.cost, said.bucket, since=said.since, now=now)
+        )
     else:
         _save_bucket(row, tank.refund_points(reckoned, said.cost, now))
     if said.answer is None:
@@ -155,7 +158,9 @@ def _locked_row(session: Session, shop: str) -> ShopRow:
 
 
 def _bucket(row: ShopRow) -> LeakyBucket:
-    return LeakyBucket(row.available, row.maximum, row.restore_rate, row.pending, row.measured_at, row.heard_at)
+    return LeakyBucket(
+        row.available, row.maximum, row.restore_rate, row.pending, row.measured_at, row.heard_at
+    )
 
 
 def _save_bucket(row: ShopRow, kept: LeakyBucket) -> None:
@@ -165,7 +170,12 @@ def _save_bucket(row: ShopRow, kept: LeakyBucket) -> None:
 
 def _circuit(row: ShopRow) -> Circuit:
     streaks = {CallKind(kind): Streak(**streak) for kind, streak in row.streaks.items()}
-    return Circuit(CircuitState(row.circuit), streaks, row.until, CallKind(row.opened_by) if row.opened_by else None)
+    return Circuit(
+        CircuitState(row.circuit),
+        streaks,
+        row.until,
+        CallKind(row.opened_by) if row.opened_by else None,
+    )
 
 
 def _save_circuit(row: ShopRow, kept: Circuit) -> None:

@@ -11,8 +11,17 @@ from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.pricing.events import apply_key, rollback_key
 from automation_pipeline.pricing.models.runs import TargetState
-from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, price_document, price_of
-from automation_pipeline.pricing.queries.runs import LostRunClaimError, log_target_moves, move_targets
+from automation_pipeline.pricing.models.shop import (
+    CallFailure,
+    FailureKind,
+    price_document,
+    price_of,
+)
+from automation_pipeline.pricing.queries.runs import (
+    LostRunClaimError,
+    log_target_moves,
+    move_targets,
+)
 from automation_pipeline.pricing.rules.monitoring import worth_retrying
 from automation_pipeline.pricing.rules.runs import (
     AppliedResult,
@@ -35,11 +44,16 @@ Target = RuleTargetRow
 
 
 def claim_chunk(session: Session, run_id: int, actor: str, now: datetime) -> list[WorkTarget]:
-    """Those that are due, whole products together as far as they fit. Variants that another run writes are left until
-    it is done. Nothing, if somebody else was quicker with one of them."""
+    """Those that are due, whole products together as far as they fit. Variants that another run
+    writes are left until it is done. Nothing, if somebody else was quicker with one of them."""
     due = (
         select(Target.id, Target.product_id)
-        .where(Target.rule_run_id == run_id, Target.status == TargetState.QUEUED, _is_due(), ~_is_written_elsewhere())
+        .where(
+            Target.rule_run_id == run_id,
+            Target.status == TargetState.QUEUED,
+            _is_due(),
+            ~_is_written_elsewhere(),
+        )
         .order_by(Target.id)
         .limit(MAX_TARGETS)
     )
@@ -64,7 +78,11 @@ def claim_chunk(session: Session, run_id: int, actor: str, now: datetime) -> lis
     except IntegrityError:
         return []
     log_target_moves(
-        session, TargetState.QUEUED, {row.id: {"status": TargetState.APPLYING} for row in rows}, actor, now
+        session,
+        TargetState.QUEUED,
+        {row.id: {"status": TargetState.APPLYING} for row in rows},
+        actor,
+        now,
     )
     claimed = [_work_target(row) for row in sorted(rows, key=lambda row: row.id)]
     for row in rows:
@@ -74,8 +92,8 @@ def claim_chunk(session: Session, run_id: int, actor: str, now: datetime) -> lis
 
 @dataclass(frozen=True)
 class OpenTargets:
-    """What is left of a run: `next_at` is when the first of those that wait is due; None while one is due already, and
-    only held up by another run."""
+    """What is left of a run: `next_at` is when the first of those that wait is due; None while one
+    is due already, and only held up by another run."""
 
     queued: int
     applying: int
@@ -84,8 +102,15 @@ class OpenTargets:
 
 def open_targets(session: Session, run_id: int) -> OpenTargets:
     counts = session.execute(
-        select(Target.status, func.count(), func.min(func.coalesce(Target.next_attempt_at, Target.last_attempt)))
-        .where(Target.rule_run_id == run_id, Target.status.in_((TargetState.QUEUED, TargetState.APPLYING)))
+        select(
+            Target.status,
+            func.count(),
+            func.min(func.coalesce(Target.next_attempt_at, Target.last_attempt)),
+        )
+        .where(
+            Target.rule_run_id == run_id,
+            Target.status.in_((TargetState.QUEUED, TargetState.APPLYING)),
+        )
         .group_by(Target.status)
     ).tuples()
     found = {status: (count, first) for status, count, first in counts}
@@ -121,12 +146,18 @@ def fail_uncertain_targets(session: Session, run_id: int, failure: CallFailure) 
 
 
 def requeue_abandoned(session: Session, run_id: int, now: datetime) -> int:
-    """A lost worker's targets: nobody knows what became of its calls. The time without a worker is not held against
-    them."""
+    """A lost worker's targets: nobody knows what became of its calls. The time without a worker is
+    not held against them."""
     back = session.scalars(
         update(Target)
         .where(Target.rule_run_id == run_id, Target.status == TargetState.APPLYING)
-        .values(status=TargetState.QUEUED, is_writing=False, outcome_unknown=True, next_attempt_at=None, began_at=None)
+        .values(
+            status=TargetState.QUEUED,
+            is_writing=False,
+            outcome_unknown=True,
+            next_attempt_at=None,
+            began_at=None,
+        )
         .returning(Target.id)
         .execution_options(synchronize_session=False)
     ).all()
@@ -145,7 +176,9 @@ def changes_since(
     session: Session, shop: str, variant_ids: Sequence[str], since: datetime
 ) -> Mapping[str, list[tuple[int, int]]]:
     """By variant, the prices that were written since: (from, to)."""
-    query = select(PriceChangeRow.variant_id, PriceChangeRow.from_amount, PriceChangeRow.to_amount).where(
+    query = select(
+        PriceChangeRow.variant_id, PriceChangeRow.from_amount, PriceChangeRow.to_amount
+    ).where(
         PriceChangeRow.shop == shop,
         among(session, PriceChangeRow.variant_id, variant_ids),
         PriceChangeRow.applied_at >= since,
@@ -163,7 +196,9 @@ def _is_due() -> ColumnElement[bool]:
 
 def _is_written_elsewhere() -> ColumnElement[bool]:
     other = aliased(Target)
-    return exists().where(other.shop == Target.shop, other.variant_id == Target.variant_id, other.is_writing)
+    return exists().where(
+        other.shop == Target.shop, other.variant_id == Target.variant_id, other.is_writing
+    )
 
 
 def _of_few_products(due: Sequence[tuple[int, str]]) -> list[int]:
@@ -176,14 +211,20 @@ def final_failure_of(row: RuleTargetRow) -> CallFailure | None:
     """What a target that waits is given up for, but for a last look."""
     if row.error_type is None:
         return None
-    return CallFailure(FailureKind(row.error_type), row.error_message or "", retryable=bool(row.error_retryable))
+    return CallFailure(
+        FailureKind(row.error_type), row.error_message or "", retryable=bool(row.error_retryable)
+    )
 
 
 def reset_start_times(session: Session, run_id: int) -> None:
     """Nobody works on it for a while, which is not held against what waits."""
     session.execute(
         update(Target)
-        .where(Target.rule_run_id == run_id, Target.status == TargetState.QUEUED, Target.began_at.is_not(None))
+        .where(
+            Target.rule_run_id == run_id,
+            Target.status == TargetState.QUEUED,
+            Target.began_at.is_not(None),
+        )
         .values(began_at=None)
         .execution_options(synchronize_session=False)
     )
@@ -209,7 +250,9 @@ def _work_target(row: RuleTargetRow) -> WorkTarget:
 _ACTOR = "worker"
 
 
-def settle(session: Session, run: RuleRunRow, settled: Sequence[TargetOutcome], now: datetime) -> None:
+def settle(
+    session: Session, run: RuleRunRow, settled: Sequence[TargetOutcome], now: datetime
+) -> None:
     """Of a run that is held: all of it in a constant number of statements."""
     applied = [one for one in settled if isinstance(one, AppliedResult)]
     back = [one for one in settled if isinstance(one, RequeuedResult)]
@@ -220,14 +263,23 @@ def settle(session: Session, run: RuleRunRow, settled: Sequence[TargetOutcome], 
         {one.target.id: _failed_columns(one) for one in failed},
     ):
         move_targets(session, TargetState.APPLYING, changes, _ACTOR, now)
-    keep_price_changes(session, run, {_apply_key_of(one, run): one for one in applied}, "apply", now)
+    keep_price_changes(
+        session, run, {_apply_key_of(one, run): one for one in applied}, "apply", now
+    )
 
 
 def keep_price_changes(
-    session: Session, run: RuleRunRow, written: Mapping[str, AppliedResult], kind: str, now: datetime
+    session: Session,
+    run: RuleRunRow,
+    written: Mapping[str, AppliedResult],
+    kind: str,
+    now: datetime,
 ) -> None:
     """By their keys: one that is kept already is not kept twice."""
-    rows = [{"event_key": key, "kind": kind, **_price_change_columns(one, run, now)} for key, one in written.items()]
+    rows = [
+        {"event_key": key, "kind": kind, **_price_change_columns(one, run, now)}
+        for key, one in written.items()
+    ]
     upsert(session, PriceChangeRow, rows, key=("event_key",))
 
 
@@ -311,7 +363,9 @@ def _price_change_columns(one: AppliedResult, run: RuleRunRow, now: datetime) ->
         "from_amount": one.seen.unit_amount,
         "to_amount": target.after.unit_amount,
         "compare_at_old": one.seen.compare_at,
-        "compare_at_new": target.after.compare_at if target.writes_compare_at else one.seen.compare_at,
+        "compare_at_new": target.after.compare_at
+        if target.writes_compare_at
+        else one.seen.compare_at,
         "was_found": one.was_found,
         "applied_at": now,
     }
@@ -322,7 +376,10 @@ _TARGETS = cast("Table", RuleTargetRow.__table__)
 
 def rollback_candidates(session: Session, run_id: int) -> list[AppliedTarget]:
     query = select(Target.id, Target.status, Target.applied_at).where(Target.rule_run_id == run_id)
-    return [AppliedTarget(str(id_), TargetState(status), at) for id_, status, at in session.execute(query).tuples()]
+    return [
+        AppliedTarget(str(id_), TargetState(status), at)
+        for id_, status, at in session.execute(query).tuples()
+    ]
 
 
 def mark_for_rollback(session: Session, target_ids: Collection[int]) -> None:
@@ -335,7 +392,8 @@ def mark_for_rollback(session: Session, target_ids: Collection[int]) -> None:
 
 
 def release_writing(session: Session, run_id: int) -> None:
-    """What a lost worker was at. Whatever became of its calls, prices are read before they are written."""
+    """What a lost worker was at. Whatever became of its calls, prices are read before they are
+    written."""
     session.execute(
         update(Target)
         .where(Target.rule_run_id == run_id, Target.is_writing)
@@ -345,8 +403,8 @@ def release_writing(session: Session, run_id: int) -> None:
 
 
 def claim_applied(session: Session, run_id: int, now: datetime) -> list[WorkTarget]:
-    """Those that are due, turned round, the last applied first; whole products together as far as they fit. Variants
-    that another run writes are left until it is done."""
+    """Those that are due, turned round, the last applied first; whole products together as far as
+    they fit. Variants that another run writes are left until it is done."""
     is_due = or_(Target.next_attempt_at.is_(None), Target.next_attempt_at <= database_now())
     due = (
         select(Target.id, Target.product_id)
@@ -370,19 +428,26 @@ def claim_applied(session: Session, run_id: int, now: datetime) -> list[WorkTarg
         return []
     for row in rows:
         session.expunge(row)
-    return [reversed_target(_rollback_target(row, now)) for row in sorted(rows, key=lambda row: chosen.index(row.id))]
+    return [
+        reversed_target(_rollback_target(row, now))
+        for row in sorted(rows, key=lambda row: chosen.index(row.id))
+    ]
 
 
 def open_rollback_targets(session: Session, run_id: int) -> OpenTargets:
     """`queued` are those that wait to be taken back."""
-    query = select(func.count(), func.min(func.coalesce(Target.next_attempt_at, Target.last_attempt)))
+    query = select(
+        func.count(), func.min(func.coalesce(Target.next_attempt_at, Target.last_attempt))
+    )
     waiting, first = session.execute(query.where(*_is_marked(run_id))).tuples().one()
     return OpenTargets(waiting, 0, first)
 
 
-def settle_rollback(session: Session, run: RuleRunRow, settled: Sequence[TargetOutcome], now: datetime) -> None:
-    """Of a run that is held: all of it in a constant number of statements. What could not be taken back stays
-    applied, and says why."""
+def settle_rollback(
+    session: Session, run: RuleRunRow, settled: Sequence[TargetOutcome], now: datetime
+) -> None:
+    """Of a run that is held: all of it in a constant number of statements. What could not be taken
+    back stays applied, and says why."""
     back = [one for one in settled if isinstance(one, AppliedResult)]
     move_targets(
         session,
@@ -394,9 +459,18 @@ def settle_rollback(session: Session, run: RuleRunRow, settled: Sequence[TargetO
     keys = {rollback_key(str(run.id), str(one.target.id), run.rollbacks): one for one in back}
     keep_price_changes(session, run, keys, "rollback", now)
     waiting = [one for one in settled if isinstance(one, RequeuedResult)]
-    _update(session, {one.target.id: _waiting_columns(one, now) for one in waiting if one.was_tried})
+    _update(
+        session, {one.target.id: _waiting_columns(one, now) for one in waiting if one.was_tried}
+    )
     _update(session, {one.target.id: {"is_writing": False} for one in waiting if not one.was_tried})
-    _update(session, {one.target.id: _not_rolled_back_columns(one) for one in settled if isinstance(one, FailedResult)})
+    _update(
+        session,
+        {
+            one.target.id: _not_rolled_back_columns(one)
+            for one in settled
+            if isinstance(one, FailedResult)
+        },
+    )
 
 
 def abandon_rollback(session: Session, run_id: int, left: Mapping[str, object]) -> None:
@@ -410,12 +484,20 @@ def abandon_rollback(session: Session, run_id: int, left: Mapping[str, object]) 
 
 
 def states_of_targets(session: Session, run_id: int) -> dict[TargetState, int]:
-    query = select(Target.status, func.count()).where(Target.rule_run_id == run_id).group_by(Target.status)
+    query = (
+        select(Target.status, func.count())
+        .where(Target.rule_run_id == run_id)
+        .group_by(Target.status)
+    )
     return {TargetState(status): count for status, count in session.execute(query).tuples()}
 
 
 def _is_marked(run_id: int) -> tuple[ColumnElement[bool], ...]:
-    return Target.rule_run_id == run_id, Target.status == TargetState.APPLIED, Target.is_wished.is_(True)
+    return (
+        Target.rule_run_id == run_id,
+        Target.status == TargetState.APPLIED,
+        Target.is_wished.is_(True),
+    )
 
 
 def _by_product(due: Iterable[tuple[int, str]]) -> list[int]:
@@ -426,7 +508,8 @@ def _by_product(due: Iterable[tuple[int, str]]) -> list[int]:
 
 
 def _rollback_target(row: RuleTargetRow, now: datetime) -> WorkTarget:
-    """An applied target that waits for its next attempt counts those of its rollback; else it begins anew."""
+    """An applied target that waits for its next attempt counts those of its rollback; else it
+    begins anew."""
     is_under_way = row.next_attempt_at is not None
     return WorkTarget(
         id=row.id,

@@ -25,8 +25,18 @@ from automation_pipeline.pricing.models.runs import (
 )
 from automation_pipeline.pricing.models.shop import CRITICAL, CallFailure, FailureKind
 from automation_pipeline.pricing.queries.rules import policy_of, rule_at
-from automation_pipeline.pricing.queries.runs import RUN_CLAIMS, give_up_queued, log_target_moves, move_run, no_such_run
-from automation_pipeline.pricing.queries.targets import fail_uncertain_targets, queued_targets, states_of_targets
+from automation_pipeline.pricing.queries.runs import (
+    RUN_CLAIMS,
+    give_up_queued,
+    log_target_moves,
+    move_run,
+    no_such_run,
+)
+from automation_pipeline.pricing.queries.targets import (
+    fail_uncertain_targets,
+    queued_targets,
+    states_of_targets,
+)
 from automation_pipeline.pricing.rules.runs import (
     END_AGAIN_AFTER,
     LASTING_FAILURES,
@@ -56,7 +66,8 @@ def begin_applying(session: Session, run: RuleRunRow, now: datetime) -> None:
 
 
 def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
-    """The targets wished for are queued again, from the beginning: a new cycle, with keys of its own. How many."""
+    """The targets wished for are queued again, from the beginning: a new cycle, with keys of its
+    own. How many."""
     chosen = session.scalars(
         update(RuleTargetRow)
         .where(
@@ -83,7 +94,11 @@ def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
     ).all()
     wished_by = run.wished_by or ACTOR
     log_target_moves(
-        session, TargetState.FAILED, {id_: {"status": TargetState.QUEUED} for id_ in chosen}, wished_by, now
+        session,
+        TargetState.FAILED,
+        {id_: {"status": TargetState.QUEUED} for id_ in chosen},
+        wished_by,
+        now,
     )
     run.retry_cycle += 1
     run.wish = run.wished_by = None
@@ -91,20 +106,28 @@ def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
     return len(chosen)
 
 
-def record_attempts(session: Session, run: RuleRunRow, targets: Sequence[WorkTarget], now: datetime) -> None:
+def record_attempts(
+    session: Session, run: RuleRunRow, targets: Sequence[WorkTarget], now: datetime
+) -> None:
     """Before the calls: each of them under a key of its own."""
     enqueue(session, [_attempt(run, target, now) for target in targets])
 
 
 def apply_terms_of(session: Session, run_id: int) -> ApplyTerms:
-    """What the run is worked under: the rule as it was when the run was made, the guardrails as they are now."""
+    """What the run is worked under: the rule as it was when the run was made, the guardrails as
+    they are now."""
     run = session.scalars(select(RuleRunRow).where(RuleRunRow.id == run_id)).one()
     rule = rule_at(session, run.rule_id, run.rule_version)
     return ApplyTerms(rule.on_drift, policy_of(session, run.project_id))
 
 
 def run_event(run: RuleRunRow, name: str, now: datetime, payload: dict[str, object]) -> Event:
-    told = {"runId": str(run.id), "ruleId": str(run.rule_id), "projectId": run.project_id, **payload}
+    told = {
+        "runId": str(run.id),
+        "ruleId": str(run.rule_id),
+        "projectId": run.project_id,
+        **payload,
+    }
     key = run_event_key(str(run.id), name, run.retry_cycle)
     return Event(TENANT, key, name, "pricing", aggregate(run.id), now, told)
 
@@ -122,7 +145,12 @@ def requester_of(session: Session, run_id: int) -> tuple[str, bool]:
 def _attempt(run: RuleRunRow, target: WorkTarget, now: datetime) -> Event:
     progress = target.progress
     key = apply_key(str(run.id), str(target.id), run.retry_cycle, progress.attempts)
-    payload = {"targetId": str(target.id), "runId": str(run.id), "attempt": progress.attempts, "cycle": run.retry_cycle}
+    payload = {
+        "targetId": str(target.id),
+        "runId": str(run.id),
+        "attempt": progress.attempts,
+        "cycle": run.retry_cycle,
+    }
     return Event(TENANT, key, "automation.target.apply", "pricing", aggregate(run.id), now, payload)
 
 
@@ -140,22 +168,40 @@ def rule_of(session: Session, run_id: int) -> int:
 
 
 def check_waits(run: RuleRunRow) -> datetime:
-    """When it was planned. ConflictError, unless it is a planned preview that nobody has cancelled."""
+    """When it was planned. ConflictError, unless it is a planned preview that nobody has
+    cancelled."""
     if run.status != PricingRunState.PREVIEW:
-        raise ConflictError(f"Rule run {run.id} is {run.status}: only a preview can be approved or queued.")
+        raise ConflictError(
+            f"Rule run {run.id} is {run.status}: only a preview can be approved or queued."
+        )
     if run.cancel_requested_at is not None:
         raise ConflictError(f"Rule run {run.id} was cancelled: preview the rule again.")
     if run.previewed_at is None:
-        raise ConflictError(f"Rule run {run.id} is not planned yet: wait until its preview is there.")
+        raise ConflictError(
+            f"Rule run {run.id} is not planned yet: wait until its preview is there."
+        )
     return run.previewed_at
 
 
 def move_to_queue(session: Session, run: RuleRunRow, actor: str, now: datetime) -> None:
     """The run and all its targets. ConflictError: another run of the rule is on its way."""
-    run.queued_at, run.queued_by, run.wish, run.wished_by, run.error_message = now, actor, None, None, None
+    run.queued_at, run.queued_by, run.wish, run.wished_by, run.error_message = (
+        now,
+        actor,
+        None,
+        None,
+        None,
+    )
     move_run(session, run, PricingRunState.QUEUED, actor, now)
     _queue_targets(session, run.id, actor, now)
-    enqueue(session, [run_event(run, "rule.apply.queued", now, {"targets": run.total_targets, "queuedBy": actor})])
+    enqueue(
+        session,
+        [
+            run_event(
+                run, "rule.apply.queued", now, {"targets": run.total_targets, "queuedBy": actor}
+            )
+        ],
+    )
 
 
 def _queue_targets(session: Session, run_id: int, actor: str, now: datetime) -> None:
@@ -163,17 +209,37 @@ def _queue_targets(session: Session, run_id: int, actor: str, now: datetime) -> 
     frm = FIRST_TARGET_STATE
     to = RULE_TARGET.move(frm, TargetState.QUEUED)
     its = RuleTargetRow.rule_run_id == run_id, RuleTargetRow.status == frm
-    said = (literal(RULE_TARGET.name), cast(RuleTargetRow.id, Text), literal(frm.value), literal(to.value))
-    moved = select(*said, literal(actor), literal(now, UtcDateTime())).where(*its).order_by(RuleTargetRow.id)
+    said = (
+        literal(RULE_TARGET.name),
+        cast(RuleTargetRow.id, Text),
+        literal(frm.value),
+        literal(to.value),
+    )
+    moved = (
+        select(*said, literal(actor), literal(now, UtcDateTime()))
+        .where(*its)
+        .order_by(RuleTargetRow.id)
+    )
     columns = ["machine", "entity_id", "from_state", "to_state", "actor", "at"]
     session.execute(insert(TransitionRow).from_select(columns, moved))
-    session.execute(update(RuleTargetRow).where(*its).values(status=to).execution_options(synchronize_session=False))
+    session.execute(
+        update(RuleTargetRow)
+        .where(*its)
+        .values(status=to)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def plan_checks(session: Session, run_id: int, finished_at: datetime) -> None:
     """The early ones. A run that ends again, after a retry, is looked at again."""
     rows = [
-        {"rule_run_id": run_id, "name": name, "due_at": finished_at + after, "requested_at": None, "checked_at": None}
+        {
+            "rule_run_id": run_id,
+            "name": name,
+            "due_at": finished_at + after,
+            "requested_at": None,
+            "checked_at": None,
+        }
         for name, after in FIRST_CHECKS
     ]
     fields = ("due_at", "requested_at", "checked_at")
@@ -184,7 +250,8 @@ MAX_SHOWN_ERRORS = 10
 
 
 def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: bool) -> bool:
-    """False: something of it is open still. A run is ended once; its checks are planned with its end."""
+    """False: something of it is open still. A run is ended once; its checks are planned with its
+    end."""
     counts = _counts(session, run.id)
     ended = final_run_state(counts)
     if ended is None:
@@ -205,8 +272,11 @@ def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: boo
     return True
 
 
-def give_up_rest(session: Session, run: RuleRunRow, failure: CallFailure, actor: str, now: datetime) -> int:
-    """Every target that waits fails without a call; but what may have been written is looked at once more."""
+def give_up_rest(
+    session: Session, run: RuleRunRow, failure: CallFailure, actor: str, now: datetime
+) -> int:
+    """Every target that waits fails without a call; but what may have been written is looked at
+    once more."""
     fail_uncertain_targets(session, run.id, failure)
     left = queued_targets(session, run.id)
     values = {
@@ -224,7 +294,8 @@ def give_up_rest(session: Session, run: RuleRunRow, failure: CallFailure, actor:
 def _counts(session: Session, run_id: int) -> Mapping[TargetState, int]:
     query = select(RuleTargetRow.status, func.count()).where(RuleTargetRow.rule_run_id == run_id)
     return {
-        TargetState(status): count for status, count in session.execute(query.group_by(RuleTargetRow.status)).tuples()
+        TargetState(status): count
+        for status, count in session.execute(query.group_by(RuleTargetRow.status)).tuples()
     }
 
 
@@ -234,22 +305,33 @@ def _failed_kinds(session: Session, run_id: int) -> Mapping[FailureKind, int]:
         .where(RuleTargetRow.rule_run_id == run_id, RuleTargetRow.status == TargetState.FAILED)
         .group_by(RuleTargetRow.error_type)
     )
-    return {FailureKind(kind): count for kind, count in session.execute(query).tuples() if kind is not None}
+    return {
+        FailureKind(kind): count
+        for kind, count in session.execute(query).tuples()
+        if kind is not None
+    }
 
 
 def _first_errors(session: Session, run_id: int) -> list[str]:
     query = (
         select(RuleTargetRow.error_message)
         .where(RuleTargetRow.rule_run_id == run_id, RuleTargetRow.status == TargetState.FAILED)
-        .order_by(case((RuleTargetRow.error_type == FailureKind.CANCELLED, 1), else_=0), RuleTargetRow.id)
+        .order_by(
+            case((RuleTargetRow.error_type == FailureKind.CANCELLED, 1), else_=0), RuleTargetRow.id
+        )
         .limit(MAX_SHOWN_ERRORS)
     )
     return [message.rstrip(".") for message in session.scalars(query) if message]
 
 
-def _result_document(counts: Mapping[TargetState, int], kinds: Mapping[FailureKind, int]) -> dict[str, object]:
+def _result_document(
+    counts: Mapping[TargetState, int], kinds: Mapping[FailureKind, int]
+) -> dict[str, object]:
     applied, failed = counts.get(TargetState.APPLIED, 0), counts.get(TargetState.FAILED, 0)
-    rolled_back, cancelled = counts.get(TargetState.ROLLED_BACK, 0), kinds.get(FailureKind.CANCELLED, 0)
+    rolled_back, cancelled = (
+        counts.get(TargetState.ROLLED_BACK, 0),
+        kinds.get(FailureKind.CANCELLED, 0),
+    )
     rate = success_rate(applied + rolled_back, failed - cancelled)
     return {
         "successCount": applied,
@@ -264,13 +346,18 @@ _ROLLED_BACK = "rule.run.rolled_back"
 
 
 def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
-    """Of a run that is held, when nothing is wished any more. A wish that came meanwhile stays, unless there is
-    nothing left to do for it. The end of a promotion that failed for a reason that may pass is to be tried again."""
+    """Of a run that is held, when nothing is wished any more. A wish that came meanwhile stays,
+    unless there is nothing left to do for it. The end of a promotion that failed for a reason that
+    may pass is to be tried again."""
     counts = states_of_targets(session, run.id)
     before, actor = PricingRunState(run.status), run.wished_by or ACTOR
     after = after_rollback(before, counts)
     run.rollback_state, run.rollback_force, run.resume_at = after.rollback_state, False, None
-    if run.wish == Wish.ROLLBACK and run.promotion_ended_at is not None and _may_pass(session, run.id):
+    if (
+        run.wish == Wish.ROLLBACK
+        and run.promotion_ended_at is not None
+        and _may_pass(session, run.id)
+    ):
         run.promotion_ended_at, run.resume_at = None, now + END_AGAIN_AFTER
     if run.wish == Wish.ROLLBACK or after.status is PricingRunState.ROLLED_BACK:
         run.wish = run.wished_by = None
@@ -299,7 +386,8 @@ def _may_pass(session: Session, run_id: int) -> bool:
 
 
 def postpone_run(session: Session, run_id: int, seconds: float, reason: str) -> bool:
-    """False where nothing is wanted of the run, somebody else works on it, or it waits for longer already."""
+    """False where nothing is wanted of the run, somebody else works on it, or it waits for longer
+    already."""
     row = RuleRunRow
     wants_work = or_(row.status.in_(ACTIVE_RUN_STATES), row.wish.is_not(None))
     waits_less = or_(row.resume_at.is_(None), row.resume_at < database_now(seconds))
@@ -321,8 +409,8 @@ Run = RuleRunRow
 
 
 def runs_without_worker(session: Session, *, shop: str | None = None) -> list[int]:
-    """Those of shops that are not paused, and those to be cancelled wherever. Who waits for a worker that was asked for
-    is left waiting."""
+    """Those of shops that are not paused, and those to be cancelled wherever. Who waits for a
+    worker that was asked for is left waiting."""
     is_active = Run.status.in_(sorted(ACTIVE_RUN_STATES))
     wants_work = or_(is_active, Run.wish.is_not(None))
     is_due = or_(Run.resume_at.is_(None), Run.resume_at <= database_now())
@@ -340,15 +428,24 @@ def runs_without_worker(session: Session, *, shop: str | None = None) -> list[in
         ),
     )
     only = [] if shop is None else [Run.shop == shop]
-    query = select(Run.id).where(wants_work, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_asked_for, *only)
-    return list(session.scalars(query.order_by(Run.id).limit(MAX_RUNS).with_for_update(skip_locked=True)))
+    query = select(Run.id).where(
+        wants_work, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_asked_for, *only
+    )
+    return list(
+        session.scalars(query.order_by(Run.id).limit(MAX_RUNS).with_for_update(skip_locked=True))
+    )
 
 
 def free_variants(session: Session) -> None:
-    """Those that a lost worker was writing for a run that was then cancelled: nobody else comes to let go of them."""
+    """Those that a lost worker was writing for a run that was then cancelled: nobody else comes to
+    let go of them."""
     writes = Run.id.in_(select(RuleTargetRow.rule_run_id).where(RuleTargetRow.is_writing))
     is_over = and_(Run.status.not_in(ACTIVE_RUN_STATES), Run.wish.is_(None))
-    query = select(Run.id).where(writes, is_over, RUN_CLAIMS.is_free()).with_for_update(skip_locked=True)
+    query = (
+        select(Run.id)
+        .where(writes, is_over, RUN_CLAIMS.is_free())
+        .with_for_update(skip_locked=True)
+    )
     runs = session.scalars(query).all()
     if runs:
         session.execute(

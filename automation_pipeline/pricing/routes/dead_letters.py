@@ -11,7 +11,11 @@ from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, answer, refusals
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
-from automation_pipeline.pricing.dead_letters import acknowledge_dead_letters, report_dead_letters, retry_dead_letters
+from automation_pipeline.pricing.dead_letters import (
+    acknowledge_dead_letters,
+    report_dead_letters,
+    retry_dead_letters,
+)
 from automation_pipeline.pricing.models.history import DeadLetterReport
 from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
 from automation_pipeline.pricing.models.transforms import Flag
@@ -50,7 +54,8 @@ PATH = "/api/pricing/dead-letters"
 
 @router.get(PATH, response_model=Answer[DeadLetterReport])
 def report(services: TheServices, project: ItsProject = DEFAULT_PROJECT) -> Response:
-    """What failed in a project and nobody has acknowledged: how much of what kind, and what to do about it."""
+    """What failed in a project and nobody has acknowledged: how much of what kind, and what to do
+    about it."""
     told = report_dead_letters(project, database=services.database, clock=services.clock)
     return answer(as_document(told))
 
@@ -77,7 +82,9 @@ def retry(
             project, database=services.database, clock=services.clock, actor=caller.id, force=force
         )
         skipped = [{"runId": str(run_id), "why": why} for run_id, why in retried.skipped.items()]
-        return answer({"runIds": [str(run_id) for run_id in retried.runs], "skipped": skipped}, status=202)
+        return answer(
+            {"runIds": [str(run_id) for run_id in retried.runs], "skipped": skipped}, status=202
+        )
 
     return once(work)
 
@@ -88,9 +95,13 @@ def retry(
     openapi_extra=takes(AcknowledgeInput, required=False, some=SOME),
 )
 def acknowledge(
-    body: OptionalBody, caller: TheCaller, services: TheServices, project: ItsProject = DEFAULT_PROJECT
+    body: OptionalBody,
+    caller: TheCaller,
+    services: TheServices,
+    project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
-    """Say that nothing more is to be done about these, or about all: they count no more. Safe to repeat."""
+    """Say that nothing more is to be done about these, or about all: they count no more. Safe to
+    repeat."""
     target_ids = parse(AcknowledgeInput, body, "Invalid acknowledgement").target_ids
     count = acknowledge_dead_letters(
         project, target_ids, database=services.database, clock=services.clock, actor=caller.id

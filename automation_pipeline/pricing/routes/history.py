@@ -21,23 +21,33 @@ class ChangeChoice:
     """Which prices are wanted."""
 
     project: Project = None
-    variant: Annotated[str | None, Query(max_length=255, description="Only of this variant.")] = None
+    variant: Annotated[str | None, Query(max_length=255, description="Only of this variant.")] = (
+        None
+    )
     run_id: RunId = None
 
 
 @router.get("/api/pricing/price-changes", response_model=Following[PriceChange])
 def changes(
-    services: TheServices, chosen: Annotated[ChangeChoice, Depends()], after: AfterId = 0, limit: Limit = 100
+    services: TheServices,
+    chosen: Annotated[ChangeChoice, Depends()],
+    after: AfterId = 0,
+    limit: Limit = 100,
 ) -> Response:
-    """Every price that was written in the shop, by runs and by their rollbacks, in the order of the writing."""
-    wanted = PriceChangeFilter(project_id=chosen.project, variant_id=chosen.variant, run_id=chosen.run_id)
+    """Every price that was written in the shop, by runs and by their rollbacks, in the order of the
+    writing."""
+    wanted = PriceChangeFilter(
+        project_id=chosen.project, variant_id=chosen.variant, run_id=chosen.run_id
+    )
     with services.database.reading() as session:
         found = price_changes(session, wanted, limit, after)
     return following(found, limit)
 
 
 @router.get("/api/pricing/alerts", response_model=Listing[PricingAlert])
-def alerts(services: TheServices, project: Project = None, limit: Limit = 50, offset: Offset = 0) -> Response:
+def alerts(
+    services: TheServices, project: Project = None, limit: Limit = 50, offset: Offset = 0
+) -> Response:
     """List the alerts, newest first: why somebody was called, and what became of the message."""
     with services.database.reading() as session:
         found = list_alerts(session, project, limit, offset)

@@ -29,11 +29,17 @@ def show(project: ProjectInPath, services: TheServices) -> Response:
     return answer(as_document(policy))
 
 
-@router.put(ONE, response_model=Answer[PolicyShown], openapi_extra=takes(Policy, careful=GUARDRAILS))
-def put(project: ProjectInPath, body: TheBody, caller: TheCaller, services: TheServices) -> Response:
-    """Give a project its guardrails, in place of those it had. Unless they say `autoApply`, a second person must
-    approve each run."""
-    policy = put_policy(project, body, database=services.database, clock=services.clock, actor=caller.id)
+@router.put(
+    ONE, response_model=Answer[PolicyShown], openapi_extra=takes(Policy, careful=GUARDRAILS)
+)
+def put(
+    project: ProjectInPath, body: TheBody, caller: TheCaller, services: TheServices
+) -> Response:
+    """Give a project its guardrails, in place of those it had. Unless they say `autoApply`, a
+    second person must approve each run."""
+    policy = put_policy(
+        project, body, database=services.database, clock=services.clock, actor=caller.id
+    )
     return answer(as_document(policy))
 
 

@@ -35,20 +35,33 @@ Project = Annotated[ProjectName | None, Query(description="Only of this project.
 ItsProject = Annotated[ProjectName, Query(description="The project.")]
 RuleId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only of this rule.")]
 RunId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only of this run.")]
-AfterId = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")]
+AfterId = Annotated[
+    int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")
+]
 
 
 SALE: Mapping[str, object] = {
     "name": "Spring sale",
     "selector": {"and": [{"tag": ["spring"]}, {"price": {"gte": 1000, "currency": "EUR"}}]},
-    "transform": {"op": "percent", "value": -10, "floor": 900, "ending": ".99", "compareAt": "before"},
+    "transform": {
+        "op": "percent",
+        "value": -10,
+        "floor": 900,
+        "ending": ".99",
+        "compareAt": "before",
+    },
     "currency": "EUR",
     "scheduleAt": "2027-03-20T07:00:00Z",
     "endsAt": "2027-03-27T07:00:00Z",
 }
 FORCED: Mapping[str, object] = {"force": True}
 CHANGE: Mapping[str, object] = {"enabled": False, "endsAt": None}
-GUARDRAILS: Mapping[str, object] = {"maxPctDelta": 0.15, "floor": 500, "currency": "EUR", "dailyChangeBudgetPct": 0.25}
+GUARDRAILS: Mapping[str, object] = {
+    "maxPctDelta": 0.15,
+    "floor": 500,
+    "currency": "EUR",
+    "dailyChangeBudgetPct": 0.25,
+}
 
 
 class Force(JsonModel):
@@ -68,8 +81,8 @@ TargetIds = Annotated[tuple[KnownId, ...], Field(min_length=1, max_length=MOST_T
 
 
 class TargetWish(JsonModel):
-    """Without `targetIds`, all that can be meant. `force` is for what would else be refused as of no use, or as no
-    longer safe."""
+    """Without `targetIds`, all that can be meant. `force` is for what would else be refused as of
+    no use, or as no longer safe."""
 
     target_ids: TargetIds | None = None
     force: Flag = False

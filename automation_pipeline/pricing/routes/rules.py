@@ -17,7 +17,13 @@ from automation_pipeline.api.responses import Answer, Done, Listing, answer, lis
 from automation_pipeline.api.upstream_errors import asking_outside, done_in_time
 from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.json_model import parse
-from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT, PricingRule, RuleInput, RuleVersion, rule_document
+from automation_pipeline.pricing.models.rules import (
+    DEFAULT_PROJECT,
+    PricingRule,
+    RuleInput,
+    RuleVersion,
+    rule_document,
+)
 from automation_pipeline.pricing.models.runs import RuleTrigger
 from automation_pipeline.pricing.planning import preview_rule
 from automation_pipeline.pricing.pricing_rules import create_rule, delete_rule, update_rule
@@ -44,7 +50,9 @@ def may_change_prices(caller: Caller) -> bool:
 
 def check_times(caller: Caller, *rules: Mapping[str, object]) -> None:
     """A rule with a time changes prices by itself then, without anybody who applies it."""
-    if any(rule.get(name) is not None for rule in rules for name in _TIMES) and not may_change_prices(caller):
+    if any(
+        rule.get(name) is not None for rule in rules for name in _TIMES
+    ) and not may_change_prices(caller):
         raise AuthorizationError(
             "A rule with scheduleAt or endsAt changes prices by itself: pricing.runs.write is needed"
         )
@@ -60,14 +68,18 @@ def list_(
     services: TheServices,
     *,
     project: Project = None,
-    enabled: Annotated[bool | None, Query(description="Only those in use, or only the others.")] = None,
+    enabled: Annotated[
+        bool | None, Query(description="Only those in use, or only the others.")
+    ] = None,
     q: Annotated[str | None, Query(max_length=255, description="Part of the name.")] = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Response:
     """List the rules, newest first."""
     with services.database.reading() as session:
-        found = list_rules(session, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset)
+        found = list_rules(
+            session, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset
+        )
     return listed(found, limit, offset)
 
 
@@ -79,16 +91,27 @@ def list_(
     openapi_extra=takes(RuleInput, spring_sale=SALE),
 )
 def create(
-    body: TheBody, caller: TheCaller, services: TheServices, once: DoneOnce, project: ItsProject = DEFAULT_PROJECT
+    body: TheBody,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
+    project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
-    """Store a new rule. With `scheduleAt` it runs then, and with `endsAt` what it applied is rolled back then.
+    """Store a new rule. With `scheduleAt` it runs then, and with `endsAt` what it applied is rolled
+    back then.
 
     Either needs `pricing.runs.write` too, because nobody applies it.
     """
     check_times(caller, body)
 
     def work() -> Response:
-        rule = create_rule(body, project_id=project, database=services.database, clock=services.clock, actor=caller.id)
+        rule = create_rule(
+            body,
+            project_id=project,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+        )
         return _shown(rule, status=201)
 
     return once(work)
@@ -105,7 +128,9 @@ def show(rule_id: IdInPath, services: TheServices) -> Response:
     ONE,
     response_model=Answer[PricingRule],
     responses=refusals(404, 409, 412),
-    openapi_extra=takes(RuleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, stop=CHANGE),
+    openapi_extra=takes(
+        RuleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, stop=CHANGE
+    ),
 )
 def update(
     rule_id: IdInPath,
@@ -113,21 +138,28 @@ def update(
     caller: TheCaller,
     services: TheServices,
     if_match: Annotated[
-        str | None, Header(alias="If-Match", description="Change it only while its ETag is this one.")
+        str | None,
+        Header(alias="If-Match", description="Change it only while its ETag is this one."),
     ] = None,
 ) -> Response:
-    """Change the fields that are named. Null clears a field; selector and transform are replaced whole.
+    """Change the fields that are named. Null clears a field; selector and transform are replaced
+    whole.
 
-    What decides prices makes a new version, and previews of older ones stale. With `If-Match`, or `updatedAt` in the
-    body, nothing is changed that was changed by somebody else meanwhile. A rule with a time is only for who may change
-    prices.
+    What decides prices makes a new version, and previews of older ones stale. With `If-Match`, or
+    `updatedAt` in the body, nothing is changed that was changed by somebody else meanwhile. A rule
+    with a time is only for who may change prices.
     """
     expected, patch = expected_instant(if_match, body)
     if not may_change_prices(caller):
         with services.database.reading() as session:
             check_times(caller, patch, rule_document(get_rule(session, rule_id)))
     rule = update_rule(
-        rule_id, patch, database=services.database, clock=services.clock, actor=caller.id, expected=expected
+        rule_id,
+        patch,
+        database=services.database,
+        clock=services.clock,
+        actor=caller.id,
+        expected=expected,
     )
     return _shown(rule)
 
@@ -140,22 +172,34 @@ def delete(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Respo
 
 
 @router.get(f"{ONE}/versions", response_model=Listing[RuleVersion], responses=refusals(404))
-def versions(rule_id: IdInPath, services: TheServices, limit: Limit = 50, offset: Offset = 0) -> Response:
+def versions(
+    rule_id: IdInPath, services: TheServices, limit: Limit = 50, offset: Offset = 0
+) -> Response:
     """List what the rule was at each of its versions, newest first; of a deleted one too."""
     with services.database.reading() as session:
         found = versions_of(session, rule_id, limit, offset)
     return listed(found, limit, offset)
 
 
-@router.post(f"{ONE}/preview", status_code=201, response_model=RunAnswer, responses=refusals(404, 409, 502))
+@router.post(
+    f"{ONE}/preview", status_code=201, response_model=RunAnswer, responses=refusals(404, 409, 502)
+)
 def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Read the shop's catalogue now, and plan a run without applying anything. Of a disabled rule too.
+    """Read the shop's catalogue now, and plan a run without applying anything. Of a disabled rule
+    too.
 
-    A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: preview on the command line, which has no such
-    limit, or ask for a run with `apply`, which a worker plans.
+    A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: preview on the command line,
+    which has no such limit, or ask for a run with `apply`, which a worker plans.
     """
     front, database, clock = services.storefront, services.database, services.clock
-    work = preview_rule(rule_id, front=front, database=database, clock=clock, actor=caller.id, trigger=RuleTrigger.API)
+    work = preview_rule(
+        rule_id,
+        front=front,
+        database=database,
+        clock=clock,
+        actor=caller.id,
+        trigger=RuleTrigger.API,
+    )
     with asking_outside():
         run = done_in_time(work, services)
     return shown_run(run, services, status=201)
@@ -168,8 +212,11 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
     responses=refusals(404, 409),
     openapi_extra=takes(Force, required=False, at_once=FORCED),
 )
-def apply(rule_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
-    """Ask for a run: a worker plans and applies it. One that needs an approval is planned, and stays a preview.
+def apply(
+    rule_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+) -> Response:
+    """Ask for a run: a worker plans and applies it. One that needs an approval is planned, and
+    stays a preview.
 
     Without `force`, a rule that rests after its last run is a 409.
     """

@@ -11,7 +11,15 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
-from automation_pipeline.api.responses import Answer, Following, Listing, answer, following, listed, refusals
+from automation_pipeline.api.responses import (
+    Answer,
+    Following,
+    Listing,
+    answer,
+    following,
+    listed,
+    refusals,
+)
 from automation_pipeline.api.upstream_errors import asking_outside, done_in_time
 from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.pricing.checks import reconcile_run, repair_run
@@ -47,7 +55,13 @@ from automation_pipeline.pricing.routes.responses import (
     TargetWish,
     shown_run,
 )
-from automation_pipeline.pricing.runs import approve_run, cancel_run, queue_run, retry_run, roll_back_run
+from automation_pipeline.pricing.runs import (
+    approve_run,
+    cancel_run,
+    queue_run,
+    retry_run,
+    roll_back_run,
+)
 
 router = APIRouter(route_class=GuardedRoute, tags=["pricing runs"])
 PATH = "/api/pricing/runs"
@@ -66,11 +80,17 @@ class RunChoice:
 
 @router.get(PATH, response_model=Listing[RuleRun])
 def list_(
-    services: TheServices, chosen: Annotated[RunChoice, Depends()], limit: Limit = 20, offset: Offset = 0
+    services: TheServices,
+    chosen: Annotated[RunChoice, Depends()],
+    limit: Limit = 20,
+    offset: Offset = 0,
 ) -> Response:
     """List the runs, newest first."""
     wanted = RuleRunFilter(
-        project_id=chosen.project, rule_id=chosen.rule_id, status=chosen.status, trigger=chosen.trigger
+        project_id=chosen.project,
+        rule_id=chosen.rule_id,
+        status=chosen.status,
+        trigger=chosen.trigger,
     )
     with services.database.reading() as session:
         found = list_runs(session, wanted, limit, offset)
@@ -93,7 +113,8 @@ def targets(
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
-    """What the run changes, variant by variant: prices before and after, and what became of each."""
+    """What the run changes, variant by variant: prices before and after, and what became of
+    each."""
     with services.database.reading() as session:
         found = targets_of(session, rule_run_id, status=status, limit=limit, after_id=after)
     return following(found, limit)
@@ -103,11 +124,14 @@ def targets(
 def skipped(
     rule_run_id: IdInPath,
     services: TheServices,
-    reason: Annotated[str | None, Query(max_length=100, description="Only those left alone for this.")] = None,
+    reason: Annotated[
+        str | None, Query(max_length=100, description="Only those left alone for this.")
+    ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Response:
-    """The variants that the rule picks and leaves alone, or that the guardrails block, each with why."""
+    """The variants that the rule picks and leaves alone, or that the guardrails block, each with
+    why."""
     with services.database.reading() as session:
         found = skipped_of(session, rule_run_id, reason=reason, limit=limit, offset=offset)
     return listed(found, limit, offset)
@@ -121,8 +145,11 @@ def result(rule_run_id: IdInPath, services: TheServices) -> Response:
 
 
 @router.get(f"{ONE}/log", response_model=Following[LoggedMove], responses=refusals(404))
-def log(rule_run_id: IdInPath, services: TheServices, after: AfterId = 0, limit: Limit = 100) -> Response:
-    """Every move of the run and of its targets: from where to where, by whom, why and when. Oldest first."""
+def log(
+    rule_run_id: IdInPath, services: TheServices, after: AfterId = 0, limit: Limit = 100
+) -> Response:
+    """Every move of the run and of its targets: from where to where, by whom, why and when. Oldest
+    first."""
     with services.database.reading() as session:
         found = transitions_of(session, rule_run_id, limit, after)
     return following(found, limit)
@@ -130,9 +157,11 @@ def log(rule_run_id: IdInPath, services: TheServices, after: AfterId = 0, limit:
 
 @router.post(f"{ONE}/approve", response_model=RunAnswer, responses=refusals(404, 409))
 def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Say yes to a planned run of a project whose guardrails ask for it. Neither its creator nor the author of
-    the version of its rule can."""
-    run = approve_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
+    """Say yes to a planned run of a project whose guardrails ask for it. Neither its creator nor
+    the author of the version of its rule can."""
+    run = approve_run(
+        rule_run_id, database=services.database, clock=services.clock, actor=caller.id
+    )
     return shown_run(run, services)
 
 
@@ -144,13 +173,24 @@ def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> 
     openapi_extra=takes(Force, required=False, at_once=FORCED),
 )
 def apply(
-    rule_run_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+    rule_run_id: IdInPath,
+    body: OptionalBody,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
-    """Apply the prices that were previewed: not of a preview that is stale, or not approved where it must be."""
+    """Apply the prices that were previewed: not of a preview that is stale, or not approved where
+    it must be."""
     force = parse(Force, body, "Invalid apply data").force
 
     def work() -> Response:
-        run = queue_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id, force=force)
+        run = queue_run(
+            rule_run_id,
+            database=services.database,
+            clock=services.clock,
+            actor=caller.id,
+            force=force,
+        )
         return shown_run(run, services, status=202)
 
     return once(work)
@@ -164,10 +204,14 @@ def apply(
     openapi_extra=takes(TargetWish, required=False, some=SOME, forced=FORCED),
 )
 def retry(
-    rule_run_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+    rule_run_id: IdInPath,
+    body: OptionalBody,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
-    """Try failed targets again: those named, or all that are worth it. `force` takes the hopeless too, whose cause was
-    removed."""
+    """Try failed targets again: those named, or all that are worth it. `force` takes the hopeless
+    too, whose cause was removed."""
     wish = parse(TargetWish, body, "Invalid retry data")
 
     def work() -> Response:
@@ -192,9 +236,14 @@ def retry(
     openapi_extra=takes(TargetWish, required=False, some=SOME, forced=FORCED),
 )
 def roll_back(
-    rule_run_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
+    rule_run_id: IdInPath,
+    body: OptionalBody,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
 ) -> Response:
-    """Take applied prices back: of the targets named, or of all. `force` overwrites what somebody has changed since."""
+    """Take applied prices back: of the targets named, or of all. `force` overwrites what somebody
+    has changed since."""
     wish = parse(TargetWish, body, "Invalid rollback data")
 
     def work() -> Response:
@@ -213,23 +262,30 @@ def roll_back(
 
 @router.post(f"{ONE}/cancel", response_model=RunAnswer, responses=refusals(404, 409))
 def cancel(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Stop a run: what was not begun is not begun any more, what was applied stays. Safe to repeat."""
+    """Stop a run: what was not begun is not begun any more, what was applied stays. Safe to
+    repeat."""
     run = cancel_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
     return shown_run(run, services)
 
 
 @router.get(f"{ONE}/checks", response_model=Answer[list[RuleCheck]], responses=refusals(404))
 def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
-    """The looks at the shop after the run, in the order in which they are due; one without a report is to come."""
+    """The looks at the shop after the run, in the order in which they are due; one without a report
+    is to come."""
     with services.database.reading() as session:
         get_run(session, rule_run_id)
         found = checks_of(session, rule_run_id)
     return answer([as_document(one) for one in found])
 
 
-@router.post(f"{ONE}/reconcile", response_model=Answer[ReconciliationReport], responses=refusals(404, 409, 502))
+@router.post(
+    f"{ONE}/reconcile",
+    response_model=Answer[ReconciliationReport],
+    responses=refusals(404, 409, 502),
+)
 def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
-    """Read the applied prices in the shop now, and tell those that differ. Nothing is changed; the report is kept."""
+    """Read the applied prices in the shop now, and tell those that differ. Nothing is changed; the
+    report is kept."""
     front, database, clock = services.storefront, services.database, services.clock
     with database.reading() as session:
         get_run(session, rule_run_id)
@@ -240,12 +296,19 @@ def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
     return answer(as_document(report))
 
 
-@router.post(f"{ONE}/repair", status_code=201, response_model=RunAnswer, responses=refusals(404, 409))
-def repair(rule_run_id: IdInPath, caller: TheCaller, services: TheServices, once: DoneOnce) -> Response:
-    """Plan a new run that restores what the last look at the shop found changed. Apply it as any other."""
+@router.post(
+    f"{ONE}/repair", status_code=201, response_model=RunAnswer, responses=refusals(404, 409)
+)
+def repair(
+    rule_run_id: IdInPath, caller: TheCaller, services: TheServices, once: DoneOnce
+) -> Response:
+    """Plan a new run that restores what the last look at the shop found changed. Apply it as any
+    other."""
 
     def work() -> Response:
-        run = repair_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
+        run = repair_run(
+            rule_run_id, database=services.database, clock=services.clock, actor=caller.id
+        )
         return shown_run(run, services, status=201)
 
     return once(work)

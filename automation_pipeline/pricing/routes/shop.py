@@ -24,7 +24,8 @@ PATH = "/api/pricing/shop"
 
 @router.get(PATH, response_model=Answer[ShopShown])
 def show(services: TheServices) -> Response:
-    """Show how the shop stands: its circuit, its bucket of points, and who has paused it. It is not called for that."""
+    """Show how the shop stands: its circuit, its bucket of points, and who has paused it. It is not
+    called for that."""
     name = services.storefront.name
     with services.database.reading() as session:
         standing = shop_status(session, name)
@@ -34,13 +35,18 @@ def show(services: TheServices) -> Response:
 @router.post(
     f"{PATH}/pause",
     response_model=Answer[ShopShown],
-    openapi_extra=takes(ShopPauseInput, required=False, audit={"reason": "The accountants count the stock"}),
+    openapi_extra=takes(
+        ShopPauseInput, required=False, audit={"reason": "The accountants count the stock"}
+    ),
 )
 def pause(body: OptionalBody, caller: TheCaller, services: TheServices) -> Response:
-    """Write no more prices until the shop is resumed. Runs wait; previews and looks at the shop go on."""
+    """Write no more prices until the shop is resumed. Runs wait; previews and looks at the shop go
+    on."""
     reason = parse(ShopPauseInput, body, "Invalid pause data").reason
     name = services.storefront.name
-    return _shown(ShopShown.of(pause_shop(name, database=services.database, actor=caller.id, reason=reason)))
+    return _shown(
+        ShopShown.of(pause_shop(name, database=services.database, actor=caller.id, reason=reason))
+    )
 
 
 @router.post(f"{PATH}/resume", response_model=Answer[ShopShown])

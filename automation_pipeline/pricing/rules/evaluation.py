@@ -9,7 +9,13 @@ from decimal import Decimal
 from typing import cast
 
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.models.rules import Comparison, Policy, PriceBand, RuleInput, Selector
+from automation_pipeline.pricing.models.rules import (
+    Comparison,
+    Policy,
+    PriceBand,
+    RuleInput,
+    Selector,
+)
 from automation_pipeline.pricing.models.runs import BLOCKED
 from automation_pipeline.pricing.models.shop import (
     FLAG_FIELDS,
@@ -61,7 +67,8 @@ def matches(selector: Selector, variant: Variant) -> bool:
 
 
 def compile_selector(selector: Selector) -> VariantTest:
-    """Tags and the texts of fields are compared without regard to capitals, as shops do; SKUs and ids exactly."""
+    """Tags and the texts of fields are compared without regard to capitals, as shops do; SKUs and
+    ids exactly."""
     if selector.all_of is not None:
         parts = [compile_selector(part) for part in selector.all_of]
         return lambda variant: all(part(variant) for part in parts)
@@ -92,7 +99,12 @@ def _leaf(selector: Selector) -> VariantTest:
 
 
 def _in_band(band: PriceBand) -> VariantTest:
-    bounds = {Comparison.GT: band.gt, Comparison.GTE: band.gte, Comparison.LT: band.lt, Comparison.LTE: band.lte}
+    bounds = {
+        Comparison.GT: band.gt,
+        Comparison.GTE: band.gte,
+        Comparison.LT: band.lt,
+        Comparison.LTE: band.lte,
+    }
     tests = [(_ORDER_TESTS[op], bound) for op, bound in bounds.items() if bound is not None]
     tests += [] if band.eq is None else [(operator.eq, band.eq)]
 
@@ -134,7 +146,9 @@ def _test(op: Comparison, value: object) -> _Test:
     if op in _TEXT_TESTS:
         looks, text = _TEXT_TESTS[op], cast("str", value)
         return lambda it: looks(cast("str", it), text)
-    wanted = frozenset(cast("tuple[object, ...]", value)) if op is Comparison.IN else frozenset({value})
+    wanted = (
+        frozenset(cast("tuple[object, ...]", value)) if op is Comparison.IN else frozenset({value})
+    )
     return lambda it: it in wanted
 
 
@@ -170,7 +184,9 @@ def limits_of(transform: Transform, before: int, cost: int | None) -> Limits:
     return Limits(
         lowest_change=None if change is None else max(math.ceil(before - change), 0),
         highest_change=None if change is None else math.floor(before + change),
-        margin=None if margin is None or cost is None else math.ceil(cost * (_HUNDRED + margin) / _HUNDRED),
+        margin=None
+        if margin is None or cost is None
+        else math.ceil(cost * (_HUNDRED + margin) / _HUNDRED),
         floor=transform.floor,
         ceiling=transform.ceiling,
     )
@@ -243,7 +259,10 @@ def _skip_reason(rule: RuleInput, variant: Variant) -> Skip | None:
         (variant.amount is None, Skip.NO_PRICE),
         (rule.currency not in {None, variant.currency}, Skip.OTHER_CURRENCY),
         (variant.amount == 0 and not transform.allow_zero, Skip.ZERO_PRICE),
-        (transform.op is Operation.FROM_COMPARE_AT and variant.compare_at is None, Skip.NO_COMPARE_AT),
+        (
+            transform.op is Operation.FROM_COMPARE_AT and variant.compare_at is None,
+            Skip.NO_COMPARE_AT,
+        ),
         (transform.margin_over_cost_percent is not None and variant.cost is None, Skip.NO_COST),
     )
     return next((skip for applies, skip in checks if applies), None)
@@ -323,13 +342,21 @@ def _trace(transform: Transform, found: _LimitedPrice) -> PriceTrace:
     )
 
 
-def _warnings(transform: Transform, variant: Variant, found: _LimitedPrice, after: Price) -> list[Warn]:
+def _warnings(
+    transform: Transform, variant: Variant, found: _LimitedPrice, after: Price
+) -> list[Warn]:
     amount = found.amount
     lattice = _lattice(transform, after.currency)
     checks = (
-        (transform.round is not Round.NONE and lattice is not None and not lattice.holds(amount), Warn.ENDING_LOST),
+        (
+            transform.round is not Round.NONE and lattice is not None and not lattice.holds(amount),
+            Warn.ENDING_LOST,
+        ),
         (exceeds_change(found.limits, amount), Warn.CHANGE_OVER_MAXIMUM),
-        (transform.max_change_percent is not None and variant.amount == 0, Warn.CHANGE_NOT_MEASURED),
+        (
+            transform.max_change_percent is not None and variant.amount == 0,
+            Warn.CHANGE_NOT_MEASURED,
+        ),
         (after.compare_at is not None and after.compare_at <= amount, Warn.COMPARE_AT_NOT_ABOVE),
         (variant.cost is not None and amount < variant.cost, Warn.BELOW_COST),
         (_is_reversed(variant.amount or 0, found.drawn.exact, amount), Warn.DIRECTION_REVERSED),
@@ -388,7 +415,11 @@ def _delta(limit: Decimal | None, current: int, change: Decimal) -> list[Guardra
     if limit is None:
         return []
     # From zero every price passes: nothing can be measured.
-    return [GuardrailCheck("maxPctDelta", current == 0 or change <= limit, {"deltaPct": change, "limit": limit})]
+    return [
+        GuardrailCheck(
+            "maxPctDelta", current == 0 or change <= limit, {"deltaPct": change, "limit": limit}
+        )
+    ]
 
 
 def _bounds(policy: Policy, sku: str | None, currency: str, proposed: int) -> list[GuardrailCheck]:
@@ -397,12 +428,22 @@ def _bounds(policy: Policy, sku: str | None, currency: str, proposed: int) -> li
     if floor is None and ceiling is None:
         return []
     if currency != policy.currency:
-        return [GuardrailCheck("currency", False, {"currency": currency, "policyCurrency": policy.currency})]
+        return [
+            GuardrailCheck(
+                "currency", False, {"currency": currency, "policyCurrency": policy.currency}
+            )
+        ]
     checks: list[GuardrailCheck] = []
     if floor is not None:
-        checks.append(GuardrailCheck("floor", proposed >= floor, {"floor": floor, "proposedAmount": proposed}))
+        checks.append(
+            GuardrailCheck("floor", proposed >= floor, {"floor": floor, "proposedAmount": proposed})
+        )
     if ceiling is not None:
-        checks.append(GuardrailCheck("ceiling", proposed <= ceiling, {"ceiling": ceiling, "proposedAmount": proposed}))
+        checks.append(
+            GuardrailCheck(
+                "ceiling", proposed <= ceiling, {"ceiling": ceiling, "proposedAmount": proposed}
+            )
+        )
     return checks
 
 
@@ -446,12 +487,18 @@ class ExcludedVariant:
         return self.reason != Skip.NO_CHANGE
 
 
-def plan_target(outcome: PriceOutcome, policy: Policy | None, used: Decimal) -> PlannedTarget | ExcludedVariant:
+def plan_target(
+    outcome: PriceOutcome, policy: Policy | None, used: Decimal
+) -> PlannedTarget | ExcludedVariant:
     """`used` is what of the variant's daily budget is spent."""
     before, after = outcome.before, outcome.after
     if before is None or after is None:
         return ExcludedVariant(outcome.variant, outcome.skipped or Skip.NO_PRICE)
-    failing = check_guardrails(policy, outcome.variant.sku, before, after.unit_amount, used).failing if policy else []
+    failing = (
+        check_guardrails(policy, outcome.variant.sku, before, after.unit_amount, used).failing
+        if policy
+        else []
+    )
     if failing:
         return ExcludedVariant(outcome.variant, BLOCKED, failing, after)
     return PlannedTarget(before, after, outcome)
@@ -464,7 +511,8 @@ def check_document(check: GuardrailCheck) -> dict[str, object]:
 
 @dataclass
 class PlanTally:
-    """How many of the catalogue are matched, and what becomes of them: matched = targets + skipped + blocked."""
+    """How many of the catalogue are matched, and what becomes of them: matched = targets + skipped
+    + blocked."""
 
     catalogue: int = 0
     targets: int = 0
@@ -490,7 +538,9 @@ class PlanTally:
             self.skips[plan.reason] += 1
 
 
-def explain_plan(rule: RuleInput, tally: PlanTally, conflicts: Sequence[int]) -> Mapping[str, object]:
+def explain_plan(
+    rule: RuleInput, tally: PlanTally, conflicts: Sequence[int]
+) -> Mapping[str, object]:
     """`conflicts` are other runs that are changing some of the same variants."""
     written = as_document(rule)
     return {

@@ -1,4 +1,5 @@
-"""Decisions about what runs leave behind: dead letters, reconciliation, alerts, invariants, days."""
+"""Decisions about what runs leave behind: dead letters, reconciliation, alerts, invariants,
+days."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,8 +67,8 @@ _ADVICE: Mapping[FailureKind, str] = {
 def dead_letter_report(
     project_id: str, tallies: Iterable[DeadLetterTally], entries: Sequence[DeadLetter]
 ) -> DeadLetterReport:
-    """A report of the dead letters, which stay where they are. All are counted, even where they are too many to be
-    listed."""
+    """A report of the dead letters, which stay where they are. All are counted, even where they are
+    too many to be listed."""
     known = sorted(tallies, key=lambda tally: (-tally.count, tally.kind))
     return DeadLetterReport(
         project_id=project_id,
@@ -90,23 +91,39 @@ def worth_retrying(kind: FailureKind, *, retryable: bool) -> bool:
 
 
 def targets_to_retry(
-    run: PricingRunState, failed: Sequence[DeadLetter], chosen: Iterable[str] | None = None, *, force: bool = False
+    run: PricingRunState,
+    failed: Sequence[DeadLetter],
+    chosen: Iterable[str] | None = None,
+    *,
+    force: bool = False,
 ) -> list[str]:
-    """All failed targets that are worth it, or those chosen; with `force` the hopeless too, whose cause was removed."""
+    """All failed targets that are worth it, or those chosen; with `force` the hopeless too, whose
+    cause was removed."""
     if not RULE_RUN.can_move(run, PricingRunState.APPLYING) or run is PricingRunState.QUEUED:
-        raise IllegalMoveError(RULE_RUN.name, run, PricingRunState.APPLYING, f"A run that is {run} cannot be retried.")
+        raise IllegalMoveError(
+            RULE_RUN.name, run, PricingRunState.APPLYING, f"A run that is {run} cannot be retried."
+        )
     letters = {letter.target_id: letter for letter in failed}
     wanted = list(letters) if chosen is None else list(dict.fromkeys(chosen))
     strangers = [target_id for target_id in wanted if target_id not in letters]
-    hopeless = [one for one in wanted if one in letters and not force and not letters[one].retryable]
-    faults = [("targetIds", f"{target_id} is not a failed target of the run") for target_id in strangers]
+    hopeless = [
+        one for one in wanted if one in letters and not force and not letters[one].retryable
+    ]
+    faults = [
+        ("targetIds", f"{target_id} is not a failed target of the run") for target_id in strangers
+    ]
     if chosen is not None:
-        faults += [("targetIds", f"{one} would fail again: fix its cause, then use force") for one in hopeless]
+        faults += [
+            ("targetIds", f"{one} would fail again: fix its cause, then use force")
+            for one in hopeless
+        ]
     if faults:
         raise InvalidInputError("These targets cannot be retried.", tuple(faults))
     left = [target_id for target_id in wanted if target_id not in hopeless]
     if not left:
-        raise ConflictError("No failed target of the run is worth another attempt: fix the cause, then use force.")
+        raise ConflictError(
+            "No failed target of the run is worth another attempt: fix the cause, then use force."
+        )
     return left
 
 
@@ -116,9 +133,15 @@ _LEAST = 1
 _CRITICAL_SHARE = Decimal("0.01")
 
 
-def reconciliation_report(run_id: str, readings: Sequence[PriceReading], now: datetime) -> ReconciliationReport:
+def reconciliation_report(
+    run_id: str, readings: Sequence[PriceReading], now: datetime
+) -> ReconciliationReport:
     details = [found for reading in readings if (found := mismatch_of(reading)) is not None]
-    unread = [Unverified(target_id=one.target_id, reason=one.reason) for one in readings if one.actual is None]
+    unread = [
+        Unverified(target_id=one.target_id, reason=one.reason)
+        for one in readings
+        if one.actual is None
+    ]
     return ReconciliationReport(
         run_id=run_id,
         total_checked=len(readings) - len(unread),
@@ -158,14 +181,18 @@ def mismatch_severity(expected: Price, actual: Price) -> MismatchSeverity:
     if difference <= _LEAST:
         return MismatchSeverity.INFO
     return (
-        MismatchSeverity.CRITICAL if difference > expected.unit_amount * _CRITICAL_SHARE else MismatchSeverity.WARNING
+        MismatchSeverity.CRITICAL
+        if difference > expected.unit_amount * _CRITICAL_SHARE
+        else MismatchSeverity.WARNING
     )
 
 
 def worst_severity(found: ReconciliationReport) -> MismatchSeverity | None:
     """The gravest of its differences."""
     severities = {one.severity for one in found.details}
-    return next((severity for severity in reversed(MismatchSeverity) if severity in severities), None)
+    return next(
+        (severity for severity in reversed(MismatchSeverity) if severity in severities), None
+    )
 
 
 def repairable_mismatches(found: ReconciliationReport) -> tuple[Mismatch, ...]:
@@ -189,7 +216,10 @@ _LOW_SUCCESS, _CRITICAL_SUCCESS = Decimal("0.97"), Decimal("0.90")
 _BACKLOG, _CRITICAL_BACKLOG = 50, 100
 _MOST_RATE_LIMITS = 3
 
-_COOLDOWNS = {AlertSeverity.WARNING: timedelta(minutes=30), AlertSeverity.CRITICAL: timedelta(minutes=15)}
+_COOLDOWNS = {
+    AlertSeverity.WARNING: timedelta(minutes=30),
+    AlertSeverity.CRITICAL: timedelta(minutes=15),
+}
 
 
 def evaluate_alerts(health: ProjectHealth) -> list[AlertCandidate]:
@@ -224,7 +254,9 @@ def _backlog_alert(size: int) -> AlertCandidate | None:
     if size <= _BACKLOG:
         return None
     severity = AlertSeverity.CRITICAL if size > _CRITICAL_BACKLOG else AlertSeverity.WARNING
-    return AlertCandidate(PricingAlertName.DEAD_LETTERS, severity, f"{size} failed price changes wait for somebody.")
+    return AlertCandidate(
+        PricingAlertName.DEAD_LETTERS, severity, f"{size} failed price changes wait for somebody."
+    )
 
 
 def _rate_limit_alert(count: int) -> AlertCandidate | None:
@@ -271,20 +303,31 @@ class PricedTarget:
 def broken_invariants(run: RunFacts, targets: Sequence[TargetFacts]) -> list[str]:
     """Empty for a run that keeps all its promises."""
     counts = Counter(target.status for target in targets)
-    return [*_broken_times(run), *_broken_counts(run, counts), *(line for one in targets for line in _broken(one))]
+    return [
+        *_broken_times(run),
+        *_broken_counts(run, counts),
+        *(line for one in targets for line in _broken(one)),
+    ]
 
 
 def doubly_active_rules(runs: Iterable[RunFacts]) -> list[str]:
     """Rules with more than one run that is queued or being applied."""
     counts = Counter(run.rule_id for run in runs if run.status in ACTIVE_RUN_STATES)
-    return [f"Rule {rule_id} has {count} active runs at once." for rule_id, count in counts.items() if count > 1]
+    return [
+        f"Rule {rule_id} has {count} active runs at once."
+        for rule_id, count in counts.items()
+        if count > 1
+    ]
 
 
 def repriced(queued: Iterable[PricedTarget], now: Iterable[PricedTarget]) -> list[str]:
     """Targets whose prices were changed after they were queued."""
     kept = {target.id: target for target in queued}
     changed = [target.id for target in now if target.id in kept and kept[target.id] != target]
-    return [f"The prices of target {target_id} were changed after it was queued." for target_id in changed]
+    return [
+        f"The prices of target {target_id} were changed after it was queued."
+        for target_id in changed
+    ]
 
 
 def _broken_times(run: RunFacts) -> Iterator[str]:
@@ -306,12 +349,20 @@ def _broken_counts(run: RunFacts, counts: Counter[TargetState]) -> Iterator[str]
     reached = applied + counts[TargetState.ROLLED_BACK]
     checks = (
         (run.status is PricingRunState.APPLIED and failed > 0, f"has {failed} failed targets"),
-        (run.status is PricingRunState.PARTIAL and (reached == 0 or failed == 0), "lacks applied or failed targets"),
+        (
+            run.status is PricingRunState.PARTIAL and (reached == 0 or failed == 0),
+            "lacks applied or failed targets",
+        ),
         (run.status is PricingRunState.FAILED and applied > 0, f"has {applied} applied targets"),
-        (run.status is PricingRunState.ROLLED_BACK and applied > 0, f"has {applied} applied targets left"),
+        (
+            run.status is PricingRunState.ROLLED_BACK and applied > 0,
+            f"has {applied} applied targets left",
+        ),
         (run.status in ENDED_RUN_STATES and unfinished > 0, f"has {unfinished} unfinished targets"),
     )
-    return (f"Run {run.id} is {run.status} and {fault}." for is_broken, fault in checks if is_broken)
+    return (
+        f"Run {run.id} is {run.status} and {fault}." for is_broken, fault in checks if is_broken
+    )
 
 
 def _broken(target: TargetFacts) -> Iterator[str]:
@@ -330,7 +381,8 @@ DAY_CHECKS = ("success_rate", "dead_letters", "no_mismatch", "invariants")
 
 
 def evaluate_day(day: DayRuns) -> tuple[DayFinding, ...]:
-    """One finding a check. A day without runs is a good day. Boundaries are strict, as those of alerts."""
+    """One finding a check. A day without runs is a good day. Boundaries are strict, as those of
+    alerts."""
     _, letters, mismatch, invariants = DAY_CHECKS
     kept = "Every run keeps its invariants."
     return (
@@ -350,7 +402,9 @@ def _succeeded(day: DayRuns) -> DayFinding:
     if rate is None:
         return DayFinding(DAY_CHECKS[0], passed=True, says="No price change was tried.")
     is_enough = tried < MIN_SAMPLE or rate >= MIN_SUCCESS_RATE
-    return DayFinding(DAY_CHECKS[0], is_enough, f"{day.applied} of {tried} price changes succeeded.")
+    return DayFinding(
+        DAY_CHECKS[0], is_enough, f"{day.applied} of {tried} price changes succeeded."
+    )
 
 
 def _mismatch_text(day: DayRuns) -> str:
@@ -363,4 +417,6 @@ def _mismatch_text(day: DayRuns) -> str:
 def _named(texts: Sequence[str]) -> str:
     """The first few, and how many more there are."""
     more = len(texts) - MAX_NAMED
-    return ", ".join(text.rstrip(".") for text in texts[:MAX_NAMED]) + (f", and {more} more" if more > 0 else "")
+    return ", ".join(text.rstrip(".") for text in texts[:MAX_NAMED]) + (
+        f", and {more} more" if more > 0 else ""
+    )

@@ -23,7 +23,8 @@ class CircuitState(StrEnum):
 
 
 class CallOutcome(StrEnum):
-    """What a call came to. WELL is any proper answer, a refusal of one variant too; FAILED may be tried again."""
+    """What a call came to. WELL is any proper answer, a refusal of one variant too; FAILED may be
+    tried again."""
 
     WELL = "well"
     THROTTLED = "throttled"
@@ -45,8 +46,9 @@ class Streak:
 
 @dataclass(frozen=True)
 class Circuit:
-    """`until` ends the pause of an open circuit, the patience with the probe of a half-open one, and in a closed one
-    the wait that the shop has asked for. `opened_by` is the kind of call whose success closes the circuit."""
+    """`until` ends the pause of an open circuit, the patience with the probe of a half-open one,
+    and in a closed one the wait that the shop has asked for. `opened_by` is the kind of call whose
+    success closes the circuit."""
 
     state: CircuitState = CircuitState.CLOSED
     streaks: Mapping[CallKind, Streak] = field(default_factory=dict[CallKind, Streak])
@@ -76,18 +78,21 @@ class NotBefore:
 
 
 def request_permit(circuit: Circuit, now: datetime) -> CallPermit | NotBefore:
-    """Whether a call may be made now. An open circuit lets one through when its pause is over, to see."""
+    """Whether a call may be made now. An open circuit lets one through when its pause is over, to
+    see."""
     if circuit.until is not None and now < circuit.until:
         return NotBefore(circuit.until)
     if circuit.state is CircuitState.CLOSED:
         return CallPermit(circuit)
     # A probe without an answer for a whole pause was lost with its process: the next one goes.
-    return CallPermit(replace(circuit, state=CircuitState.HALF_OPEN, until=now + CIRCUIT_PAUSE), is_probe=True)
+    return CallPermit(
+        replace(circuit, state=CircuitState.HALF_OPEN, until=now + CIRCUIT_PAUSE), is_probe=True
+    )
 
 
 def without_probe(circuit: Circuit, probe: Circuit, now: datetime) -> Circuit:
-    """The probe that `ask` let through was not sent: the next call is one, at once. `probe` is the circuit that `ask`
-    returned with it."""
+    """The probe that `ask` let through was not sent: the next call is one, at once. `probe` is the
+    circuit that `ask` returned with it."""
     if circuit.state is not CircuitState.HALF_OPEN or circuit.until is None or probe.until is None:
         return circuit
     is_of_another = circuit.until >= probe.until + CIRCUIT_PAUSE
@@ -95,9 +100,14 @@ def without_probe(circuit: Circuit, probe: Circuit, now: datetime) -> Circuit:
 
 
 def after_answer(
-    circuit: Circuit, kind: CallKind, answer: CallOutcome, now: datetime, retry_after: timedelta | None = None
+    circuit: Circuit,
+    kind: CallKind,
+    answer: CallOutcome,
+    now: datetime,
+    retry_after: timedelta | None = None,
 ) -> Circuit:
-    """`retry_after` is the wait that a refusal came with. Answers to calls from before the opening change nothing."""
+    """`retry_after` is the wait that a refusal came with. Answers to calls from before the opening
+    change nothing."""
     if circuit.state is CircuitState.OPEN:
         return circuit
     if answer is CallOutcome.WELL:
@@ -112,15 +122,22 @@ def after_answer(
         pause = min(max(CIRCUIT_PAUSE, retry_after or CIRCUIT_PAUSE), MAX_CIRCUIT_PAUSE)
         opened_by = circuit.opened_by if circuit.state is CircuitState.HALF_OPEN else kind
         return replace(counted, state=CircuitState.OPEN, until=now + pause, opened_by=opened_by)
-    return replace(counted, until=_later(circuit.until, None if retry_after is None else now + retry_after))
+    return replace(
+        counted, until=_later(circuit.until, None if retry_after is None else now + retry_after)
+    )
 
 
 def _after_success(circuit: Circuit, kind: CallKind) -> Circuit:
     if circuit.state is CircuitState.CLOSED:
-        return replace(circuit, streaks={other: known for other, known in circuit.streaks.items() if other != kind})
+        return replace(
+            circuit,
+            streaks={other: known for other, known in circuit.streaks.items() if other != kind},
+        )
     if circuit.opened_by in {kind, None}:
         return Circuit()
-    return replace(circuit, until=None)  # a read went well, but writes opened the circuit: the next call is a probe too
+    return replace(
+        circuit, until=None
+    )  # a read went well, but writes opened the circuit: the next call is a probe too
 
 
 def has_opened(before: Circuit, after: Circuit) -> bool:
@@ -135,7 +152,11 @@ def concurrency(throttles: int, full: int) -> int:
 
 def _is_too_much(streak: Streak, retry_after: timedelta | None) -> bool:
     is_refused_for_long = retry_after is not None and retry_after > MAX_RETRY_AFTER
-    return is_refused_for_long or streak.throttles >= THROTTLES_TO_OPEN or streak.failures >= FAILURES_TO_OPEN
+    return (
+        is_refused_for_long
+        or streak.throttles >= THROTTLES_TO_OPEN
+        or streak.failures >= FAILURES_TO_OPEN
+    )
 
 
 def _later(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -154,8 +175,9 @@ FORGOTTEN_AFTER = timedelta(seconds=60)
 
 @dataclass(frozen=True)
 class LeakyBucket:
-    """`available` is what is left at `measured_at` once every promise is kept, and may be less than nothing;
-    `pending` is what is promised to calls that were not heard of yet; `heard_at` is when the shop last told."""
+    """`available` is what is left at `measured_at` once every promise is kept, and may be less than
+    nothing; `pending` is what is promised to calls that were not heard of yet; `heard_at` is when
+    the shop last told."""
 
     available: float
     maximum: float
@@ -166,7 +188,9 @@ class LeakyBucket:
 
 
 def default_bucket(now: datetime) -> LeakyBucket:
-    return LeakyBucket(DEFAULT_BUCKET.available, DEFAULT_BUCKET.maximum, DEFAULT_BUCKET.restore_rate, 0.0, now)
+    return LeakyBucket(
+        DEFAULT_BUCKET.available, DEFAULT_BUCKET.maximum, DEFAULT_BUCKET.restore_rate, 0.0, now
+    )
 
 
 def reserve_points(tank: LeakyBucket, cost: float, now: datetime) -> tuple[LeakyBucket, float]:
@@ -176,21 +200,25 @@ def reserve_points(tank: LeakyBucket, cost: float, now: datetime) -> tuple[Leaky
         filled = replace(filled, pending=0.0)
     left = filled.available - cost
     lacking = max(_spare(filled) - left, 0.0)
-    return replace(filled, available=left, pending=filled.pending + cost), lacking / filled.restore_rate
+    return replace(
+        filled, available=left, pending=filled.pending + cost
+    ), lacking / filled.restore_rate
 
 
 def refund_points(tank: LeakyBucket, cost: float, now: datetime) -> LeakyBucket:
     """A promise that is not wanted any more."""
     filled = _filled(tank, now)
-    return replace(filled, available=filled.available + cost, pending=max(filled.pending - cost, 0.0))
+    return replace(
+        filled, available=filled.available + cost, pending=max(filled.pending - cost, 0.0)
+    )
 
 
 def sync_bucket(
     tank: LeakyBucket, cost: float, told: BucketStatus | None, *, since: datetime, now: datetime
 ) -> LeakyBucket:
-    """After the answer to a call of that cost, which had its turn at `since`. What the shop tells is taken for the
-    truth, less the other promises; but it may have been on its way for long: if another answer was heard meanwhile,
-    it is not believed that there is more than we reckon."""
+    """After the answer to a call of that cost, which had its turn at `since`. What the shop tells
+    is taken for the truth, less the other promises; but it may have been on its way for long: if
+    another answer was heard meanwhile, it is not believed that there is more than we reckon."""
     filled = _filled(tank, now)
     pending = min(max(tank.pending - cost, 0.0), MAX_PENDING_SHARE * tank.maximum)
     if told is None or told.restore_rate <= 0 or told.maximum <= 0:
@@ -207,4 +235,8 @@ def _spare(tank: LeakyBucket) -> float:
 
 def _filled(tank: LeakyBucket, now: datetime) -> LeakyBucket:
     seconds = max((now - tank.measured_at).total_seconds(), 0.0)
-    return replace(tank, available=min(tank.available + seconds * tank.restore_rate, tank.maximum), measured_at=now)
+    return replace(
+        tank,
+        available=min(tank.available + seconds * tank.restore_rate, tank.maximum),
+        measured_at=now,
+    )

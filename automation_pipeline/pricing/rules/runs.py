@@ -13,7 +13,12 @@ from automation_pipeline.core.retry import MINIMUM_WAIT_SECONDS, Backoff
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, wall_time
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.pricing.models.rules import OnDrift, Policy
-from automation_pipeline.pricing.models.runs import RULE_RUN, PricingRunState, RollbackState, TargetState
+from automation_pipeline.pricing.models.runs import (
+    RULE_RUN,
+    PricingRunState,
+    RollbackState,
+    TargetState,
+)
 from automation_pipeline.pricing.models.shop import (
     PRICE_DRIFT,
     CallFailure,
@@ -43,16 +48,20 @@ _STALE_TEXTS = {
 }
 
 
-def stale_reason(previewed_hash: str, rule_hash: str, previewed_at: datetime, now: datetime) -> StaleReason | None:
+def stale_reason(
+    previewed_hash: str, rule_hash: str, previewed_at: datetime, now: datetime
+) -> StaleReason | None:
     """Prices that have drifted are found and refused one by one, before each write."""
     if previewed_hash != rule_hash:
         return StaleReason.RULE_CHANGED
     return StaleReason.TOO_OLD if now - previewed_at > PREVIEW_LIFETIME else None
 
 
-def approval_fault(*, auto_apply: bool, created_by: str, written_by: str | None, approved_by: str | None) -> str | None:
-    """Why a run may not be applied yet: unless the project applies by itself, a second person says yes, who neither
-    made the run nor wrote the version of the rule that it is of."""
+def approval_fault(
+    *, auto_apply: bool, created_by: str, written_by: str | None, approved_by: str | None
+) -> str | None:
+    """Why a run may not be applied yet: unless the project applies by itself, a second person says
+    yes, who neither made the run nor wrote the version of the rule that it is of."""
     if auto_apply:
         return None
     if approved_by is None:
@@ -60,11 +69,15 @@ def approval_fault(*, auto_apply: bool, created_by: str, written_by: str | None,
     if approved_by == created_by:
         return "The run must be approved by somebody else than its creator."
     return (
-        "The run must be approved by somebody else than the author of its rule." if approved_by == written_by else None
+        "The run must be approved by somebody else than the author of its rule."
+        if approved_by == written_by
+        else None
     )
 
 
-def rests_until(last_applied_at: datetime | None, cooldown_minutes: int, now: datetime) -> datetime | None:
+def rests_until(
+    last_applied_at: datetime | None, cooldown_minutes: int, now: datetime
+) -> datetime | None:
     """When the rule may be applied again; None: now."""
     if last_applied_at is None:
         return None
@@ -72,7 +85,8 @@ def rests_until(last_applied_at: datetime | None, cooldown_minutes: int, now: da
     return until if now < until else None
 
 
-# A price that was edited since, or is gone, stays; whatever else stands in the way of its end may pass.
+# A price that was edited since, or is gone, stays; whatever else stands in the way of its end may
+# pass.
 LASTING_FAILURES = frozenset({FailureKind.CONFLICT, FailureKind.NOT_FOUND})
 END_AGAIN_AFTER = timedelta(minutes=10)
 
@@ -90,7 +104,8 @@ class DueAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionPlan:
-    """`schedule_at` is cleared once it is queued; `is_applied`: a run of the rule stands APPLIED or PARTIAL."""
+    """`schedule_at` is cleared once it is queued; `is_applied`: a run of the rule stands APPLIED or
+    PARTIAL."""
 
     enabled: bool
     schedule_at: datetime | None
@@ -113,9 +128,9 @@ MAX_NAMED_RULES = 10
 
 @dataclass(frozen=True, kw_only=True)
 class DuePriceRules:
-    """Runs that were `started`, and those of which the promotion has `ended`, newest first, to be rolled back. Rules
-    whose promotion was `missed`, that are `put_off` because a run of theirs is not over, or that were run `before`
-    for the same time."""
+    """Runs that were `started`, and those of which the promotion has `ended`, newest first, to be
+    rolled back. Rules whose promotion was `missed`, that are `put_off` because a run of theirs is
+    not over, or that were run `before` for the same time."""
 
     started: tuple[int, ...] = ()
     missed: tuple[int, ...] = ()
@@ -131,7 +146,10 @@ class DuePriceRules:
             ("Put off until the run at work is over: {}.", "rule", self.put_off),
             ("Not started again for the same time: {}.", "rule", self.before),
         )
-        return " ".join(words.format(_named_rules(noun, ids)) for words, noun, ids in said if ids) or "No rule is due."
+        return (
+            " ".join(words.format(_named_rules(noun, ids)) for words, noun, ids in said if ids)
+            or "No rule is due."
+        )
 
 
 def _named_rules(noun: str, ids: Sequence[int]) -> str:
@@ -141,7 +159,8 @@ def _named_rules(noun: str, ids: Sequence[int]) -> str:
 
 
 class DriftAction(StrEnum):
-    """DONE: the shop has the price already, from a call whose answer was lost or by another hand."""
+    """DONE: the shop has the price already, from a call whose answer was lost or by another
+    hand."""
 
     WRITE = "write"
     DONE = "done"
@@ -168,7 +187,9 @@ def before_rollback(
         return DriftAction.DONE
     if observed.stands_as(after, with_compare_at=writes_compare_at):
         return DriftAction.WRITE
-    return DriftAction.WRITE if force and observed.currency == before.currency else DriftAction.REFUSE
+    return (
+        DriftAction.WRITE if force and observed.currency == before.currency else DriftAction.REFUSE
+    )
 
 
 MAX_RETRIES = 3
@@ -187,7 +208,8 @@ _MOST_ON_TOP = 0.2
 
 @dataclass(frozen=True)
 class AttemptProgress:
-    """How far a target has come in its present cycle. `attempts` counts retries: the call under way is one more."""
+    """How far a target has come in its present cycle. `attempts` counts retries: the call under way
+    is one more."""
 
     attempts: int = 0
     rate_limit_waits: int = 0
@@ -196,7 +218,8 @@ class AttemptProgress:
 
 @dataclass(frozen=True)
 class RetryTarget:
-    """The target goes back to QUEUED. `pauses_shop`: every other target of the shop waits as long."""
+    """The target goes back to QUEUED. `pauses_shop`: every other target of the shop waits as
+    long."""
 
     wait_seconds: float
     progress: AttemptProgress
@@ -211,7 +234,9 @@ class GiveUpTarget:
     progress: AttemptProgress
 
 
-def decide_retry(failure: CallFailure, progress: AttemptProgress, random: Random) -> RetryTarget | GiveUpTarget:
+def decide_retry(
+    failure: CallFailure, progress: AttemptProgress, random: Random
+) -> RetryTarget | GiveUpTarget:
     told = failure.retry_after_seconds
     if not failure.retryable or (told is not None and told > MAX_WAIT_SECONDS):
         return GiveUpTarget(failure, progress)
@@ -221,48 +246,61 @@ def decide_retry(failure: CallFailure, progress: AttemptProgress, random: Random
     waited = progress.rate_limit_seconds + wait
     if progress.rate_limit_waits >= MAX_RATE_LIMIT_WAITS or waited > MAX_RATE_LIMIT_SECONDS:
         return _spending_an_attempt(failure, progress, random)
-    counted = replace(progress, rate_limit_waits=progress.rate_limit_waits + 1, rate_limit_seconds=waited)
+    counted = replace(
+        progress, rate_limit_waits=progress.rate_limit_waits + 1, rate_limit_seconds=waited
+    )
     return RetryTarget(wait, counted, pauses_shop=True)
 
 
-def _spending_an_attempt(failure: CallFailure, progress: AttemptProgress, random: Random) -> RetryTarget | GiveUpTarget:
+def _spending_an_attempt(
+    failure: CallFailure, progress: AttemptProgress, random: Random
+) -> RetryTarget | GiveUpTarget:
     if progress.attempts >= MAX_RETRIES:
         return GiveUpTarget(failure, progress)
     attempts = progress.attempts + 1
     wait = RETRY_BACKOFF.delay(attempts, random)
     if failure.retry_after_seconds is not None:
         wait = max(wait, rate_limit_wait(failure.retry_after_seconds, 0, random))
-    return RetryTarget(wait, replace(progress, attempts=attempts), pauses_shop=failure.kind is FailureKind.RATE_LIMIT)
+    return RetryTarget(
+        wait,
+        replace(progress, attempts=attempts),
+        pauses_shop=failure.kind is FailureKind.RATE_LIMIT,
+    )
 
 
 def rate_limit_wait(told: float | None, waits: int, random: Random) -> float:
-    """Never less than the shop told, up to a fifth more; untold 16, 32, 64 s. `waits` counts those already made."""
+    """Never less than the shop told, up to a fifth more; untold 16, 32, 64 s. `waits` counts those
+    already made."""
     if told is None:
         return RATE_LIMIT_BACKOFF.delay(waits + 1, random)
     return max(told, MINIMUM_WAIT_SECONDS) * (1 + random.uniform(0, _MOST_ON_TOP))
 
 
 def throttle_seconds(requested: float, available: float, restore_rate: float) -> float | None:
-    """Until a bucket of points holds what a query asks for; None when the bucket does not say how fast it fills."""
+    """Until a bucket of points holds what a query asks for; None when the bucket does not say how
+    fast it fills."""
     if restore_rate <= 0:
         return None
     return max((requested - available) / restore_rate, MINIMUM_WAIT_SECONDS)
 
 
 def reads_first(progress: AttemptProgress, *, outcome_unknown: bool) -> bool:
-    """Whether the price in the shop is read before it is written: an earlier call may have written it."""
+    """Whether the price in the shop is read before it is written: an earlier call may have written
+    it."""
     return outcome_unknown or progress.attempts > 0
 
 
 def is_overdue(began_at: datetime, now: datetime, waited_for_shop: timedelta) -> bool:
-    """Whether a target has taken too long in its present cycle, the waits that the shop asked for left out."""
+    """Whether a target has taken too long in its present cycle, the waits that the shop asked for
+    left out."""
     return now - began_at - waited_for_shop > TARGET_TIMEOUT
 
 
 @dataclass(frozen=True)
 class WorkTarget:
-    """A variant whose price is to be changed, and how far that has come in the present cycle. One with a `doom` is
-    given up for that, but for a last look whether one of its calls has written the price after all."""
+    """A variant whose price is to be changed, and how far that has come in the present cycle. One
+    with a `doom` is given up for that, but for a last look whether one of its calls has written the
+    price after all."""
 
     id: int
     product_id: str
@@ -279,8 +317,9 @@ class WorkTarget:
 
 @dataclass(frozen=True)
 class ApplyTerms:
-    """What a run is worked under: its rule's word on drift, and its project's guardrails, if it has any. One that
-    `takes_back` has its targets turned round: they go back from `before`, which was applied, to `after`."""
+    """What a run is worked under: its rule's word on drift, and its project's guardrails, if it has
+    any. One that `takes_back` has its targets turned round: they go back from `before`, which was
+    applied, to `after`."""
 
     on_drift: OnDrift
     policy: Policy | None
@@ -289,7 +328,8 @@ class ApplyTerms:
 
 @dataclass(frozen=True)
 class AppliedResult:
-    """The shop has the price. `seen` is what it had before; `was_found`: nothing was written now."""
+    """The shop has the price. `seen` is what it had before; `was_found`: nothing was written
+    now."""
 
     target: WorkTarget
     seen: Price
@@ -300,8 +340,8 @@ class AppliedResult:
 
 @dataclass(frozen=True)
 class RequeuedResult:
-    """It waits for another call; with a `doom`, for one that only looks. Without a failure nothing was tried, and
-    nothing is counted."""
+    """It waits for another call; with a `doom`, for one that only looks. Without a failure nothing
+    was tried, and nothing is counted."""
 
     target: WorkTarget
     wait_seconds: float
@@ -331,7 +371,8 @@ TargetOutcome = AppliedResult | RequeuedResult | FailedResult
 def decide_before_write(
     target: WorkTarget, seen: Price | None, used: Decimal, terms: ApplyTerms
 ) -> AppliedResult | FailedResult | None:
-    """None: it is to be written. `seen` is its price in the shop now, `used` what of its daily budget is spent."""
+    """None: it is to be written. `seen` is its price in the shop now, `used` what of its daily
+    budget is spent."""
     if seen is None:
         words = "The variant, or its price, is not in the shop any more."
         return _failed(target, FailureKind.NOT_FOUND, words)
@@ -339,15 +380,19 @@ def decide_before_write(
     if step is DriftAction.DONE:
         return AppliedResult(target, target.before, was_found=True)
     if target.doom is not None:
-        return FailedResult(replace(target, outcome_unknown=False), target.doom, target.progress, seen)
+        return FailedResult(
+            replace(target, outcome_unknown=False), target.doom, target.progress, seen
+        )
     if step is DriftAction.REFUSE:
         return _drifted(target, seen, terms)
     return _blocked(target, seen, used, terms.policy)
 
 
-def decide_after_failed_call(target: WorkTarget, failure: CallFailure, random: Random) -> RequeuedResult | FailedResult:
-    """A call that only reads leaves what is known of earlier writes as it was. What may have been written is not given
-    up before somebody has looked."""
+def decide_after_failed_call(
+    target: WorkTarget, failure: CallFailure, random: Random
+) -> RequeuedResult | FailedResult:
+    """A call that only reads leaves what is known of earlier writes as it was. What may have been
+    written is not given up before somebody has looked."""
     unknown = target.outcome_unknown or failure.outcome_unknown
     if target.doom is not None:
         return _after_failed_look(target, target.doom, failure, random)
@@ -355,21 +400,26 @@ def decide_after_failed_call(target: WorkTarget, failure: CallFailure, random: R
     if isinstance(decided, RetryTarget):
         return RequeuedResult(target, decided.wait_seconds, decided.progress, failure, unknown)
     if unknown:
-        # After an error of its own the shop has done with the call; a call whose answer was lost may be on its way.
+        # After an error of its own the shop has done with the call; a call whose answer was lost
+        # may be on its way.
         wait = 0.0 if failure.kind is FailureKind.SERVER else RETRY_BACKOFF.delay(1, random)
         return _doomed(target, decided.failure, decided.progress, wait)
     return FailedResult(target, decided.failure, decided.progress)
 
 
 def requeue_unchanged(target: WorkTarget, wait_seconds: float = 0.0) -> RequeuedResult:
-    return RequeuedResult(target, wait_seconds, target.progress, None, target.outcome_unknown, target.doom)
+    return RequeuedResult(
+        target, wait_seconds, target.progress, None, target.outcome_unknown, target.doom
+    )
 
 
 def fail_without_variant(target: WorkTarget) -> FailedResult:
     return _failed(target, FailureKind.NOT_FOUND, "It names no variant of the shop.")
 
 
-def overdue_targets(targets: Sequence[WorkTarget], now: datetime) -> list[RequeuedResult | FailedResult]:
+def overdue_targets(
+    targets: Sequence[WorkTarget], now: datetime
+) -> list[RequeuedResult | FailedResult]:
     """Those that have taken too long. The last look has as much time again."""
     late = CallFailure(FailureKind.TIMEOUT, "It took longer than ten minutes.", retryable=False)
     return [
@@ -392,7 +442,9 @@ def _too_late(target: WorkTarget, late: CallFailure) -> RequeuedResult | FailedR
     return FailedResult(target, target.doom or late, target.progress)
 
 
-def _doomed(target: WorkTarget, doom: CallFailure, progress: AttemptProgress, wait_seconds: float) -> RequeuedResult:
+def _doomed(
+    target: WorkTarget, doom: CallFailure, progress: AttemptProgress, wait_seconds: float
+) -> RequeuedResult:
     return RequeuedResult(target, wait_seconds, progress, outcome_unknown=True, doom=doom)
 
 
@@ -408,9 +460,13 @@ def _after_failed_look(
 def _drift_action(target: WorkTarget, seen: Price, terms: ApplyTerms) -> DriftAction:
     with_compare_at = target.writes_compare_at
     if not terms.takes_back:
-        return before_write(seen, target.before, target.after, terms.on_drift, writes_compare_at=with_compare_at)
+        return before_write(
+            seen, target.before, target.after, terms.on_drift, writes_compare_at=with_compare_at
+        )
     is_forced = terms.on_drift is OnDrift.OVERWRITE
-    return before_rollback(seen, target.after, target.before, writes_compare_at=with_compare_at, force=is_forced)
+    return before_rollback(
+        seen, target.after, target.before, writes_compare_at=with_compare_at, force=is_forced
+    )
 
 
 def _drifted(target: WorkTarget, seen: Price, terms: ApplyTerms) -> FailedResult:
@@ -419,17 +475,25 @@ def _drifted(target: WorkTarget, seen: Price, terms: ApplyTerms) -> FailedResult
         f"{PRICE_DRIFT}: the shop has {price_text(seen.unit_amount, seen.currency)}, "
         f"not {price_text(target.before.unit_amount, target.before.currency)} as {how}."
     )
-    return FailedResult(target, classify_failure(FailureSignal(code=PRICE_DRIFT), words), target.progress, seen)
+    return FailedResult(
+        target, classify_failure(FailureSignal(code=PRICE_DRIFT), words), target.progress, seen
+    )
 
 
-def _blocked(target: WorkTarget, seen: Price, used: Decimal, policy: Policy | None) -> FailedResult | None:
+def _blocked(
+    target: WorkTarget, seen: Price, used: Decimal, policy: Policy | None
+) -> FailedResult | None:
     if policy is None:
         return None
     failing = check_guardrails(policy, target.sku, seen, target.after.unit_amount, used).failing
     if not failing:
         return None
-    words = f"The project's guardrails block it: {', '.join(_check_text(check) for check in failing)}."
-    return FailedResult(target, CallFailure(FailureKind.VALIDATION, words, retryable=False), target.progress, seen)
+    words = (
+        f"The project's guardrails block it: {', '.join(_check_text(check) for check in failing)}."
+    )
+    return FailedResult(
+        target, CallFailure(FailureKind.VALIDATION, words, retryable=False), target.progress, seen
+    )
 
 
 def _check_text(check: GuardrailCheck) -> str:
@@ -457,22 +521,30 @@ class AfterRollback:
 def targets_to_roll_back(
     run: PricingRunState, targets: Sequence[AppliedTarget], chosen: Iterable[str] | None = None
 ) -> list[str]:
-    """The applied ones, or those chosen of them, the last applied first. Failed ones are left as they are."""
+    """The applied ones, or those chosen of them, the last applied first. Failed ones are left as
+    they are."""
     if not RULE_RUN.can_move(run, PricingRunState.ROLLED_BACK):
         raise IllegalMoveError(
-            RULE_RUN.name, run, PricingRunState.ROLLED_BACK, f"A run that is {run} cannot be rolled back."
+            RULE_RUN.name,
+            run,
+            PricingRunState.ROLLED_BACK,
+            f"A run that is {run} cannot be rolled back.",
         )
     applied = {target.id: target for target in targets if target.status is TargetState.APPLIED}
     wanted = list(applied) if chosen is None else list(dict.fromkeys(chosen))
     strangers = [target_id for target_id in wanted if target_id not in applied]
     if strangers:
-        faults = tuple(("targetIds", f"{target_id} is not an applied target of the run") for target_id in strangers)
+        faults = tuple(
+            ("targetIds", f"{target_id} is not an applied target of the run")
+            for target_id in strangers
+        )
         raise InvalidInputError("Only applied targets can be rolled back.", faults)
     return sorted(wanted, key=lambda target_id: _order(applied[target_id]), reverse=True)
 
 
 def after_rollback(run: PricingRunState, targets: Iterable[TargetState]) -> AfterRollback:
-    """A run is rolled back only when nothing of it is applied any more; until then it may be tried again."""
+    """A run is rolled back only when nothing of it is applied any more; until then it may be tried
+    again."""
     states = set(targets)
     if TargetState.APPLIED in states:
         taken_back = TargetState.ROLLED_BACK in states

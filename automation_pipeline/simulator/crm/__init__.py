@@ -1,1 +1,2 @@
-"""The CRM gateway as the outside world plays it: its endpoints in `gateway.py`, the sections of a fiche beside it."""
+"""The CRM gateway as the outside world plays it: its endpoints in `gateway.py`, the sections of a
+fiche beside it."""

@@ -18,7 +18,9 @@ def subscription(fiche: Fiche, rng: Random) -> Section:
         "souscription_id": f"5{fiche.id}",
         "date_souscription": sold_on,
         "date_signature": sold_on,
-        "date_validation": french_day(fiche.sold_on + timedelta(days=2)) if rng.random() < 0.6 else None,
+        "date_validation": french_day(fiche.sold_on + timedelta(days=2))
+        if rng.random() < 0.6
+        else None,
         "num_contrat": f"CT-{fiche.id}" if rng.random() < 0.7 else None,
         "annulation_contrat": rng.random() < 0.05,
         "type_vente": rng.choice(("Vente directe", "Vente rappel")),
@@ -27,8 +29,14 @@ def subscription(fiche: Fiche, rng: Random) -> Section:
         "ancien_contrat": _former_contract(fiche, rng) if rng.random() < 0.7 else None,
         "produit": _product(fiche, rng),
         "paiement": _payment(fiche, rng),
-        "questions_complementaires": {"Portabilité": "Non", "Résiliation à effectuer": rng.choice(("Oui", "Non"))},
-        "questions_conseil": {"Besoin optique": rng.choice(("Faible", "Moyen", "Fort")), "Besoin dentaire": "Moyen"},
+        "questions_complementaires": {
+            "Portabilité": "Non",
+            "Résiliation à effectuer": rng.choice(("Oui", "Non")),
+        },
+        "questions_conseil": {
+            "Besoin optique": rng.choice(("Faible", "Moyen", "Fort")),
+            "Besoin dentaire": "Moyen",
+        },
         "raw_data": {"canal": "téléphone", "saisie": french_minute(fiche.inserted_at)},
     }
 

@@ -1,4 +1,5 @@
-"""What happened around a fiche: `mails`, `rendez_vous`, `commentaires`, `reclamations`, `documents`, `alertes`."""
+"""What happened around a fiche: `mails`, `rendez_vous`, `commentaires`, `reclamations`,
+`documents`, `alertes`."""
 
 from datetime import timedelta
 from random import Random
@@ -20,7 +21,9 @@ def mails(fiche: Fiche, rng: Random) -> list[Section]:
             "date_envoi": _later(fiche, 10 + 45 * number),
             "type_mail": kind,
             "utilisateur": fiche.agent.nom,
-            "visualisation_url": f"https://mails.exemple.test/{fiche.id}/{number}" if number == 0 else None,
+            "visualisation_url": f"https://mails.exemple.test/{fiche.id}/{number}"
+            if number == 0
+            else None,
         }
         for number, kind in enumerate(("Devis", "Bienvenue")[: rng.randrange(3)])
     ]
@@ -82,7 +85,9 @@ def documents(fiche: Fiche, rng: Random) -> list[Section]:
             "selection_mail": False,
             "partage_prospect": number == 0,
             "signer": number == 0,
-            "download_url": f"https://docs.exemple.test/{fiche.id}/{number}" if rng.random() < 0.9 else None,
+            "download_url": f"https://docs.exemple.test/{fiche.id}/{number}"
+            if rng.random() < 0.9
+            else None,
         }
         for number, kind in enumerate(("Bulletin", "Mandat", "Attestation")[: rng.randrange(1, 4)])
     ]

@@ -1,4 +1,5 @@
-"""How the CRM writes things down: French dates on the wall clock of Paris, instants of calls in UTC."""
+"""How the CRM writes things down: French dates on the wall clock of Paris, instants of calls in
+UTC."""
 
 from datetime import date, datetime
 from typing import TypeAlias
@@ -18,7 +19,8 @@ def french_minute(instant: datetime) -> str:
 
 
 def recording_json(recording: Recording, origin: str, *, with_transcription: bool) -> Section:
-    """`origin` is where the simulator was reached, so that the URL leads back to it. Nothing is transcribed there."""
+    """`origin` is where the simulator was reached, so that the URL leads back to it. Nothing is
+    transcribed there."""
     shown: Section = {
         "call_id": recording.call_id,
         "start_time": recording.started_at.isoformat(timespec="microseconds"),

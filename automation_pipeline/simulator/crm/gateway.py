@@ -1,4 +1,5 @@
-"""The CRM's HTTP face: the sales list by day, a fiche by id, health. Everything under /api wants the bearer token."""
+"""The CRM's HTTP face: the sales list by day, a fiche by id, health. Everything under /api wants
+the bearer token."""
 
 import hmac
 import json
@@ -57,7 +58,10 @@ def endpoints(world: World, token: str) -> list[Endpoint]:
     guarded = _bearer(token)
     return [
         Endpoint(
-            name="crm.sales_list", path="/api/fiches/sales-with-calls", handler=guarded(sales_list), item=_period_asked
+            name="crm.sales_list",
+            path="/api/fiches/sales-with-calls",
+            handler=guarded(sales_list),
+            item=_period_asked,
         ),
         Endpoint(
             name="crm.details",
@@ -76,7 +80,9 @@ def _bearer(token: str) -> Callable[[Ask], Callable[[Request], Awaitable[Respons
         async def answer(request: Request) -> Response:
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
             if not hmac.compare_digest(f"{scheme.lower()} {given}".encode("latin-1"), expected):
-                return JSONResponse({"detail": "Not authenticated"}, 401, {"www-authenticate": "Bearer"})
+                return JSONResponse(
+                    {"detail": "Not authenticated"}, 401, {"www-authenticate": "Bearer"}
+                )
             try:
                 return ask(request)
             except _InvalidQueryError as error:
@@ -123,7 +129,10 @@ def _flag(request: Request, name: str, *, default: bool) -> bool:
 
 def _calls(fiche: Fiche, request: Request, with_transcription: bool) -> list[Section]:
     origin = f"http://{request.url.netloc}"  # the Host the caller used, whatever the port
-    return [recording_json(call, origin, with_transcription=with_transcription) for call in fiche.recordings]
+    return [
+        recording_json(call, origin, with_transcription=with_transcription)
+        for call in fiche.recordings
+    ]
 
 
 def _summary(fiche: Fiche, recordings: list[Section]) -> Section:

@@ -1,4 +1,5 @@
-"""The section `information`: whose fiche it is, where it came from, what state it is in. The groupe is only here."""
+"""The section `information`: whose fiche it is, where it came from, what state it is in. The groupe
+is only here."""
 
 from datetime import timedelta
 from random import Random
@@ -7,7 +8,12 @@ from automation_pipeline.simulator.crm.formats import Section, french_day, frenc
 from automation_pipeline.simulator.world.people import GROUPES, NOMS
 from automation_pipeline.simulator.world.values import Fiche
 
-PROVENANCES = (("118", "COMPARATEUR A"), ("121", "PARRAINAGE"), ("134", "SITE VITRINE"), ("140", "CAMPAGNE HIVER"))
+PROVENANCES = (
+    ("118", "COMPARATEUR A"),
+    ("121", "PARRAINAGE"),
+    ("134", "SITE VITRINE"),
+    ("140", "CAMPAGNE HIVER"),
+)
 
 
 def information(fiche: Fiche, rng: Random) -> Section:
@@ -18,7 +24,9 @@ def information(fiche: Fiche, rng: Random) -> Section:
         "createur": fiche.agent.nom if rng.random() < 0.5 else None,
         "fiches_associees": None,
         "nombre_acces": rng.randrange(1, 15),
-        "dernier_acces": french_minute(fiche.inserted_at + timedelta(minutes=rng.randrange(360, 2000))),
+        "dernier_acces": french_minute(
+            fiche.inserted_at + timedelta(minutes=rng.randrange(360, 2000))
+        ),
         **_ownership(fiche),
         **_origin(rng),
         **_preferences(rng),
@@ -27,7 +35,11 @@ def information(fiche: Fiche, rng: Random) -> Section:
         "archive": False,
         "modules": ["Santé"] if rng.random() < 0.8 else ["Santé", "Prévoyance"],
         "etiquettes": [
-            {"nom": "Écoute", "date": french_day(fiche.sold_on + timedelta(days=1)), "style": "background:#2A8C30"}
+            {
+                "nom": "Écoute",
+                "date": french_day(fiche.sold_on + timedelta(days=1)),
+                "style": "background:#2A8C30",
+            }
         ],
     }
 
@@ -72,7 +84,11 @@ def _preferences(rng: Random) -> Section:
 
 def _tracking(fiche: Fiche, rng: Random) -> Section:
     opened = rng.randrange(4)
-    last_opened_at = french_minute(fiche.inserted_at + timedelta(minutes=rng.randrange(20, 600))) if opened else None
+    last_opened_at = (
+        french_minute(fiche.inserted_at + timedelta(minutes=rng.randrange(20, 600)))
+        if opened
+        else None
+    )
     return {
         "nombre_ouverture_mails": opened,
         "derniere_ouverture_mail": last_opened_at,

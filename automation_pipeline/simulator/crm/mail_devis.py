@@ -1,4 +1,5 @@
-"""The section `mail_devis`: the quote that was mailed, with the guarantees it offered. Only when asked for."""
+"""The section `mail_devis`: the quote that was mailed, with the guarantees it offered. Only when
+asked for."""
 
 from datetime import timedelta
 from random import Random
@@ -37,9 +38,17 @@ def _guarantees(fiche: Fiche, rng: Random) -> Section:
         "price": f"{rng.randrange(30, 180)},00 €",
         "age_range": "60-69 ans",
         "subscription_link": f"https://espace.exemple.test/s/{fiche.cle[:12]}",
-        "agence_info": {"nom": fiche.agent.groupe, "telephone": fiche.agent.line, "email": "agence@exemple.test"},
+        "agence_info": {
+            "nom": fiche.agent.groupe,
+            "telephone": fiche.agent.line,
+            "email": "agence@exemple.test",
+        },
         "fiche_info": {"fiche_id": fiche.id, "cle": fiche.cle},
-        "subscriber_info": {"civilite": person.civilite_text, "nom": person.nom, "prenom": person.prenom},
+        "subscriber_info": {
+            "civilite": person.civilite_text,
+            "nom": person.nom,
+            "prenom": person.prenom,
+        },
         "documents": [{"nom": "Conditions générales", "url": f"{DOCS}/conditions.pdf"}],
         "menu_links": [{"text": "Garanties", "url": f"{DOCS}/garanties.pdf"}],
         "garanties": {

@@ -4,11 +4,28 @@ from datetime import date, timedelta
 from random import Random
 
 from automation_pipeline.simulator.crm.formats import Section, french_day
-from automation_pipeline.simulator.world.people import CIVILITES, PRENOMS, mail_address, mobile_number
+from automation_pipeline.simulator.world.people import (
+    CIVILITES,
+    PRENOMS,
+    mail_address,
+    mobile_number,
+)
 from automation_pipeline.simulator.world.values import Fiche
 
-TOWNS = (("75012", "PARIS"), ("59000", "LILLE"), ("44100", "NANTES"), ("31500", "TOULOUSE"), ("29200", "BREST"))
-STREETS = ("rue des Tilleuls", "avenue du Moulin", "impasse des Lavoirs", "chemin de la Garenne", "place du Marché")
+TOWNS = (
+    ("75012", "PARIS"),
+    ("59000", "LILLE"),
+    ("44100", "NANTES"),
+    ("31500", "TOULOUSE"),
+    ("29200", "BREST"),
+)
+STREETS = (
+    "rue des Tilleuls",
+    "avenue du Moulin",
+    "impasse des Lavoirs",
+    "chemin de la Garenne",
+    "place du Marché",
+)
 REGIMES = (("1", "Général"), ("2", "Agricole"), ("3", "Indépendant"), ("4", "Alsace-Moselle"))
 SITUATIONS = ((1, "Célibataire"), (2, "Marié(e)"), (3, "Divorcé(e)"), (4, "Veuf(ve)"), (6, "Autre"))
 CATEGORIES = ((3, "Cadre"), (4, "Employé"), (5, "Artisan"), (6, "Retraité"))

@@ -1,1 +1,2 @@
-"""A language model as the outside world plays it: `openai.py` is its HTTP face, `judge.py` reads transcripts."""
+"""A language model as the outside world plays it: `openai.py` is its HTTP face, `judge.py` reads
+transcripts."""

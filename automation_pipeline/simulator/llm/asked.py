@@ -53,15 +53,21 @@ def read_asked(body: bytes) -> Asked:
     stream = _flag(fields, "stream")
     options = fields.get("stream_options")
     if options is not None and not stream:
-        raise RefusedError("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
+        raise RefusedError(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+            "stream_options",
+        )
     return Asked(
         model=model,
         messages=messages,
         format=read_format(fields.get("response_format"), messages),
         offer=read_offer(fields),
-        most_tokens=cast("int | None", fields.get("max_completion_tokens") or fields.get("max_tokens")),
+        most_tokens=cast(
+            "int | None", fields.get("max_completion_tokens") or fields.get("max_tokens")
+        ),
         stream=stream,
-        tells_usage=isinstance(options, dict) and cast("dict[str, object]", options).get("include_usage") is True,
+        tells_usage=isinstance(options, dict)
+        and cast("dict[str, object]", options).get("include_usage") is True,
     )
 
 
@@ -80,10 +86,14 @@ def _fields(body: bytes) -> Fields:
 
 def _check_numbers(fields: Fields) -> None:
     temperature = fields.get("temperature")
-    if temperature is not None and not (_is_number(temperature) and 0 <= cast("float", temperature) <= 2):
+    if temperature is not None and not (
+        _is_number(temperature) and 0 <= cast("float", temperature) <= 2
+    ):
         raise wrong("temperature", "a number from 0 to 2")
     for name in ("max_completion_tokens", "max_tokens"):
-        if (most := fields.get(name)) is not None and not (_is_whole(most) and cast("int", most) >= 1):
+        if (most := fields.get(name)) is not None and not (
+            _is_whole(most) and cast("int", most) >= 1
+        ):
             raise wrong(name, "a whole number from 1")
     if (choices := fields.get("n")) is not None and not (_is_whole(choices) and choices == 1):
         raise wrong("n", "1, the only number of choices there is here")

@@ -1,4 +1,5 @@
-"""A reply as OpenAI sends it: one JSON object, or the events of a stream, with its tokens counted."""
+"""A reply as OpenAI sends it: one JSON object, or the events of a stream, with its tokens
+counted."""
 
 import hashlib
 import json
@@ -29,16 +30,30 @@ class Completion:
 
     @property
     def json(self) -> bytes:
-        message: dict[str, object] = {"role": "assistant", "content": self.content, "refusal": None, "annotations": []}
+        message: dict[str, object] = {
+            "role": "assistant",
+            "content": self.content,
+            "refusal": None,
+            "annotations": [],
+        }
         if self.calls:
             message["tool_calls"] = self.calls
-        choice: dict[str, object] = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.ending}
+        choice: dict[str, object] = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": self.ending,
+        }
         return _encoded({**self._head("chat.completion"), "choices": [choice], "usage": self.usage})
 
     @property
     def events(self) -> bytes:
-        parts = [json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in self._parts()]
-        return "".join(f"data: {part}\n\n" for part in (*parts, "[DONE]")).encode("utf-8", "replace")
+        parts = [
+            json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in self._parts()
+        ]
+        return "".join(f"data: {part}\n\n" for part in (*parts, "[DONE]")).encode(
+            "utf-8", "replace"
+        )
 
     @cached_property
     def content(self) -> str | None:
@@ -65,7 +80,9 @@ class Completion:
 
     @cached_property
     def usage(self) -> dict[str, object]:
-        written = len(self.content or "") + sum(len(json.dumps(call["function"])) for call in self.calls)
+        written = len(self.content or "") + sum(
+            len(json.dumps(call["function"])) for call in self.calls
+        )
         asked, answered = tokens(self.asked.characters), tokens(written)
         return {
             "prompt_tokens": asked,
@@ -96,7 +113,12 @@ class Completion:
         for delta in self._deltas():
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
             yield {**head, "choices": [choice], **none_yet}
-        last: dict[str, object] = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": self.ending}
+        last: dict[str, object] = {
+            "index": 0,
+            "delta": {},
+            "logprobs": None,
+            "finish_reason": self.ending,
+        }
         yield {**head, "choices": [last], **none_yet}
         if self.asked.tells_usage:
             yield {**head, "choices": [], "usage": self.usage}
@@ -105,8 +127,14 @@ class Completion:
         yield {"role": "assistant", "content": None if self.calls else "", "refusal": None}
         for piece in _pieces(self.content or ""):
             yield {"content": piece}
-        for place, (call, (name, arguments)) in enumerate(zip(self.calls, self.reply.calls, strict=True)):
-            yield {"tool_calls": [{"index": place, **call, "function": {"name": name, "arguments": ""}}]}
+        for place, (call, (name, arguments)) in enumerate(
+            zip(self.calls, self.reply.calls, strict=True)
+        ):
+            yield {
+                "tool_calls": [
+                    {"index": place, **call, "function": {"name": name, "arguments": ""}}
+                ]
+            }
             for piece in _pieces(json.dumps(arguments, ensure_ascii=False)):
                 yield {"tool_calls": [{"index": place, "function": {"arguments": piece}}]}
 

@@ -67,7 +67,10 @@ def _checked(posted: object) -> dict[str, Any]:  # Any: checked here
     fields = cast("dict[str, Any]", posted) if isinstance(posted, dict) else {}
     checks: dict[str, tuple[Callable[[object], bool], str]] = {
         "inventions": (_is_share, "a number from 0 to 1"),
-        "context_characters": (_is_whole(1, MAX_CONTEXT_CHARACTERS), f"from 1 to {MAX_CONTEXT_CHARACTERS}"),
+        "context_characters": (
+            _is_whole(1, MAX_CONTEXT_CHARACTERS),
+            f"from 1 to {MAX_CONTEXT_CHARACTERS}",
+        ),
         "per_minute": (_is_whole(0, MAX_PER_MINUTE), f"from 0, for no cap, to {MAX_PER_MINUTE}"),
     }
     if not fields or set(fields) - set(checks):
@@ -84,4 +87,6 @@ def _is_share(value: object) -> bool:
 
 
 def _is_whole(low: int, high: int) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    return lambda value: (
+        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    )

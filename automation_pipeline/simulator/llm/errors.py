@@ -7,7 +7,8 @@ INVALID_REQUEST = "invalid_request_error"
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """An answer other than 200, as OpenAI words it: what is wrong, with which field, under which code."""
+    """An answer other than 200, as OpenAI words it: what is wrong, with which field, under which
+    code."""
 
     message: str
     param: str | None = None
@@ -25,7 +26,9 @@ def wrong(param: str, wanted: str, *, code: str = "invalid_value") -> RefusedErr
 
 
 def missing(param: str) -> RefusedError:
-    return RefusedError(f"Missing required parameter: '{param}'.", param, "missing_required_parameter")
+    return RefusedError(
+        f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
+    )
 
 
 def simulated(status: int) -> object:

@@ -1,4 +1,5 @@
-"""What can be quoted: the sentences of the chunks, from the transcript in a prompt or from the results of a tool."""
+"""What can be quoted: the sentences of the chunks, from the transcript in a prompt or from the
+results of a tool."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,13 +61,24 @@ def by_weight(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
     for chunk in chunks:
         sizes[chunk.recording_index] = sizes.get(chunk.recording_index, 0) + len(chunk.text)
     return tuple(
-        sorted(chunks, key=lambda chunk: (-sizes[chunk.recording_index], chunk.recording_index, chunk.chunk_index))
+        sorted(
+            chunks,
+            key=lambda chunk: (
+                -sizes[chunk.recording_index],
+                chunk.recording_index,
+                chunk.chunk_index,
+            ),
+        )
     )
 
 
 def chunk_of_result(given: Mapping[str, object]) -> Chunk | None:
     """One chunk of a tool's result, whose indexes are already from 0."""
-    recording, index, text = given.get("recording_index"), given.get("chunk_index"), given.get("full_text")
+    recording, index, text = (
+        given.get("recording_index"),
+        given.get("chunk_index"),
+        given.get("full_text"),
+    )
     if not (isinstance(recording, int) and isinstance(index, int) and isinstance(text, str)):
         return None
     start = given.get("start_timestamp")
@@ -123,7 +135,8 @@ def _sentences(text: str) -> Iterator[Sentence]:
 
 
 def shortened(text: str, phrase: Words) -> str:
-    """A window of a very long sentence, on whole words, that holds the phrase where it can be found."""
+    """A window of a very long sentence, on whole words, that holds the phrase where it can be
+    found."""
     if len(text) <= MAX_QUOTE_CHARACTERS:
         return text
     tokens = text.split(" ")

@@ -42,7 +42,9 @@ def _schema(posted: object) -> Schema:
     if name is None:
         raise missing("response_format.json_schema.name")
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII):
-        raise wrong("response_format.json_schema.name", "at most 64 letters, digits, underscores and dashes")
+        raise wrong(
+            "response_format.json_schema.name", "at most 64 letters, digits, underscores and dashes"
+        )
     schema = described.get("schema", {})
     if not isinstance(schema, dict):
         raise wrong("response_format.json_schema.schema", "an object", code="invalid_type")
@@ -51,5 +53,7 @@ def _schema(posted: object) -> Schema:
     if described.get("strict") is True and fields.get("type") != "object":
         problem = "schema must be a JSON Schema of 'type: \"object\"'."
     if problem:
-        raise RefusedError(f"Invalid schema for response_format '{name}': {problem}", "response_format")
+        raise RefusedError(
+            f"Invalid schema for response_format '{name}': {problem}", "response_format"
+        )
     return fields

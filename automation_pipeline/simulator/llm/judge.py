@@ -1,4 +1,5 @@
-"""The judgement of one step: each control point by the keywords that belong to it, with a quotation as proof."""
+"""The judgement of one step: each control point by the keywords that belong to it, with a quotation
+as proof."""
 
 import math
 from collections.abc import Sequence
@@ -33,7 +34,8 @@ class Proof:
 
 @dataclass(frozen=True)
 class Judged:
-    """One control point. A broken prohibition is ABSENT without a proof; what does not come up is NON_APPLICABLE."""
+    """One control point. A broken prohibition is ABSENT without a proof; what does not come up is
+    NON_APPLICABLE."""
 
     point: str
     statut: str
@@ -69,12 +71,16 @@ class Judgement:
         return "ACCEPTABLE" if self.conforme == "PARTIEL" else "INSUFFISANT"
 
 
-def judged(prompt: AuditPrompt, chunks: Sequence[Chunk], *, inventions: float, seed: str) -> Judgement:
+def judged(
+    prompt: AuditPrompt, chunks: Sequence[Chunk], *, inventions: float, seed: str
+) -> Judgement:
     """`seed` decides which proofs are made up, a share of `inventions` of the PRESENT points."""
     proofs = {keyword: proof for keyword in prompt.keywords if (proof := _proof(keyword, chunks))}
     points = [_judged_point(point, prompt.keywords, proofs) for point in prompt.points]
     told = tuple(
-        _with_invention(point, place) if point.statut == "PRESENT" and _strikes(seed, place, inventions) else point
+        _with_invention(point, place)
+        if point.statut == "PRESENT" and _strikes(seed, place, inventions)
+        else point
         for place, point in enumerate(points)
     )
     return Judgement(told, tuple(proofs), prompt.weight)
@@ -83,7 +89,11 @@ def judged(prompt: AuditPrompt, chunks: Sequence[Chunk], *, inventions: float, s
 def _proof(keyword: str, chunks: Sequence[Chunk]) -> Proof | None:
     phrase = words(keyword)
     place: tuple[Chunk, Sentence] | None = found(phrase, chunks)
-    return Proof(keyword, place[0], place[1].speaker, shortened(place[1].text, phrase)) if place else None
+    return (
+        Proof(keyword, place[0], place[1].speaker, shortened(place[1].text, phrase))
+        if place
+        else None
+    )
 
 
 def _judged_point(point: str, keywords: Sequence[str], proofs: dict[str, Proof]) -> Judged:
@@ -97,7 +107,12 @@ def _judged_point(point: str, keywords: Sequence[str], proofs: dict[str, Proof])
         comment = f"Dit à {proven[0].chunk.minutage} : « {proven[0].keyword} »."
         return Judged(point, "PRESENT", comment, tuple(proven[:2]))
     if proven:
-        return Judged(point, "PARTIEL", "Le sujet est abordé, sans être traité entièrement.", tuple(proven[:1]))
+        return Judged(
+            point,
+            "PARTIEL",
+            "Le sujet est abordé, sans être traité entièrement.",
+            tuple(proven[:1]),
+        )
     if opening.startswith(CONDITIONAL):
         return Judged(point, "NON_APPLICABLE", "Le cas ne se présente pas dans les appels.")
     return Judged(point, "ABSENT", "Rien dans les appels ne permet de le constater.")
@@ -106,7 +121,9 @@ def _judged_point(point: str, keywords: Sequence[str], proofs: dict[str, Proof])
 def _forbidden(point: str, proven: Sequence[Proof]) -> Judged:
     if not proven:
         return Judged(point, "NON_APPLICABLE", "Rien de tel n'est dit dans les appels.")
-    return Judged(point, "ABSENT", f"Manquement à {proven[0].chunk.minutage} : « {proven[0].text} »")
+    return Judged(
+        point, "ABSENT", f"Manquement à {proven[0].chunk.minutage} : « {proven[0].text} »"
+    )
 
 
 def _strikes(seed: str, place: int, share: float) -> bool:
@@ -122,4 +139,9 @@ def _with_invention(point: Judged, place: int) -> Judged:
     text = next((text for text in texts if normalised(text) not in said), None)
     if text is None:
         return point
-    return Judged(point.point, point.statut, point.comment, (Proof(true.keyword, true.chunk, true.speaker, text),))
+    return Judged(
+        point.point,
+        point.statut,
+        point.comment,
+        (Proof(true.keyword, true.chunk, true.speaker, text),),
+    )

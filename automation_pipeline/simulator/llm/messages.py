@@ -37,7 +37,11 @@ def read_messages(posted: object) -> tuple[Message, ...]:
     if not isinstance(posted, list):
         raise wrong("messages", "an array of objects", code="invalid_type")
     if not posted:
-        raise RefusedError("Invalid 'messages': empty array. Expected at least 1 message.", "messages", "empty_array")
+        raise RefusedError(
+            "Invalid 'messages': empty array. Expected at least 1 message.",
+            "messages",
+            "empty_array",
+        )
     messages = tuple(_message(one, place) for place, one in enumerate(cast("list[object]", posted)))
     _check_wishes(messages)
     return messages
@@ -50,8 +54,16 @@ def _message(posted: object, place: int) -> Message:
     fields = cast("dict[str, object]", posted)
     role = fields.get("role")
     if role not in ROLES:
-        raise missing(f"{name}.role") if role is None else wrong(f"{name}.role", f"one of {', '.join(ROLES)}")
-    wishes = tuple(_wishes(fields.get("tool_calls"), f"{name}.tool_calls")) if role == "assistant" else ()
+        raise (
+            missing(f"{name}.role")
+            if role is None
+            else wrong(f"{name}.role", f"one of {', '.join(ROLES)}")
+        )
+    wishes = (
+        tuple(_wishes(fields.get("tool_calls"), f"{name}.tool_calls"))
+        if role == "assistant"
+        else ()
+    )
     content = fields.get("content")
     if content is None and role == "assistant":
         return Message("assistant", "", wishes)
@@ -67,7 +79,11 @@ def _text(content: object, name: str) -> str:
         return content
     if not isinstance(content, list):
         raise wrong(name, "a string or an array of parts", code="invalid_type")
-    parts = [cast("Mapping[str, object]", part) for part in cast("list[object]", content) if isinstance(part, dict)]
+    parts = [
+        cast("Mapping[str, object]", part)
+        for part in cast("list[object]", content)
+        if isinstance(part, dict)
+    ]
     return "".join(str(part.get("text", "")) for part in parts)
 
 
@@ -76,7 +92,9 @@ def _wishes(posted: object, name: str) -> list[Wish]:
         return []
     if not isinstance(posted, list) or not posted:
         raise wrong(name, "an array of at least 1 tool call", code="invalid_type")
-    return [_wish(one, f"{name}[{place}]") for place, one in enumerate(cast("list[object]", posted))]
+    return [
+        _wish(one, f"{name}[{place}]") for place, one in enumerate(cast("list[object]", posted))
+    ]
 
 
 def _wish(posted: object, name: str) -> Wish:
@@ -85,7 +103,11 @@ def _wish(posted: object, name: str) -> Wish:
     called = cast("dict[str, object]", function) if isinstance(function, dict) else {}
     given = (fields.get("id"), called.get("name"), called.get("arguments"))
     if not all(isinstance(value, str) for value in given) or fields.get("type") != "function":
-        raise wrong(name, "an id, the type 'function', and a function with a name and arguments", code="invalid_type")
+        raise wrong(
+            name,
+            "an id, the type 'function', and a function with a name and arguments",
+            code="invalid_type",
+        )
     return Wish(*map(str, given))
 
 

@@ -13,7 +13,8 @@ CHOICES = ("none", "auto", "required")
 
 @dataclass(frozen=True)
 class Offer:
-    """The parameters of each tool by its name. `choice` is one of CHOICES; `named` is the tool that must be called."""
+    """The parameters of each tool by its name. `choice` is one of CHOICES; `named` is the tool that
+    must be called."""
 
     tools: Mapping[str, Schema]
     choice: str = "none"
@@ -38,7 +39,9 @@ def read_offer(fields: Mapping[str, object]) -> Offer:
     several = fields.get("parallel_tool_calls", True)
     if not isinstance(several, bool):
         raise wrong("parallel_tool_calls", "a boolean", code="invalid_type")
-    tools = dict(_tool(one, f"tools[{place}]") for place, one in enumerate(cast("list[object]", posted)))
+    tools = dict(
+        _tool(one, f"tools[{place}]") for place, one in enumerate(cast("list[object]", posted))
+    )
     choice, named = _chosen(fields.get("tool_choice", "auto"), tools)
     return Offer(tools, choice, named, several)
 
@@ -53,7 +56,9 @@ def _tool(posted: object, name: str) -> tuple[str, Schema]:
     called = described.get("name")
     if not isinstance(called, str) or not re.fullmatch(r"[\w-]{1,64}", called, re.ASCII):
         raise wrong(f"{name}.function.name", "at most 64 letters, digits, underscores and dashes")
-    parameters = described.get("parameters", {"type": "object", "properties": {}, "additionalProperties": False})
+    parameters = described.get(
+        "parameters", {"type": "object", "properties": {}, "additionalProperties": False}
+    )
     if not isinstance(parameters, dict):
         raise wrong(f"{name}.function.parameters", "an object", code="invalid_type")
     if described.get("strict") is True and (problem := strict_problem(cast("object", parameters))):

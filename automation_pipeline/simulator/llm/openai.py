@@ -69,7 +69,9 @@ class _Provider:
             message = "You didn't provide an API key. Provide it in an Authorization header, as Bearer YOUR_KEY."
             return _refused(RefusedError(message, status=401))
         if not hmac.compare_digest(given.strip().encode("latin-1"), self._api_key.encode()):
-            return _refused(RefusedError("Incorrect API key provided.", None, "invalid_api_key", 401))
+            return _refused(
+                RefusedError("Incorrect API key provided.", None, "invalid_api_key", 401)
+            )
         return None
 
     def refuse(self, request: Request) -> Response | None:
@@ -81,7 +83,10 @@ class _Provider:
             return None
         message = f"Rate limit reached for requests: limit {cap.per_minute} / min. Please try again in {seconds}s."
         error = RefusedError(message, None, "rate_limit_exceeded", 429, "requests")
-        limits = {"x-ratelimit-limit-requests": str(cap.per_minute), "x-ratelimit-remaining-requests": "0"}
+        limits = {
+            "x-ratelimit-limit-requests": str(cap.per_minute),
+            "x-ratelimit-remaining-requests": "0",
+        }
         return _refused(error, {"retry-after": str(seconds), **limits})
 
     def item(self, request: Request) -> str:

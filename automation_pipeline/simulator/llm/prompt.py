@@ -1,4 +1,5 @@
-"""An audit prompt taken apart: which step of which fiche, its control points and keywords, and what may be quoted."""
+"""An audit prompt taken apart: which step of which fiche, its control points and keywords, and what
+may be quoted."""
 
 import re
 from collections.abc import Sequence
@@ -10,9 +11,12 @@ from automation_pipeline.simulator.llm.messages import Message
 UNKNOWN_FICHE = "?"
 
 _TRANSCRIPT = re.compile(
-    r"^=== TRANSCRIPTION DES APPELS ===$(.*?)^=== FIN DE LA TRANSCRIPTION ===$", re.MULTILINE | re.DOTALL
+    r"^=== TRANSCRIPTION DES APPELS ===$(.*?)^=== FIN DE LA TRANSCRIPTION ===$",
+    re.MULTILINE | re.DOTALL,
 )
-_STEP = re.compile(r"^=== ÉTAPE (\d+)/\d+ : (.*) ===$(.*?)^=== FIN DE L['’]ÉTAPE ===$", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(
+    r"^=== ÉTAPE (\d+)/\d+ : (.*) ===$(.*?)^=== FIN DE L['’]ÉTAPE ===$", re.MULTILINE | re.DOTALL
+)
 _WEIGHT = re.compile(r"Poids : (\d+)")
 _POINTS = re.compile(r"^Points de contrôle :\n(.*?)^Mots-clés : ?(.*)$", re.MULTILINE | re.DOTALL)
 _POINT = re.compile(r"^\d+\. ", re.MULTILINE)
@@ -21,7 +25,8 @@ NO_KEYWORDS = "aucun"
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPrompt:
-    """`chunks` is empty in tool mode, where the transcript is only read through tools. `text` is the whole prompt."""
+    """`chunks` is empty in tool mode, where the transcript is only read through tools. `text` is
+    the whole prompt."""
 
     text: str
     position: int

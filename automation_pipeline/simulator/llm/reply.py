@@ -1,4 +1,5 @@
-"""What the model says next: tool calls, the judgement of an audit step, or something sensible to any other chat."""
+"""What the model says next: tool calls, the judgement of an audit step, or something sensible to
+any other chat."""
 
 import hashlib
 import json
@@ -49,7 +50,9 @@ def reply_to(asked: Asked, *, seed: int, inventions: float) -> Reply:
 def _fits(asked: Asked) -> bool:
     """Whether our answer is what the schema asks for."""
     required = (asked.format.schema or {}).get("required")
-    return not isinstance(required, list) or ANSWER_FIELDS.issuperset(cast("list[object]", required))
+    return not isinstance(required, list) or ANSWER_FIELDS.issuperset(
+        cast("list[object]", required)
+    )
 
 
 def _calls_about(prompt: AuditPrompt, asked: Asked) -> list[Call]:
@@ -63,7 +66,9 @@ def _calls_about(prompt: AuditPrompt, asked: Asked) -> list[Call]:
 def _judgement(prompt: AuditPrompt, asked: Asked, seed: int, inventions: float) -> Judgement:
     """The same prompt, with the same answers of the tools, is judged the same again."""
     chunks = prompt.chunks if prompt.has_transcript else known(asked.messages).chunks
-    read = "\n".join((prompt.text, *(message.text for message in asked.messages if message.role == "tool")))
+    read = "\n".join(
+        (prompt.text, *(message.text for message in asked.messages if message.role == "tool"))
+    )
     digest = hashlib.sha256(read.encode("utf-8", "replace")).hexdigest()
     return judged(prompt, chunks, inventions=inventions, seed=f"{seed}/{digest}")
 
@@ -74,7 +79,10 @@ def _chat(asked: Asked) -> Reply:
     if offer.must_call or (offer.choice == "auto" and not answered):
         name = offer.named or next(iter(offer.tools))
         arguments = least(offer.tools[name])
-        return Reply(None, ((name, cast("dict[str, object]", arguments) if isinstance(arguments, dict) else {}),))
+        return Reply(
+            None,
+            ((name, cast("dict[str, object]", arguments) if isinstance(arguments, dict) else {}),),
+        )
     if asked.format.kind == "json_schema":
         return Reply(_json(least(asked.format.schema or {})))
     if asked.format.kind == "json_object":

@@ -38,7 +38,9 @@ class Known:
 def known(messages: Sequence[Message]) -> Known:
     """A result that says an error, or nothing that can be read, is worth nothing."""
     names = {wish.id: wish.name for message in messages for wish in message.wishes}
-    results = [(names.get(message.answers), message.text) for message in messages if message.role == "tool"]
+    results = [
+        (names.get(message.answers), message.text) for message in messages if message.role == "tool"
+    ]
     matches = [place for name, text in results if name == SEARCH for place in _places(text)]
     chunks = [chunk for name, text in results if name == READ for chunk in _chunks(text)]
     distinct = {(chunk.recording_index, chunk.chunk_index): chunk for chunk in chunks}
@@ -53,7 +55,9 @@ def known(messages: Sequence[Message]) -> Known:
     )
 
 
-def next_calls(prompt: AuditPrompt, state: Known, tools: Mapping[str, object], *, must_call: bool) -> list[Call]:
+def next_calls(
+    prompt: AuditPrompt, state: Known, tools: Mapping[str, object], *, must_call: bool
+) -> list[Call]:
     """None when there is enough to judge by."""
     can_search, can_read = SEARCH in tools, READ in tools
     if can_read and state.unread and state.reads < MAX_READS:
@@ -66,11 +70,17 @@ def next_calls(prompt: AuditPrompt, state: Known, tools: Mapping[str, object], *
 def _searches(prompt: AuditPrompt) -> list[Call]:
     """By the keywords, and by what the step is called."""
     queries = dict.fromkeys(filter(None, (" ".join(prompt.keywords), prompt.name)))
-    return [(SEARCH, {"query": query, "maxResults": MATCHES, "minTermLength": None}) for query in queries]
+    return [
+        (SEARCH, {"query": query, "maxResults": MATCHES, "minTermLength": None})
+        for query in queries
+    ]
 
 
 def _read(places: Sequence[Place]) -> Call:
-    chunks = [{"recording_index": recording, "chunk_index": chunk} for recording, chunk in places[:CHUNKS_A_READ]]
+    chunks = [
+        {"recording_index": recording, "chunk_index": chunk}
+        for recording, chunk in places[:CHUNKS_A_READ]
+    ]
     return READ, {"chunks": chunks, "includeNeighbors": None, "maxChars": READ_CHARACTERS}
 
 
@@ -82,12 +92,23 @@ def _listed(text: str, name: str) -> list[Mapping[str, object]]:
     listed = cast("dict[str, object]", result).get(name) if isinstance(result, dict) else None
     if not isinstance(listed, list):
         return []
-    return [cast("dict[str, object]", one) for one in cast("list[object]", listed) if isinstance(one, dict)]
+    return [
+        cast("dict[str, object]", one)
+        for one in cast("list[object]", listed)
+        if isinstance(one, dict)
+    ]
 
 
 def _places(text: str) -> list[Place]:
-    places = [(match.get("recording_index"), match.get("chunk_index")) for match in _listed(text, "matches")]
-    return [(first, second) for first, second in places if isinstance(first, int) and isinstance(second, int)]
+    places = [
+        (match.get("recording_index"), match.get("chunk_index"))
+        for match in _listed(text, "matches")
+    ]
+    return [
+        (first, second)
+        for first, second in places
+        if isinstance(first, int) and isinstance(second, int)
+    ]
 
 
 def _chunks(text: str) -> list[Chunk]:

@@ -1,4 +1,5 @@
-"""JSON schemas as the model meets them: what strict mode refuses, and the least value that satisfies one."""
+"""JSON schemas as the model meets them: what strict mode refuses, and the least value that
+satisfies one."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -37,7 +38,9 @@ def _inner(fields: Schema) -> Iterator[tuple[tuple[str, ...], object]]:
     if "items" in fields:
         yield ("items",), fields["items"]
     options = fields.get("anyOf")
-    for place, schema in enumerate(cast("list[object]", options) if isinstance(options, list) else ()):
+    for place, schema in enumerate(
+        cast("list[object]", options) if isinstance(options, list) else ()
+    ):
         yield ("anyOf", str(place)), schema
 
 
@@ -94,9 +97,15 @@ def _of_type(schema: Schema, root: Schema, depth: int) -> object:
     kind = _types(schema)[0] or ("object" if "properties" in schema else "string")
     match kind:
         case "object":
-            return {name: _least(_map(one), root, depth + 1) for name, one in _map(schema.get("properties")).items()}
+            return {
+                name: _least(_map(one), root, depth + 1)
+                for name, one in _map(schema.get("properties")).items()
+            }
         case "array":
-            return [_least(_map(schema.get("items")), root, depth + 1) for _ in range(_count(schema, "minItems"))]
+            return [
+                _least(_map(schema.get("items")), root, depth + 1)
+                for _ in range(_count(schema, "minItems"))
+            ]
         case "integer" | "number":
             return _number(schema)
         case "boolean":

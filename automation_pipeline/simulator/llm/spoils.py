@@ -1,4 +1,5 @@
-"""Answers that only a language model gets wrong, made from a good one: the body of a completion in, a bad one out."""
+"""Answers that only a language model gets wrong, made from a good one: the body of a completion in,
+a bad one out."""
 
 import json
 import re
@@ -24,7 +25,8 @@ def _chatter(message: Message) -> str:
 
 
 def _reasoned(message: Message) -> str:
-    """As self-hosted models answer: the thinking in tags, and prose and a fence around the answer."""
+    """As self-hosted models answer: the thinking in tags, and prose and a fence around the
+    answer."""
     if not _calls(message):
         thinking = 'The advisor says {hello}. A draft: {"traite": false}'
         answer = f"{CHATTER}\n```json\n{message['content']}\n```\nBonne journée."
@@ -66,7 +68,8 @@ def _calls(message: Message) -> list[dict[str, Any]]:
 
 
 def _spoil(change: Callable[[Message], str]) -> Callable[[bytes], bytes]:
-    """A stream, an error and (where only content can be wrong) a wish for tools stay as they are."""
+    """A stream, an error and (where only content can be wrong) a wish for tools stay as they
+    are."""
 
     def spoiled(body: bytes) -> bytes:
         try:

@@ -15,8 +15,8 @@ LAST_EVENT = "data: [DONE]"
 
 @dataclass
 class Answered:
-    """The completions that were sent whole to a caller who was still there, with the tokens they told. `items` counts
-    the final ones, those that asked for no tool, by what they were about."""
+    """The completions that were sent whole to a caller who was still there, with the tokens they
+    told. `items` counts the final ones, those that asked for no tool, by what they were about."""
 
     completions: int = 0
     prompt_tokens: int = 0
@@ -60,11 +60,15 @@ def _completion(body: bytes) -> tuple[dict[str, int], bool] | None:
     text = body.decode("utf-8", "replace")
     try:
         if text.startswith("data: "):
-            parts = [json.loads(line[6:]) for line in text.splitlines() if line and line != LAST_EVENT]
+            parts = [
+                json.loads(line[6:]) for line in text.splitlines() if line and line != LAST_EVENT
+            ]
         else:
             parts = [json.loads(text)]
         usage = next((part["usage"] for part in reversed(parts) if part.get("usage")), None)
-        wishes = any(choice["finish_reason"] == "tool_calls" for part in parts for choice in part["choices"])
+        wishes = any(
+            choice["finish_reason"] == "tool_calls" for part in parts for choice in part["choices"]
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     counts = cast("dict[str, Any]", usage or {})  # Any: a spoiled answer may hold anything

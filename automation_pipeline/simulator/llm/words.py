@@ -13,7 +13,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 def words(text: str) -> Words:
     decomposed = unicodedata.normalize("NFD", text.lower())
-    return tuple(_WORD.findall("".join(char for char in decomposed if not unicodedata.combining(char))))
+    return tuple(
+        _WORD.findall("".join(char for char in decomposed if not unicodedata.combining(char)))
+    )
 
 
 def normalised(text: str) -> str:
@@ -21,7 +23,8 @@ def normalised(text: str) -> str:
 
 
 def akin(one: str, other: str) -> bool:
-    """The same word in another form: enregistré and enregistrement, besoin and besoins; not contrat and contraire."""
+    """The same word in another form: enregistré and enregistrement, besoin and besoins; not contrat
+    and contraire."""
     if one == other:
         return True
     if one[:SHORTEST_STEM] != other[:SHORTEST_STEM] or min(len(one), len(other)) < SHORTEST_STEM:
@@ -34,11 +37,14 @@ def akin(one: str, other: str) -> bool:
 def says(said: Words, phrase: Words) -> bool:
     """Whether the words of the phrase stand there, one after the other."""
     return bool(phrase) and any(
-        all(map(akin, phrase, said[start : start + len(phrase)])) for start in range(len(said) - len(phrase) + 1)
+        all(map(akin, phrase, said[start : start + len(phrase)]))
+        for start in range(len(said) - len(phrase) + 1)
     )
 
 
 def is_about(text: Words, phrase: Words) -> bool:
     """Whether each word of the phrase that means something stands somewhere in the text."""
-    meaning = [word for word in phrase if len(word) >= SHORTEST_SIGNIFICANT or word.isdecimal()] or list(phrase)
+    meaning = [
+        word for word in phrase if len(word) >= SHORTEST_SIGNIFICANT or word.isdecimal()
+    ] or list(phrase)
     return bool(meaning) and all(any(akin(word, one) for one in text) for word in meaning)

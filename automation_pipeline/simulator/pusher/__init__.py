@@ -1,1 +1,2 @@
-"""Pusher Channels' HTTP API: signed calls, the provider's limits, and a list of what was published."""
+"""Pusher Channels' HTTP API: signed calls, the provider's limits, and a list of what was
+published."""

@@ -1,4 +1,5 @@
-"""Pusher's HTTP face: events, batches of them, and the channels. A call is about its first channel."""
+"""Pusher's HTTP face: events, batches of them, and the channels. A call is about its first
+channel."""
 
 import json
 import time
@@ -9,7 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.pusher.messages import Message, RefusedError, read_batch, read_event
+from automation_pipeline.simulator.pusher.messages import (
+    Message,
+    RefusedError,
+    read_batch,
+    read_event,
+)
 from automation_pipeline.simulator.pusher.signature import App, is_of_body, refusal
 from automation_pipeline.simulator.pusher.state import Published
 
@@ -20,13 +26,19 @@ def endpoints(app: App, published: Published) -> list[Endpoint]:
     provider = _Provider(app, published)
     return [
         _endpoint("pusher.event", "events", provider, provider.publishing(read_event), "POST"),
-        _endpoint("pusher.batch", "batch_events", provider, provider.publishing(read_batch), "POST"),
+        _endpoint(
+            "pusher.batch", "batch_events", provider, provider.publishing(read_batch), "POST"
+        ),
         _endpoint("pusher.channels", "channels", provider, provider.channels, "GET"),
     ]
 
 
 def _endpoint(
-    name: str, last: str, provider: "_Provider", answer: "Callable[[Request], Response]", method: str
+    name: str,
+    last: str,
+    provider: "_Provider",
+    answer: "Callable[[Request], Response]",
+    method: str,
 ) -> Endpoint:
     async def handler(request: Request) -> Response:
         return answer(request)

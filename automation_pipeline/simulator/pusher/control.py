@@ -21,10 +21,13 @@ class PusherControl:
         ]
 
     async def show(self, request: Request) -> Response:
-        """All calls of one channel or one name, if asked for; `after` is the number of the last one seen."""
+        """All calls of one channel or one name, if asked for; `after` is the number of the last one
+        seen."""
         asked = request.query_params
         after, limit = _whole(asked.get("after", "0")), _whole(asked.get("limit", str(SHOWN)))
-        shown = self._published.shown(asked.get("channel"), asked.get("name"), after, min(limit, MOST_KEPT))
+        shown = self._published.shown(
+            asked.get("channel"), asked.get("name"), after, min(limit, MOST_KEPT)
+        )
         return JSONResponse({"published": self._published.count, "events": shown})
 
     async def forget(self, _request: Request) -> Response:

@@ -1,4 +1,5 @@
-"""What may be published: read from a body, within the provider's limits, or refused with its status."""
+"""What may be published: read from a body, within the provider's limits, or refused with its
+status."""
 
 import json
 import re
@@ -56,7 +57,9 @@ def _message(posted: object, *, batched: bool = False) -> Message:
     fields = cast("Mapping[str, object]", posted)
     name, data = fields.get("name"), fields.get("data")
     if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME_CHARACTERS:
-        raise RefusedError(400, f"An event needs a name of at most {MOST_NAME_CHARACTERS} characters")
+        raise RefusedError(
+            400, f"An event needs a name of at most {MOST_NAME_CHARACTERS} characters"
+        )
     if not isinstance(data, str):
         raise RefusedError(400, "An event needs data, as a text")
     if len(data.encode(errors="replace")) > MOST_DATA_BYTES:

@@ -1,4 +1,5 @@
-"""Signed calls as the protocol document has them: who called is proven by the query, what is said by its digest."""
+"""Signed calls as the protocol document has them: who called is proven by the query, what is said
+by its digest."""
 
 import hashlib
 import hmac
@@ -17,7 +18,9 @@ class App:
     secret: str
 
 
-def refusal(app: App, method: str, path: str, query: Sequence[tuple[str, str]], now: float) -> str | None:
+def refusal(
+    app: App, method: str, path: str, query: Sequence[tuple[str, str]], now: float
+) -> str | None:
     """Why the call is not taken; None: its signature is the application's."""
     given = {name.lower(): value for name, value in query}
     if len(given) < len(query):

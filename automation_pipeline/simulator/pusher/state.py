@@ -25,10 +25,19 @@ class Published:
         self.count = 0
         self._kept.clear()
 
-    def shown(self, channel: str | None, name: str | None, after: int, limit: int) -> Sequence[Mapping[str, object]]:
+    def shown(
+        self, channel: str | None, name: str | None, after: int, limit: int
+    ) -> Sequence[Mapping[str, object]]:
         found = (
-            {"number": number, "channels": list(message.channels), "name": message.name, "data": message.data}
+            {
+                "number": number,
+                "channels": list(message.channels),
+                "name": message.name,
+                "data": message.data,
+            }
             for number, message in self._kept
-            if number > after and channel in {None, *message.channels} and name in {None, message.name}
+            if number > after
+            and channel in {None, *message.channels}
+            and name in {None, message.name}
         )
         return list(islice(found, limit))

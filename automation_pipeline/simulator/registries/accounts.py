@@ -1,4 +1,5 @@
-"""INPI's account: its password, the tokens that were given for it, and how often somebody guessed wrongly."""
+"""INPI's account: its password, the tokens that were given for it, and how often somebody guessed
+wrongly."""
 
 import base64
 import hmac
@@ -59,7 +60,9 @@ class Account:
         self.logins += 1
         now = int(self._wall())
         claims = {"iat": now, "exp": now + int(self.token_seconds), "username": self._username}
-        token = ".".join((_encoded({"alg": "RS256", "typ": "JWT"}), _encoded(claims), secrets.token_urlsafe(32)))
+        token = ".".join(
+            (_encoded({"alg": "RS256", "typ": "JWT"}), _encoded(claims), secrets.token_urlsafe(32))
+        )
         self._given_at[token] = self._clock()
         return token
 

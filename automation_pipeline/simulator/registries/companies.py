@@ -1,4 +1,5 @@
-"""The values a company of the registries is made of. `register.py` draws them; each registry says them its own way."""
+"""The values a company of the registries is made of. `register.py` draws them; each registry says
+them its own way."""
 
 from dataclasses import dataclass
 from datetime import date

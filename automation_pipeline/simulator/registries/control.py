@@ -1,4 +1,5 @@
-"""`/_sim/registries`: limits, what the registries were asked and how fast; the numbers of companies that are there."""
+"""`/_sim/registries`: limits, what the registries were asked and how fast; the numbers of companies
+that are there."""
 
 import json
 from collections import Counter
@@ -20,7 +21,12 @@ from automation_pipeline.simulator.registries.settings import changed, shown
 from automation_pipeline.simulator.registries.state import RegistriesState
 
 SOURCES = {"search": (SEARCH,), "inpi": (LOGIN, COMPANY), "inpi.login": (LOGIN,), "rcs": (RCS,)}
-PEAKS = {"peak_per_second": 1.0, "peak_per_30_seconds": 30.0, "peak_per_minute": 60.0, "peak_per_day": 86_400.0}
+PEAKS = {
+    "peak_per_second": 1.0,
+    "peak_per_30_seconds": 30.0,
+    "peak_per_minute": 60.0,
+    "peak_per_day": 86_400.0,
+}
 MOST_SIRENS = 5_000
 
 
@@ -51,7 +57,8 @@ class RegistriesControl:
         )
 
     async def set_up(self, request: Request) -> Response:
-        """What is not named stays; all is good or nothing is taken. Calls that were counted stay counted."""
+        """What is not named stays; all is good or nothing is taken. Calls that were counted stay
+        counted."""
         changed(self._state, _object(await request.body()))
         return JSONResponse(shown(self._state))
 
@@ -64,7 +71,12 @@ class RegistriesControl:
             {
                 "sirens": sirens,
                 "companies": [
-                    {"siren": one.siren, "siret": one.head_office.siret, "kind": one.kind, "name": one.name}
+                    {
+                        "siren": one.siren,
+                        "siret": one.head_office.siret,
+                        "kind": one.kind,
+                        "name": one.name,
+                    }
                     for one in found
                 ],
             }
@@ -92,7 +104,12 @@ def _kind(text: str) -> Kind:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_SIRENS)) and int(text) <= MOST_SIRENS):
+    if not (
+        text.isascii()
+        and text.isdecimal()
+        and len(text) <= len(str(MOST_SIRENS))
+        and int(text) <= MOST_SIRENS
+    ):
         raise BadRequestError(f"'count' must be a whole number from 0 to {MOST_SIRENS}.")
     return int(text)
 

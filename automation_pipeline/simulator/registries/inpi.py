@@ -83,7 +83,13 @@ class _Provider:
             return _refused(429)
         if account.enter(*pair) is not Entry.OPEN:
             return _refused(401)
-        user = {"id": 4010, "email": pair[0], "firstname": "Camille", "lastname": "VERDELOT", "roles": ["ROLE_USER"]}
+        user = {
+            "id": 4010,
+            "email": pair[0],
+            "firstname": "Camille",
+            "lastname": "VERDELOT",
+            "roles": ["ROLE_USER"],
+        }
         return JSONResponse({"token": account.new_token(), "user": user})
 
     async def company(self, request: Request) -> Response:
@@ -91,10 +97,16 @@ class _Provider:
         if not is_digits(siren, SIREN_DIGITS):
             return _refused(400)
         company = self._state.register.company(siren)
-        return JSONResponse(company_document(company)) if company and self._is_listed(company) else _refused(404)
+        return (
+            JSONResponse(company_document(company))
+            if company and self._is_listed(company)
+            else _refused(404)
+        )
 
     def _is_listed(self, company: Company) -> bool:
-        return company.kind not in NOT_AT_INPI and (company.kind is not Kind.YOUNG or self._state.young_at_inpi)
+        return company.kind not in NOT_AT_INPI and (
+            company.kind is not Kind.YOUNG or self._state.young_at_inpi
+        )
 
 
 def bearer(request: Request) -> str:

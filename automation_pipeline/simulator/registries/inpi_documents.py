@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 
-from automation_pipeline.simulator.registries.companies import PEOPLE, Address, Company, Kind, Officer, Person
+from automation_pipeline.simulator.registries.companies import (
+    PEOPLE,
+    Address,
+    Company,
+    Kind,
+    Officer,
+    Person,
+)
 from automation_pipeline.simulator.registries.numbers import SIREN_DIGITS
 from automation_pipeline.simulator.registries.register import LAST_DAY
 
@@ -27,7 +34,9 @@ def company_document(company: Company) -> Document:
             "diffusionCommerciale": not company.is_hidden,
             "diffusionINSEE": "P" if company.is_hidden else "O",
             "formeJuridique": company.legal_form.code if is_known else None,
-            "content": {**_creation(company), shape: _content(company, shape)} if is_known else {shape: {}},
+            "content": {**_creation(company), shape: _content(company, shape)}
+            if is_known
+            else {shape: {}},
         },
     }
 
@@ -58,11 +67,16 @@ def _content(company: Company, shape: str) -> Document:
         identity["entrepreneur"] = {"descriptionPersonne": _person(company.owner, company)}
     else:
         identity["description"] = _description(company)
-        more["composition"] = {"pouvoirs": [_power(officer, company) for officer in company.officers]}
+        more["composition"] = {
+            "pouvoirs": [_power(officer, company) for officer in company.officers]
+        }
     ceased_on = company.ceased_on and company.ceased_on.isoformat()
     return {
         "identite": identity,
-        "adresseEntreprise": {"caracteristiques": {}, "adresse": _address(company.head_office.address, company)},
+        "adresseEntreprise": {
+            "caracteristiques": {},
+            "adresse": _address(company.head_office.address, company),
+        },
         **more,
         "etablissementPrincipal": {
             "descriptionEtablissement": {
@@ -74,7 +88,10 @@ def _content(company: Company, shape: str) -> Document:
             },
             "adresse": _address(company.head_office.address, company),
         },
-        "detailCessationEntreprise": {"dateRadiation": ceased_on, "dateCessationTotaleActivite": ceased_on},
+        "detailCessationEntreprise": {
+            "dateRadiation": ceased_on,
+            "dateCessationTotaleActivite": ceased_on,
+        },
         "observations": {"rcs": []},
     }
 
@@ -136,7 +153,11 @@ def _power(officer: Officer, company: Company) -> Document:
 def _person(person: Person, company: Company) -> Document:
     if company.kind is Kind.MASKED:
         return {"nom": None, "prenoms": [], "dateDeNaissance": None}
-    return {"nom": person.last_name, "prenoms": list(person.first_names), "dateDeNaissance": person.born}
+    return {
+        "nom": person.last_name,
+        "prenoms": list(person.first_names),
+        "dateDeNaissance": person.born,
+    }
 
 
 def _naf(company: Company) -> str:

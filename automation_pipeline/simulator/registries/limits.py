@@ -1,4 +1,5 @@
-"""What a registry puts up with: so many calls in a window of time, and a ban of those who ask for more."""
+"""What a registry puts up with: so many calls in a window of time, and a ban of those who ask for
+more."""
 
 import math
 import time
@@ -9,7 +10,8 @@ Clock = Callable[[], float]
 
 
 class Window:
-    """A sliding one, for each client. Only calls let in take a place; a `limit` of 0 is none and counts nothing."""
+    """A sliding one, for each client. Only calls let in take a place; a `limit` of 0 is none and
+    counts nothing."""
 
     def __init__(self, limit: int, seconds: float, clock: Clock = time.monotonic) -> None:
         self.limit, self.seconds = limit, seconds

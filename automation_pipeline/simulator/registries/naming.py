@@ -6,7 +6,14 @@ from random import Random
 
 from automation_pipeline.simulator.registries.companies import Kind, LegalForm, Officer, Person
 from automation_pipeline.simulator.registries.numbers import checked
-from automation_pipeline.simulator.registries.words import AUDITOR, CLUBS, DIRECTOR, NAMES, SA, SIGNS
+from automation_pipeline.simulator.registries.words import (
+    AUDITOR,
+    CLUBS,
+    DIRECTOR,
+    NAMES,
+    SA,
+    SIGNS,
+)
 from automation_pipeline.simulator.world.people import NOMS, PRENOMS
 
 
@@ -34,7 +41,9 @@ def draw_names(kind: Kind, owner: Person | None, city: str, rng: Random) -> Name
 
 def draw_person(rng: Random) -> Person:
     first = tuple(_plain(name) for _, name in rng.sample(PRENOMS, rng.choice((1, 1, 2))))
-    return Person(rng.choice(NOMS), first, f"{rng.randrange(1950, 2004)}-{rng.randrange(1, 13):02d}")
+    return Person(
+        rng.choice(NOMS), first, f"{rng.randrange(1950, 2004)}-{rng.randrange(1, 13):02d}"
+    )
 
 
 def draw_officers(form: LegalForm, owner: Person | None, rng: Random) -> tuple[Officer, ...]:
@@ -45,7 +54,9 @@ def draw_officers(form: LegalForm, owner: Person | None, rng: Random) -> tuple[O
         officers.append(Officer(DIRECTOR, draw_person(rng)))
     if form is SA or rng.random() < 0.2:
         firm = f"{rng.choice(NOMS)} AUDIT"
-        officers.append(Officer(AUDITOR, siren=checked(str(rng.randrange(30_000_000, 99_000_000))), name=firm))
+        officers.append(
+            Officer(AUDITOR, siren=checked(str(rng.randrange(30_000_000, 99_000_000))), name=firm)
+        )
     return tuple(officers)
 
 

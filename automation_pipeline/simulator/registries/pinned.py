@@ -17,7 +17,8 @@ from automation_pipeline.simulator.registries.words import (
 
 @dataclass(frozen=True, kw_only=True)
 class Pinned:
-    """What is not said is drawn. `place` is the head office's among the establishments there ever were."""
+    """What is not said is drawn. `place` is the head office's among the establishments there ever
+    were."""
 
     kind: Kind = Kind.COMPANY
     name: str = ""
@@ -50,7 +51,9 @@ PINNED = {
         place=4,
         open_nics=("49837",),  # right by La Poste's own rule and not by Luhn's
     ),
-    "552049447": Pinned(name="SOCIETE NATIONALE SNCF", legal_form=SA, headcount=("53", "GE"), place=7627),
+    "552049447": Pinned(
+        name="SOCIETE NATIONALE SNCF", legal_form=SA, headcount=("53", "GE"), place=7627
+    ),
     "418166096": Pinned(name="OCTO TECHNOLOGY", legal_form=SAS, headcount=("41", "ETI"), place=6),
     "732829320": Pinned(place=7),
     "880878145": Pinned(legal_form=SASU, place=1),

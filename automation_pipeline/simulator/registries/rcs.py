@@ -33,7 +33,10 @@ def endpoints(state: RegistriesState) -> list[Endpoint]:
             headers=provider.headers,
         ),
         Endpoint(
-            name=PING, path="/registries/entreprise/ping/infogreffe/rcs", handler=provider.ping, item=lambda _: "ping"
+            name=PING,
+            path="/registries/entreprise/ping/infogreffe/rcs",
+            handler=provider.ping,
+            item=lambda _: "ping",
         ),
     ]
 
@@ -43,7 +46,9 @@ class _Provider:
         self._state = state
 
     def refuse(self, request: Request) -> Response | None:
-        if not hmac.compare_digest(bearer(request).encode("latin-1"), self._state.keys.entreprise_token.encode()):
+        if not hmac.compare_digest(
+            bearer(request).encode("latin-1"), self._state.keys.entreprise_token.encode()
+        ):
             return errors(401)
         wait = self._state.entreprise.take()
         return errors(429, retry_in=whole(wait)) if wait else None

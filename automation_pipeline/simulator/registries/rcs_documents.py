@@ -26,7 +26,9 @@ def extract(company: Company) -> Document:
             "personne_physique": _natural_person(company.owner, company.head_office.address)
             if company.owner
             else NOBODY,
-            "mandataires_sociaux": [] if company.owner else [_mandate(officer) for officer in company.officers],
+            "mandataires_sociaux": []
+            if company.owner
+            else [_mandate(officer) for officer in company.officers],
             "observations": _observations(company),
         },
         "links": {},

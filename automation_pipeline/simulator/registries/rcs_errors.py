@@ -9,7 +9,11 @@ ERRORS = {
     404: ("02003", "Entité non trouvée", "Le registre du commerce ne connaît pas ce numéro."),
     409: ("00015", "Conflit", "Un même appel est déjà en cours."),
     429: ("00429", "Trop de requêtes", "Le jeton a épuisé ses appels de cette minute."),
-    451: ("00451", "Indisponible pour raison légale", "L'entité s'oppose à la diffusion de ses données."),
+    451: (
+        "00451",
+        "Indisponible pour raison légale",
+        "L'entité s'oppose à la diffusion de ses données.",
+    ),
     500: ("00500", "Erreur interne", "API Entreprise a rencontré une erreur."),
     502: ("02999", "Erreur du fournisseur", "Le fournisseur a répondu par une erreur inconnue."),
     503: ("02001", "Fournisseur indisponible", "Le fournisseur est en maintenance."),
@@ -19,10 +23,14 @@ PARAMETERS = {"siren": "00301", "context": "00201", "object": "00202", "recipien
 _OF_PROVIDER = frozenset({404, 502, 503, 504})
 
 
-def error(status: int, parameter: str | None = None, retry_in: int | None = None) -> dict[str, object]:
+def error(
+    status: int, parameter: str | None = None, retry_in: int | None = None
+) -> dict[str, object]:
     if parameter or status == 422:
         return _unprocessable(parameter or "siren")
-    code, title, detail = ERRORS.get(status, (f"{status:05d}", "Erreur", f"Simulated answer {status}."))
+    code, title, detail = ERRORS.get(
+        status, (f"{status:05d}", "Erreur", f"Simulated answer {status}.")
+    )
     meta: dict[str, object] = {"provider": PROVIDER} if status in _OF_PROVIDER else {}
     if retry_in is not None:
         meta["retry_in"] = retry_in

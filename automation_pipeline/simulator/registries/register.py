@@ -1,4 +1,5 @@
-"""All companies as a pure function of seed and SIREN, nothing stored. Each right number is a company, or is not."""
+"""All companies as a pure function of seed and SIREN, nothing stored. Each right number is a
+company, or is not."""
 
 import zlib
 from collections.abc import Iterator
@@ -6,7 +7,14 @@ from datetime import date, timedelta
 from itertools import count, islice
 from random import Random
 
-from automation_pipeline.simulator.registries.companies import HIDDEN, PEOPLE, Address, Company, Establishment, Kind
+from automation_pipeline.simulator.registries.companies import (
+    HIDDEN,
+    PEOPLE,
+    Address,
+    Company,
+    Establishment,
+    Kind,
+)
 from automation_pipeline.simulator.registries.naming import draw_names, draw_officers, draw_person
 from automation_pipeline.simulator.registries.numbers import checked, is_siren, nic
 from automation_pipeline.simulator.registries.pinned import PINNED, Pinned
@@ -46,7 +54,8 @@ class Register:
         return [company for siren in found if (company := self.company(siren))]
 
     def sirens(self, how_many: int, kind: Kind | None = None) -> list[str]:
-        """So many numbers of companies that are there, or of a kind; fewer where there are no more."""
+        """So many numbers of companies that are there, or of a kind; fewer where there are no
+        more."""
         if kind is None or kind in DRAWN_KINDS:
             return list(islice(self._drawn(kind), how_many))
         return [siren for siren, pinned in PINNED.items() if pinned.kind is kind][:how_many]
@@ -57,7 +66,11 @@ class Register:
             base = zlib.crc32(f"{self._seed}/siren/{place}".encode()) % _NUMBERS
             siren = checked(str(_LOWEST + base))
             found = self.kind(siren)
-            if siren not in seen and siren not in PINNED and (found is kind if kind else found is not Kind.UNKNOWN):
+            if (
+                siren not in seen
+                and siren not in PINNED
+                and (found is kind if kind else found is not Kind.UNKNOWN)
+            ):
                 seen.add(siren)
                 yield siren
 
@@ -98,15 +111,23 @@ def _born(kind: Kind, rng: Random) -> date:
     return date(1968, 1, 1) + timedelta(days=rng.randrange(57 * 365))
 
 
-def _establishments(siren: str, kind: Kind, pinned: Pinned, created_on: date, rng: Random) -> tuple[Establishment, ...]:
+def _establishments(
+    siren: str, kind: Kind, pinned: Pinned, created_on: date, rng: Random
+) -> tuple[Establishment, ...]:
     """Before the head office come the places it had been at and those it has besides."""
     closed_on = LAST_DAY - timedelta(days=rng.randrange(30, 500)) if kind is Kind.CEASED else None
     besides = [(its_nic, closed_on) for its_nic in pinned.open_nics] + [
         (its_nic, LAST_DAY) for its_nic in pinned.closed_nics
     ]
     moved = 0 if siren in PINNED or kind is Kind.YOUNG else rng.choice((0, 0, 0, 1, 2))
-    besides += [(nic(siren, place), closed_on or rng.choice((None, LAST_DAY))) for place in range(1, 1 + moved)]
-    others = [Establishment(siren + its_nic, _address(rng), created_on, closed) for its_nic, closed in besides]
+    besides += [
+        (nic(siren, place), closed_on or rng.choice((None, LAST_DAY)))
+        for place in range(1, 1 + moved)
+    ]
+    others = [
+        Establishment(siren + its_nic, _address(rng), created_on, closed)
+        for its_nic, closed in besides
+    ]
     head = Establishment(
         siret=siren + nic(siren, pinned.place + moved),
         address=pinned.address or _address(rng),

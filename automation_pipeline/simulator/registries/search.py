@@ -62,7 +62,8 @@ class _Provider:
         return JSONResponse(
             {
                 "results": [
-                    result(company, siret, asked.parts) for company, siret in found[first : first + asked.per_page]
+                    result(company, siret, asked.parts)
+                    for company, siret in found[first : first + asked.per_page]
                 ],
                 "total_results": len(found),
                 "page": asked.page,
@@ -118,6 +119,11 @@ def _number(q: str) -> str:
 
 def _whole(given: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = given.get(name, str(default))
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+    if not (
+        text.isascii()
+        and text.isdecimal()
+        and len(text) <= len(str(most))
+        and 1 <= int(text) <= most
+    ):
         raise RefusedError(f"Veuillez indiquer un paramètre `{name}` entre `1` et `{most}`.")
     return int(text)

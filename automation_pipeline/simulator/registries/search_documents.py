@@ -2,17 +2,33 @@
 
 from collections.abc import Mapping
 
-from automation_pipeline.simulator.registries.companies import PEOPLE, Address, Company, Establishment, Kind, Officer
+from automation_pipeline.simulator.registries.companies import (
+    PEOPLE,
+    Address,
+    Company,
+    Establishment,
+    Kind,
+    Officer,
+)
 from automation_pipeline.simulator.registries.numbers import vat_number
 from automation_pipeline.simulator.registries.register import LAST_DAY
 
-INCLUDED = ("siege", "complements", "dirigeants", "finances", "matching_etablissements", "score", "tva")
+INCLUDED = (
+    "siege",
+    "complements",
+    "dirigeants",
+    "finances",
+    "matching_etablissements",
+    "score",
+    "tva",
+)
 MASK = "[NON-DIFFUSIBLE]"
 Document = Mapping[str, object]
 
 
 def result(company: Company, siret: str | None, parts: frozenset[str]) -> Document:
-    """With the establishment of that SIRET, where one was asked for, among `matching_etablissements`."""
+    """With the establishment of that SIRET, where one was asked for, among
+    `matching_etablissements`."""
     matching = company.establishment(siret) if siret else None
     more: dict[str, object] = {
         "siege": _head_office(company),
@@ -34,7 +50,9 @@ def _unit(company: Company) -> Document:
         "nom_raison_sociale": None if company.kind in PEOPLE else company.name,
         "sigle": _shown(company, company.acronym),
         "nombre_etablissements": len(company.establishments),
-        "nombre_etablissements_ouverts": sum(one.closed_on is None for one in company.establishments),
+        "nombre_etablissements_ouverts": sum(
+            one.closed_on is None for one in company.establishments
+        ),
         "activite_principale": code,
         "activite_principale_naf25": f"{code[:-1]}Y",
         "section_activite_principale": company.activity.section,
@@ -79,16 +97,22 @@ def _establishment(company: Company, one: Establishment) -> Document:
         "date_fermeture": one.closed_on and one.closed_on.isoformat(),
         "tranche_effectif_salarie": company.headcount,
         "liste_enseignes": [one.sign] if one.sign else None,
-        "nom_commercial": _shown(company, company.trade_name) if one is company.head_office else None,
+        "nom_commercial": _shown(company, company.trade_name)
+        if one is company.head_office
+        else None,
         "statut_diffusion_etablissement": "P" if company.is_hidden else "O",
-        **_address(one.address, is_hidden=company.is_hidden, keeps_code=company.kind is not Kind.MASKED),
+        **_address(
+            one.address, is_hidden=company.is_hidden, keeps_code=company.kind is not Kind.MASKED
+        ),
     }
 
 
 def _address(address: Address, *, is_hidden: bool, keeps_code: bool) -> Document:
     """Of a hidden one the commune stays."""
     city = address.city
-    line = " ".join(part for part in (address.complement, address.line, city.postal_code, city.name) if part)
+    line = " ".join(
+        part for part in (address.complement, address.line, city.postal_code, city.name) if part
+    )
     return {
         "adresse": MASK if is_hidden else line,
         "complement_adresse": MASK if is_hidden else address.complement,
@@ -147,7 +171,9 @@ def _complements(company: Company) -> Document:
         "est_bio": False,
         "est_ess": company.kind is Kind.ASSOCIATION,
         "est_societe_mission": False,
-        "identifiant_association": f"W{company.siren}" if company.kind is Kind.ASSOCIATION else None,
+        "identifiant_association": f"W{company.siren}"
+        if company.kind is Kind.ASSOCIATION
+        else None,
     }
 
 

@@ -50,6 +50,10 @@ def _limit(name: str, value: object) -> int:
 
 
 def _seconds(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_SECONDS:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= MOST_SECONDS
+    ):
         raise BadRequestError(f"{name!r} must be a number of seconds from 0 to {MOST_SECONDS:.0f}.")
     return float(value)

@@ -1,4 +1,5 @@
-"""The registries as they stand: their limits, who is signed in, and who has lost his patience with whom."""
+"""The registries as they stand: their limits, who is signed in, and who has lost his patience with
+whom."""
 
 import time
 from dataclasses import dataclass
@@ -7,7 +8,13 @@ from automation_pipeline.simulator.registries.accounts import Account
 from automation_pipeline.simulator.registries.limits import Bans, Clock, Window
 from automation_pipeline.simulator.registries.register import Register
 
-SEARCH_PER_SECOND, INPI_PER_MINUTE, INPI_PER_DAY, INPI_LOGINS, ENTREPRISE_PER_MINUTE = 7, 180, 10_000, 5, 250
+SEARCH_PER_SECOND, INPI_PER_MINUTE, INPI_PER_DAY, INPI_LOGINS, ENTREPRISE_PER_MINUTE = (
+    7,
+    180,
+    10_000,
+    5,
+    250,
+)
 LOGIN_WINDOW_SECONDS = 30.0
 BAN_SECONDS = 600.0
 
@@ -20,9 +27,12 @@ class Credentials:
 
 
 class RegistriesState:
-    """Limits are of a client's address, but the quota is of INPI's account and API Entreprise's limit of its token."""
+    """Limits are of a client's address, but the quota is of INPI's account and API Entreprise's
+    limit of its token."""
 
-    def __init__(self, seed: int, keys: Credentials, clock: Clock = time.monotonic, wall: Clock = time.time) -> None:
+    def __init__(
+        self, seed: int, keys: Credentials, clock: Clock = time.monotonic, wall: Clock = time.time
+    ) -> None:
         self.register = Register(seed)
         self.keys = keys
         self.wall = wall
@@ -37,6 +47,13 @@ class RegistriesState:
 
     def forget(self) -> None:
         """Calls that count, bans, tokens and wrong passwords; limits stay."""
-        for counted in (self.search, self.inpi, self.inpi_quota, self.inpi_logins, self.inpi_bans, self.entreprise):
+        for counted in (
+            self.search,
+            self.inpi,
+            self.inpi_quota,
+            self.inpi_logins,
+            self.inpi_bans,
+            self.entreprise,
+        ):
             counted.forget()
         self.account.forget()

@@ -1,6 +1,12 @@
 """What the companies of the registries are named after, where they are and what they do."""
 
-from automation_pipeline.simulator.registries.companies import Activity, City, Court, LegalForm, Role
+from automation_pipeline.simulator.registries.companies import (
+    Activity,
+    City,
+    Court,
+    LegalForm,
+    Role,
+)
 
 PARIS = City("PARIS", "75009", "75109", "75", "11", Court("PARIS", "7501"))
 CITIES = (
@@ -30,7 +36,15 @@ STREETS = (
     ("ROUTE", "DE PARIS"),
 )
 COMPLEMENTS = ("BATIMENT B", "ZI DES PRES", "ESC 2 ETAGE 3", "CENTRE COMMERCIAL LES HALLES")
-NAMES = ("ETABLISSEMENTS {}", "{} CONSEIL", "{} ET FILS", "ATELIERS {}", "{} DISTRIBUTION", "MAISON {}", "GROUPE {}")
+NAMES = (
+    "ETABLISSEMENTS {}",
+    "{} CONSEIL",
+    "{} ET FILS",
+    "ATELIERS {}",
+    "{} DISTRIBUTION",
+    "MAISON {}",
+    "GROUPE {}",
+)
 SIGNS = ("L'ATELIER", "CHEZ {}", "LE COMPTOIR {}", "LA BOUTIQUE")
 CLUBS = ("LES AMIS DE {}", "UNION SPORTIVE DE {}", "COMITE DES FETES DE {}", "CHORALE DE {}")
 
@@ -46,13 +60,24 @@ SARL = LegalForm("5499", "Société à responsabilité limitée", "SARL", MANAGE
 SA = LegalForm("5599", "Société anonyme à conseil d'administration", "SAca", CHAIR)
 SASU = LegalForm("5720", "Société par actions simplifiée à associé unique", "SASu", PRESIDENT)
 EURL = LegalForm("5498", "Société à responsabilité limitée à associé unique", "EURL", MANAGER)
-COMPANY_FORMS = (SAS, SAS, SARL, SARL, SASU, EURL, SA, LegalForm("6540", "Société civile immobilière", "SCIm", MANAGER))
+COMPANY_FORMS = (
+    SAS,
+    SAS,
+    SARL,
+    SARL,
+    SASU,
+    EURL,
+    SA,
+    LegalForm("6540", "Société civile immobilière", "SCIm", MANAGER),
+)
 YOUNG_FORMS = (SAS, SASU, EURL)
 FARM_FORMS = (
     LegalForm("6533", "Groupement agricole d'exploitation en commun", "GAEC", MANAGER),
     LegalForm("6598", "Exploitation agricole à responsabilité limitée", "EARL", MANAGER),
 )
-ASSOCIATION_FORM = LegalForm("9220", "Association déclarée", "ASSO", Role("Président", "40", "PRESIDENT"))
+ASSOCIATION_FORM = LegalForm(
+    "9220", "Association déclarée", "ASSO", Role("Président", "40", "PRESIDENT")
+)
 PUBLIC_FORM = LegalForm("7120", "Service central d'un ministère", "ADMI", DIRECTOR)
 TRADER_FORM = LegalForm("1000", "Entrepreneur individuel", "PPco", TRADER)
 

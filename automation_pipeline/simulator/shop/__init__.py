@@ -1,1 +1,2 @@
-"""Shopify's Admin API in GraphQL: a catalogue whose prices can be read and written, and a bucket of points."""
+"""Shopify's Admin API in GraphQL: a catalogue whose prices can be read and written, and a bucket of
+points."""

@@ -1,4 +1,5 @@
-"""Shopify's HTTP face: one address for all of GraphQL, its refusals, and which fault strikes which call."""
+"""Shopify's HTTP face: one address for all of GraphQL, its refusals, and which fault strikes which
+call."""
 
 import hmac
 import json
@@ -73,11 +74,19 @@ class _Provider:
 
     async def answer(self, request: Request) -> Response:
         asked = cast("Asked | UnreadableError", request.state.asked)
-        return _refused(asked) if isinstance(asked, UnreadableError) else _json(self._till.answer(asked))
+        return (
+            _refused(asked)
+            if isinstance(asked, UnreadableError)
+            else _json(self._till.answer(asked))
+        )
 
     async def throttled(self, request: Request) -> Response:
         asked = cast("Asked | UnreadableError", request.state.asked)
-        return _refused(asked) if isinstance(asked, UnreadableError) else _json(self._till.scripted(asked))
+        return (
+            _refused(asked)
+            if isinstance(asked, UnreadableError)
+            else _json(self._till.scripted(asked))
+        )
 
 
 def _item(request: Request) -> str:

@@ -1,4 +1,5 @@
-"""A call's body as it is read: which operation of which document, with which variables, and what it is about."""
+"""A call's body as it is read: which operation of which document, with which variables, and what it
+is about."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,8 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """`kind` is one of read, catalogue and write. `item` is the kind, or of a mutation its product's number."""
+    """`kind` is one of read, catalogue and write. `item` is the kind, or of a mutation its
+    product's number."""
 
     document: Document
     operation: OperationDefinitionNode | None = None

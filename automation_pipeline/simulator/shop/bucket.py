@@ -1,4 +1,5 @@
-"""The leaky bucket of points: a call takes its cost before it is answered, and gets back what it did not need."""
+"""The leaky bucket of points: a call takes its cost before it is answered, and gets back what it
+did not need."""
 
 import time
 from collections.abc import Callable
@@ -7,8 +8,8 @@ MAXIMUM, RESTORE_RATE = 2000.0, 100.0
 
 
 class Bucket:
-    """`lowest` is the emptiest that it ever was, `spent` what was taken and not given back, `throttled` how many calls
-    it refused."""
+    """`lowest` is the emptiest that it ever was, `spent` what was taken and not given back,
+    `throttled` how many calls it refused."""
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
-"""The shop's products as a pure function of seed and place: the same seed and the same sizes are the same catalogue.
+"""The shop's products as a pure function of seed and place: the same seed and the same sizes are
+the same catalogue.
 
-A product's id is FIRST_ID and its place, a variant's that of its product and its own place in four digits.
+A product's id is FIRST_ID and its place, a variant's that of its product and its own place in four
+digits.
 """
 
 from collections.abc import Iterator

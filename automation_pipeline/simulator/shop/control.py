@@ -1,4 +1,5 @@
-"""`/_sim/shop`: how the shop is set up and what was done to it; and somebody who changes prices there by hand."""
+"""`/_sim/shop`: how the shop is set up and what was done to it; and somebody who changes prices
+there by hand."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +12,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from automation_pipeline.simulator.fault_rules import BadRequestError
-from automation_pipeline.simulator.shop.amounts import amount_of, fits, in_places, is_currency, places_of, said
+from automation_pipeline.simulator.shop.amounts import (
+    amount_of,
+    fits,
+    in_places,
+    is_currency,
+    places_of,
+    said,
+)
 from automation_pipeline.simulator.shop.asked import KINDS
 from automation_pipeline.simulator.shop.catalogue import size_fault
 from automation_pipeline.simulator.shop.state import ShopState
@@ -37,8 +45,8 @@ class ShopControl:
         return JSONResponse(self._totals() if asked is None else self._variant(_number(asked)))
 
     async def set_up(self, request: Request) -> Response:
-        """What is not named stays; all is good or nothing is taken. Another size or currency begins anew, and a maximum
-        that is named begins with a full bucket."""
+        """What is not named stays; all is good or nothing is taken. Another size or currency begins
+        anew, and a maximum that is named begins with a full bucket."""
         given = _object(await request.body(), SETTINGS)
         sizes, bucket = self._shop.sizes, self._shop.bucket
         sizes = replace(
@@ -64,7 +72,9 @@ class ShopControl:
         variant_id = self._there(_number(given.get("id")))
         compare_at = shelves.variants[variant_id].compare_at
         if "compareAtPrice" in given:
-            compare_at = None if given["compareAtPrice"] is None else self._amount(given, "compareAtPrice")
+            compare_at = (
+                None if given["compareAtPrice"] is None else self._amount(given, "compareAtPrice")
+            )
         shelves.price(variant_id, self._amount(given, "price"), compare_at, "hand")
         return JSONResponse(self._variant(variant_id))
 
@@ -82,7 +92,9 @@ class ShopControl:
         places = places_of(self._shop.sizes.currency)
         amount = amount_of(given.get(name))
         if amount is None or amount < 0 or not fits(amount, places):
-            raise BadRequestError(f"{name!r} must be an amount from 0 with at most {places} decimals.")
+            raise BadRequestError(
+                f"{name!r} must be an amount from 0 with at most {places} decimals."
+            )
         return in_places(amount, places)
 
     def _settings(self) -> dict[str, object]:
@@ -104,7 +116,9 @@ class ShopControl:
             "spent": bucket.spent,
             "throttled": bucket.throttled,
             "calls": {kind: self._shop.calls[kind] for kind in KINDS},
-            "writes": {str(variant_id): count for variant_id, count in self._shop.shelves.written.items()},
+            "writes": {
+                str(variant_id): count for variant_id, count in self._shop.shelves.written.items()
+            },
         }
 
     def _variant(self, variant_id: int) -> dict[str, object]:
@@ -117,7 +131,8 @@ class ShopControl:
             "is_there": variant_id in shelves.variants,
             "writes": shelves.written[variant_id],
             "history": [
-                {"price": said(then.price), "compareAtPrice": said(then.compare_at), "by": then.by} for then in history
+                {"price": said(then.price), "compareAtPrice": said(then.compare_at), "by": then.by}
+                for then in history
             ],
         }
 
@@ -135,7 +150,9 @@ def _object(body: bytes, names: tuple[str, ...]) -> Mapping[str, object]:
 
 def _number(given: object) -> int:
     text = str(given)
-    if not (isinstance(given, str | int) and text.isascii() and text.isdecimal() and len(text) <= 18):
+    if not (
+        isinstance(given, str | int) and text.isascii() and text.isdecimal() and len(text) <= 18
+    ):
         raise BadRequestError("A variant is named by its number, such as 70000010001.")
     return int(text)
 
@@ -149,7 +166,11 @@ def _whole(given: Mapping[str, object], name: str, now: int) -> int:
 
 def _points(given: Mapping[str, object], name: str, now: float) -> float:
     value = given.get(name, now)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_POINTS:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= MOST_POINTS
+    ):
         raise BadRequestError(f"{name!r} must be a number of points from 0 to {MOST_POINTS}.")
     return float(value)
 

@@ -22,11 +22,14 @@ MOST_TOKENS = 20_000
 
 @dataclass(frozen=True)
 class Document:
-    """`longest_list` is the longest one written in the text itself. One with errors has nothing else."""
+    """`longest_list` is the longest one written in the text itself. One with errors has nothing
+    else."""
 
     node: DocumentNode | None = None
     errors: Sequence[GraphQLError] = ()
-    fragments: Mapping[str, FragmentDefinitionNode] = field(default_factory=dict[str, FragmentDefinitionNode])
+    fragments: Mapping[str, FragmentDefinitionNode] = field(
+        default_factory=dict[str, FragmentDefinitionNode]
+    )
     longest_list: int = 0
 
 
@@ -53,7 +56,11 @@ class Documents:
             return Document(errors=[GraphQLError("The document is nested too deeply.")])
         if errors:
             return Document(errors=errors)
-        fragments = {one.name.value: one for one in node.definitions if isinstance(one, FragmentDefinitionNode)}
+        fragments = {
+            one.name.value: one
+            for one in node.definitions
+            if isinstance(one, FragmentDefinitionNode)
+        }
         lists = _Lists()
         visit(node, lists)
         return Document(node, (), fragments, lists.longest)

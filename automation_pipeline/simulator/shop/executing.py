@@ -60,7 +60,13 @@ class Till:
         for name, length in inputs_of(asked):
             if length > MOST_INPUTS:
                 message = f"The input array size of {length} is greater than the maximum allowed of {MOST_INPUTS}."
-                return [{"message": message, "path": [name], "extensions": {"code": "MAX_INPUT_SIZE_EXCEEDED"}}]
+                return [
+                    {
+                        "message": message,
+                        "path": [name],
+                        "extensions": {"code": "MAX_INPUT_SIZE_EXCEEDED"},
+                    }
+                ]
         cost = self._requested(asked)
         if cost > MOST_POINTS and asked.operation.operation is OperationType.QUERY:
             message = f"Query cost is {cost}, which exceeds the single query max cost limit ({MOST_POINTS})."
@@ -71,7 +77,9 @@ class Till:
     def _requested(self, asked: Asked) -> int:
         if asked.operation is None:
             return 0
-        return Pricing(self.schema, asked.document.fragments, asked.variables).points(asked.operation)
+        return Pricing(self.schema, asked.document.fragments, asked.variables).points(
+            asked.operation
+        )
 
     def _executed(self, asked: Asked, work: Work) -> ExecutionResult:
         assert asked.document.node  # noqa: S101 - it has an operation
@@ -82,7 +90,9 @@ class Till:
             variable_values=dict(asked.variables),
             operation_name=asked.operation_name,
             field_resolver=default,
-            is_awaitable=lambda _: False,  # every look at a value costs time, and nothing here waits
+            is_awaitable=lambda _: (
+                False
+            ),  # every look at a value costs time, and nothing here waits
         )
         return cast("ExecutionResult", result)
 
@@ -97,12 +107,17 @@ class Till:
             "currentlyAvailable": floor(available),
             "restoreRate": bucket.restore_rate,
         }
-        cost = {"requestedQueryCost": requested, "actualQueryCost": actual, "throttleStatus": status}
+        cost = {
+            "requestedQueryCost": requested,
+            "actualQueryCost": actual,
+            "throttleStatus": status,
+        }
         return {"extensions": {"cost": cost}}
 
 
 def _actual(asked: Asked, result: ExecutionResult, work: Work) -> int:
-    """Nothing for variables that do not fit the document: then there are no data, not even null ones."""
+    """Nothing for variables that do not fit the document: then there are no data, not even null
+    ones."""
     if asked.operation and asked.operation.operation is OperationType.MUTATION:
         return MUTATION_POINTS * len(result.data or ())
     return work.points

@@ -39,4 +39,8 @@ def number_behind(cursor: str) -> int | None:
         word, _, number = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
     except (ValueError, binascii.Error):
         return None
-    return int(number) if word == "after" and number.isascii() and number.isdecimal() and len(number) < 20 else None
+    return (
+        int(number)
+        if word == "after" and number.isascii() and number.isdecimal() and len(number) < 20
+        else None
+    )

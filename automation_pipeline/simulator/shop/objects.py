@@ -32,7 +32,11 @@ def product_fields(product: Product) -> Costing:
 
 
 def variant_fields(variant: Variant, currency: str) -> Fields:
-    cost = None if variant.unit_cost is None else {"amount": said(variant.unit_cost), "currencyCode": currency}
+    cost = (
+        None
+        if variant.unit_cost is None
+        else {"amount": said(variant.unit_cost), "currencyCode": currency}
+    )
     return {
         "__typename": VARIANT,
         "id": gid(VARIANT, variant.id),
@@ -43,6 +47,8 @@ def variant_fields(variant: Variant, currency: str) -> Fields:
         "price": said(variant.price),
         "compareAtPrice": said(variant.compare_at),
         "inventoryQuantity": variant.inventory,
-        "inventoryItem": Costing({"id": gid("InventoryItem", variant.id), "sku": variant.sku, "unitCost": cost}),
+        "inventoryItem": Costing(
+            {"id": gid("InventoryItem", variant.id), "sku": variant.sku, "unitCost": cost}
+        ),
         "product": product_fields(variant.product),
     }

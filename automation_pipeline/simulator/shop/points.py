@@ -1,4 +1,5 @@
-"""What a document asks for, in points: a mutation 10; a query one for each object that it may return."""
+"""What a document asks for, in points: a mutation 10; a query one for each object that it may
+return."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -62,7 +63,10 @@ class Pricing:
         if not isinstance(kind, _Parent):
             return 0
         inner = self._of_all(
-            one for _, part in parts if part.selection_set for one in self._fields(kind, part.selection_set)
+            one
+            for _, part in parts
+            if part.selection_set
+            for one in self._fields(kind, part.selection_set)
         )
         if kind.name.endswith("Connection"):
             first = argument(node, "first", self._variables)
@@ -72,7 +76,9 @@ class Pricing:
         ids = argument(node, "ids", self._variables)
         return (1 + inner) * (len(cast("list[object]", ids)) if isinstance(ids, list) else 1)
 
-    def _fields(self, parent: _Parent, selections: SelectionSetNode) -> Iterator[tuple[_Parent, FieldNode]]:
+    def _fields(
+        self, parent: _Parent, selections: SelectionSetNode
+    ) -> Iterator[tuple[_Parent, FieldNode]]:
         for selection in selections.selections:
             if isinstance(selection, FieldNode):
                 yield parent, selection
@@ -81,5 +87,9 @@ class Pricing:
             if isinstance(selection, FragmentSpreadNode):
                 part = self._fragments[selection.name.value]
             if isinstance(part, FragmentDefinitionNode | InlineFragmentNode):
-                named = self._schema.get_type(part.type_condition.name.value) if part.type_condition else parent
+                named = (
+                    self._schema.get_type(part.type_condition.name.value)
+                    if part.type_condition
+                    else parent
+                )
                 yield from self._fields(cast("_Parent", named), part.selection_set)

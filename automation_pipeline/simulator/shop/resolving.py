@@ -1,4 +1,5 @@
-"""What the fields of the schema stand for. Every object that is handed out counts as a point in the Work."""
+"""What the fields of the schema stand for. Every object that is handed out counts as a point in the
+Work."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from automation_pipeline.simulator.shop.gids import (
     number_of,
     parts_of,
 )
-from automation_pipeline.simulator.shop.objects import Costing, Fields, product_fields, shop_fields, variant_fields
+from automation_pipeline.simulator.shop.objects import (
+    Costing,
+    Fields,
+    product_fields,
+    shop_fields,
+    variant_fields,
+)
 from automation_pipeline.simulator.shop.points import CONNECTION_POINTS
 from automation_pipeline.simulator.shop.schema import drawn_up
 from automation_pipeline.simulator.shop.shelves import Shelves, page
@@ -35,7 +42,15 @@ class Work:
 
 def playable() -> GraphQLSchema:
     schema = drawn_up()
-    _resolve(schema, "QueryRoot", shop=_shop, productVariants=_variants, products=_products, node=_node, nodes=_nodes)
+    _resolve(
+        schema,
+        "QueryRoot",
+        shop=_shop,
+        productVariants=_variants,
+        products=_products,
+        node=_node,
+        nodes=_nodes,
+    )
     _resolve(schema, "QueryRoot", product=_node_of(PRODUCT), productVariant=_node_of(VARIANT))
     _resolve(schema, "Product", variants=_variants_of_product)
     for connection in ("ProductConnection", "ProductVariantConnection"):
@@ -99,21 +114,29 @@ def _nodes(_root: object, info: Info, ids: list[str]) -> list[Fields | None]:
     return [_node(None, info, one) for one in ids]
 
 
-def _variants(_root: object, info: Info, first: int | None = None, after: str | None = None) -> Fields:
+def _variants(
+    _root: object, info: Info, first: int | None = None, after: str | None = None
+) -> Fields:
     shelves = _work(info).shelves
     return _connection(info, VARIANT, shelves.ids(), first, after)
 
 
-def _products(_root: object, info: Info, first: int | None = None, after: str | None = None) -> Fields:
+def _products(
+    _root: object, info: Info, first: int | None = None, after: str | None = None
+) -> Fields:
     return _connection(info, PRODUCT, list(_work(info).shelves.products), first, after)
 
 
-def _variants_of_product(product: Fields, info: Info, first: int | None = None, after: str | None = None) -> Fields:
+def _variants_of_product(
+    product: Fields, info: Info, first: int | None = None, after: str | None = None
+) -> Fields:
     of = number_of(cast("str", product["id"]), PRODUCT) or 0
     return _connection(info, VARIANT, _work(info).shelves.ids_of(of), first, after)
 
 
-def _connection(info: Info, kind: str, ids: Sequence[int], first: int | None, after: str | None) -> Fields:
+def _connection(
+    info: Info, kind: str, ids: Sequence[int], first: int | None, after: str | None
+) -> Fields:
     if first is None:
         raise GraphQLError("you must provide one of first or last")
     if not 0 <= first <= MOST_ON_A_PAGE:
@@ -128,7 +151,10 @@ def _connection(info: Info, kind: str, ids: Sequence[int], first: int | None, af
     cursors = [cursor(number) for number in shown]
     return {
         "nodes": objects,
-        "edges": [{"cursor": at, "node": Costing(one or {})} for at, one in zip(cursors, objects, strict=True)],
+        "edges": [
+            {"cursor": at, "node": Costing(one or {})}
+            for at, one in zip(cursors, objects, strict=True)
+        ],
         "pageInfo": {
             "hasNextPage": has_more,
             "hasPreviousPage": bool(ids) and ids[0] <= behind,
@@ -161,6 +187,7 @@ def _bulk_update(
         "product": None if written.product is None else product_fields(written.product),
         "productVariants": None if written.variants is None else shown,
         "userErrors": [
-            {"code": error.code, "field": error.field, "message": error.message} for error in written.errors
+            {"code": error.code, "field": error.field, "message": error.message}
+            for error in written.errors
         ],
     }

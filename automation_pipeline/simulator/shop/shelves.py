@@ -41,7 +41,9 @@ class Shelves:
     def ids_of(self, product_id: int) -> Sequence[int]:
         return self._by_product.get(product_id, ())
 
-    def price(self, variant_id: int, price: Decimal, compare_at: Decimal | None, by: str) -> Variant:
+    def price(
+        self, variant_id: int, price: Decimal, compare_at: Decimal | None, by: str
+    ) -> Variant:
         before = self.variants[variant_id]
         if variant_id not in self._history:
             self._history[variant_id] = [PriceThen(before.price, before.compare_at, "catalogue")]

@@ -8,7 +8,8 @@ from automation_pipeline.simulator.shop.shelves import Shelves
 
 
 class ShopState:
-    """`calls` counts what the shop itself was asked, throttled calls included; faults keep calls from it."""
+    """`calls` counts what the shop itself was asked, throttled calls included; faults keep calls
+    from it."""
 
     def __init__(self, seed: int, sizes: Sizes, bucket: Bucket | None = None) -> None:
         self._seed = seed

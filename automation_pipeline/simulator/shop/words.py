@@ -19,7 +19,23 @@ GOODS = (
     ("Cocotte en fonte émaillée", "Cuisine", ("cuisine", "maison")),
     ("Plaid en coton gaufré", "Maison", ("maison", "coton")),
 )
-MAKERS = ("Maison Lavigne", "Atelier Kerouan", "Les Filles du Port", "Bastide & Fils", "Côte Sauvage", "Petit Jour")
-COLOURS = ("bleu nuit", "écru", "terracotta", "vert sauge", "moutarde", "noir", "bordeaux", "rose poudré")
+MAKERS = (
+    "Maison Lavigne",
+    "Atelier Kerouan",
+    "Les Filles du Port",
+    "Bastide & Fils",
+    "Côte Sauvage",
+    "Petit Jour",
+)
+COLOURS = (
+    "bleu nuit",
+    "écru",
+    "terracotta",
+    "vert sauge",
+    "moutarde",
+    "noir",
+    "bordeaux",
+    "rose poudré",
+)
 SIZES = ("XS", "S", "M", "L", "XL", "XXL", "Unique", "Grand modèle")
 SEASONS = ("nouveauté", "soldes", "permanent", "fin-de-série")

@@ -1,4 +1,5 @@
-"""productVariantsBulkUpdate: which of the given prices are good, and what is said about the others."""
+"""productVariantsBulkUpdate: which of the given prices are good, and what is said about the
+others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ class Written:
     errors: Sequence[UserError]
 
 
-def write(shelves: Shelves, product_gid: str, given: Sequence[Given], *, allow_partial: bool) -> Written:
+def write(
+    shelves: Shelves, product_gid: str, given: Sequence[Given], *, allow_partial: bool
+) -> Written:
     """Raises NoGidError for an id that is none."""
     product = shelves.products.get(number_of(product_gid, PRODUCT) or 0)
     if product is None:
@@ -49,7 +52,11 @@ def write(shelves: Shelves, product_gid: str, given: Sequence[Given], *, allow_p
             errors.append(UserError(code, ("variants", str(index), field), message))
     if errors and not (allow_partial and good):
         return Written(product, None, errors)
-    return Written(product, [_set(shelves, variant_id, one, places) for variant_id, one in good.items()], errors)
+    return Written(
+        product,
+        [_set(shelves, variant_id, one, places) for variant_id, one in good.items()],
+        errors,
+    )
 
 
 Fault = tuple[str, str, str]  # code, field, message
@@ -74,10 +81,18 @@ def _price_fault(given: Given, places: int) -> Fault | None:
     if isinstance(price, Decimal) and price < 0:
         return "NEGATIVE_PRICE_VALUE", "price", "Price must be greater than or equal to 0"
     if isinstance(compared, Decimal) and compared < 0:
-        return "GREATER_THAN_OR_EQUAL_TO", "compareAtPrice", "Compare at price must be greater than or equal to 0"
+        return (
+            "GREATER_THAN_OR_EQUAL_TO",
+            "compareAtPrice",
+            "Compare at price must be greater than or equal to 0",
+        )
     for field, amount in (("price", price), ("compareAtPrice", compared)):
         if isinstance(amount, Decimal) and not (amount < MOST and fits(amount, places)):
-            return "INVALID_INPUT", field, f"The amount must be below {MOST:f} and have at most {places} decimals"
+            return (
+                "INVALID_INPUT",
+                field,
+                f"The amount must be below {MOST:f} and have at most {places} decimals",
+            )
     return None
 
 

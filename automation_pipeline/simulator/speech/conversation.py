@@ -1,7 +1,9 @@
-"""What is said in a call: a pure function of the fiche (whose cle carries the seed) and the recording.
+"""What is said in a call: a pure function of the fiche (whose cle carries the seed) and the
+recording.
 
-The longest answered recording of a fiche is where the sale is made. What its agent forgets is the fiche's own habit, so
-a phase is missing from the whole fiche or from none of it; the other recordings are follow-ups and mishaps.
+The longest answered recording of a fiche is where the sale is made. What its agent forgets is the
+fiche's own habit, so a phase is missing from the whole fiche or from none of it; the other
+recordings are follow-ups and mishaps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,14 @@ from automation_pipeline.simulator.speech.facts import Facts, facts_of, invented
 from automation_pipeline.simulator.speech.phrases import PHRASES
 from automation_pipeline.simulator.speech.questions import QUESTIONS
 from automation_pipeline.simulator.speech.timing import timed
-from automation_pipeline.simulator.speech.transcript import AGENT, CLIENT, CallKind, Phase, Transcript, Turn
+from automation_pipeline.simulator.speech.transcript import (
+    AGENT,
+    CLIENT,
+    CallKind,
+    Phase,
+    Transcript,
+    Turn,
+)
 from automation_pipeline.simulator.world.values import Fiche, Recording
 
 PAUSE_SECONDS, MAX_EXTRA_PAUSE_SECONDS = 0.5, 3.0
@@ -52,14 +61,17 @@ def conversation(fiche: Fiche, recording: Recording) -> Transcript:
 
 
 def generic_conversation(digest: str) -> Transcript:
-    """For audio that is no call of this world: a sale between invented people, always the same for the same digest."""
+    """For audio that is no call of this world: a sale between invented people, always the same for
+    the same digest."""
     rng = Random(f"{digest}/speech")
     return _said(CallKind.SALES, _habits(rng), invented_facts(rng), rng.randrange(240, 600), rng)
 
 
 def phases_said(fiche: Fiche) -> frozenset[Phase]:
     """Everything that is said in any call of the fiche."""
-    return frozenset(phase for call in fiche.recordings for phase in conversation(fiche, call).phases)
+    return frozenset(
+        phase for call in fiche.recordings for phase in conversation(fiche, call).phases
+    )
 
 
 def sale_script(fiche: Fiche) -> tuple[Phase, ...]:
@@ -73,24 +85,35 @@ def _habits(rng: Random) -> tuple[Phase, ...]:
 
 def _kind(fiche: Fiche, recording: Recording, rng: Random) -> CallKind:
     if not recording.answered:
-        return CallKind.VOICEMAIL if recording.duration_seconds >= SHORTEST_VOICEMAIL_SECONDS else CallKind.SILENT
-    longest = max((call for call in fiche.recordings if call.answered), key=lambda call: call.duration_seconds)
+        return (
+            CallKind.VOICEMAIL
+            if recording.duration_seconds >= SHORTEST_VOICEMAIL_SECONDS
+            else CallKind.SILENT
+        )
+    longest = max(
+        (call for call in fiche.recordings if call.answered), key=lambda call: call.duration_seconds
+    )
     usual = CallKind.SALES if recording.call_id == longest.call_id else CallKind.FOLLOW_UP
     kinds = (usual, CallKind.SHORT, CallKind.VOICEMAIL, CallKind.SILENT)
     return rng.choices(kinds, (90, 5, 3, 2))[0]
 
 
-def _said(kind: CallKind, script: Sequence[Phase], facts: Facts, seconds: float, rng: Random) -> Transcript:
+def _said(
+    kind: CallKind, script: Sequence[Phase], facts: Facts, seconds: float, rng: Random
+) -> Transcript:
     """The phases that fit into the call, spread over it."""
     questions = int((seconds - SECONDS_WITHOUT_QUESTIONS) // SECONDS_A_QUESTION)
-    phases = [(phase, turns) for phase in script if (turns := list(_turns(phase, facts, questions, rng)))]
+    phases = [
+        (phase, turns) for phase in script if (turns := list(_turns(phase, facts, questions, rng)))
+    ]
     timing_seed = rng.random()
     while phases:
         turns = [turn for _, spoken in phases for turn in spoken]
         words = timed(turns, Random(timing_seed), pause=PAUSE_SECONDS)
         spare = seconds - words[-1].end
         if spare >= 0:
-            # A pause is at most half as long again as its average: two thirds of the spare time always fit.
+            # A pause is at most half as long again as its average: two thirds of the spare time
+            # always fit.
             extra = min(MAX_EXTRA_PAUSE_SECONDS, spare * 0.66 / len(turns))
             words = timed(turns, Random(timing_seed), pause=PAUSE_SECONDS + extra)
             return Transcript(kind=kind, phases=tuple(phase for phase, _ in phases), words=words)

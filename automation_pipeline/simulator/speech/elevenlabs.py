@@ -1,4 +1,5 @@
-"""ElevenLabs' HTTP face: audio in a form, a transcript back. The call is recognised by the ID3 title of its audio."""
+"""ElevenLabs' HTTP face: audio in a form, a transcript back. The call is recognised by the ID3
+title of its audio."""
 
 import hashlib
 import hmac
@@ -13,7 +14,12 @@ from automation_pipeline.simulator.cap import Cap
 from automation_pipeline.simulator.endpoint import Endpoint
 from automation_pipeline.simulator.speech.conversation import conversation, generic_conversation
 from automation_pipeline.simulator.speech.multipart import MalformedBodyError, Part, read_form
-from automation_pipeline.simulator.speech.parameters import Parameters, RefusedError, provider_error, read_parameters
+from automation_pipeline.simulator.speech.parameters import (
+    Parameters,
+    RefusedError,
+    provider_error,
+    read_parameters,
+)
 from automation_pipeline.simulator.speech.transcript import Transcript, Word
 from automation_pipeline.simulator.world.world import World
 
@@ -46,7 +52,11 @@ class _Provider:
         """The key is looked at before the cap: a stranger takes no place."""
         given = request.headers.get("xi-api-key", "")
         if not hmac.compare_digest(given.encode("latin-1"), self._api_key):
-            message = "Invalid API key." if given else "No xi-api-key header received, please provide one."
+            message = (
+                "Invalid API key."
+                if given
+                else "No xi-api-key header received, please provide one."
+            )
             return JSONResponse({"detail": provider_error("invalid_api_key", message)}, 401)
         if seconds := self._cap.seconds_to_wait():
             message = f"At most {self._cap.per_minute} requests per minute are allowed. Try again in {seconds} s."
@@ -70,7 +80,11 @@ class _Provider:
         except RefusedError as refused:
             return JSONResponse({"detail": refused.detail}, refused.status)
         item = self._item_of(form["file"])
-        body = json.dumps(_rendered(item, self._heard(item), parameters), ensure_ascii=False, separators=(",", ":"))
+        body = json.dumps(
+            _rendered(item, self._heard(item), parameters),
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
         return Response(body, media_type="application/json")
 
     def _item_of(self, file: Part) -> str:
@@ -85,7 +99,9 @@ class _Provider:
 
 async def _take_in(request: Request) -> None:
     try:
-        request.state.form = await read_form(request.headers.get("content-type", ""), request.stream())
+        request.state.form = await read_form(
+            request.headers.get("content-type", ""), request.stream()
+        )
     except MalformedBodyError as error:
         request.state.form = error
 
@@ -109,7 +125,9 @@ def _rendered(item: str, heard: Transcript, parameters: Parameters) -> dict[str,
         "language_code": "fra",
         "language_probability": 0.98 if heard.words else 0.0,
         "text": heard.text,
-        "words": [_word_json(word, parameters) for word in heard.words] if parameters.with_words else [],
+        "words": [_word_json(word, parameters) for word in heard.words]
+        if parameters.with_words
+        else [],
         "transcription_id": f"tr_{hashlib.sha256(item.encode()).hexdigest()[:20]}",
     }
 

@@ -1,4 +1,5 @@
-"""What the speakers know: the names, the product and the price, the same as in the CRM's details where it has them."""
+"""What the speakers know: the names, the product and the price, the same as in the CRM's details
+where it has them."""
 
 from dataclasses import dataclass
 from random import Random
@@ -34,7 +35,12 @@ class Facts:
 
 def facts_of(fiche: Fiche) -> Facts:
     details = details_json(fiche, [], with_mail_devis=False)
-    return _facts(fiche.agent, fiche.prospect, _section(details["elements_souscription"]), Random(f"{fiche.cle}/facts"))
+    return _facts(
+        fiche.agent,
+        fiche.prospect,
+        _section(details["elements_souscription"]),
+        Random(f"{fiche.cle}/facts"),
+    )
 
 
 def invented_facts(rng: Random) -> Facts:
@@ -43,7 +49,10 @@ def invented_facts(rng: Random) -> Facts:
 
 
 def _facts(agent: Agent, prospect: Prospect, subscription: Section, rng: Random) -> Facts:
-    product, former = _section(subscription.get("produit")), _section(subscription.get("ancien_contrat"))
+    product, former = (
+        _section(subscription.get("produit")),
+        _section(subscription.get("ancien_contrat")),
+    )
     insurer, formula = rng.choice(INSURERS), f"{rng.choice(GAMMES)} {rng.choice(LEVELS)}"
     price, former_price = (f"{rng.randrange(2500, 18000) / 100:.2f}" for _ in range(2))
     return Facts(
@@ -54,7 +63,9 @@ def _facts(agent: Agent, prospect: Prospect, subscription: Section, rng: Random)
         insurer=str(product.get("groupe_nom", insurer)).title(),
         formula=str(product.get("formule", formula)).title(),
         price=_spoken_price(str(product.get("cotisation", price))),
-        starts_on=_spoken_day(str(product.get("date_effet", f"01/{rng.randrange(1, 13):02d}/2026"))),
+        starts_on=_spoken_day(
+            str(product.get("date_effet", f"01/{rng.randrange(1, 13):02d}/2026"))
+        ),
         debited_on=str(_section(subscription.get("paiement")).get("prelevement_le", "10")),
         former_insurer=str(former.get("assureur", rng.choice(INSURERS))).title(),
         former_price=_spoken_price(str(former.get("cotisation", former_price))),

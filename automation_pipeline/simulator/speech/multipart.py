@@ -1,5 +1,6 @@
-"""multipart/form-data read as it arrives (starlette's reader needs a package that is not ours). Of each part only the
-head is kept, the rest is counted and hashed, so a part's size does not matter."""
+"""multipart/form-data read as it arrives (starlette's reader needs a package that is not ours). Of
+each part only the head is kept, the rest is counted and hashed, so a part's size does not matter.
+"""
 
 import hashlib
 import re
@@ -12,7 +13,9 @@ MAX_HEADER_BYTES = 8 * 1024
 MAX_PARTS = 64
 MAX_BOUNDARY = 70  # RFC 2046
 
-_BOUNDARY = re.compile(r'^multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]+)"|([^\s;"]+))', re.IGNORECASE)
+_BOUNDARY = re.compile(
+    r'^multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]+)"|([^\s;"]+))', re.IGNORECASE
+)
 _PARAMETER = re.compile(r';\s*([\w*]+)=(?:"((?:\\.|[^"\\])*)"|([^\s;]*))')
 
 
@@ -50,8 +53,8 @@ class Part:
 
 
 async def read_form(content_type: str, chunks: AsyncIterable[bytes]) -> dict[str, Part]:
-    """The parts by name, the last of each. The whole body is taken in even when it is malformed, so that the caller
-    hears the answer. Raises MalformedBodyError."""
+    """The parts by name, the last of each. The whole body is taken in even when it is malformed, so
+    that the caller hears the answer. Raises MalformedBodyError."""
     error: MalformedBodyError | None = None
     reader: _Reader | None = None
     try:
@@ -82,7 +85,8 @@ def _boundary(content_type: str) -> bytes:
 
 
 class _Reader:
-    """Fed chunk by chunk. A step returns whether it got further; when none does, more bytes are needed."""
+    """Fed chunk by chunk. A step returns whether it got further; when none does, more bytes are
+    needed."""
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"\r\n--" + boundary
@@ -137,7 +141,9 @@ class _Reader:
     def _headers(self) -> bool:
         lines, found, after = self._waiting.partition(b"\r\n\r\n")
         if len(lines) > MAX_HEADER_BYTES:
-            raise MalformedBodyError(f"The headers of a part are longer than {MAX_HEADER_BYTES} bytes.")
+            raise MalformedBodyError(
+                f"The headers of a part are longer than {MAX_HEADER_BYTES} bytes."
+            )
         if not found:
             return False
         if len(self._parts) == MAX_PARTS:
@@ -155,7 +161,9 @@ def _part(headers: str) -> Part:
     for line in headers.split("\r\n"):
         header, _, value = line.partition(":")
         if header.strip().lower() == "content-disposition":
-            given = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(value)}
+            given = {
+                name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(value)
+            }
             if value.strip().lower().startswith("form-data") and given.get("name"):
                 return Part(given["name"], is_file="filename" in given or "filename*" in given)
     raise MalformedBodyError("A part does not say its name.")

@@ -1,10 +1,11 @@
-"""The sentences of each phase, in our own wording. A line that opens with `>` is the client's, any other the agent's;
-lines of one speaker in a row are one turn."""
+"""The sentences of each phase, in our own wording. A line that opens with `>` is the client's, any
+other the agent's; lines of one speaker in a row are one turn."""
 
 from automation_pipeline.simulator.speech.transcript import Phase
 
-# One of the versions is said. Keywords that audits look for (rétractation, enregistré, IBAN, signature, ORIAS,
-# cotisation ...) stay within their phase, so that a phase left out is really missing.
+# One of the versions is said. Keywords that audits look for (rétractation, enregistré, IBAN,
+# signature, ORIAS, cotisation ...) stay within their phase, so that a phase left out is really
+# missing.
 PHRASES: dict[Phase, tuple[tuple[str, ...], ...]] = {
     Phase.PRESENTATION: (
         (
@@ -229,12 +230,26 @@ PHRASES: dict[Phase, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     Phase.CALL_BACK: (
-        ("Bonjour, {agent}, je vous dérange ?", "> Je suis au travail, rappelez-moi demain.", "Entendu, à demain."),
-        ("Allô, {client} ?", "> Ce n'est pas le moment, je conduis.", "Pardon, je vous rappelle ce soir."),
+        (
+            "Bonjour, {agent}, je vous dérange ?",
+            "> Je suis au travail, rappelez-moi demain.",
+            "Entendu, à demain.",
+        ),
+        (
+            "Allô, {client} ?",
+            "> Ce n'est pas le moment, je conduis.",
+            "Pardon, je vous rappelle ce soir.",
+        ),
         ("Bonjour, je suis {agent}.", "> Ça ne m'intéresse plus, merci."),
     ),
     Phase.VOICEMAIL: (
-        ("> Vous êtes bien sur la messagerie de {client}. Laissez un message après le bip.", "(bip)"),
-        ("> Bonjour, nous sommes absents, merci de rappeler plus tard.", "(bip) Bonjour, {agent}, je rappellerai."),
+        (
+            "> Vous êtes bien sur la messagerie de {client}. Laissez un message après le bip.",
+            "(bip)",
+        ),
+        (
+            "> Bonjour, nous sommes absents, merci de rappeler plus tard.",
+            "(bip) Bonjour, {agent}, je rappellerai.",
+        ),
     ),
 }

@@ -1,4 +1,5 @@
-"""When it is said: turns become words with times, one after the other, spacings filling every gap between them."""
+"""When it is said: turns become words with times, one after the other, spacings filling every gap
+between them."""
 
 from collections.abc import Sequence
 from random import Random
@@ -10,7 +11,8 @@ EVENT_SECONDS = 0.6
 
 
 def timed(turns: Sequence[Turn], rng: Random, *, pause: float) -> tuple[Word, ...]:
-    """`pause` is how long the silence between two turns is on average. Times are in whole milliseconds."""
+    """`pause` is how long the silence between two turns is on average. Times are in whole
+    milliseconds."""
     words: list[Word] = []
     at = LEAD_SECONDS
     for turn in turns:
@@ -30,4 +32,11 @@ def _word(token: str, speaker: str, at: float, rng: Random) -> Word:
     event = token.startswith("(")
     length = EVENT_SECONDS if event else (0.1 + 0.04 * len(token)) * rng.uniform(0.8, 1.2)
     kind = "audio_event" if event else "word"
-    return Word(token, kind, at, round(at + length, 3), speaker, 0.0 if event else -round(rng.expovariate(12), 4))
+    return Word(
+        token,
+        kind,
+        at,
+        round(at + length, 3),
+        speaker,
+        0.0 if event else -round(rng.expovariate(12), 4),
+    )

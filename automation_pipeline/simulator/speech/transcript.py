@@ -1,4 +1,5 @@
-"""The values of a transcript. `conversation.py` decides what is said, `timing.py` when, `elevenlabs.py` renders it."""
+"""The values of a transcript. `conversation.py` decides what is said, `timing.py` when,
+`elevenlabs.py` renders it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

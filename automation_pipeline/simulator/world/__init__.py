@@ -1,1 +1,2 @@
-"""What is true outside, whichever provider tells it: pure functions of a seed. Start at `world.py`."""
+"""What is true outside, whichever provider tells it: pure functions of a seed. Start at
+`world.py`."""

@@ -1,5 +1,5 @@
-"""Invented people: the sellers and their groupes (fixed), and the prospects (drawn). Numbers come from the ranges
-that the French regulator keeps for fiction: 01 99 00 xx xx and 06 39 98 xx xx."""
+"""Invented people: the sellers and their groupes (fixed), and the prospects (drawn). Numbers come
+from the ranges that the French regulator keeps for fiction: 01 99 00 xx xx and 06 39 98 xx xx."""
 
 import unicodedata
 from random import Random
@@ -25,7 +25,8 @@ CIVILITES = {1: "Monsieur", 2: "Madame"}
 def agents() -> tuple[tuple[Agent, ...], ...]:
     """The sellers of each groupe, in the order of GROUPES."""
     return tuple(
-        tuple(_agent(team, seat, groupe) for seat in range(AGENTS_PER_GROUPE)) for team, groupe in enumerate(GROUPES)
+        tuple(_agent(team, seat, groupe) for seat in range(AGENTS_PER_GROUPE))
+        for team, groupe in enumerate(GROUPES)
     )
 
 

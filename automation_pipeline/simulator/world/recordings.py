@@ -1,4 +1,5 @@
-"""The calls of a fiche. A recording's file name carries French local time, its start is in UTC, as upstream."""
+"""The calls of a fiche. A recording's file name carries French local time, its start is in UTC, as
+upstream."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,8 @@ USUAL_COUNTS = (1, 1, 1, 1, 2, 2, 2, 3, 3, 5)
 def draw_recordings(
     rng: Random, kind: Kind, *, fiche_id: str, since: datetime, lines: tuple[str, str]
 ) -> tuple[Recording, ...]:
-    """The calls between `lines` (agent, prospect), one after the other from `since`, which is local time."""
+    """The calls between `lines` (agent, prospect), one after the other from `since`, which is local
+    time."""
     recordings: list[Recording] = []
     local = since
     for number in range(_count(rng, kind)):

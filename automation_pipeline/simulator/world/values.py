@@ -1,4 +1,5 @@
-"""The values the simulated world is made of. `world.py` draws them; each provider renders them its own way."""
+"""The values the simulated world is made of. `world.py` draws them; each provider renders them its
+own way."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -53,7 +54,8 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Fiche:
-    """One sale. `groupe` is empty where the CRM has none; the agent belongs to a groupe all the same."""
+    """One sale. `groupe` is empty where the CRM has none; the agent belongs to a groupe all the
+    same."""
 
     id: str
     sold_on: date

@@ -1,7 +1,9 @@
-"""The simulated world: any day's fiches as a pure function of (seed, day, place in the day), nothing stored.
+"""The simulated world: any day's fiches as a pure function of (seed, day, place in the day),
+nothing stored.
 
-A fiche id is `(days since 2000-01-01) * 100_000 + index`, so an id alone leads back to its fiche: 953000003 is the
-fourth fiche of 2026-02-03. A call id is the fiche id followed by two digits, the call's number.
+A fiche id is `(days since 2000-01-01) * 100_000 + index`, so an id alone leads back to its fiche:
+953000003 is the fourth fiche of 2026-02-03. A call id is the fiche id followed by two digits, the
+call's number.
 """
 
 from dataclasses import dataclass
@@ -29,8 +31,9 @@ SPECIAL_EVERY = 60
 
 @dataclass(frozen=True)
 class World:
-    """With `vary`, Saturdays and Sundays are quieter and each day is up to 15 % off; without, a day has exactly
-    `fiches_per_day`. Days of fewer than ten fiches have ordinary ones only. Nothing exists outside 2000..2099."""
+    """With `vary`, Saturdays and Sundays are quieter and each day is up to 15 % off; without, a day
+    has exactly `fiches_per_day`. Days of fewer than ten fiches have ordinary ones only. Nothing
+    exists outside 2000..2099."""
 
     seed: int = 7
     fiches_per_day: int = 24
@@ -38,7 +41,9 @@ class World:
 
     def __post_init__(self) -> None:
         if not 0 <= self.fiches_per_day <= IDS_PER_DAY // 2:
-            raise ValueError(f"fiches per day must be between 0 and {IDS_PER_DAY // 2}, not {self.fiches_per_day}")
+            raise ValueError(
+                f"fiches per day must be between 0 and {IDS_PER_DAY // 2}, not {self.fiches_per_day}"
+            )
 
     def count(self, day: date) -> int:
         if not FIRST_DAY <= day <= LAST_DAY:
@@ -54,7 +59,9 @@ class World:
 
     def fiche(self, fiche_id: str) -> Fiche | None:
         """The fiche of this id, the one missing from details included."""
-        if not (fiche_id.isascii() and fiche_id.isdecimal() and len(fiche_id) <= 10) or fiche_id.startswith("0"):
+        if not (
+            fiche_id.isascii() and fiche_id.isdecimal() and len(fiche_id) <= 10
+        ) or fiche_id.startswith("0"):
             return None
         days, index = divmod(int(fiche_id), IDS_PER_DAY)
         day = FIRST_DAY + timedelta(days=days)
@@ -63,7 +70,11 @@ class World:
 
     def recording(self, call_id: str) -> Recording | None:
         fiche = self.fiche(call_id[:-2])
-        return next((call for call in fiche.recordings if call.call_id == call_id), None) if fiche else None
+        return (
+            next((call for call in fiche.recordings if call.call_id == call_id), None)
+            if fiche
+            else None
+        )
 
     def _draw(self, day: date, index: int, count: int) -> Fiche:
         fiche_id = str((day - FIRST_DAY).days * IDS_PER_DAY + index)
@@ -71,7 +82,9 @@ class World:
         kind = self._kind(day, index, count)
         prospect = draw_prospect(rng)
         agent = rng.choice(AGENTS[index % len(GROUPES)])
-        inserted_at = datetime(day.year, day.month, day.day, tzinfo=PARIS) + timedelta(minutes=rng.randrange(510, 1020))
+        inserted_at = datetime(day.year, day.month, day.day, tzinfo=PARIS) + timedelta(
+            minutes=rng.randrange(510, 1020)
+        )
         return Fiche(
             id=fiche_id,
             sold_on=day,
@@ -79,19 +92,28 @@ class World:
             cle=f"{rng.getrandbits(128):032x}",
             prospect=prospect,
             inserted_at=inserted_at,
-            modified_at=inserted_at + timedelta(minutes=rng.randrange(5, 360)) if rng.random() < 0.4 else None,
+            modified_at=inserted_at + timedelta(minutes=rng.randrange(5, 360))
+            if rng.random() < 0.4
+            else None,
             groupe="" if kind is Kind.NO_GROUPE else agent.groupe,
             agent=agent,
             recordings=draw_recordings(
-                rng, kind, fiche_id=fiche_id, since=inserted_at, lines=(agent.line, prospect.telephone)
+                rng,
+                kind,
+                fiche_id=fiche_id,
+                since=inserted_at,
+                lines=(agent.line, prospect.telephone),
             ),
         )
 
     def _kind(self, day: date, index: int, count: int) -> Kind:
-        """Deals each place of the day one slot, in an order of the day's own; the slot says the kind."""
+        """Deals each place of the day one slot, in an order of the day's own; the slot says the
+        kind."""
         if count < len(SPECIAL_KINDS):
             return Kind.ORDINARY
-        stride = next(prime for prime in (101, 103, 107) if count % prime)  # no common factor: each slot once
+        stride = next(
+            prime for prime in (101, 103, 107) if count % prime
+        )  # no common factor: each slot once
         slot = (index * stride + day.toordinal() * 31 + self.seed) % count
         if slot < len(SPECIAL_KINDS):
             return SPECIAL_KINDS[slot]

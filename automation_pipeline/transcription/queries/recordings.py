@@ -1,4 +1,5 @@
-"""Queries of recordings and their transcripts: write, show, status, the recordings of a day, logs."""
+"""Queries of recordings and their transcripts: write, show, status, the recordings of a day,
+logs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,11 @@ from automation_pipeline.transcription.models import (
     Transcript,
     TranscriptionStatus,
 )
-from automation_pipeline.transcription.tables import ChunkRow, TranscriptionRunRow, TranscriptionTaskRow
+from automation_pipeline.transcription.tables import (
+    ChunkRow,
+    TranscriptionRunRow,
+    TranscriptionTaskRow,
+)
 
 _DELETE_CHUNKS = delete(ChunkRow).where(ChunkRow.recording_id == bindparam("of_recording"))
 _ADD_CHUNKS = insert(ChunkRow)
@@ -42,7 +47,9 @@ _UPDATE_RECORDING = (
 )
 
 
-def save_transcript(session: Session, recording_id: int, transcript: Transcript, chunks: Sequence[Chunk]) -> None:
+def save_transcript(
+    session: Session, recording_id: int, transcript: Transcript, chunks: Sequence[Chunk]
+) -> None:
     """Replaces an earlier one. A call in which nothing was said has a transcript without chunks."""
     execute(session, _DELETE_CHUNKS, {"of_recording": recording_id})
     execute_each(session, _ADD_CHUNKS, [_chunk_row(recording_id, chunk) for chunk in chunks])
@@ -72,8 +79,8 @@ Document = dict[str, object]
 
 
 def recording_document(session: Session, fiche_id: str, call_id: str) -> Document:
-    """NotFoundError says whether the recording, its transcript or only the words are missing. Words are kept as chunks,
-    never one by one."""
+    """NotFoundError says whether the recording, its transcript or only the words are missing. Words
+    are kept as chunks, never one by one."""
     row = session.scalar(
         select(CallRecordingRow)
         .join(FicheCacheRow, FicheCacheRow.id == CallRecordingRow.fiche_cache_id)
@@ -102,7 +109,11 @@ def _transcript_text(session: Session, row: CallRecordingRow) -> str:
     """As the provider gave it, else as its chunks have it."""
     if row.transcription_text:
         return row.transcription_text
-    chunks = select(ChunkRow.full_text).where(ChunkRow.recording_id == row.id).order_by(ChunkRow.chunk_index)
+    chunks = (
+        select(ChunkRow.full_text)
+        .where(ChunkRow.recording_id == row.id)
+        .order_by(ChunkRow.chunk_index)
+    )
     said = "\n".join(session.scalars(chunks))
     if not said and row.transcription_id is None:
         raise NotFoundError("Transcription data not found in DB")
@@ -113,8 +124,9 @@ StatusDocument = Mapping[str, object]
 
 
 def transcription_status(session: Session, fiche_id: str) -> StatusDocument:
-    """The fiche's recordings as they are now, and its last run as it was planned: where they differ, both are told. A
-    fiche that the CRM never gave has no recordings yet, but the run that could not fetch it."""
+    """The fiche's recordings as they are now, and its last run as it was planned: where they
+    differ, both are told. A fiche that the CRM never gave has no recordings yet, but the run that
+    could not fetch it."""
     fiche = session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id))
     run = _last_run(session, fiche_id)
     if fiche is None and run is None:
@@ -130,7 +142,11 @@ def transcription_status(session: Session, fiche_id: str) -> StatusDocument:
         "total": len(recordings),
         "transcribed": done,
         "pending": len(recordings) - done,
-        "percentage": round(100 * done / len(recordings)) if recordings else 0 if fiche is None else 100,
+        "percentage": round(100 * done / len(recordings))
+        if recordings
+        else 0
+        if fiche is None
+        else 100,
         "recordings": [_recording_status(recording) for recording in recordings],
         "run": run,
     }
@@ -199,7 +215,9 @@ def _task_status(task: TranscriptionTaskRow, now: datetime) -> StatusDocument:
         "error": task.error,
         "owner": task.owner,
         "token": task.token,
-        "secondsLeft": round((task.leased_until - now).total_seconds(), 1) if held and task.leased_until else None,
+        "secondsLeft": round((task.leased_until - now).total_seconds(), 1)
+        if held and task.leased_until
+        else None,
         "againInSeconds": round((task.available_at - now).total_seconds(), 1) if waits else None,
     }
 
@@ -214,15 +232,26 @@ Query = TypeVar("Query", bound=Select[Any])  # any columns
 def fiches_to_transcribe(session: Session, day: date) -> list[str]:
     """Fiches with a recording that has audio and no transcript."""
     lacks = (CallRecordingRow.has_transcription.is_(False), CallRecordingRow.recording_url != "")
-    query = _of_day(select(FicheCacheRow.fiche_id), day).where(*lacks).distinct().order_by(FicheCacheRow.fiche_id)
+    query = (
+        _of_day(select(FicheCacheRow.fiche_id), day)
+        .where(*lacks)
+        .distinct()
+        .order_by(FicheCacheRow.fiche_id)
+    )
     return list(session.scalars(query))
 
 
 def transcripts_of_day(session: Session, day: date) -> DayTranscripts:
     done = func.count().filter(CallRecordingRow.has_transcription)
-    seconds = func.coalesce(func.sum(CallRecordingRow.duration_seconds).filter(CallRecordingRow.has_transcription), 0)
-    recordings, transcribed, length = session.execute(_of_day(select(func.count(), done, seconds), day)).tuples().one()
-    return DayTranscripts(recordings, transcribed, round(float(length) / 60, 1), _failures(session, day))
+    seconds = func.coalesce(
+        func.sum(CallRecordingRow.duration_seconds).filter(CallRecordingRow.has_transcription), 0
+    )
+    recordings, transcribed, length = (
+        session.execute(_of_day(select(func.count(), done, seconds), day)).tuples().one()
+    )
+    return DayTranscripts(
+        recordings, transcribed, round(float(length) / 60, 1), _failures(session, day)
+    )
 
 
 def _failures(session: Session, day: date) -> dict[str, int]:
@@ -249,9 +278,11 @@ def _of_day(query: Query, day: date) -> Query:
     )
 
 
-def transcription_logs(session: Session, fiche_id: str, chosen: LogQuery, zone: ZoneInfo) -> tuple[list[Document], int]:
-    """Oldest first, and how many there are without `limit` and `offset`. NotFoundError for a fiche that we know nothing
-    of; one that the CRM did not know has lines all the same."""
+def transcription_logs(
+    session: Session, fiche_id: str, chosen: LogQuery, zone: ZoneInfo
+) -> tuple[list[Document], int]:
+    """Oldest first, and how many there are without `limit` and `offset`. NotFoundError for a fiche
+    that we know nothing of; one that the CRM did not know has lines all the same."""
     of_fiche = LogPage(workflow="transcription", entity=("fiche", fiche_id))
     page = replace(
         of_fiche,
@@ -269,6 +300,9 @@ def transcription_logs(session: Session, fiche_id: str, chosen: LogQuery, zone: 
 
 
 def _is_known(session: Session, fiche_id: str, of_fiche: LogPage) -> bool:
-    if session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id)) is not None:
+    if (
+        session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id))
+        is not None
+    ):
         return True
     return log_lines(session, replace(of_fiche, limit=1))[1] > 0

@@ -3,7 +3,19 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, UpdateBase, bindparam, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    UpdateBase,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
@@ -32,7 +44,8 @@ _SUMMARY = tuple(
 )  # fmt: skip
 _BY_ID = select(*_SUMMARY).where(TranscriptionRunRow.id == bindparam("run"))
 _LIVE = select(TranscriptionRunRow.id).where(
-    TranscriptionRunRow.fiche_id == bindparam("fiche"), TranscriptionRunRow.status == TranscriptionStatus.RUNNING
+    TranscriptionRunRow.fiche_id == bindparam("fiche"),
+    TranscriptionRunRow.status == TranscriptionStatus.RUNNING,
 )
 # A row without a call where the fiche has no recordings.
 _CALLS = (
@@ -45,7 +58,9 @@ _CALLS = (
     )
     .select_from(FicheCacheRow)
     .outerjoin(
-        CallRecordingRow, (CallRecordingRow.fiche_cache_id == FicheCacheRow.id) & CallRecordingRow.vanished_at.is_(None)
+        CallRecordingRow,
+        (CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
+        & CallRecordingRow.vanished_at.is_(None),
     )
     .where(FicheCacheRow.fiche_id == bindparam("fiche"))
     .order_by(CallRecordingRow.start_time, CallRecordingRow.call_id)
@@ -54,7 +69,12 @@ _ADD_TASKS = insert(TranscriptionTaskRow)
 _END = (
     update(TranscriptionRunRow)
     .where(TranscriptionRunRow.id == bindparam("run"))
-    .values(status=bindparam("then"), error=bindparam("why"), finished_at=database_now(), touched_at=database_now())
+    .values(
+        status=bindparam("then"),
+        error=bindparam("why"),
+        finished_at=database_now(),
+        touched_at=database_now(),
+    )
 )
 _PLAN = (
     update(TranscriptionRunRow)
@@ -87,7 +107,9 @@ _COUNT = (
 NO_PLAN = TranscriptionPlan(total=0, already_transcribed=0, targets=())
 
 
-def plan_for(session: Session, fiche_id: str, renew_before: datetime | None = None) -> TranscriptionPlan | None:
+def plan_for(
+    session: Session, fiche_id: str, renew_before: datetime | None = None
+) -> TranscriptionPlan | None:
     """What the fiche needs, in the order of its calls; None when the fiche is not mirrored."""
     rows = execute(session, _CALLS, {"fiche": fiche_id}).rows
     if not rows:
@@ -114,8 +136,8 @@ def start_run(
     priority: TranscriptionPriority,
     dagster_run_id: str | None,
 ) -> bool:
-    """Record a run, with its plan or with `NO_PLAN` yet. False, and nothing written, while another run of the fiche is
-    live, or when this run is there already."""
+    """Record a run, with its plan or with `NO_PLAN` yet. False, and nothing written, while another
+    run of the fiche is live, or when this run is there already."""
     row = {
         "id": run_id,
         "fiche_id": fiche_id,
@@ -134,9 +156,16 @@ def start_run(
 
 
 def plan_run(session: Session, run_id: str, plan: TranscriptionPlan) -> bool:
-    """Give a run that was recorded without a plan its plan. False: another worker did, or the run has ended."""
-    counts = {"total": plan.total, "already": plan.already_transcribed, "targets": len(plan.targets)}
-    return execute(session, _PLAN, {"run": run_id, "renew": plan.renew_before, **counts}).changed == 1
+    """Give a run that was recorded without a plan its plan. False: another worker did, or the run
+    has ended."""
+    counts = {
+        "total": plan.total,
+        "already": plan.already_transcribed,
+        "targets": len(plan.targets),
+    }
+    return (
+        execute(session, _PLAN, {"run": run_id, "renew": plan.renew_before, **counts}).changed == 1
+    )
 
 
 def _insert_run(postgres: bool) -> UpdateBase:
@@ -183,7 +212,9 @@ def raise_urgency(session: Session, run_id: str, priority: TranscriptionPriority
     """What still waits in the run goes at least as soon as that."""
     session.execute(
         update(TranscriptionTaskRow)
-        .where(TranscriptionTaskRow.run_id == run_id, TranscriptionTaskRow.urgency > URGENCY[priority])
+        .where(
+            TranscriptionTaskRow.run_id == run_id, TranscriptionTaskRow.urgency > URGENCY[priority]
+        )
         .values(urgency=URGENCY[priority])
         .execution_options(synchronize_session=False)
     )
@@ -199,19 +230,25 @@ def find_summary(session: Session, run_id: str) -> TranscriptionSummary | None:
 
 
 def list_summaries(session: Session, run_ids: Sequence[str]) -> list[TranscriptionSummary]:
-    rows = session.scalars(select(TranscriptionRunRow).where(among(session, TranscriptionRunRow.id, run_ids)))
+    rows = session.scalars(
+        select(TranscriptionRunRow).where(among(session, TranscriptionRunRow.id, run_ids))
+    )
     return [summary_from_row(row) for row in rows]
 
 
 def lock_run(session: Session, run_id: str) -> TranscriptionRunRow:
-    """The run's row, held until the transaction ends: counters and the end of a run are one worker's at a time."""
-    return session.scalars(select(TranscriptionRunRow).where(TranscriptionRunRow.id == run_id).with_for_update()).one()
+    """The run's row, held until the transaction ends: counters and the end of a run are one
+    worker's at a time."""
+    return session.scalars(
+        select(TranscriptionRunRow).where(TranscriptionRunRow.id == run_id).with_for_update()
+    ).one()
 
 
 def count_recordings(
     session: Session, run_id: str, now: datetime, *, processed: int, cached: int, failed: int
 ) -> tuple[TranscriptionSummary, datetime]:
-    """How the run stands with so many more that have ended, and when it began. Its row is held, as by `hold_run`."""
+    """How the run stands with so many more that have ended, and when it began. Its row is held, as
+    by `hold_run`."""
     more = {"run": run_id, "at": now, "ended": processed, "known": cached, "lost": failed}
     row = execute(session, _COUNT, more).one()
     return summary_from_row(row), row.started_at
@@ -232,14 +269,17 @@ def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
     session.execute(
         update(TranscriptionRunRow)
         .where(
-            among(session, TranscriptionRunRow.id, run_ids), TranscriptionRunRow.status == TranscriptionStatus.RUNNING
+            among(session, TranscriptionRunRow.id, run_ids),
+            TranscriptionRunRow.status == TranscriptionStatus.RUNNING,
         )
         .values(touched_at=database_now())
         .execution_options(synchronize_session=False)
     )
 
 
-def end_run(session: Session, run_id: str, status: TranscriptionStatus, error: str | None = None) -> None:
+def end_run(
+    session: Session, run_id: str, status: TranscriptionStatus, error: str | None = None
+) -> None:
     execute(session, _END, {"run": run_id, "then": status, "why": error})
 
 
@@ -263,18 +303,26 @@ def abandoned_runs(session: Session, silent_for_seconds: float) -> list[tuple[st
     silent = TranscriptionRunRow.touched_at <= database_now(-silent_for_seconds)
     query = select(TranscriptionRunRow.id, TranscriptionRunRow.fiche_id)
     return list(
-        session.execute(query.where(TranscriptionRunRow.status == TranscriptionStatus.RUNNING, silent)).tuples()
+        session.execute(
+            query.where(TranscriptionRunRow.status == TranscriptionStatus.RUNNING, silent)
+        ).tuples()
     )
 
 
 def is_abandoned(row: TranscriptionRunRow, now: datetime, silent_for_seconds: float) -> bool:
     """Still, now that the row is held."""
-    return row.status == TranscriptionStatus.RUNNING and row.touched_at <= now - timedelta(seconds=silent_for_seconds)
+    return row.status == TranscriptionStatus.RUNNING and row.touched_at <= now - timedelta(
+        seconds=silent_for_seconds
+    )
 
 
-def last_runs_of(session: Session, fiche_ids: Sequence[str], since: datetime) -> dict[str, TranscriptionSummary]:
+def last_runs_of(
+    session: Session, fiche_ids: Sequence[str], since: datetime
+) -> dict[str, TranscriptionSummary]:
     """The newest run of each fiche that was live at that instant or later."""
-    live_since = or_(TranscriptionRunRow.finished_at.is_(None), TranscriptionRunRow.finished_at >= since)
+    live_since = or_(
+        TranscriptionRunRow.finished_at.is_(None), TranscriptionRunRow.finished_at >= since
+    )
     rows = session.scalars(
         select(TranscriptionRunRow)
         .where(TranscriptionRunRow.fiche_id.in_(fiche_ids), live_since)

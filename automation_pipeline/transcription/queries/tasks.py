@@ -1,4 +1,5 @@
-"""Queries of tasks, one per recording of a run: claim, extend, release, finish. Instants are the database's."""
+"""Queries of tasks, one per recording of a run: claim, extend, release, finish. Instants are the
+database's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,17 +57,28 @@ class RecordingClaim:
     has_transcription: bool
 
 
-_HELD = (Task.id == bindparam("task"), Task.token == bindparam("with_token"), Task.state == TaskState.WORKING)
+_HELD = (
+    Task.id == bindparam("task"),
+    Task.token == bindparam("with_token"),
+    Task.state == TaskState.WORKING,
+)
 _BEGIN = update(Task).where(*_HELD, TASKS.is_held()).values(attempts=Task.attempts + 1)
 _FINISH = (
     update(Task)
     .where(*_HELD)
-    .values(state=bindparam("then"), error=bindparam("why"), finished_at=database_now(), leased_until=None)
+    .values(
+        state=bindparam("then"),
+        error=bindparam("why"),
+        finished_at=database_now(),
+        leased_until=None,
+    )
 )
 
 
 # Said as the index of live tasks says it, or SQLite looks at all that ever were.
-_IS_LIVE = Task.state.in_([literal_column(f"'{state}'") for state in (TaskState.WAITING, TaskState.WORKING)])
+_IS_LIVE = Task.state.in_(
+    [literal_column(f"'{state}'") for state in (TaskState.WAITING, TaskState.WORKING)]
+)
 
 
 def _is_free() -> ColumnElement[bool]:
@@ -120,8 +132,8 @@ def _held_by(claim: RecordingClaim) -> dict[str, object]:
 def claim_next(
     session: Session, owner: str, most: int, *, lease_seconds: float, per_fiche: int
 ) -> list[RecordingClaim]:
-    """The most urgent recordings that may be worked on, whoever's fiche it is; the oldest among equals. So many at
-    most, and fewer where those of one fiche would be too many at once."""
+    """The most urgent recordings that may be worked on, whoever's fiche it is; the oldest among
+    equals. So many at most, and fewer where those of one fiche would be too many at once."""
     lock_claiming(session)
     wanted = {"most": most, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
     return _claims(session, [id_ for (id_,) in execute(session, _CLAIM, wanted)])
@@ -148,8 +160,11 @@ def begin_attempt(session: Session, claim: RecordingClaim) -> bool:
     return execute(session, _BEGIN, _held_by(claim)).changed == 1
 
 
-def release_for_retry(session: Session, claim: RecordingClaim, after: timedelta, error: str, *, of_audio: bool) -> bool:
-    """Free for anybody, after the wait. Trouble with the audio is counted apart from calls of the provider."""
+def release_for_retry(
+    session: Session, claim: RecordingClaim, after: timedelta, error: str, *, of_audio: bool
+) -> bool:
+    """Free for anybody, after the wait. Trouble with the audio is counted apart from calls of the
+    provider."""
     return _settle(
         session,
         claim,
@@ -162,7 +177,9 @@ def release_for_retry(session: Session, claim: RecordingClaim, after: timedelta,
     )
 
 
-def finish_task(session: Session, claim: RecordingClaim, state: TaskState, error: str | None = None) -> bool:
+def finish_task(
+    session: Session, claim: RecordingClaim, state: TaskState, error: str | None = None
+) -> bool:
     values = {**_held_by(claim), "then": state, "why": error}
     return execute(session, _FINISH, values).changed == 1
 
@@ -170,13 +187,20 @@ def finish_task(session: Session, claim: RecordingClaim, state: TaskState, error
 def fail_waiting_tasks(
     session: Session, run_id: str, call_ids: Sequence[str] | None, error: str
 ) -> list[tuple[str, int]]:
-    """Those of the run that have not ended (of these calls, when given) fail: their calls and places."""
+    """Those of the run that have not ended (of these calls, when given) fail: their calls and
+    places."""
     unended = Task.state.in_((TaskState.WAITING, TaskState.WORKING))
     chosen = [] if call_ids is None else [Task.call_id.in_(call_ids)]
     failed = session.execute(
         update(Task)
         .where(Task.run_id == run_id, unended, *chosen)
-        .values(state=TaskState.FAILED, error=error, finished_at=database_now(), owner=None, leased_until=None)
+        .values(
+            state=TaskState.FAILED,
+            error=error,
+            finished_at=database_now(),
+            owner=None,
+            leased_until=None,
+        )
         .returning(Task.call_id, Task.recording_index)
         .execution_options(synchronize_session=False)
     ).tuples()
@@ -189,7 +213,8 @@ def _settle(session: Session, claim: RecordingClaim, **values: object) -> bool:
 
 
 def lock_claiming(session: Session) -> None:
-    """Claims are made one after the other, or two could count the same places of a fiche. SQLite does so anyway."""
+    """Claims are made one after the other, or two could count the same places of a fiche. SQLite
+    does so anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(CLAIM_LOCK)))
 
@@ -241,7 +266,9 @@ def _claim_from_row(row: PreparedRow) -> RecordingClaim:
         recording_id=row.recording_id,
         url=row.recording_url,
         duration_seconds=row.duration_seconds,
-        has_transcription=is_transcribed(row.has_transcription, row.transcribed_at, row.renew_before),
+        has_transcription=is_transcribed(
+            row.has_transcription, row.transcribed_at, row.renew_before
+        ),
     )
 
 
@@ -254,7 +281,10 @@ RunColumns, TaskColumns = TranscriptionRunRow, TranscriptionTaskRow
 
 
 def _old_tasks(before: datetime) -> Sequence[ColumnElement[bool]]:
-    is_over = TaskColumns.state.in_((TaskState.DONE, TaskState.CACHED)), TaskColumns.finished_at <= before
+    is_over = (
+        TaskColumns.state.in_((TaskState.DONE, TaskState.CACHED)),
+        TaskColumns.finished_at <= before,
+    )
     return *is_over, ~exists().where(
         RunColumns.id == TaskColumns.run_id, RunColumns.status == TranscriptionStatus.RUNNING
     )

@@ -43,7 +43,10 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(
     assert replace(TOKEN, expires_at=expires, revoked_at=revoked).state(NOW) == state
 
 
-@every_case(("seconds_ago", "worth"), [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)])
+@every_case(
+    ("seconds_ago", "worth"),
+    [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)],
+)
 def test_a_use_is_noted_once_a_minute(seconds_ago: float | None, worth: bool) -> None:
     last = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
     assert replace(TOKEN, last_used_at=last).should_record_use(NOW) is worth
@@ -61,7 +64,13 @@ def test_the_caller_is_a_machine_with_the_tokens_reach() -> None:
 
 
 def test_the_caller_of_an_organisation_may_nothing_beyond_it() -> None:
-    words = ("org-jobs.write", "org-jobs.agents.read", "automation.write", "organisations.write", "*")
+    words = (
+        "org-jobs.write",
+        "org-jobs.agents.read",
+        "automation.write",
+        "organisations.write",
+        "*",
+    )
     caller = replace(TOKEN, permissions=words, scope=Scope.ALL, groupes=(), org_id="acme").caller()
     assert (caller.org_id, set(caller.grants)) == ("acme", ORGANISATION_PERMISSIONS)
     assert caller.reach(Permission.ORG_JOBS, Action.WRITE) == Reach(Scope.ALL, caller="token:3")

@@ -7,7 +7,9 @@ from automation_pipeline_tests.tables import every_case
 
 
 def giver(words: str, scope: Scope, *groupes: str, crm_user: str | None = None) -> Caller:
-    return Caller("user:1", grants_of(words.split(), scope), groupes=frozenset(groupes), crm_user_id=crm_user)
+    return Caller(
+        "user:1", grants_of(words.split(), scope), groupes=frozenset(groupes), crm_user_id=crm_user
+    )
 
 
 ALL = giver("fiches.write audits.read", Scope.ALL)
@@ -63,17 +65,26 @@ def test_nobody_of_an_organisation_hands_out_what_is_beyond_it(
     own: str, org_id: str | None, wanted: str | None, at_fault: list[str]
 ) -> None:
     who = Caller("token:1", grants_of([own], Scope.ALL), org_id=org_id)
-    assert [field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": wanted}), who)] == at_fault
+    assert [
+        field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": wanted}), who)
+    ] == at_fault
 
 
 @every_case("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
 def test_who_reaches_no_organisation_hands_none_out(who: Caller) -> None:
-    assert [field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": "acme"}), who)] == ["scope"]
+    assert [
+        field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": "acme"}), who)
+    ] == ["scope"]
 
 
 def test_who_may_do_everything_may_hand_out_everything() -> None:
     everybody = Caller("machine:environment", whole_grants())
-    assert excess_grants(parse_token_request({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody) == ()
+    assert (
+        excess_grants(
+            parse_token_request({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody
+        )
+        == ()
+    )
 
 
 def test_the_complaint_names_the_permissions() -> None:

@@ -75,7 +75,9 @@ def test_the_complaint_names_what_can_be_said() -> None:
 
 
 @given(st.lists(words, min_size=1), st.sampled_from(Scope))
-def test_plain_words_mean_the_same_and_are_plain_already(given_words: list[str], scope: Scope) -> None:
+def test_plain_words_mean_the_same_and_are_plain_already(
+    given_words: list[str], scope: Scope
+) -> None:
     plain = normalise_permissions(given_words)
     assert normalise_permissions(plain) == plain
     assert grants_of(plain, scope) == grants_of(given_words, scope)
@@ -83,7 +85,9 @@ def test_plain_words_mean_the_same_and_are_plain_already(given_words: list[str],
 
 
 @given(st.lists(words, min_size=1), st.sampled_from(Scope))
-def test_who_may_write_may_read_and_no_grant_goes_beyond_the_scope(given_words: list[str], scope: Scope) -> None:
+def test_who_may_write_may_read_and_no_grant_goes_beyond_the_scope(
+    given_words: list[str], scope: Scope
+) -> None:
     for grant in grants_of(given_words, scope).values():
         assert grant in {Grant(scope, None), Grant(scope, scope)}
 

@@ -19,7 +19,12 @@ def test_a_wish_needs_little() -> None:
 @every_case(
     ("given", "scope", "groupes", "crm_user"),
     [
-        ({"scope": "group", "groupes": [" NORD ", "SUD", "NORD"]}, Scope.GROUP, ("NORD", "SUD"), None),
+        (
+            {"scope": "group", "groupes": [" NORD ", "SUD", "NORD"]},
+            Scope.GROUP,
+            ("NORD", "SUD"),
+            None,
+        ),
         ({"scope": "SELF", "crmUserId": " 77 "}, Scope.SELF, (), "77"),
         ({"scope": " All ", "groupes": [], "crmUserId": None}, Scope.ALL, (), None),
     ],
@@ -31,7 +36,9 @@ def test_each_scope_says_whose_fiches(
     assert (wish.scope, wish.groupes, wish.crm_user_id) == (scope, groupes, crm_user)
 
 
-@every_case("words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]])
+@every_case(
+    "words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]]
+)
 def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
     wish = parse_token_request(LEAST | {"orgId": " acme ", "permissions": words})
     assert (wish.org_id, wish.scope, len(wish.permissions)) == ("acme", Scope.ALL, len(words))
@@ -68,10 +75,26 @@ def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
             "of a token of an organisation are enrichment, org-jobs and org-jobs.agents, not fiches",
         ),
         ({"orgId": "acme", "permissions": ["*"]}, "permissions", "of a token of an organisation"),
-        ({"orgId": "acme", "permissions": ["*.read"]}, "permissions", "of a token of an organisation"),
-        ({"orgId": "acme", "permissions": ["org-jobs", "organisations"]}, "permissions", "of a token of an"),
-        ({"orgId": "acme", "permissions": ["org-jobs"], "scope": "SELF", "crmUserId": "7"}, "scope", "must be ALL"),
-        ({"orgId": "acme", "permissions": ["org-jobs"], "scope": "GROUP", "groupes": ["N"]}, "scope", "must be ALL"),
+        (
+            {"orgId": "acme", "permissions": ["*.read"]},
+            "permissions",
+            "of a token of an organisation",
+        ),
+        (
+            {"orgId": "acme", "permissions": ["org-jobs", "organisations"]},
+            "permissions",
+            "of a token of an",
+        ),
+        (
+            {"orgId": "acme", "permissions": ["org-jobs"], "scope": "SELF", "crmUserId": "7"},
+            "scope",
+            "must be ALL",
+        ),
+        (
+            {"orgId": "acme", "permissions": ["org-jobs"], "scope": "GROUP", "groupes": ["N"]},
+            "scope",
+            "must be ALL",
+        ),
         ({"orgId": " "}, "orgId", "must not be empty"),
         ({"orgId": 7}, "orgId", "must be a text"),
     ],
@@ -87,4 +110,9 @@ def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: 
 def test_every_fault_is_named_at_once() -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_token_request({"permissions": ["x"], "scope": "SELF", "groupes": ["NORD"]})
-    assert {field for field, _ in refused.value.fields} == {"name", "permissions.0", "groupes", "crmUserId"}
+    assert {field for field, _ in refused.value.fields} == {
+        "name",
+        "permissions.0",
+        "groupes",
+        "crmUserId",
+    }

@@ -20,7 +20,9 @@ WISH = {
 }
 
 
-def test_what_is_stored_is_what_was_asked_for_and_no_secret(database: Database, clock: StandingClock) -> None:
+def test_what_is_stored_is_what_was_asked_for_and_no_secret(
+    database: Database, clock: StandingClock
+) -> None:
     issued = create_token(WISH, database=database, clock=clock)
     assert is_token(issued.secret)
     with database.reading() as session:
@@ -30,7 +32,11 @@ def test_what_is_stored_is_what_was_asked_for_and_no_secret(database: Database, 
     assert issued.secret.startswith(row.prefix)
     assert issued.secret not in everything
     assert issued.secret[len(row.prefix) :] not in everything
-    assert (row.name, row.permissions, row.scope) == ("nightly", ["fiches.read", "automation.write"], "GROUP")
+    assert (row.name, row.permissions, row.scope) == (
+        "nightly",
+        ["fiches.read", "automation.write"],
+        "GROUP",
+    )
     assert (row.groupes, row.crm_user_id, row.created_at) == (["NORD"], None, clock.now())
     assert row.expires_at is not None
     assert (row.expires_at - clock.now()).days == 30
@@ -46,7 +52,11 @@ def test_no_two_tokens_are_the_same(database: Database, clock: StandingClock) ->
 
 @pytest.mark.parametrize(
     ("given", "field"),
-    [({"scope": "SELF"}, "crmUserId"), ({"permissions": ["everything"]}, "permissions.0"), ({"name": ""}, "name")],
+    [
+        ({"scope": "SELF"}, "crmUserId"),
+        ({"permissions": ["everything"]}, "permissions.0"),
+        ({"name": ""}, "name"),
+    ],
 )
 def test_a_wrong_wish_stores_nothing(
     database: Database, clock: StandingClock, given: dict[str, object], field: str
@@ -66,10 +76,17 @@ def test_nobody_hands_out_more_than_they_have(database: Database, clock: Standin
     assert create_token(WISH, database=database, clock=clock, issuer=giver).token.name == "nightly"
 
 
-OF_ACME = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs.agents.write"], "scope": "ALL"}
+OF_ACME = {
+    "name": "agents",
+    "orgId": "acme",
+    "permissions": ["org-jobs.agents.write"],
+    "scope": "ALL",
+}
 
 
-def test_a_token_of_an_organisation_is_known_as_such(database: Database, clock: StandingClock) -> None:
+def test_a_token_of_an_organisation_is_known_as_such(
+    database: Database, clock: StandingClock
+) -> None:
     asked: list[str] = []
 
     def knows(_session: object, org_id: str) -> bool:
@@ -83,7 +100,9 @@ def test_a_token_of_an_organisation_is_known_as_such(database: Database, clock: 
     assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
 
 
-def test_nobody_gets_a_token_of_an_organisation_that_is_not_there(database: Database, clock: StandingClock) -> None:
+def test_nobody_gets_a_token_of_an_organisation_that_is_not_there(
+    database: Database, clock: StandingClock
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         create_token(OF_ACME, database=database, clock=clock)
     assert refused.value.fields == (("orgId", "there is no organisation 'acme'"),)

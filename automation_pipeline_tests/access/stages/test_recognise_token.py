@@ -20,7 +20,9 @@ AT_ONCE_SECONDS = 15  # a slow machine's; whoever waited would wait 30 seconds, 
 
 def issue(database: Database, clock: StandingClock, **about: object) -> IssuedToken:
     return create_token(
-        {"name": "x", "permissions": ["fiches.write"], "scope": "ALL", **about}, database=database, clock=clock
+        {"name": "x", "permissions": ["fiches.write"], "scope": "ALL", **about},
+        database=database,
+        clock=clock,
     )
 
 
@@ -42,7 +44,9 @@ def statements(database: Database) -> Iterator[list[str]]:
     event.remove(database.engine, "before_cursor_execute", note)
 
 
-def test_the_caller_has_what_the_token_was_made_for(database: Database, clock: StandingClock) -> None:
+def test_the_caller_has_what_the_token_was_made_for(
+    database: Database, clock: StandingClock
+) -> None:
     issued = issue(database, clock, scope="SELF", crmUserId="77")
     caller = authenticate_token(issued.secret, database=database, now=clock.now())
     assert caller is not None
@@ -55,14 +59,23 @@ def test_the_caller_has_what_the_token_was_made_for(database: Database, clock: S
 def test_an_expired_token_is_refused(database: Database, clock: StandingClock) -> None:
     issued = issue(database, clock, expiresInDays=1)
     day = timedelta(days=1)
-    assert authenticate_token(issued.secret, database=database, now=clock.now() + day - timedelta(microseconds=1))
+    assert authenticate_token(
+        issued.secret, database=database, now=clock.now() + day - timedelta(microseconds=1)
+    )
     assert authenticate_token(issued.secret, database=database, now=clock.now() + day) is None
 
 
 def test_what_is_nobodys_is_refused(database: Database, clock: StandingClock) -> None:
     secret = issue(database, clock).secret
     wrong = "B" if secret.endswith("A") else "A"
-    for text_ in (secret[:-1] + wrong, secret[:-1], secret + "A", secret.swapcase(), f" {secret}", "apt_" + "A" * 43):
+    for text_ in (
+        secret[:-1] + wrong,
+        secret[:-1],
+        secret + "A",
+        secret.swapcase(),
+        f" {secret}",
+        "apt_" + "A" * 43,
+    ):
         assert authenticate_token(text_, database=database, now=clock.now()) is None
     assert last_used_at(database) is None
 
@@ -95,7 +108,9 @@ def test_between_two_notes_it_is_one_read(database: Database, clock: StandingClo
     assert asked[0].startswith("SELECT")
 
 
-def test_nobody_waits_for_a_writer_who_is_in_the_way(database: Database, clock: StandingClock) -> None:
+def test_nobody_waits_for_a_writer_who_is_in_the_way(
+    database: Database, clock: StandingClock
+) -> None:
     secret = issue(database, clock).secret
     with database.transaction() as session:
         session.execute(update(ApiTokenRow).values(name="renamed"))
@@ -108,7 +123,9 @@ def test_nobody_waits_for_a_writer_who_is_in_the_way(database: Database, clock: 
 
 
 REFUSING = {
-    "sqlite": ["CREATE TRIGGER no_notes BEFORE UPDATE ON api_tokens BEGIN SELECT RAISE(ABORT, 'no'); END"],
+    "sqlite": [
+        "CREATE TRIGGER no_notes BEFORE UPDATE ON api_tokens BEGIN SELECT RAISE(ABORT, 'no'); END"
+    ],
     "postgresql": [
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
         "CREATE TRIGGER no_notes BEFORE UPDATE ON api_tokens FOR EACH ROW EXECUTE FUNCTION refuse()",
@@ -116,7 +133,9 @@ REFUSING = {
 }
 
 
-def test_a_note_that_cannot_be_made_keeps_nobody_out(database: Database, clock: StandingClock) -> None:
+def test_a_note_that_cannot_be_made_keeps_nobody_out(
+    database: Database, clock: StandingClock
+) -> None:
     secret = issue(database, clock).secret
     with database.transaction() as session:
         for statement in REFUSING[database.dialect]:

@@ -13,7 +13,9 @@ from automation_pipeline_tests.processes import at_once
 WISH = {"name": "x", "permissions": ["*"], "scope": "ALL"}
 
 
-def test_a_revoked_token_is_refused_from_the_next_call_on(database: Database, clock: StandingClock) -> None:
+def test_a_revoked_token_is_refused_from_the_next_call_on(
+    database: Database, clock: StandingClock
+) -> None:
     issued, other = (create_token(WISH, database=database, clock=clock) for _ in range(2))
     assert authenticate_token(issued.secret, database=database, now=clock.now())
     revoked = revoke_token(issued.token.id, database=database, clock=clock)
@@ -34,9 +36,12 @@ def test_what_does_not_exist_is_not_found(database: Database, clock: StandingClo
         revoke_token(7, database=database, clock=clock)
 
 
-def test_the_list_is_newest_first_and_of_good_ones_when_asked(database: Database, clock: StandingClock) -> None:
+def test_the_list_is_newest_first_and_of_good_ones_when_asked(
+    database: Database, clock: StandingClock
+) -> None:
     ids = [
-        create_token(WISH | more, database=database, clock=clock).token.id for more in ({}, {"expiresInDays": 1}, {})
+        create_token(WISH | more, database=database, clock=clock).token.id
+        for more in ({}, {"expiresInDays": 1}, {})
     ]
     revoke_token(ids[2], database=database, clock=clock)
     expires_at = list_expiry(database, ids[1])
@@ -55,7 +60,10 @@ def test_processes_that_use_and_revoke_one_token_agree(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     issued = create_token(WISH, database=database, clock=clock)
-    calls = [(database_url, issued.secret, issued.token.id, clock.now(), is_user) for is_user in (True, False) * 2]
+    calls = [
+        (database_url, issued.secret, issued.token.id, clock.now(), is_user)
+        for is_user in (True, False) * 2
+    ]
     first, revoker, second, other = at_once(use_or_revoke, *calls)
     for found in (first, second):
         known = found.count("known")

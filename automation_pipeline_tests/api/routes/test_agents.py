@@ -32,7 +32,12 @@ def machine(api: FastAPI) -> Generator[TestClient]:
 
 
 def of_org(machine: TestClient, api: FastAPI, org_id: str) -> TestClient:
-    wish = {"name": org_id, "permissions": ["org-jobs.agents.write"], "scope": "ALL", "orgId": org_id}
+    wish = {
+        "name": org_id,
+        "permissions": ["org-jobs.agents.write"],
+        "scope": "ALL",
+        "orgId": org_id,
+    }
     return client_of(api, machine.post("/api/admin/tokens", json=wish).json()["data"]["token"])
 
 
@@ -52,7 +57,10 @@ def test_a_job_from_claim_to_result(machine: TestClient, agent: Agent) -> None:
     job_id = agent.wanted(payload={"graceSeconds": 30})
     assert machine.get(of_host(agent, "runs")).json() == {"success": True, "data": []}
     (job,) = machine.post(of_host(agent, "claim")).json()["data"]
-    assert {name: job[name] for name in ("jobId", "attemptNo", "maxAttempts", "leaseToken", "status", "type")} == {
+    assert {
+        name: job[name]
+        for name in ("jobId", "attemptNo", "maxAttempts", "leaseToken", "status", "type")
+    } == {
         "jobId": str(job_id),
         "attemptNo": 1,
         "maxAttempts": 3,
@@ -66,8 +74,13 @@ def test_a_job_from_claim_to_result(machine: TestClient, agent: Agent) -> None:
         None,
     )
     assert machine.get(of_host(agent, "runs")).json()["data"] == [job]
-    orders = machine.post(of_run(job, "progress"), json=mine(job, percent=50, message="Half")).json()["data"]
-    assert (orders["cancelRequested"], set(orders)) == (False, {"cancelRequested", "leaseExpiresAt", "deadlineAt"})
+    orders = machine.post(
+        of_run(job, "progress"), json=mine(job, percent=50, message="Half")
+    ).json()["data"]
+    assert (orders["cancelRequested"], set(orders)) == (
+        False,
+        {"cancelRequested", "leaseExpiresAt", "deadlineAt"},
+    )
     (held,) = machine.get(of_host(agent, "runs")).json()["data"]
     assert (held["status"], held["deadlineAt"]) == ("running", orders["deadlineAt"])
     ended = machine.post(of_run(job, "result"), json=mine(job, status="success", result={"a": 1}))
@@ -106,7 +119,11 @@ def test_a_heartbeat_tells_the_version(machine: TestClient, agent: Agent) -> Non
         ("progress", {"percent": 101}, {"percent"}),
         ("progress", {"attemptNo": "1"}, {"attemptNo"}),
         ("result", {}, {"status"}),
-        ("result", {"status": "failed", "errorCode": "disk full", "error": "x" * 2001}, {"errorCode", "error"}),
+        (
+            "result",
+            {"status": "failed", "errorCode": "disk full", "error": "x" * 2001},
+            {"errorCode", "error"},
+        ),
         ("result", {"status": "success", "result": {"a": "x" * 65_536}}, {"result"}),
     ],
 )
@@ -130,16 +147,25 @@ def test_a_result_that_is_nested_too_deeply_is_refused_and_nothing_of_it_is_kept
     (job,) = machine.post(of_host(agent, "claim")).json()["data"]
     refused = machine.post(of_run(job, "result"), json=mine(job, status="success", result=deep))
     assert refused.status_code == 400
-    assert refused.json()["details"] == [{"field": "result", "message": "must not be nested more than 20 deep"}]
+    assert refused.json()["details"] == [
+        {"field": "result", "message": "must not be nested more than 20 deep"}
+    ]
     run = agent.bench.run_row(job_id)
     assert (run.status, run.result) == ("pending", None)
     assert machine.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
 
 
-@pytest.mark.parametrize(("what", "said"), [("claim", {"most": 0}), ("heartbeat", {"agentVersion": 1})])
-def test_so_are_those_of_what_a_host_says(machine: TestClient, agent: Agent, what: str, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("what", "said"), [("claim", {"most": 0}), ("heartbeat", {"agentVersion": 1})]
+)
+def test_so_are_those_of_what_a_host_says(
+    machine: TestClient, agent: Agent, what: str, said: dict[str, Any]
+) -> None:
     refused = machine.post(of_host(agent, what), json=said)
-    assert (refused.status_code, [fault["field"] for fault in refused.json()["details"]]) == (400, list(said))
+    assert (refused.status_code, [fault["field"] for fault in refused.json()["details"]]) == (
+        400,
+        list(said),
+    )
 
 
 class TestWhoMay:
@@ -147,7 +173,10 @@ class TestWhoMay:
         self, machine: TestClient, api: FastAPI, agent: Agent
     ) -> None:
         agent.wanted()
-        ours, theirs = of_org(machine, api, ORG), of_org(machine, api, agent.bench.organisation(OTHER_ORG))
+        ours, theirs = (
+            of_org(machine, api, ORG),
+            of_org(machine, api, agent.bench.organisation(OTHER_ORG)),
+        )
         for what in PATHS:
             hidden = theirs.post(of_host(agent, what))
             assert (hidden.status_code, hidden.json()["code"]) == (404, "NOT_FOUND")
@@ -162,7 +191,9 @@ class TestWhoMay:
         assert ours.post(of_run(job, "result"), json=mine(job, status="success")).status_code == 200
 
     @pytest.mark.parametrize("scope", ["SELF", "GROUP"])
-    def test_who_belongs_to_none_needs_the_whole_scope(self, login: Login, agent: Agent, scope: str) -> None:
+    def test_who_belongs_to_none_needs_the_whole_scope(
+        self, login: Login, agent: Agent, scope: str
+    ) -> None:
         limited = login(dict.fromkeys(EVERYTHING, scope), groupes=["NORD"])
         for what in PATHS:
             assert limited.post(of_host(agent, what)).status_code == 403

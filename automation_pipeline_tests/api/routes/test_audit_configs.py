@@ -1,4 +1,5 @@
-"""Audit configurations over HTTP: made, read, changed, reordered, judged; every refusal says why."""
+"""Audit configurations over HTTP: made, read, changed, reordered, judged; every refusal says
+why."""
 
 from typing import Any
 
@@ -16,7 +17,14 @@ from automation_pipeline.audits.routes.configs import (
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.audits.configurations import FULL, add, add_audit, document, read, step_document
+from automation_pipeline_tests.audits.configurations import (
+    FULL,
+    add,
+    add_audit,
+    document,
+    read,
+    step_document,
+)
 
 PATH = "/api/audit-configs"
 NEW_STEP = {name: value for name, value in step_document(9).items() if name != "position"}
@@ -30,7 +38,9 @@ def ok(answer: Any, status: int = 200) -> Any:
 
 def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
     document = answer.json()
-    assert (answer.status_code, document["success"], document["code"]) == (status, False, code), answer.text
+    assert (answer.status_code, document["success"], document["code"]) == (status, False, code), (
+        answer.text
+    )
     return document
 
 
@@ -63,7 +73,12 @@ def test_a_configuration_is_made_and_read_back(client: TestClient) -> None:
 
 def test_the_examples_of_the_document_are_accepted(client: TestClient) -> None:
     make(client, dict(CONFIG_EXAMPLE))
-    assert ok(client.post(f"{PATH}/1/steps", json=dict(STEP_EXAMPLE) | {"position": 2}), 201)["position"] == 2
+    assert (
+        ok(client.post(f"{PATH}/1/steps", json=dict(STEP_EXAMPLE) | {"position": 2}), 201)[
+            "position"
+        ]
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +124,10 @@ def test_a_users_configuration_is_theirs(client: TestClient, login: Login) -> No
     user = login({"audit-configs.write": "ALL", "audit-configs.read": "ALL"})
     make(user, document(createdBy="somebody"))
     make(client, document(createdBy="ops"))
-    assert [ok(client.get(f"{PATH}/{number}"))["createdBy"] for number in (1, 2)] == ["user:12", "ops"]
+    assert [ok(client.get(f"{PATH}/{number}"))["createdBy"] for number in (1, 2)] == [
+        "user:12",
+        "ops",
+    ]
     ok(user.put(f"{PATH}/1", json={"createdBy": "somebody", "name": "Other"}))
     shown = ok(client.get(f"{PATH}/1"))
     assert (shown["createdBy"], shown["name"]) == ("user:12", "Other")
@@ -122,18 +140,24 @@ def test_the_list_shows_what_is_asked_for(client: TestClient, database: Database
         add_audit(session, 1, status="failed")
     answer = client.get(PATH)
     assert (answer.json()["count"], answer.json()["limit"], answer.json()["offset"]) == (1, 100, 0)
-    assert [(one["id"], "steps" in one, "stats" in one) for one in ok(answer)] == [("1", False, False)]
+    assert [(one["id"], "steps" in one, "stats" in one) for one in ok(answer)] == [
+        ("1", False, False)
+    ]
     everything = client.get(f"{PATH}?include_inactive=true&include_steps=true&include_stats=true")
     Listing[ConfigShown].model_validate_json(everything.content)
     told = [(one["id"], len(one["steps"]), one["stats"]["failedAudits"]) for one in ok(everything)]
     assert told == [("2", 3, 0), ("1", 3, 1)]
-    assert [one["id"] for one in ok(client.get(f"{PATH}?include_inactive=true&limit=1&offset=1"))] == ["1"]
+    assert [
+        one["id"] for one in ok(client.get(f"{PATH}?include_inactive=true&limit=1&offset=1"))
+    ] == ["1"]
 
 
 def test_a_wrong_query_names_the_parameter(client: TestClient) -> None:
     wrong = {"limit": "0", "offset": "-1", "include_steps": "maybe"}
     for name, value in wrong.items():
-        assert fields(refused(client.get(PATH, params={name: value}), 400, "VALIDATION_ERROR")) == [name]
+        assert fields(refused(client.get(PATH, params={name: value}), 400, "VALIDATION_ERROR")) == [
+            name
+        ]
 
 
 def test_null_clears_and_steps_stay_unless_given(client: TestClient) -> None:
@@ -147,12 +171,19 @@ def test_null_clears_and_steps_stay_unless_given(client: TestClient) -> None:
     assert step_ids(client, "1") == before
     assert ok(client.put(f"{PATH}/1", json=document(steps=4)))["stepsCount"] == 4
     assert len(step_ids(client, "1")) == 4
-    assert ok(client.put(f"{PATH}/1", json=ok(client.get(f"{PATH}/1?include_stats=true"))))["stepsCount"] == 4
+    assert (
+        ok(client.put(f"{PATH}/1", json=ok(client.get(f"{PATH}/1?include_stats=true"))))[
+            "stepsCount"
+        ]
+        == 4
+    )
 
 
 def test_a_wrong_change_is_refused_by_field(client: TestClient) -> None:
     make(client)
-    refusal = refused(client.put(f"{PATH}/1", json={"name": None, "steps": []}), 400, "VALIDATION_ERROR")
+    refusal = refused(
+        client.put(f"{PATH}/1", json={"name": None, "steps": []}), 400, "VALIDATION_ERROR"
+    )
     assert refusal["error"] == "Invalid update audit config input"
     assert set(fields(refusal)) == {"name", "steps"}
 
@@ -168,7 +199,10 @@ def test_steps_are_added_changed_and_deleted(client: TestClient) -> None:
     assert changed == step | {"weight": 9, "description": "Why"}
     moved = ok(client.put(f"{PATH}/steps/{step['id']}", json={"position": 6}))
     assert moved["position"] == 5
-    assert client.delete(f"{PATH}/steps/{step['id']}").json() == {"success": True, "message": "Audit step deleted"}
+    assert client.delete(f"{PATH}/steps/{step['id']}").json() == {
+        "success": True,
+        "message": "Audit step deleted",
+    }
     assert [one["position"] for one in ok(client.get(f"{PATH}/1"))["steps"]] == [1, 2, 3, 4]
     refused(client.delete(f"{PATH}/steps/{step['id']}"), 404, "NOT_FOUND")
 
@@ -179,7 +213,9 @@ def test_a_taken_position_is_refused_with_the_free_one(client: TestClient, verb:
     given = NEW_STEP | {"position": 2}
     third = step_ids(client, "1")[2]
     answer = (
-        client.post(f"{PATH}/1/steps", json=given) if verb == "add" else client.put(f"{PATH}/steps/{third}", json=given)
+        client.post(f"{PATH}/1/steps", json=given)
+        if verb == "add"
+        else client.put(f"{PATH}/steps/{third}", json=given)
     )
     refusal = refused(answer, 400, "VALIDATION_ERROR")
     assert refusal["error"] == "Position 2 is already taken. Available positions: 4"
@@ -195,7 +231,11 @@ def test_steps_are_put_into_another_order(client: TestClient) -> None:
     make(client)
     first, second, third = step_ids(client, "1")
     told = ok(client.put(f"{PATH}/1/steps/reorder", json={"stepIds": [third, int(first), second]}))
-    assert [(step["id"], step["position"]) for step in told] == [(third, 1), (first, 2), (second, 3)]
+    assert [(step["id"], step["position"]) for step in told] == [
+        (third, 1),
+        (first, 2),
+        (second, 3),
+    ]
     assert step_ids(client, "1") == [third, first, second]
 
 
@@ -237,21 +277,32 @@ def test_the_figures_are_of_its_audits(client: TestClient, database: Database) -
         "averageDurationMs": None, "lastUsedAt": None, "complianceRate": None,
     }  # fmt: skip
     with database.transaction() as session:
-        add_audit(session, 1, status="completed", is_compliant=True, score_percentage=80, duration_ms=5)
+        add_audit(
+            session, 1, status="completed", is_compliant=True, score_percentage=80, duration_ms=5
+        )
     told = ok(client.get(f"{PATH}/1/stats"))
-    assert (told["completedAudits"], told["averageScore"], told["complianceRate"]) == (1, 80.0, 100.0)
+    assert (told["completedAudits"], told["averageScore"], told["complianceRate"]) == (
+        1,
+        80.0,
+        100.0,
+    )
     assert told["lastUsedAt"] == "2026-05-04T10:00:00.000Z"
     assert ok(client.get(f"{PATH}/1?include_stats=true"))["stats"] == told
 
 
-def test_one_in_use_is_not_deleted_and_the_way_out_is_told(client: TestClient, database: Database) -> None:
+def test_one_in_use_is_not_deleted_and_the_way_out_is_told(
+    client: TestClient, database: Database
+) -> None:
     used, unused = add(database), add(database)
     with database.transaction() as session:
         add_audit(session, used)
     refusal = refused(client.delete(f"{PATH}/{used}"), 409, "CONFLICT")
     assert "deactivate it instead" in refusal["error"]
     assert read(database, used).config.name == "Sales"
-    assert client.delete(f"{PATH}/{unused}").json() == {"success": True, "message": "Audit config deleted"}
+    assert client.delete(f"{PATH}/{unused}").json() == {
+        "success": True,
+        "message": "Audit config deleted",
+    }
     refused(client.delete(f"{PATH}/{unused}"), 404, "NOT_FOUND")
 
 
@@ -262,23 +313,36 @@ CALLS = [
 
 
 def body_of(path: str) -> dict[str, Any]:
-    return {"stepIds": ["1"]} if path.endswith("reorder") else dict(NEW_STEP) if "steps" in path else {}
+    return (
+        {"stepIds": ["1"]}
+        if path.endswith("reorder")
+        else dict(NEW_STEP)
+        if "steps" in path
+        else {}
+    )
 
 
 def call(client: TestClient, method: str, path: str) -> Any:
-    return client.request(method, PATH + path, json=None if method in {"GET", "DELETE"} else body_of(path))
+    return client.request(
+        method, PATH + path, json=None if method in {"GET", "DELETE"} else body_of(path)
+    )
 
 
 def test_what_does_not_exist_is_404(client: TestClient) -> None:
     for method, path in CALLS:
         refusal = refused(call(client, method, path), 404, "NOT_FOUND")
-        assert refusal["error"] == f"Audit {'step' if path.startswith('/steps') else 'config'} with ID '7' not found"
+        assert (
+            refusal["error"]
+            == f"Audit {'step' if path.startswith('/steps') else 'config'} with ID '7' not found"
+        )
 
 
 def test_an_id_that_is_none_is_400(client: TestClient) -> None:
     for wrong in ("one", "0", "-1", "1.5", "9223372036854775808"):
         for method, path in CALLS:
-            refusal = refused(call(client, method, path.replace("7", wrong)), 400, "VALIDATION_ERROR")
+            refusal = refused(
+                call(client, method, path.replace("7", wrong)), 400, "VALIDATION_ERROR"
+            )
             assert fields(refusal) == ["step_id" if path.startswith("/steps") else "config_id"]
 
 

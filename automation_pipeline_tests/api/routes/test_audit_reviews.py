@@ -27,10 +27,19 @@ def review(client: TestClient, audit_id: int, part: str, body: Any, status: int 
 
 
 def test_a_step_is_overruled_and_the_audit_scored_anew(client: TestClient, audit_id: int) -> None:
-    given = {"conforme": "NON_CONFORME", "score": 0, "niveauConformite": "REJET", "reason": "Not said."}
+    given = {
+        "conforme": "NON_CONFORME",
+        "score": 0,
+        "niveauConformite": "REJET",
+        "reason": "Not said.",
+    }
     told = review(client, audit_id, "", given)["data"]
     AuditedStep.model_validate(told)
-    assert (told["conforme"], told["score"], told["human_review"][0]["reason"]) == ("NON_CONFORME", 0, "Not said.")
+    assert (told["conforme"], told["score"], told["human_review"][0]["reason"]) == (
+        "NON_CONFORME",
+        0,
+        "Not said.",
+    )
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 50.0
 
 
@@ -46,7 +55,9 @@ def test_a_user_signs_with_the_own_name_and_a_machine_may_name_somebody(
 ) -> None:
     user = login({"audits.write": "ALL"})
     given = {"conforme": "CONFORME", "reviewer": "the boss"}
-    assert review(user, audit_id, "", given)["data"]["human_review"][-1]["by"] == "anna@example.test"
+    assert (
+        review(user, audit_id, "", given)["data"]["human_review"][-1]["by"] == "anna@example.test"
+    )
     assert review(client, audit_id, "", given)["data"]["human_review"][-1]["by"] == "the boss"
     unnamed = review(client, audit_id, "control-points/1/", {"commentaire": "Heard."})["data"]
     assert unnamed["human_review"][-1]["by"] == "API_AUTH_TOKENS"
@@ -70,7 +81,9 @@ def test_what_cannot_be_reviewed_is_refused(
     assert client.get(f"/api/audits/{audit_id}").json()["data"]["scorePercentage"] == 100.0
 
 
-def test_only_within_reach_and_only_completed_audits(client: TestClient, login: Login, audit_id: int) -> None:
+def test_only_within_reach_and_only_completed_audits(
+    client: TestClient, login: Login, audit_id: int
+) -> None:
     others = login({"audits.write": "GROUP"}, groupes=["NOBODY"])
     review(others, audit_id, "", {"conforme": "CONFORME"}, 404)
     review(login({"audits.read": "ALL"}), audit_id, "", {"conforme": "CONFORME"}, 403)

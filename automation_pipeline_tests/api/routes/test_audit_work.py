@@ -1,4 +1,5 @@
-"""Audits asked for over HTTP: filed once a key, for fiches in reach, by configurations and automations that exist."""
+"""Audits asked for over HTTP: filed once a key, for fiches in reach, by configurations and
+automations that exist."""
 
 from typing import Any
 
@@ -58,9 +59,15 @@ def post(client: TestClient, path: str, body: Any, status: int = 200, **headers:
     return answered.json()
 
 
-def test_an_audit_is_asked_for_with_its_automation(client: TestClient, filed: Filed, clock: StandingClock) -> None:
+def test_an_audit_is_asked_for_with_its_automation(
+    client: TestClient, filed: Filed, clock: StandingClock
+) -> None:
     run_id = an_open_run(filed.database, clock).run_id
-    linked = {"automation_schedule_id": "1", "automation_run_id": str(run_id), "trigger_source": "crm"}
+    linked = {
+        "automation_schedule_id": "1",
+        "automation_run_id": str(run_id),
+        "trigger_source": "crm",
+    }
     told = post(client, "", {**WISH, **linked, "useRlm": True, "user_id": "anna"})
     AuditQueued.model_validate(told)
     key = f"audit-1900417-1-{round(clock.now().timestamp() * 1000)}"
@@ -83,13 +90,21 @@ def test_a_plain_run_is_always_from_the_api(client: TestClient, filed: Filed) ->
     assert told["details"] == [{"field": "trigger_source", "message": "is not a known field"}]
 
 
-def test_the_newest_active_configuration_judges(client: TestClient, filed: Filed, clock: StandingClock) -> None:
+def test_the_newest_active_configuration_judges(
+    client: TestClient, filed: Filed, clock: StandingClock
+) -> None:
     told = post(client, "/run-latest", {"fiche_id": "1900417"})
     LatestAuditQueued.model_validate(told)
     assert (told["audit_config_id"], told["audit_config_name"]) == ("1", "Sales")
     set_config_active(1, active=False, database=filed.database, clock=clock)
-    assert post(client, "/run-latest", {"fiche_id": "1"}, 404)["error"] == "No active audit configuration found"
-    assert post(client, "/batch", {"fiche_ids": ["1"]}, 404)["error"] == "No active audit configuration found"
+    assert (
+        post(client, "/run-latest", {"fiche_id": "1"}, 404)["error"]
+        == "No active audit configuration found"
+    )
+    assert (
+        post(client, "/batch", {"fiche_ids": ["1"]}, 404)["error"]
+        == "No active audit configuration found"
+    )
     assert post(client, "/run-latest", {}, 400)["error"] == "Missing required parameter"
 
 
@@ -111,7 +126,12 @@ def test_a_batch_is_followed_as_one(client: TestClient, filed: Filed) -> None:
         ("/run", {**WISH, "audit_config_id": "77"}, 404, "Audit config with ID '77' not found"),
         ("", {**WISH, "automation_run_id": 77}, 400, "The audit cannot be asked for so"),
         ("/batch", {"fiche_ids": [1]}, 400, "The audit cannot be asked for so"),
-        ("/batch", {"fiche_ids": ["1"], "audit_config_id": 77}, 404, "Audit config with ID '77' not found"),
+        (
+            "/batch",
+            {"fiche_ids": ["1"], "audit_config_id": 77},
+            404,
+            "Audit config with ID '77' not found",
+        ),
     ],
 )
 def test_what_cannot_be_asked_for_files_nothing(
@@ -121,7 +141,9 @@ def test_what_cannot_be_asked_for_files_nothing(
     assert filed.count() == 0
 
 
-def test_under_one_key_the_work_is_asked_for_once(client: TestClient, filed: Filed, clock: StandingClock) -> None:
+def test_under_one_key_the_work_is_asked_for_once(
+    client: TestClient, filed: Filed, clock: StandingClock
+) -> None:
     key = {"Idempotency-Key": "a-key"}
     told = post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key)
     clock.pass_time_a_second()
@@ -140,7 +162,9 @@ def test_only_fiches_in_reach_are_audited(login: Login, filed: Filed) -> None:
     archive.put("901", of_fiche_groupe="SUD")
     client = login(ASKING, groupes=["SUD"])
     for path, wish in (("/run", WISH), ("", WISH), ("/run-latest", {})):
-        assert post(client, path, {**wish, "fiche_id": "900"}, 404)["error"] == "Fiche 900 not found"
+        assert (
+            post(client, path, {**wish, "fiche_id": "900"}, 404)["error"] == "Fiche 900 not found"
+        )
         assert post(client, path, {**wish, "fiche_id": "77"}, 404)["error"] == "Fiche 77 not found"
     post(client, "/batch", {"fiche_ids": ["901", "900"]}, 404)
     assert filed.count() == 0
@@ -167,18 +191,30 @@ def test_an_automation_out_of_reach_is_as_one_that_does_not_exist(
     post(whole, "", {**WISH, "fiche_id": "901", "automation_run_id": run_id})
 
 
-def test_a_part_is_judged_again(client: TestClient, services: Services, clock: StandingClock) -> None:
+def test_a_part_is_judged_again(
+    client: TestClient, services: Services, clock: StandingClock
+) -> None:
     bench = Bench(services.database, clock)
     bench.sell("1900417")
     audit_id = bench.audit("1900417", bench.configure(steps=1)).audit_id
     told = post(client, f"/{audit_id}/steps/1/rerun", {"customPrompt": "Listen."})
     StepRerunQueued.model_validate(told)
-    of_point = post(client, f"/{audit_id}/steps/1/control-points/2/rerun", {"customInstructions": "Again."})
+    of_point = post(
+        client, f"/{audit_id}/steps/1/control-points/2/rerun", {"customInstructions": "Again."}
+    )
     PointRerunQueued.model_validate(of_point)
-    assert (of_point["audit_id"], of_point["step_position"], of_point["control_point_index"]) == (str(audit_id), 1, 2)
+    assert (of_point["audit_id"], of_point["step_position"], of_point["control_point_index"]) == (
+        str(audit_id),
+        1,
+        2,
+    )
     step, point = Filed(services).configs()
     assert (step["key"], step["custom_prompt"]) == (told["rerun_id"], "Listen.")
-    assert (point["key"], point["control_point_index"], point["custom_prompt"]) == (of_point["rerun_id"], 2, "Again.")
+    assert (point["key"], point["control_point_index"], point["custom_prompt"]) == (
+        of_point["rerun_id"],
+        2,
+        "Again.",
+    )
     assert client.post(f"{PATH}/{audit_id}/steps/1/rerun").status_code == 200
     post(client, f"/{audit_id}/steps/9/rerun", {}, 404)
     post(client, f"/{audit_id}/steps/1/control-points/9/rerun", {}, 404)

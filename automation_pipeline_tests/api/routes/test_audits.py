@@ -67,7 +67,11 @@ def test_a_list_is_a_page_with_its_place(client: TestClient, archive: Archive) -
 
 
 def test_filters_are_lists_with_commas_or_repeated(client: TestClient, archive: Archive) -> None:
-    for query in ("fiche_ids=900,902", "fiche_ids=900&fiche_ids=902", "fiche_ids=900,902&q=&status="):
+    for query in (
+        "fiche_ids=900,902",
+        "fiche_ids=900&fiche_ids=902",
+        "fiche_ids=900,902&q=&status=",
+    ):
         told = client.get(f"{PATH}?{query}").json()
         assert [audit["ficheId"] for audit in told["data"]] == ["902", "900"]
 
@@ -76,7 +80,9 @@ def test_what_is_wrong_with_a_query_is_told(client: TestClient, archive: Archive
     told = get(client, "", 400, status="completed,done", limit=501, statut="x")
     assert told["code"] == "VALIDATION_ERROR"
     assert {fault["field"] for fault in told["details"]} == {"status.1", "limit", "statut"}
-    assert get(client, "/grouped", 400)["details"] == [{"field": "group_by", "message": "is required"}]
+    assert get(client, "/grouped", 400)["details"] == [
+        {"field": "group_by", "message": "is required"}
+    ]
     assert get(client, "/grouped", 400, group_by="colour")["code"] == "VALIDATION_ERROR"
 
 
@@ -86,14 +92,22 @@ def test_audits_are_counted_in_groups(client: TestClient, archive: Archive) -> N
     assert [(group["key"], group["count"]) for group in told["data"]] == [("SUD", 2), ("NORD", 1)]
     assert (told["group_by"], told["count"], told["pagination"]["total"]) == ("groupe", 2, 2)
     [bucket] = get(client, "/grouped", group_by="score_bucket", bucket_size=25)["data"]
-    assert (bucket["key"], bucket["avgScore"], bucket["statusCounts"]["completed"]) == ("75-100", 80.0, 3)
+    assert (bucket["key"], bucket["avgScore"], bucket["statusCounts"]["completed"]) == (
+        "75-100",
+        80.0,
+        3,
+    )
 
 
 def test_fiches_are_listed_with_their_audits(client: TestClient, archive: Archive) -> None:
     told = get(client, "/grouped-by-fiches", groupes="SUD", limit=1)
     AuditedFiches.model_validate(told)
     [one] = told["data"]
-    assert (one["fiche"]["ficheId"], len(one["audits"]), one["summary"]["averageScore"]) == ("902", 1, 80.0)
+    assert (one["fiche"]["ficheId"], len(one["audits"]), one["summary"]["averageScore"]) == (
+        "902",
+        1,
+        80.0,
+    )
     assert told["pagination"]["total"] == 2
 
 
@@ -112,7 +126,9 @@ def test_only_audits_of_fiches_in_reach_are_shown(login: Login, archive: Archive
     get(login({"fiches.read": "ALL"}), "", 403)
 
 
-def test_one_audit_is_shown_with_everything_that_was_found(client: TestClient, audit_id: int) -> None:
+def test_one_audit_is_shown_with_everything_that_was_found(
+    client: TestClient, audit_id: int
+) -> None:
     told = get(client, f"/{audit_id}")["data"]
     assert set(told) == {field.alias for field in AuditDetail.model_fields.values()}
     AuditDetail.model_validate(told)
@@ -130,13 +146,18 @@ def test_the_audits_of_a_fiche_come_with_their_steps_unless_told_otherwise(
     told = get(client, "/by-fiche/1900417")
     AuditsOfFiche.model_validate(told)
     assert [audit["id"] for audit in told["data"]] == [str(later), str(audit_id)]
-    assert [len(audit["resultData"]["audit"]["results"]["steps"]) for audit in told["data"]] == [1, 2]
+    assert [len(audit["resultData"]["audit"]["results"]["steps"]) for audit in told["data"]] == [
+        1,
+        2,
+    ]
     [brief, _] = get(client, "/by-fiche/1900417", include_details="false")["data"]
     assert "steps" not in brief["resultData"]["audit"]["results"]
     assert get(client, "/by-fiche/77") == {"success": True, "data": [], "count": 0}
 
 
-def test_an_incomplete_audit_has_no_grade_and_is_found_by_its_status(client: TestClient, bench: Bench) -> None:
+def test_an_incomplete_audit_has_no_grade_and_is_found_by_its_status(
+    client: TestClient, bench: Bench
+) -> None:
     bench.model.fail_once(PermanentError("The model is away."))
     bench.turn(steps_at_once=1)
     audit_id = bench.audit("1900417", bench.configure(steps=2)).audit_id
@@ -167,18 +188,32 @@ def test_the_log_of_an_audit_tells_what_happened(client: TestClient, audit_id: i
 def test_a_control_point_is_shown_with_its_proof(client: TestClient, audit_id: int) -> None:
     told = get(client, f"/{audit_id}/steps/1/control-points/1")["data"]
     PointShown.model_validate(told)
-    assert (told["audit_id"], told["step_position"], told["control_point_index"]) == (str(audit_id), 1, 1)
+    assert (told["audit_id"], told["step_position"], told["control_point_index"]) == (
+        str(audit_id),
+        1,
+        1,
+    )
     assert (told["statut"], len(told["citations"])) == ("PRESENT", 1)
     missing = get(client, f"/{audit_id}/steps/1/control-points/9", 404)
     assert missing["error"] == f"Audit control point with ID '{audit_id}:1:9' not found"
     assert get(client, f"/{audit_id}/steps/9/control-points/1", 404)["code"] == "NOT_FOUND"
-    assert get(client, "/control-points/statuses")["data"] == ["PRESENT", "ABSENT", "PARTIEL", "NON_APPLICABLE"]
+    assert get(client, "/control-points/statuses")["data"] == [
+        "PRESENT",
+        "ABSENT",
+        "PARTIEL",
+        "NON_APPLICABLE",
+    ]
 
 
 def test_what_is_noted_is_changed_deleted_and_restored(client: TestClient, audit_id: int) -> None:
-    changed = client.patch(f"{PATH}/{audit_id}", json={"notes": "Called back", "trigger_source": None})
+    changed = client.patch(
+        f"{PATH}/{audit_id}", json={"notes": "Called back", "trigger_source": None}
+    )
     AuditDetail.model_validate(changed.json()["data"])
-    assert (changed.json()["data"]["notes"], changed.json()["data"]["triggerSource"]) == ("Called back", None)
+    assert (changed.json()["data"]["notes"], changed.json()["data"]["triggerSource"]) == (
+        "Called back",
+        None,
+    )
     deleted = client.delete(f"{PATH}/{audit_id}")
     assert deleted.json() == {"success": True, "message": "Audit deleted"}
     assert get(client, "")["data"] == []
@@ -188,7 +223,11 @@ def test_what_is_noted_is_changed_deleted_and_restored(client: TestClient, audit
     refused = client.patch(f"{PATH}/{audit_id}", json={"notes": 3, "automation_run_id": "x"})
     assert refused.status_code == 400
     assert {fault["field"] for fault in refused.json()["details"]} == {"notes", "automation_run_id"}
-    assert client.delete(f"{PATH}/77").status_code == client.patch(f"{PATH}/77", json={}).status_code == 404
+    assert (
+        client.delete(f"{PATH}/77").status_code
+        == client.patch(f"{PATH}/77", json={}).status_code
+        == 404
+    )
 
 
 def test_only_who_may_write_within_reach_changes_anything(login: Login, archive: Archive) -> None:
@@ -201,13 +240,19 @@ def test_only_who_may_write_within_reach_changes_anything(login: Login, archive:
 
 @every_case("path", [PATH, f"{PATH}/grouped?group_by=status", f"{PATH}/grouped-by-fiches"])
 @every_case("field", ["recordings_count_min", "recordings_count_max", "offset"])
-def test_a_number_that_no_column_holds_is_refused(client: TestClient, path: str, field: str) -> None:
+def test_a_number_that_no_column_holds_is_refused(
+    client: TestClient, path: str, field: str
+) -> None:
     refused = client.get(f"{path}{'&' if '?' in path else '?'}{field}={2**63 - 1}")
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
     assert client.get(f"{path}{'&' if '?' in path else '?'}{field}={2**31 - 1}").status_code == 200
 
 
-@pytest.mark.parametrize("field", ["tokens_min", "tokens_max", "duration_min_ms", "duration_max_ms"])
-def test_what_is_counted_in_big_numbers_is_compared_with_any(client: TestClient, field: str) -> None:
+@pytest.mark.parametrize(
+    "field", ["tokens_min", "tokens_max", "duration_min_ms", "duration_max_ms"]
+)
+def test_what_is_counted_in_big_numbers_is_compared_with_any(
+    client: TestClient, field: str
+) -> None:
     assert client.get(f"{PATH}?{field}={2**63 - 1}").status_code == 200
     assert client.get(f"{PATH}?{field}={2**63}").status_code == 400

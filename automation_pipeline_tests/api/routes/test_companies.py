@@ -14,26 +14,42 @@ from automation_pipeline.enrichment.queries.sources import set_rest, take_call
 from automation_pipeline_tests.api.conftest import MACHINE, client_of
 from automation_pipeline_tests.api.promised import promise_check
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.registries import NEVER_WAITS, SIREN, FakeRegistry, record, registries
+from automation_pipeline_tests.fakes.registries import (
+    NEVER_WAITS,
+    SIREN,
+    FakeRegistry,
+    record,
+    registries,
+)
 
 PATIENT = replace(NEVER_WAITS, sync_seconds=60.0)
 
 
 @pytest.fixture
 def client(api: FastAPI, services: Services) -> Generator[TestClient]:
-    its = {SourceApi.SEARCH: FakeRegistry(record()), SourceApi.INPI: FakeRegistry(record(city="Lyon"))}
-    services.__dict__["registries"] = registries(services.database, its, knobs=PATIENT, calls_a_day=9)
+    its = {
+        SourceApi.SEARCH: FakeRegistry(record()),
+        SourceApi.INPI: FakeRegistry(record(city="Lyon")),
+    }
+    services.__dict__["registries"] = registries(
+        services.database, its, knobs=PATIENT, calls_a_day=9
+    )
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}
         yield made
 
 
-def test_a_company_is_shown_with_where_each_field_comes_from(client: TestClient, services: Services) -> None:
+def test_a_company_is_shown_with_where_each_field_comes_from(
+    client: TestClient, services: Services
+) -> None:
     refused = client.get(f"/v1/companies/{SIREN}")
     assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
     request_id = client.post("/v1/requests", json={"siren": SIREN}).json()["request"]["id"]
     company = client.get(f"/v1/companies/{SIREN}").json()
-    assert (company["legal_name"], company["field_sources"]["legal_name"]) == ("DANONE", SourceApi.SEARCH)
+    assert (company["legal_name"], company["field_sources"]["legal_name"]) == (
+        "DANONE",
+        SourceApi.SEARCH,
+    )
     assert client.get(f"/v1/requests/{request_id}").json()["company"] == company
 
 
@@ -52,5 +68,8 @@ def test_sources_tell_whether_they_rest_and_what_they_were_asked(
     told = {one["source_api"]: one for one in client.get("/v1/sources").json()["sources"]}
     search, inpi, rcs = (told[source] for source in SourceApi)
     assert (search["calls_today"], search["calls_a_day"], search["resting_until"]) == (1, 9, None)
-    assert (inpi["resting_until"], inpi["reason"]) == ("2026-05-04T10:10:00.000Z", "Too many calls.")
+    assert (inpi["resting_until"], inpi["reason"]) == (
+        "2026-05-04T10:10:00.000Z",
+        "Too many calls.",
+    )
     assert [one["is_configured"] for one in (search, inpi, rcs)] == [True, True, False]

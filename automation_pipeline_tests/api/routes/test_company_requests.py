@@ -1,4 +1,5 @@
-"""Requests for companies over HTTP: answered at once where that is possible, else followed; refused by the contract."""
+"""Requests for companies over HTTP: answered at once where that is possible, else followed; refused
+by the contract."""
 
 import asyncio
 import threading
@@ -41,9 +42,12 @@ def search() -> FakeRegistry:
 
 @pytest.fixture
 def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generator[TestClient]:
-    """A machine beside a register that is waited for as long as it takes. Answers are held against the document."""
+    """A machine beside a register that is waited for as long as it takes. Answers are held against
+    the document."""
     its = {SourceApi.SEARCH: search}
-    services.__dict__["registries"] = registries(services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=LONG))
+    services.__dict__["registries"] = registries(
+        services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=LONG)
+    )
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}
         yield made
@@ -52,7 +56,9 @@ def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generat
 def impatient(services: Services, search: FakeRegistry) -> threading.Event:
     """Nothing is waited for, and the register answers once the event is set."""
     its, gate = {SourceApi.SEARCH: search}, threading.Event()
-    services.__dict__["registries"] = registries(services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=0))
+    services.__dict__["registries"] = registries(
+        services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=0)
+    )
 
     async def hold(_: str) -> None:
         await asyncio.to_thread(gate.wait, LONG)
@@ -66,12 +72,21 @@ def count(services: Services, table: Any) -> int:
         return session.scalar(select(func.count()).select_from(table)) or 0
 
 
-def test_a_company_that_is_found_in_time_is_answered_at_once(companies: TestClient, services: Services) -> None:
+def test_a_company_that_is_found_in_time_is_answered_at_once(
+    companies: TestClient, services: Services
+) -> None:
     made = companies.post(PATH, json={"siren": "552 032 534"}, headers={"X-Correlation-Id": "c-1"})
     assert (made.status_code, made.headers["X-Correlation-Id"]) == (201, "c-1")
     told = made.json()
-    assert (told["outcome"], told["enrichment_running"], told["job_id"]) == ("ENQUEUED", False, None)
-    assert (told["request"]["enrichment_status"], told["company"]["legal_name"]) == ("SUCCESS", "DANONE")
+    assert (told["outcome"], told["enrichment_running"], told["job_id"]) == (
+        "ENQUEUED",
+        False,
+        None,
+    )
+    assert (told["request"]["enrichment_status"], told["company"]["legal_name"]) == (
+        "SUCCESS",
+        "DANONE",
+    )
     assert (told["company"]["vat_number"], told["company"]["field_sources"]["city"]) == (
         "FR27552032534",
         SourceApi.SEARCH,
@@ -87,17 +102,26 @@ def test_what_takes_longer_goes_on_and_is_seen_later(
 ) -> None:
     gate = impatient(services, search)
     made = companies.post(PATH, json={"siren": SIREN})
-    assert (made.status_code, made.json()["enrichment_running"], made.json()["company"]) == (202, True, None)
+    assert (made.status_code, made.json()["enrichment_running"], made.json()["company"]) == (
+        202,
+        True,
+        None,
+    )
     one = f"{PATH}/{made.json()['request']['id']}"
     second = companies.post(PATH, json={"siret": "55203253400646"})
     assert (second.status_code, second.json()["outcome"]) == (202, "ATTACHED")
     gate.set()
     wait_until(lambda: not companies.get(one).json()["enrichment_running"])
     assert companies.get(one).json()["request"]["enrichment_status"] == "SUCCESS"
-    assert search.calls == [(SIREN, None), (SIREN, "55203253400646")]  # the establishment of the second is looked up
+    assert search.calls == [
+        (SIREN, None),
+        (SIREN, "55203253400646"),
+    ]  # the establishment of the second is looked up
 
 
-def test_what_is_fresh_is_answered_without_a_call(companies: TestClient, search: FakeRegistry) -> None:
+def test_what_is_fresh_is_answered_without_a_call(
+    companies: TestClient, search: FakeRegistry
+) -> None:
     companies.post(PATH, json={"siren": SIREN})
     again = companies.post(PATH, json={"siren": SIREN})
     assert (again.status_code, again.json()["outcome"]) == (201, "CACHE_HIT")
@@ -105,7 +129,10 @@ def test_what_is_fresh_is_answered_without_a_call(companies: TestClient, search:
 
 
 def test_one_key_is_one_request(companies: TestClient, services: Services) -> None:
-    first, again = (companies.post(PATH, json={"siren": SIREN}, headers={"Idempotency-Key": "k"}) for _ in range(2))
+    first, again = (
+        companies.post(PATH, json={"siren": SIREN}, headers={"Idempotency-Key": "k"})
+        for _ in range(2)
+    )
     assert (first.json(), again.headers["Idempotent-Replay"]) == (again.json(), "true")
     assert count(services, CompanyRequestRow) == 1
     other = companies.post(PATH, json={"siren": "732829320"}, headers={"Idempotency-Key": "k"})
@@ -125,15 +152,30 @@ def test_one_key_is_one_request(companies: TestClient, services: Services) -> No
     ],
 )
 def test_wrong_numbers_are_refused_as_the_contract_says(
-    companies: TestClient, services: Services, body: dict[str, object], status: int, code: str, field: str
+    companies: TestClient,
+    services: Services,
+    body: dict[str, object],
+    status: int,
+    code: str,
+    field: str,
 ) -> None:
-    refused = companies.post(PATH, json=body, headers={"X-Request-Id": "r-1", "X-Correlation-Id": "c-1"})
+    refused = companies.post(
+        PATH, json=body, headers={"X-Request-Id": "r-1", "X-Correlation-Id": "c-1"}
+    )
     told = refused.json()
     assert (refused.status_code, told["code"]) == (status, code)
     assert [fault["field"] for fault in told["details"]] == [field]
     assert told["details"][0]["reason"]
     assert (told["correlation_id"], told["request_id"]) == ("c-1", "r-1")
-    assert set(told) == {"error", "code", "message", "details", "correlation_id", "request_id", "timestamp"}
+    assert set(told) == {
+        "error",
+        "code",
+        "message",
+        "details",
+        "correlation_id",
+        "request_id",
+        "timestamp",
+    }
     assert count(services, CompanyRequestRow) == 0
 
 
@@ -156,7 +198,11 @@ def test_a_refresh_by_hand_is_granted_once_in_a_while(
     request_id = companies.post(PATH, json={"siren": SIREN}).json()["request"]["id"]
     deed = f"{PATH}/{request_id}:refresh-company"
     asked = companies.post(deed)
-    assert (asked.status_code, asked.json()["outcome"], asked.json()["enrichment_running"]) == (202, "ENQUEUED", True)
+    assert (asked.status_code, asked.json()["outcome"], asked.json()["enrichment_running"]) == (
+        202,
+        "ENQUEUED",
+        True,
+    )
     assert companies.post(deed).json()["outcome"] == "ATTACHED"
     companies.post(PATH, json={"siren": SIREN})
     clock.pass_time(timedelta(minutes=1))
@@ -166,14 +212,19 @@ def test_a_refresh_by_hand_is_granted_once_in_a_while(
     assert count(services, EnrichmentJobRow) == 2
 
 
-def test_what_is_stale_is_refreshed_because_somebody_looks(companies: TestClient, clock: StandingClock) -> None:
+def test_what_is_stale_is_refreshed_because_somebody_looks(
+    companies: TestClient, clock: StandingClock
+) -> None:
     one = f"{PATH}/{companies.post(PATH, json={'siren': SIREN}).json()['request']['id']}"
     assert companies.get(one).json()["enrichment_running"] is False
     clock.pass_time(timedelta(days=30))
     told = companies.get(one).json()
     assert (told["enrichment_running"], told["company"]["legal_name"]) == (True, "DANONE")
     jobs = companies.get(f"{one}/jobs").json()
-    assert (jobs["count"], [job["trigger"] for job in jobs["jobs"]]) == (2, ["REQUEST_OPENED", "REQUEST_CREATED"])
+    assert (jobs["count"], [job["trigger"] for job in jobs["jobs"]]) == (
+        2,
+        ["REQUEST_OPENED", "REQUEST_CREATED"],
+    )
     assert [source["status"] for source in jobs["jobs"][1]["sources"]] == ["SUCCESS"]
 
 
@@ -189,7 +240,8 @@ def test_requests_are_listed_newest_first(companies: TestClient, search: FakeReg
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", f"{PATH}/99"), ("GET", f"{PATH}/99/jobs"), ("POST", f"{PATH}/99:refresh-company")]
+    ("method", "path"),
+    [("GET", f"{PATH}/99"), ("GET", f"{PATH}/99/jobs"), ("POST", f"{PATH}/99:refresh-company")],
 )
 def test_a_request_that_is_not_there(companies: TestClient, method: str, path: str) -> None:
     refused = companies.request(method, path)
@@ -224,7 +276,9 @@ def test_without_the_required_register_the_setting_that_is_missing_is_named(
     assert count(services, CompanyRequestRow) == 0
 
 
-def test_a_register_that_answers_429_puts_the_request_off(companies: TestClient, search: FakeRegistry) -> None:
+def test_a_register_that_answers_429_puts_the_request_off(
+    companies: TestClient, search: FakeRegistry
+) -> None:
     search.refuse_everything(RATE_LIMIT)
     made = companies.post(PATH, json={"siren": SIREN}).json()
     assert (made["request"]["enrichment_status"], made["enrichment_running"]) == ("PENDING", True)

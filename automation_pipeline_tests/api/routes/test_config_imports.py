@@ -1,4 +1,5 @@
-"""Configurations from files: stored once however often they are sent; a name that says something else is a conflict."""
+"""Configurations from files: stored once however often they are sent; a name that says something
+else is a conflict."""
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,7 +13,8 @@ PATH = "/api/audit-configs/import"
 def test_the_same_file_is_stored_once(client: TestClient) -> None:
     told = [client.post(PATH, json=document("Sales", 2)).json()["data"] for _ in range(2)]
     assert told == [
-        {"id": "1", "name": "Sales", "outcome": outcome, "stepsCount": 2} for outcome in ("created", "unchanged")
+        {"id": "1", "name": "Sales", "outcome": outcome, "stepsCount": 2}
+        for outcome in ("created", "unchanged")
     ]
 
 
@@ -21,7 +23,10 @@ def test_other_content_replaces_only_when_that_is_said(client: TestClient) -> No
     refused = client.post(PATH, json=document("Sales", 3))
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
     assert (
-        client.post(PATH, json=document("Sales", 3), params={"update": "true"}).json()["data"]["outcome"] == "updated"
+        client.post(PATH, json=document("Sales", 3), params={"update": "true"}).json()["data"][
+            "outcome"
+        ]
+        == "updated"
     )
 
 
@@ -33,9 +38,12 @@ def test_one_key_is_one_import(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("grants", "status"), [({"audit-configs.read": "ALL"}, 403), ({"audit-configs.write": "ALL"}, 200)]
+    ("grants", "status"),
+    [({"audit-configs.read": "ALL"}, 403), ({"audit-configs.write": "ALL"}, 200)],
 )
-def test_it_needs_the_permission_to_write(login: Login, grants: dict[str, str], status: int) -> None:
+def test_it_needs_the_permission_to_write(
+    login: Login, grants: dict[str, str], status: int
+) -> None:
     assert login(grants).post(PATH, json=document("Sales", 1)).status_code == status
 
 

@@ -1,4 +1,5 @@
-"""A range of days over HTTP: what is known at once, and the job that brings the rest, for who asked for it."""
+"""A range of days over HTTP: what is known at once, and the job that brings the rest, for who asked
+for it."""
 
 import asyncio
 from typing import Any
@@ -35,11 +36,17 @@ def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
     return answered.json()
 
 
-def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(client: TestClient, ranges: Ranges) -> None:
+def test_what_is_known_is_shown_at_once_and_the_rest_is_a_job(
+    client: TestClient, ranges: Ranges
+) -> None:
     ranges.know(*DAYS[:2])
     told = get(client, PATH, **RANGE)
     RangeShown.model_validate(told)
-    assert (told["total"], len(told["fiches"]), told["startDate"], told["endDate"]) == (4, 4, *RANGE.values())
+    assert (told["total"], len(told["fiches"]), told["startDate"], told["endDate"]) == (
+        4,
+        4,
+        *RANGE.values(),
+    )
     [job] = ranges.jobs
     assert told["meta"] == {
         "complete": False, "partial": True, "backgroundJobId": job.id, "totalDaysRequested": 7, "daysFetched": 2,
@@ -58,7 +65,11 @@ def test_a_range_that_is_known_needs_no_job(client: TestClient, ranges: Ranges) 
     ranges.know(*DAYS)
     told = get(client, PATH, **RANGE)
     RangeShown.model_validate(told)
-    assert (told["meta"]["complete"], told["meta"]["partial"], "backgroundJobId" in told["meta"]) == (
+    assert (
+        told["meta"]["complete"],
+        told["meta"]["partial"],
+        "backgroundJobId" in told["meta"],
+    ) == (
         True,
         False,
         False,
@@ -69,7 +80,12 @@ def test_a_range_that_is_known_needs_no_job(client: TestClient, ranges: Ranges) 
 def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges: Ranges) -> None:
     told = get(client, PATH, startDate="2027-01-01", endDate="2027-01-05")
     RangeShown.model_validate(told)
-    assert (told["total"], told["fiches"], told["meta"]["complete"], told["meta"]["totalDaysRequested"]) == (
+    assert (
+        told["total"],
+        told["fiches"],
+        told["meta"]["complete"],
+        told["meta"]["totalDaysRequested"],
+    ) == (
         0,
         [],
         True,
@@ -89,7 +105,9 @@ def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges:
         ({**RANGE, "webhookUrl": HOOK.url, "webhookSecret": "a\0b"}, "Invalid request"),
     ],
 )
-def test_what_cannot_be_accepted(client: TestClient, ranges: Ranges, query: dict[str, str], complaint: str) -> None:
+def test_what_cannot_be_accepted(
+    client: TestClient, ranges: Ranges, query: dict[str, str], complaint: str
+) -> None:
     assert get(client, PATH, 400, **query)["error"] == complaint
     assert ranges.jobs == []
 
@@ -99,7 +117,11 @@ def test_a_refresh_needs_the_permission_to_write(login: Login, ranges: Ranges) -
     assert get(login(READS), PATH, 403, **RANGE, refresh="true")["error"] == "Missing permission"
     told = get(login({**READS, "fiches.write": "GROUP"}), PATH, **RANGE, refresh="true")
     RangeShown.model_validate(told)
-    assert (told["meta"]["daysRemaining"], told["meta"]["daysCached"], told["meta"]["complete"]) == (7, 7, False)
+    assert (
+        told["meta"]["daysRemaining"],
+        told["meta"]["daysCached"],
+        told["meta"]["complete"],
+    ) == (7, 7, False)
     assert ranges.requests[0].config == {"job_id": told["meta"]["backgroundJobId"], "refresh": True}
 
 
@@ -115,13 +137,22 @@ def test_a_job_is_for_who_asked_for_it_and_who_sees_everything(
     assert get(other, "/api/fiches/jobs")["data"] == []
     hidden = get(other, f"/api/fiches/jobs/{job_id}", 404)["error"]
     missing = get(other, "/api/fiches/jobs/nope", 404)["error"]
-    assert hidden.replace(job_id, "nope") == missing == get(client, "/api/fiches/jobs/nope", 404)["error"]
+    assert (
+        hidden.replace(job_id, "nope")
+        == missing
+        == get(client, "/api/fiches/jobs/nope", 404)["error"]
+    )
     for asked in (job_id, "nope"):
-        assert get(other, "/api/fiches/webhooks/fiches", 404, jobId=asked)["error"] == f"Job {asked} not found"
+        assert (
+            get(other, "/api/fiches/webhooks/fiches", 404, jobId=asked)["error"]
+            == f"Job {asked} not found"
+        )
     assert get(other, PATH, **RANGE)["meta"]["backgroundJobId"] != job_id
 
 
-def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(client: TestClient, ranges: Ranges) -> None:
+def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(
+    client: TestClient, ranges: Ranges
+) -> None:
     told = get(client, PATH, **RANGE, webhookUrl=HOOK.url, webhookSecret=HOOK.secret)
     job_id = told["meta"]["backgroundJobId"]
     assert ranges.jobs[0].webhook_secret == HOOK.secret
@@ -130,7 +161,12 @@ def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(client: TestC
     assert HOOK.secret not in str(shown)
     JobDetail.model_validate(shown["data"])
     data = shown["data"]
-    assert (data["status"], data["progress"], data["completedDays"], data["totalFiches"]) == ("complete", 100, 7, 14)
+    assert (data["status"], data["progress"], data["completedDays"], data["totalFiches"]) == (
+        "complete",
+        100,
+        7,
+        14,
+    )
     assert [one["event"] for one in data["webhookDeliveries"]] == ["complete", *["progress"] * 6]
     listed = get(client, "/api/fiches/jobs?status=complete")
     JobShown.model_validate(listed["data"][0])
@@ -138,7 +174,9 @@ def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(client: TestC
     assert get(client, "/api/fiches/jobs?status=failed")["count"] == 0
 
 
-def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(login: Login, client: TestClient, ranges: Ranges) -> None:
+def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(
+    login: Login, client: TestClient, ranges: Ranges
+) -> None:
     reader = login(READS, groupes=["NORD"])
     for caller, seen in ((client, 4), (reader, 0)):
         job_id = get(caller, PATH, **RANGE | {"endDate": "2026-02-03"})["meta"]["backgroundJobId"]
@@ -153,7 +191,9 @@ def test_a_poll_tells_what_there_is_as_far_as_it_may_be_seen(login: Login, clien
         ranges.forget(*DAYS[:2])
 
 
-@pytest.mark.parametrize("about", [{"groupes": ["NORD"]}, {"crm_user": "42"}], ids=["GROUP", "SELF"])
+@pytest.mark.parametrize(
+    "about", [{"groupes": ["NORD"]}, {"crm_user": "42"}], ids=["GROUP", "SELF"]
+)
 def test_what_is_hidden_is_not_counted(
     login: Login, client: TestClient, ranges: Ranges, about: dict[str, object]
 ) -> None:
@@ -161,20 +201,27 @@ def test_what_is_hidden_is_not_counted(
     ranges.crm.add(fiche("02020", groupe="NORD"))
     ranges.crm.add(fiche("02021", groupe="SUD", attribution_user_id="43"))
     ground = {"database": ranges.database, "source": ranges.crm, "clock": ranges.clock}
-    asyncio.run(fetch_fiches(["02020", "02021"], since=ranges.clock.now(), settle=lambda *_: None, **ground))
+    asyncio.run(
+        fetch_fiches(["02020", "02021"], since=ranges.clock.now(), settle=lambda *_: None, **ground)
+    )
     reader = login({"fiches.read": "GROUP" if "groupes" in about else "SELF"}, **about)
     told = get(reader, PATH, **RANGE, webhookUrl=HOOK.url)
     job_id = told["meta"]["backgroundJobId"]
 
     def totals(caller: TestClient) -> list[int]:
         polled = get(caller, "/api/fiches/webhooks/fiches", jobId=job_id)
-        shown, [listed] = get(caller, f"/api/fiches/jobs/{job_id}"), get(caller, "/api/fiches/jobs")["data"]
+        shown, [listed] = (
+            get(caller, f"/api/fiches/jobs/{job_id}"),
+            get(caller, "/api/fiches/jobs")["data"],
+        )
         return [told["totalFiches"] for told in (polled["data"], shown["data"], listed)]
 
     assert (told["total"], totals(reader), totals(client)) == (1, [1] * 3, [4] * 3)
     ranges.work_on(job_id, tell_every=1)
     assert (totals(reader), totals(client)) == ([1] * 3, [14] * 3)
-    spoken = [each.payload["data"] for each in ranges.deliveries] + [each.payload for each in ranges.rows(OutboxRow)]
+    spoken = [each.payload["data"] for each in ranges.deliveries] + [
+        each.payload for each in ranges.rows(OutboxRow)
+    ]
     assert (len(ranges.deliveries), len(spoken)) == (5, 5 + 6)
     assert not [told for told in spoken if "totalFiches" in told or "currentFichesCount" in told]
 
@@ -182,7 +229,10 @@ def test_what_is_hidden_is_not_counted(
 def test_a_poll_names_its_job(client: TestClient) -> None:
     [fault] = get(client, "/api/fiches/webhooks/fiches", 400)["details"]
     assert fault == {"field": "jobId", "message": "is required"}
-    assert get(client, "/api/fiches/webhooks/fiches", 400, jobId="../x")["details"][0]["field"] == "jobId"
+    assert (
+        get(client, "/api/fiches/webhooks/fiches", 400, jobId="../x")["details"][0]["field"]
+        == "jobId"
+    )
     assert get(client, "/api/fiches/jobs?status=odd", 400)["code"] == "VALIDATION_ERROR"
 
 
@@ -190,6 +240,11 @@ def test_the_document_says_which_days_must_be_named(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     asked = {
         path: {each["name"] for each in paths[path]["get"]["parameters"] if each["required"]}
-        for path in (PATH, "/api/fiches/status/by-date", "/api/fiches/search", "/api/fiches/webhooks/fiches")
+        for path in (
+            PATH,
+            "/api/fiches/status/by-date",
+            "/api/fiches/search",
+            "/api/fiches/webhooks/fiches",
+        )
     }
     assert list(asked.values()) == [{"startDate", "endDate"}, {"date"}, {"date"}, {"jobId"}]

@@ -12,7 +12,14 @@ from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.fiches.days import revalidate_day
 from automation_pipeline.fiches.details import fetch_fiches
-from automation_pipeline.fiches.routes.fiches import CacheRow, DayShown, FicheDetails, FicheStatus, Found, RecordingRow
+from automation_pipeline.fiches.routes.fiches import (
+    CacheRow,
+    DayShown,
+    FicheDetails,
+    FicheStatus,
+    Found,
+    RecordingRow,
+)
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock
@@ -26,13 +33,17 @@ READS = {"fiches.read": "GROUP"}
 @pytest.fixture
 def crm(services: Services) -> FakeFicheSource:
     """Three fiches: of the group NORD, of SUD, and one of which only the sales list is known."""
-    source = FakeFicheSource([fiche("1", recording("11"), groupe="NORD"), fiche("2", groupe="SUD"), fiche("3")])
+    source = FakeFicheSource(
+        [fiche("1", recording("11"), groupe="NORD"), fiche("2", groupe="SUD"), fiche("3")]
+    )
     source.sell(DAY, *(summary(name, recording(f"{name}1")) for name in "123"))
     semaphore = Semaphore(DatabasePermits(services.database), "crm", 3, "test")
     services.__dict__.update(crm=source, sales_list_semaphore=semaphore)
     ground = {"database": services.database, "source": source, "clock": services.clock}
     asyncio.run(revalidate_day(DAY, **ground, semaphore=semaphore))
-    asyncio.run(fetch_fiches(["1", "2"], since=services.clock.now(), settle=lambda *_: None, **ground))
+    asyncio.run(
+        fetch_fiches(["1", "2"], since=services.clock.now(), settle=lambda *_: None, **ground)
+    )
     source.asked.clear()
     return source
 
@@ -48,7 +59,10 @@ def test_a_day_is_searched_in_the_crm(client: TestClient, crm: FakeFicheSource) 
     found = get(client, "/api/fiches/search", date="2026-02-03")
     assert crm.asked == ["2026-02-03"]
     Found.model_validate(found)
-    assert [(each["id"], each["status"]["hasData"]) for each in found["fiches"]] == [("1", True), ("9", False)]
+    assert [(each["id"], each["status"]["hasData"]) for each in found["fiches"]] == [
+        ("1", True),
+        ("9", False),
+    ]
     assert found["fiches"][0]["nom"] == "MARTEL"
     short = get(client, "/api/fiches/search", date="2026-02-03", includeStatus="false")
     assert (short["total"], "status" in short["fiches"][0]) == (2, False)
@@ -61,13 +75,21 @@ def test_a_search_shows_what_is_in_reach(login: Login, crm: FakeFicheSource) -> 
     hears = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
     [one] = get(hears, "/api/fiches/search", date="2026-02-03")["fiches"]
     assert one["recordings"][0]["recording_url"] == URL
-    mine = get(login({"fiches.read": "SELF"}, crm_user="42"), "/api/fiches/search", date="2026-02-03")
+    mine = get(
+        login({"fiches.read": "SELF"}, crm_user="42"), "/api/fiches/search", date="2026-02-03"
+    )
     assert [each["id"] for each in mine["fiches"]] == ["1", "2"]
-    assert get(login({"fiches.read": "SELF"}), "/api/fiches/search", date="2026-02-03")["total"] == 0
+    assert (
+        get(login({"fiches.read": "SELF"}), "/api/fiches/search", date="2026-02-03")["total"] == 0
+    )
 
 
-@pytest.mark.parametrize("query", [{}, {"date": ""}, {"date": "03/02/2026"}, {"date": "2026-02-30"}])
-def test_a_search_needs_a_day(client: TestClient, crm: FakeFicheSource, query: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "query", [{}, {"date": ""}, {"date": "03/02/2026"}, {"date": "2026-02-30"}]
+)
+def test_a_search_needs_a_day(
+    client: TestClient, crm: FakeFicheSource, query: dict[str, str]
+) -> None:
     refused = get(client, "/api/fiches/search", 400, **query)
     assert (refused["error"], refused["code"]) == (
         "Missing or invalid date parameter (YYYY-MM-DD required)",
@@ -83,14 +105,20 @@ def test_when_the_crm_is_away_a_search_says_so(client: TestClient, crm: FakeFich
 
 
 def test_without_a_crm_the_configuration_is_at_fault(client: TestClient) -> None:
-    assert get(client, "/api/fiches/search", 503, date="2026-02-03")["code"] == "CONFIGURATION_ERROR"
+    assert (
+        get(client, "/api/fiches/search", 503, date="2026-02-03")["code"] == "CONFIGURATION_ERROR"
+    )
 
 
 def test_details_are_shown_as_they_are_mirrored(client: TestClient, crm: FakeFicheSource) -> None:
     shown = get(client, "/api/fiches/1")
     FicheDetails.model_validate(shown)
     assert crm.asked == []
-    assert (shown["fiche_id"], shown["information"]["groupe"], shown["state"]) == ("1", "NORD", "full details")
+    assert (shown["fiche_id"], shown["information"]["groupe"], shown["state"]) == (
+        "1",
+        "NORD",
+        "full details",
+    )
     assert shown["recordings"][0]["recording_url"] == URL
     assert shown["details_fetched_at"] == "2026-05-04T10:00:00.000Z"
 
@@ -105,7 +133,9 @@ def test_details_that_are_missing_or_old_are_asked_for(
     assert crm.asked == ["3", "1"]
 
 
-def test_a_refresh_asks_the_crm(client: TestClient, crm: FakeFicheSource, clock: StandingClock) -> None:
+def test_a_refresh_asks_the_crm(
+    client: TestClient, crm: FakeFicheSource, clock: StandingClock
+) -> None:
     clock.pass_time_a_second()
     crm.add(fiche("1", groupe="OUEST"))
     assert get(client, "/api/fiches/1", refresh="true")["information"]["groupe"] == "OUEST"
@@ -122,9 +152,17 @@ def test_a_refresh_needs_the_permission_to_write(login: Login, crm: FakeFicheSou
 
 
 @pytest.mark.parametrize(("refresh", "age"), [("true", 1), ("false", 241)])
-@pytest.mark.parametrize(("scope", "moved"), [("GROUP", {"groupe": "SUD"}), ("SELF", {"attribution_user_id": "43"})])
+@pytest.mark.parametrize(
+    ("scope", "moved"), [("GROUP", {"groupe": "SUD"}), ("SELF", {"attribution_user_id": "43"})]
+)
 def test_what_has_just_left_somebodys_reach_is_hidden(
-    login: Login, crm: FakeFicheSource, clock: StandingClock, scope: str, moved: dict[str, str], refresh: str, age: int
+    login: Login,
+    crm: FakeFicheSource,
+    clock: StandingClock,
+    scope: str,
+    moved: dict[str, str],
+    refresh: str,
+    age: int,
 ) -> None:
     caller = login({"fiches.read": scope, "fiches.write": scope}, groupes=["NORD"], crm_user="42")
     get(caller, "/api/fiches/1")
@@ -135,7 +173,9 @@ def test_what_has_just_left_somebodys_reach_is_hidden(
     assert told["code"] == get(caller, "/api/fiches/77", 404)["code"]
 
 
-def test_old_details_are_better_than_none(client: TestClient, crm: FakeFicheSource, clock: StandingClock) -> None:
+def test_old_details_are_better_than_none(
+    client: TestClient, crm: FakeFicheSource, clock: StandingClock
+) -> None:
     clock.pass_time(timedelta(days=30))
     crm.refuse_everything(TransientError("The CRM does not answer."))
     assert get(client, "/api/fiches/1")["state"] == "full details"
@@ -144,7 +184,9 @@ def test_old_details_are_better_than_none(client: TestClient, crm: FakeFicheSour
     assert get(client, "/api/fiches/77", 502)["error"] == "The CRM does not answer."
 
 
-def test_what_the_crm_does_not_know_is_not_found_unless_it_was_known(client: TestClient, crm: FakeFicheSource) -> None:
+def test_what_the_crm_does_not_know_is_not_found_unless_it_was_known(
+    client: TestClient, crm: FakeFicheSource
+) -> None:
     crm.remove("1", "3")
     for fiche_id in ("77", "3", "77"):
         assert get(client, f"/api/fiches/{fiche_id}", 404)["error"] == f"Fiche {fiche_id} not found"
@@ -155,7 +197,9 @@ DEAF = [READS, {"fiches.read": "ALL", "recordings.read": "SELF"}]
 
 
 @pytest.mark.parametrize("grants", DEAF, ids=["without the permission", "out of its reach"])
-def test_audio_is_for_who_may_hear_it(login: Login, crm: FakeFicheSource, grants: dict[str, str]) -> None:
+def test_audio_is_for_who_may_hear_it(
+    login: Login, crm: FakeFicheSource, grants: dict[str, str]
+) -> None:
     deaf = login(grants, groupes=["NORD"], crm_user="9999")
     shown = get(deaf, "/api/fiches/1")
     assert "records.example.test" not in str(shown)
@@ -170,7 +214,10 @@ def test_hidden_and_missing_look_the_same(login: Login, crm: FakeFicheSource, pa
     reader = login(READS, groupes=["NORD"])
     get(reader, f"/api/fiches/1{path}")
     answers = [get(reader, f"/api/fiches/{fiche_id}{path}", 404) for fiche_id in ("2", "3", "77")]
-    said = [answered["error"].replace(name, "N") for answered, name in zip(answers, ("2", "3", "77"), strict=True)]
+    said = [
+        answered["error"].replace(name, "N")
+        for answered, name in zip(answers, ("2", "3", "77"), strict=True)
+    ]
     assert len(set(said)) == 1
     assert crm.asked == []
 
@@ -193,7 +240,11 @@ def test_the_cache_in_short(client: TestClient, crm: FakeFicheSource) -> None:
 def test_the_status_of_one_fiche(client: TestClient, crm: FakeFicheSource) -> None:
     status = get(client, "/api/fiches/1/status")["data"]
     FicheStatus.model_validate(status)
-    assert (status["hasData"], status["transcription"]["total"], status["audit"]["total"]) == (True, 1, 0)
+    assert (status["hasData"], status["transcription"]["total"], status["audit"]["total"]) == (
+        True,
+        1,
+        0,
+    )
     assert get(client, "/api/fiches/77/status", 404)["error"] == "Fiche not found in database"
 
 
@@ -223,24 +274,37 @@ def test_a_batch_holds_ids(client: TestClient, ids: list[object]) -> None:
 def test_a_day_as_it_is_known(client: TestClient, login: Login, crm: FakeFicheSource) -> None:
     day = get(client, "/api/fiches/status/by-date", date="2026-02-03")["data"]
     DayShown.model_validate(day)
-    assert (day["date"], day["total"], [row["ficheId"] for row in day["fiches"]]) == ("2026-02-03", 3, ["1", "2", "3"])
+    assert (day["date"], day["total"], [row["ficheId"] for row in day["fiches"]]) == (
+        "2026-02-03",
+        3,
+        ["1", "2", "3"],
+    )
     first = day["fiches"][0]
     assert (first["groupe"], first["createdAt"]) == ("NORD", "2026-02-03T09:12:00.000Z")
     assert [call["callId"] for call in first["recordings"]] == ["11"]
     page = get(client, "/api/fiches/status/by-date", date="2026-02-03", limit=1, offset=1)["data"]
     assert (page["total"], [row["ficheId"] for row in page["fiches"]]) == (3, ["2"])
-    mine = get(login(READS, groupes=["NORD"]), "/api/fiches/status/by-date", date="2026-02-03")["data"]
+    mine = get(login(READS, groupes=["NORD"]), "/api/fiches/status/by-date", date="2026-02-03")[
+        "data"
+    ]
     assert (mine["total"], [row["ficheId"] for row in mine["fiches"]]) == (1, ["1"])
     assert crm.asked == []
     refused = get(client, "/api/fiches/status/by-date", 400, date="yesterday")
     assert refused["error"] == "Invalid date format. Use YYYY-MM-DD"
 
 
-def test_recordings_are_whole_and_the_oldest_is_first(client: TestClient, login: Login, crm: FakeFicheSource) -> None:
+def test_recordings_are_whole_and_the_oldest_is_first(
+    client: TestClient, login: Login, crm: FakeFicheSource
+) -> None:
     told = get(client, "/api/recordings/1")
     [row] = told["data"]
     RecordingRow.model_validate(row)
-    assert (told["count"], row["callId"], row["recordingUrl"], row["recordingDate"]) == (1, "11", URL, "03/02/2026")
+    assert (told["count"], row["callId"], row["recordingUrl"], row["recordingDate"]) == (
+        1,
+        "11",
+        URL,
+        "03/02/2026",
+    )
     assert get(client, "/api/recordings/77", 404)["error"] == "Fiche 77 not found"
     hears = login({"recordings.read": "GROUP"}, groupes=["NORD"])
     assert get(hears, "/api/recordings/1")["count"] == 1

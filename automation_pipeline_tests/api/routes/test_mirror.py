@@ -15,7 +15,11 @@ def _fiche(services: Services) -> None:
 
 def test_it_is_told_down_to_its_calls(client: TestClient) -> None:
     told = client.get("/api/fiches/900/mirror").json()["data"]
-    assert (told["fiche_id"], len(told["recordings"]), told["transcription"]["total"]) == ("900", 2, 2)
+    assert (told["fiche_id"], len(told["recordings"]), told["transcription"]["total"]) == (
+        "900",
+        2,
+        2,
+    )
 
 
 @pytest.mark.parametrize(("groupe", "status"), [("SUD", 200), ("NORD", 404)])

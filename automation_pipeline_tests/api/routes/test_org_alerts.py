@@ -24,8 +24,15 @@ def test_alerts_are_listed_newest_first_and_those_about_the_scheduler_to_who_run
     alert(orgs, "acme", "1")
     alert(orgs, None, "scheduler")
     alert(orgs, "acme", "2")
-    assert [one["subject"] for one in operator.get("/api/org-alerts").json()["data"]] == ["2", "scheduler", "1"]
-    assert [one["subject"] for one in member("acme").get("/api/org-alerts").json()["data"]] == ["2", "1"]
+    assert [one["subject"] for one in operator.get("/api/org-alerts").json()["data"]] == [
+        "2",
+        "scheduler",
+        "1",
+    ]
+    assert [one["subject"] for one in member("acme").get("/api/org-alerts").json()["data"]] == [
+        "2",
+        "1",
+    ]
     page = operator.get("/api/org-alerts", params={"org": "acme", "limit": 1, "offset": 1}).json()
     assert ([one["subject"] for one in page["data"]], page["offset"]) == (["1"], 1)
 
@@ -35,9 +42,9 @@ def test_the_log_is_gone_through_and_narrowed(operator: TestClient, orgs: Bench)
         operator.post("/api/org-servers", json={"name": name}, params={"org": "acme"})
     operator.post("/api/org-hosts", json={"name": "rack"}, params={"org": "acme"})
     entries = operator.get("/api/org-audit-log").json()["data"]
-    assert [(entry["entity"], entry["action"]) for entry in entries] == [("server", "create")] * 2 + [
-        ("host", "create")
-    ]
+    assert [(entry["entity"], entry["action"]) for entry in entries] == [
+        ("server", "create")
+    ] * 2 + [("host", "create")]
     narrowed: list[tuple[dict[str, Any], slice]] = [
         ({"entity": "server"}, slice(0, 2)),
         ({"entity": "server", "entity_id": entries[1]["entityId"]}, slice(1, 2)),
@@ -49,7 +56,9 @@ def test_the_log_is_gone_through_and_narrowed(operator: TestClient, orgs: Bench)
         assert operator.get("/api/org-audit-log", params=query).json()["data"] == entries[wanted]
 
 
-@pytest.mark.parametrize(("path", "name"), [("/api/org-alerts", "org"), ("/api/org-audit-log", "after")])
+@pytest.mark.parametrize(
+    ("path", "name"), [("/api/org-alerts", "org"), ("/api/org-audit-log", "after")]
+)
 def test_what_is_asked_wrongly_is_named(operator: TestClient, path: str, name: str) -> None:
     refused = operator.get(path, params={name: "No!"})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, name)

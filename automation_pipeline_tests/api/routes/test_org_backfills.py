@@ -9,7 +9,9 @@ PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
 
 
 def asked(client: TestClient, schedule_id: str) -> str:
-    return client.post(f"/api/org-schedules/{schedule_id}/backfill", json=PERIOD).json()["data"]["id"]
+    return client.post(f"/api/org-schedules/{schedule_id}/backfill", json=PERIOD).json()["data"][
+        "id"
+    ]
 
 
 def test_one_is_shown_with_what_became_of_its_jobs(operator: TestClient, orgs: Bench) -> None:
@@ -37,11 +39,15 @@ def test_they_are_listed_newest_first_and_narrowed(operator: TestClient, orgs: B
         assert [one["id"] for one in operator.get(PATH, params=query).json()["data"]] == ids
 
 
-def test_a_cancelled_one_does_nothing_more_and_cancelling_is_safe_to_repeat(operator: TestClient, orgs: Bench) -> None:
+def test_a_cancelled_one_does_nothing_more_and_cancelling_is_safe_to_repeat(
+    operator: TestClient, orgs: Bench
+) -> None:
     schedule_id = orgs.schedule()
     batch_id = asked(operator, schedule_id)
     for _ in range(2):
-        told = operator.post(f"{PATH}/{batch_id}/cancel", json={"reason": "The wrong month"}).json()["data"]
+        told = operator.post(
+            f"{PATH}/{batch_id}/cancel", json={"reason": "The wrong month"}
+        ).json()["data"]
         assert (told["status"], told["cancelled"]) == ("cancelled", 3)
     assert {job.status for job in orgs.jobs(schedule_id)} == {"cancelled"}
     assert operator.post(f"{PATH}/{batch_id}/cancel", json={"why": "x"}).status_code == 400

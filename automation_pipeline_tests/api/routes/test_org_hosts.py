@@ -11,7 +11,9 @@ from automation_pipeline_tests.org_jobs.bench import Bench
 PATH = "/api/org-hosts"
 
 
-def test_a_host_is_made_for_the_organisation_that_is_named(operator: TestClient, orgs: Bench) -> None:
+def test_a_host_is_made_for_the_organisation_that_is_named(
+    operator: TestClient, orgs: Bench
+) -> None:
     made = operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"})
     host = made.json()["data"]
     assert (made.status_code, host["orgId"], host["lastSeenAt"]) == (201, "acme", None)
@@ -28,33 +30,50 @@ def test_a_token_of_an_organisation_need_not_name_it(member: Member) -> None:
 def test_whoever_belongs_to_none_has_to_name_one_that_exists(operator: TestClient) -> None:
     refused = operator.post(PATH, json={"name": "rack-1"})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "org")
-    assert operator.post(PATH, json={"name": "rack-1"}, params={"org": "initech"}).status_code == 404
+    assert (
+        operator.post(PATH, json={"name": "rack-1"}, params={"org": "initech"}).status_code == 404
+    )
 
 
 @pytest.mark.parametrize(
-    ("body", "field"), [({}, "name"), ({"name": " "}, "name"), ({"name": "x", "maintenanceUntil": "soon"}, None)]
+    ("body", "field"),
+    [({}, "name"), ({"name": " "}, "name"), ({"name": "x", "maintenanceUntil": "soon"}, None)],
 )
-def test_every_field_at_fault_is_named(operator: TestClient, body: dict[str, Any], field: str | None) -> None:
+def test_every_field_at_fault_is_named(
+    operator: TestClient, body: dict[str, Any], field: str | None
+) -> None:
     refused = operator.post(PATH, json=body, params={"org": "acme"})
-    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field or "maintenanceUntil")
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (
+        400,
+        field or "maintenanceUntil",
+    )
 
 
 def test_a_name_is_one_host_of_its_organisation(operator: TestClient, orgs: Bench) -> None:
     host_id = orgs.host(name="rack-1")
     orgs.host("globex", name="rack-2")
     assert operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"}).status_code == 409
-    assert operator.patch(f"{PATH}/{host_id}", json={"name": "rack-2"}).json()["data"]["name"] == "rack-2"
+    assert (
+        operator.patch(f"{PATH}/{host_id}", json={"name": "rack-2"}).json()["data"]["name"]
+        == "rack-2"
+    )
 
 
 def test_they_are_listed_of_one_organisation_or_of_all(operator: TestClient, orgs: Bench) -> None:
     for org_id in ("acme", "globex"):
         orgs.host(org_id, name=f"of-{org_id}")
     assert operator.get(PATH).json()["count"] == 2
-    assert [one["orgId"] for one in operator.get(PATH, params={"org": "globex"}).json()["data"]] == ["globex"]
-    assert [one["name"] for one in operator.get(PATH, params={"q": "ACME"}).json()["data"]] == ["of-acme"]
+    assert [
+        one["orgId"] for one in operator.get(PATH, params={"org": "globex"}).json()["data"]
+    ] == ["globex"]
+    assert [one["name"] for one in operator.get(PATH, params={"q": "ACME"}).json()["data"]] == [
+        "of-acme"
+    ]
 
 
-def test_one_that_is_free_is_taken_away_and_one_with_servers_is_not(operator: TestClient, orgs: Bench) -> None:
+def test_one_that_is_free_is_taken_away_and_one_with_servers_is_not(
+    operator: TestClient, orgs: Bench
+) -> None:
     free, busy = orgs.host(), orgs.host()
     orgs.server(host_id=busy)
     assert operator.delete(f"{PATH}/{free}").status_code == 204

@@ -19,8 +19,17 @@ CALL: dict[str, Any] = {"type": "HTTPS_CALL", "payload": {"url": "https://exampl
 def test_one_is_asked_for_without_a_schedule(operator: TestClient, orgs: Bench) -> None:
     answered = operator.post(PATH, json={**CALL, "priority": 2}, params=OF_ACME)
     job = answered.json()["data"]
-    assert (answered.status_code, job["orgId"], job["status"], job["priority"]) == (201, "acme", "pending", 2)
-    assert (job["scheduleId"], len(job["runs"]), job["createdBy"]) == (None, 1, "machine:environment")
+    assert (answered.status_code, job["orgId"], job["status"], job["priority"]) == (
+        201,
+        "acme",
+        "pending",
+        2,
+    )
+    assert (job["scheduleId"], len(job["runs"]), job["createdBy"]) == (
+        None,
+        1,
+        "machine:environment",
+    )
     assert operator.get(f"{PATH}/{job['id']}").json()["data"] == job
 
 
@@ -36,26 +45,36 @@ def test_one_is_asked_for_without_a_schedule(operator: TestClient, orgs: Bench) 
         ({"type": "SERVER_RESTART", "serverInstanceId": "987654"}, "serverInstanceId"),
     ],
 )
-def test_every_field_at_fault_is_named(operator: TestClient, body: dict[str, Any], field: str) -> None:
+def test_every_field_at_fault_is_named(
+    operator: TestClient, body: dict[str, Any], field: str
+) -> None:
     refused = operator.post(PATH, json=body, params=OF_ACME)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
     assert field in [fault["field"] for fault in refused.json()["details"]]
 
 
-def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(member: Member, orgs: Bench) -> None:
+def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
+    member: Member, orgs: Bench
+) -> None:
     hidden, acme = orgs.server("globex"), member("acme")
     answers = [
         acme.post(PATH, json={"type": "SERVER_RESTART", "serverInstanceId": server_id})
         for server_id in (hidden, 987654)
     ]
     assert [answered.status_code for answered in answers] == [400, 400]
-    said = [answered.json()["details"][0]["message"].replace(str(hidden), "987654") for answered in answers]
+    said = [
+        answered.json()["details"][0]["message"].replace(str(hidden), "987654")
+        for answered in answers
+    ]
     assert said[0] == said[1]
     assert orgs.jobs() == []
 
 
 def test_one_key_asks_for_one_job(operator: TestClient, orgs: Bench) -> None:
-    answers = [operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"}) for _ in range(2)]
+    answers = [
+        operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"})
+        for _ in range(2)
+    ]
     assert answers[0].json() == answers[1].json()
     assert len(orgs.jobs()) == 1
 
@@ -93,7 +112,9 @@ def test_a_result_that_is_stored_too_deep_to_be_shown_takes_no_list_with_it(
 
 
 @pytest.mark.parametrize("what", [PATH, "/api/org-schedules", "run-now"])
-def test_a_payload_that_is_nested_too_deeply_is_refused(operator: TestClient, orgs: Bench, what: str) -> None:
+def test_a_payload_that_is_nested_too_deeply_is_refused(
+    operator: TestClient, orgs: Bench, what: str
+) -> None:
     deep: dict[str, Any] = {}
     for _ in range(300):
         deep = {"a": deep}
@@ -114,8 +135,14 @@ def test_a_payload_that_is_nested_too_deeply_is_refused(operator: TestClient, or
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({**CALL, "payload": {"url": "https://example.com/", "body": {"a\ud800": 1}}}, "payload.body.a\\ud800"),
-        ({**CALL, "payload": {**CALL["payload"], "headers": {"a\ud800": "1"}}}, "payload.headers.a\\ud800"),
+        (
+            {**CALL, "payload": {"url": "https://example.com/", "body": {"a\ud800": 1}}},
+            "payload.body.a\\ud800",
+        ),
+        (
+            {**CALL, "payload": {**CALL["payload"], "headers": {"a\ud800": "1"}}},
+            "payload.headers.a\\ud800",
+        ),
         ({**CALL, "a\ud800": 1}, "a\\ud800"),
     ],
 )
@@ -125,12 +152,15 @@ def test_a_name_with_half_a_character_is_told_by_its_escape(
     sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
     refused = operator.post(PATH, params=OF_ACME, **sent)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
-    assert refused.json()["details"] == [{"field": field, "message": "must not hold half a character"}]
+    assert refused.json()["details"] == [
+        {"field": field, "message": "must not hold half a character"}
+    ]
     assert orgs.jobs() == []
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("org", "No!"), ("status", "done"), ("schedule", "12"), ("server", "x"), ("batch", "0")]
+    ("name", "value"),
+    [("org", "No!"), ("status", "done"), ("schedule", "12"), ("server", "x"), ("batch", "0")],
 )
 def test_what_is_asked_wrongly_is_named(operator: TestClient, name: str, value: str) -> None:
     refused = operator.get(PATH, params={name: value})
@@ -138,24 +168,40 @@ def test_what_is_asked_wrongly_is_named(operator: TestClient, name: str, value: 
 
 
 def test_the_types_tell_of_their_payloads_and_permissions(member: Member) -> None:
-    types = {one["name"]: one for one in member("acme", "org-jobs.read").get(f"{PATH}/types").json()["data"]}
+    types = {
+        one["name"]: one
+        for one in member("acme", "org-jobs.read").get(f"{PATH}/types").json()["data"]
+    }
     assert set(types) == set(JOB_TYPES)
-    assert (types["HTTPS_CALL"]["performer"], types["HTTPS_CALL"]["permission"]) == ("service", None)
+    assert (types["HTTPS_CALL"]["performer"], types["HTTPS_CALL"]["permission"]) == (
+        "service",
+        None,
+    )
     assert types["PRICING_RULE_APPLY"]["permission"] == "pricing.runs"
     assert "url" in types["HTTPS_CALL"]["payloadSchema"]["properties"]
 
 
-def test_the_queues_are_those_of_all_organisations_or_of_one(operator: TestClient, orgs: Bench) -> None:
+def test_the_queues_are_those_of_all_organisations_or_of_one(
+    operator: TestClient, orgs: Bench
+) -> None:
     orgs.job()
     orgs.running_job()
     orgs.organisation("globex")
     queues = {one["orgId"]: one for one in operator.get(f"{PATH}/queues").json()["data"]}
-    assert (queues["acme"]["waiting"], queues["acme"]["running"], queues["acme"]["name"]) == (1, 1, "jobs:acme")
+    assert (queues["acme"]["waiting"], queues["acme"]["running"], queues["acme"]["name"]) == (
+        1,
+        1,
+        "jobs:acme",
+    )
     assert queues["globex"]["waiting"] == 0
-    assert [one["orgId"] for one in operator.get(f"{PATH}/queues", params=OF_ACME).json()["data"]] == ["acme"]
+    assert [
+        one["orgId"] for one in operator.get(f"{PATH}/queues", params=OF_ACME).json()["data"]
+    ] == ["acme"]
 
 
-def test_one_that_waits_is_cancelled_and_its_log_tells_by_whom(operator: TestClient, orgs: Bench) -> None:
+def test_one_that_waits_is_cancelled_and_its_log_tells_by_whom(
+    operator: TestClient, orgs: Bench
+) -> None:
     job_id = orgs.job()
     answered = operator.post(f"{PATH}/{job_id}/cancel", json={"reason": "Done by hand"})
     assert (answered.status_code, answered.json()["data"]["status"]) == (200, "cancelled")
@@ -172,13 +218,19 @@ def test_one_at_work_is_asked_to_stop_or_ended_at_once(operator: TestClient, org
     assert ended["status"] == "cancelled"
 
 
-@pytest.mark.parametrize(("body", "field"), [({"atOnce": "yes"}, "atOnce"), ({"reason": 5}, "reason")])
-def test_a_wrong_body_is_named(operator: TestClient, orgs: Bench, body: dict[str, Any], field: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "field"), [({"atOnce": "yes"}, "atOnce"), ({"reason": 5}, "reason")]
+)
+def test_a_wrong_body_is_named(
+    operator: TestClient, orgs: Bench, body: dict[str, Any], field: str
+) -> None:
     refused = operator.post(f"{PATH}/{orgs.job()}/cancel", json=body)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
 
-def test_a_failed_one_is_done_again_once_a_key_and_one_that_waits_is_not(operator: TestClient, orgs: Bench) -> None:
+def test_a_failed_one_is_done_again_once_a_key_and_one_that_waits_is_not(
+    operator: TestClient, orgs: Bench
+) -> None:
     job_id = orgs.job(run={"status": "failed", "error_code": "FAILED", "finished_at": orgs.now})
     orgs.set_job(job_id, finished_at=orgs.now)
     key = {"Idempotency-Key": "again"}
@@ -188,7 +240,9 @@ def test_a_failed_one_is_done_again_once_a_key_and_one_that_waits_is_not(operato
     assert operator.post(f"{PATH}/{job_id}/retry").status_code == 409
 
 
-def test_types_with_a_permission_are_for_those_who_have_it(login: Login, member: Member, orgs: Bench) -> None:
+def test_types_with_a_permission_are_for_those_who_have_it(
+    login: Login, member: Member, orgs: Bench
+) -> None:
     run = {"type": "PRICING_RULE_APPLY", "payload": {"ruleId": "1"}}
     acme = member("acme")
     for poor in (login({"org-jobs.write": "ALL"}), acme):

@@ -1,4 +1,5 @@
-"""What is told over HTTP about an organisation's schedule: what comes, what was, and who did what."""
+"""What is told over HTTP about an organisation's schedule: what comes, what was, and who did
+what."""
 
 from datetime import timedelta
 
@@ -13,12 +14,19 @@ PATH = "/api/org-schedules"
 def test_the_coming_times_are_listed(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule()
     told = operator.get(f"{PATH}/{schedule_id}/next", params={"count": 2}).json()["data"]
-    assert [run["scheduledFor"] for run in told["runs"]] == ["2026-05-05T02:00:00.000Z", "2026-05-06T02:00:00.000Z"]
-    later = operator.get(f"{PATH}/{schedule_id}/next", params={"after": "2026-06-01T00:00:00Z", "count": 1}).json()
+    assert [run["scheduledFor"] for run in told["runs"]] == [
+        "2026-05-05T02:00:00.000Z",
+        "2026-05-06T02:00:00.000Z",
+    ]
+    later = operator.get(
+        f"{PATH}/{schedule_id}/next", params={"after": "2026-06-01T00:00:00Z", "count": 1}
+    ).json()
     assert later["data"]["runs"][0]["scheduledFor"] == "2026-06-01T02:00:00.000Z"
 
 
-def test_its_due_times_are_gone_through_forwards_and_backwards(operator: TestClient, orgs: Bench) -> None:
+def test_its_due_times_are_gone_through_forwards_and_backwards(
+    operator: TestClient, orgs: Bench
+) -> None:
     schedule_id = orgs.schedule()
     ids = [str(orgs.fire(schedule_id, orgs.now - timedelta(days=days))) for days in (3, 2, 1)]
     job_id = orgs.job(schedule_id=schedule_id, fire_id=int(ids[1]))
@@ -26,7 +34,9 @@ def test_its_due_times_are_gone_through_forwards_and_backwards(operator: TestCli
     first = operator.get(path, params={"limit": 2}).json()
     assert ([one["id"] for one in first["data"]], first["count"], first["limit"]) == (ids[:2], 2, 2)
     assert (first["data"][1]["jobId"], first["data"][1]["jobStatus"]) == (str(job_id), "pending")
-    assert [one["id"] for one in operator.get(path, params={"after": ids[1]}).json()["data"]] == ids[2:]
+    assert [
+        one["id"] for one in operator.get(path, params={"after": ids[1]}).json()["data"]
+    ] == ids[2:]
     backwards = operator.get(path, params={"newest": True, "limit": 1}).json()["data"]
     assert [one["id"] for one in backwards] == [ids[2]]
     before = operator.get(path, params={"newest": True, "after": ids[2]}).json()["data"]
@@ -43,14 +53,23 @@ def test_who_did_what_is_told_with_the_reason(operator: TestClient, orgs: Bench)
         ("pause", "machine:environment"),
     ]
     assert (entries[0]["after"]["name"], entries[1]["reason"]) == ("Renamed", "Moving")
-    newest = operator.get(f"{PATH}/{schedule_id}/log", params={"newest": True, "limit": 1}).json()["data"]
+    newest = operator.get(f"{PATH}/{schedule_id}/log", params={"newest": True, "limit": 1}).json()[
+        "data"
+    ]
     assert newest == entries[1:]
 
 
 @pytest.mark.parametrize(
     ("what", "name", "value"),
-    [("next", "count", "1001"), ("next", "after", "soon"), ("fires", "after", "x"), ("log", "limit", "0")],
+    [
+        ("next", "count", "1001"),
+        ("next", "after", "soon"),
+        ("fires", "after", "x"),
+        ("log", "limit", "0"),
+    ],
 )
-def test_what_is_asked_wrongly_is_named(operator: TestClient, orgs: Bench, what: str, name: str, value: str) -> None:
+def test_what_is_asked_wrongly_is_named(
+    operator: TestClient, orgs: Bench, what: str, name: str, value: str
+) -> None:
     refused = operator.get(f"{PATH}/{orgs.schedule()}/{what}", params={name: value})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, name)

@@ -22,9 +22,15 @@ def asked(client: TestClient, schedule_id: str, what: str, body: Any = None, **m
 class TestPause:
     def test_it_is_paused_until_it_is_resumed(self, operator: TestClient, orgs: Bench) -> None:
         schedule_id = orgs.schedule()
-        paused = asked(operator, schedule_id, "pause", {"reason": "Moving", "until": "2026-05-06T00:00:00Z"}).json()
+        paused = asked(
+            operator, schedule_id, "pause", {"reason": "Moving", "until": "2026-05-06T00:00:00Z"}
+        ).json()
         document = paused["data"]
-        assert (document["state"], document["pauseReason"], document["nextRunAt"]) == ("PAUSED", "Moving", None)
+        assert (document["state"], document["pauseReason"], document["nextRunAt"]) == (
+            "PAUSED",
+            "Moving",
+            None,
+        )
         assert document["pausedUntil"] == "2026-05-06T00:00:00.000Z"
         orgs.pass_minutes(24 * 60)
         resumed = asked(operator, schedule_id, "resume").json()["data"]
@@ -33,31 +39,46 @@ class TestPause:
 
     @pytest.mark.parametrize(
         ("body", "field"),
-        [({"until": "tomorrow"}, "until"), ({"reason": "x" * 1001}, "reason"), ({"why": "x"}, "why")],
+        [
+            ({"until": "tomorrow"}, "until"),
+            ({"reason": "x" * 1001}, "reason"),
+            ({"why": "x"}, "why"),
+        ],
     )
-    def test_a_wrong_body_is_named(self, operator: TestClient, orgs: Bench, body: Any, field: str) -> None:
+    def test_a_wrong_body_is_named(
+        self, operator: TestClient, orgs: Bench, body: Any, field: str
+    ) -> None:
         refused = asked(operator, orgs.schedule(), "pause", body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
 
 class TestSkipNext:
-    def test_the_next_time_is_left_out_and_kept_after_all(self, operator: TestClient, orgs: Bench) -> None:
+    def test_the_next_time_is_left_out_and_kept_after_all(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule()
         for _ in range(2):
-            skipping = asked(operator, schedule_id, "skip-next", {"reason": "Tournament"}).json()["data"]
+            skipping = asked(operator, schedule_id, "skip-next", {"reason": "Tournament"}).json()[
+                "data"
+            ]
             assert (skipping["skipNextRun"], skipping["skipNextRunReason"]) == (True, "Tournament")
         kept = operator.delete(f"{PATH}/{schedule_id}/skip-next")
         assert (kept.status_code, kept.json()["data"]["skipNextRun"]) == (200, False)
 
 
 class TestRunNow:
-    def test_it_asks_for_a_job_and_leaves_the_plan_alone(self, operator: TestClient, orgs: Bench) -> None:
+    def test_it_asks_for_a_job_and_leaves_the_plan_alone(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule(payload={})
         planned = orgs.schedule_row(schedule_id).next_run_at
         answered = asked(operator, schedule_id, "run-now", {"ignoreWindow": True})
         (job,) = orgs.jobs(schedule_id)
         assert (answered.status_code, answered.json()["data"]["jobId"]) == (202, str(job.id))
-        assert (job.created_by, orgs.fires(schedule_id)[0].trigger) == ("machine:environment", "MANUAL")
+        assert (job.created_by, orgs.fires(schedule_id)[0].trigger) == (
+            "machine:environment",
+            "MANUAL",
+        )
         assert orgs.schedule_row(schedule_id).next_run_at == planned
 
     def test_one_key_asks_for_one_job_and_for_ever(self, operator: TestClient, orgs: Bench) -> None:
@@ -72,20 +93,30 @@ class TestRunNow:
         key = {"Idempotency-Key": "k" * 255}
         assert asked(operator, orgs.schedule(), "run-now", headers=key).status_code == 202
 
-    def test_outside_its_window_it_is_refused_unless_that_is_ignored(self, operator: TestClient, orgs: Bench) -> None:
+    def test_outside_its_window_it_is_refused_unless_that_is_ignored(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule(execution_window_start="02:00", execution_window_end="03:00")
         assert asked(operator, schedule_id, "run-now").status_code == 409
         assert asked(operator, schedule_id, "run-now", {"ignoreWindow": True}).status_code == 202
 
-    def test_the_key_of_another_caller_is_another_key(self, operator: TestClient, member: Member, orgs: Bench) -> None:
+    def test_the_key_of_another_caller_is_another_key(
+        self, operator: TestClient, member: Member, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule(overlap_policy="ALLOW_ALL")
-        jobs = {asked(client, schedule_id, "run-now", headers=KEY).text for client in (operator, member("acme"))}
+        jobs = {
+            asked(client, schedule_id, "run-now", headers=KEY).text
+            for client in (operator, member("acme"))
+        }
         assert len(jobs) == 2
 
     @pytest.mark.parametrize(
-        ("body", "field"), [({"ignoreWindow": "yes"}, "ignoreWindow"), ({"payload": []}, "payload"), ({"x": 1}, "x")]
+        ("body", "field"),
+        [({"ignoreWindow": "yes"}, "ignoreWindow"), ({"payload": []}, "payload"), ({"x": 1}, "x")],
     )
-    def test_a_wrong_body_is_named(self, operator: TestClient, orgs: Bench, body: Any, field: str) -> None:
+    def test_a_wrong_body_is_named(
+        self, operator: TestClient, orgs: Bench, body: Any, field: str
+    ) -> None:
         refused = asked(operator, orgs.schedule(), "run-now", body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
         assert orgs.jobs() == []
@@ -101,10 +132,17 @@ class TestBackfill:
         schedule_id = orgs.schedule()
         answered = asked(operator, schedule_id, "backfill", {**PERIOD, "dryRun": True})
         told = answered.json()["data"]
-        assert (answered.status_code, told["id"], told["total"], len(told["times"])) == (200, None, 3, 3)
+        assert (answered.status_code, told["id"], told["total"], len(told["times"])) == (
+            200,
+            None,
+            3,
+            3,
+        )
         assert orgs.jobs() == []
 
-    def test_it_asks_for_the_jobs_of_the_period_once_a_key(self, operator: TestClient, orgs: Bench) -> None:
+    def test_it_asks_for_the_jobs_of_the_period_once_a_key(
+        self, operator: TestClient, orgs: Bench
+    ) -> None:
         schedule_id = orgs.schedule()
         answers = [asked(operator, schedule_id, "backfill", PERIOD, headers=KEY) for _ in range(2)]
         assert [answered.status_code for answered in answers] == [202, 202]
@@ -113,9 +151,15 @@ class TestBackfill:
 
     @pytest.mark.parametrize(
         ("more", "field"),
-        [({"until": "2026-04-01T00:00:00Z"}, "until"), ({"behaviour": "all"}, "behaviour"), ({"limit": 2}, "limit")],
+        [
+            ({"until": "2026-04-01T00:00:00Z"}, "until"),
+            ({"behaviour": "all"}, "behaviour"),
+            ({"limit": 2}, "limit"),
+        ],
     )
-    def test_a_wrong_body_is_named(self, operator: TestClient, orgs: Bench, more: Any, field: str) -> None:
+    def test_a_wrong_body_is_named(
+        self, operator: TestClient, orgs: Bench, more: Any, field: str
+    ) -> None:
         refused = asked(operator, orgs.schedule(), "backfill", {**PERIOD, **more})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
         assert orgs.jobs() == []
@@ -143,7 +187,9 @@ def test_what_makes_a_type_with_a_permission_run_takes_that_permission(
     assert orgs.jobs() == []
 
 
-@pytest.mark.parametrize("paused", [{}, {"state": "PAUSED", "enabled": False, "pause_reason": "Frozen"}])
+@pytest.mark.parametrize(
+    "paused", [{}, {"state": "PAUSED", "enabled": False, "pause_reason": "Frozen"}]
+)
 def test_a_pause_with_an_end_takes_what_a_resumption_takes(
     login: Login, member: Member, orgs: Bench, paused: dict[str, Any]
 ) -> None:
@@ -153,18 +199,30 @@ def test_a_pause_with_an_end_takes_what_a_resumption_takes(
     for client in (member("acme"), login({"org-jobs.write": "ALL"})):
         assert asked(client, schedule_id, "pause", wish).status_code == 403
     after = orgs.schedule_row(schedule_id)
-    assert (after.state, after.pause_reason, after.paused_until) == (before.state, before.pause_reason, None)
+    assert (after.state, after.pause_reason, after.paused_until) == (
+        before.state,
+        before.pause_reason,
+        None,
+    )
     assert orgs.audit(schedule_id) == []
     rich = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
-    assert asked(rich, schedule_id, "pause", wish).json()["data"]["pausedUntil"] == "2026-05-06T00:00:00.000Z"
+    assert (
+        asked(rich, schedule_id, "pause", wish).json()["data"]["pausedUntil"]
+        == "2026-05-06T00:00:00.000Z"
+    )
     without_end = asked(member("acme"), schedule_id, "pause", {"reason": "For good"}).json()["data"]
     assert (without_end["pauseReason"], without_end["pausedUntil"]) == ("For good", None)
 
 
 def test_who_has_only_jobs_pauses_other_types_with_an_end(member: Member, orgs: Bench) -> None:
     paused = asked(member("acme"), orgs.schedule(), "pause", {"until": "2026-05-06T00:00:00Z"})
-    assert (paused.status_code, paused.json()["data"]["pausedUntil"]) == (200, "2026-05-06T00:00:00.000Z")
-    hidden = asked(member("acme"), orgs.schedule("globex"), "pause", {"until": "2026-05-06T00:00:00Z"})
+    assert (paused.status_code, paused.json()["data"]["pausedUntil"]) == (
+        200,
+        "2026-05-06T00:00:00.000Z",
+    )
+    hidden = asked(
+        member("acme"), orgs.schedule("globex"), "pause", {"until": "2026-05-06T00:00:00Z"}
+    )
     assert hidden.status_code == 404
 
 

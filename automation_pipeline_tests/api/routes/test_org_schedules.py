@@ -19,7 +19,12 @@ CALL: dict[str, Any] = {
     "jobType": "HTTPS_CALL",
     "payload": {"url": "https://example.com/warm"},
 }
-RUN = {"name": "Run", "cronExpression": "@daily", "jobType": "AUTOMATION_RUN", "payload": {"scheduleId": "1"}}
+RUN = {
+    "name": "Run",
+    "cronExpression": "@daily",
+    "jobType": "AUTOMATION_RUN",
+    "payload": {"scheduleId": "1"},
+}
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 
 
@@ -66,7 +71,9 @@ def test_one_of_an_agent_names_a_server(member: Member, orgs: Bench) -> None:
         ({"serverInstanceId": "987654"}, "serverInstanceId"),
     ],
 )
-def test_every_field_at_fault_is_named(operator: TestClient, more: dict[str, Any], field: str) -> None:
+def test_every_field_at_fault_is_named(
+    operator: TestClient, more: dict[str, Any], field: str
+) -> None:
     refused = operator.post(PATH, json={**CALL, **more}, params=OF_ACME)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
     assert field in [fault["field"] for fault in refused.json()["details"]]
@@ -78,7 +85,8 @@ INSIDE, LISTED = {"url": "https://169.254.169.254/meta"}, {"url": "http://localh
 def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(
     operator: TestClient, services: Services, orgs: Bench
 ) -> None:
-    """Every request that saves or begins a call of an address, with one inside the network, then with a listed one."""
+    """Every request that saves or begins a call of an address, with one inside the network, then
+    with a listed one."""
     services.settings = services.settings.model_copy(
         update={"org_jobs_https_allowed_origins": ("http://localhost:3000",)}
     )
@@ -102,18 +110,27 @@ def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(
     for deed, sent in (("run-now", {}), ("backfill", day)):
         refused = operator.post(f"{PATH}/{old}/{deed}", json=sent)
         assert (refused.status_code, why in refused.json()["error"]) == (409, True), refused.text
-    assert operator.patch(f"{PATH}/{old}", json={"enabled": False}).json()["data"]["state"] == "PAUSED"
+    assert (
+        operator.patch(f"{PATH}/{old}", json={"enabled": False}).json()["data"]["state"] == "PAUSED"
+    )
 
 
 def test_one_key_makes_one_schedule(operator: TestClient, orgs: Bench) -> None:
-    answers = [operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"}) for _ in range(2)]
+    answers = [
+        operator.post(PATH, json=CALL, params=OF_ACME, headers={"Idempotency-Key": "a"})
+        for _ in range(2)
+    ]
     assert answers[0].json() == answers[1].json()
     assert (answers[1].headers["ETag"], operator.get(PATH).json()["count"]) == ('"1"', 1)
-    other = operator.post(PATH, json={**CALL, "name": "x"}, params=OF_ACME, headers={"Idempotency-Key": "a"})
+    other = operator.post(
+        PATH, json={**CALL, "name": "x"}, params=OF_ACME, headers={"Idempotency-Key": "a"}
+    )
     assert other.status_code == 409
 
 
-def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(member: Member, orgs: Bench) -> None:
+def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
+    member: Member, orgs: Bench
+) -> None:
     acme, hidden = member("acme"), orgs.server("globex")
     mine = orgs.schedule()
     restart = {"name": "Restart", "cronExpression": "@daily", "jobType": "SERVER_RESTART"}
@@ -126,7 +143,10 @@ def test_a_server_of_another_organisation_is_refused_like_one_that_is_not_there(
         )
     ]
     assert {answered.status_code for answered in answers} == {400}
-    said = [answered.json()["details"][0]["message"].replace(str(hidden), "987654") for answered in answers]
+    said = [
+        answered.json()["details"][0]["message"].replace(str(hidden), "987654")
+        for answered in answers
+    ]
     assert said[:2] == said[2:]
 
 
@@ -156,45 +176,67 @@ def test_they_are_listed_by_server(operator: TestClient, orgs: Bench) -> None:
     wanted = orgs.schedule()
     orgs.schedule()
     server_id = orgs.schedule_row(wanted).server_instance_id
-    assert [one["id"] for one in operator.get(PATH, params={"server": server_id}).json()["data"]] == [wanted]
+    assert [
+        one["id"] for one in operator.get(PATH, params={"server": server_id}).json()["data"]
+    ] == [wanted]
 
 
 def test_what_is_changed_plans_it_anew(operator: TestClient, orgs: Bench) -> None:
     schedule_id = orgs.schedule(description="Old")
-    changed = operator.patch(f"{PATH}/{schedule_id}", json={"cronExpression": "0 5 * * *", "description": None})
+    changed = operator.patch(
+        f"{PATH}/{schedule_id}", json={"cronExpression": "0 5 * * *", "description": None}
+    )
     document = changed.json()["data"]
     assert (document["nextRunAt"], document["description"]) == ("2026-05-05T05:00:00.000Z", None)
     assert changed.headers["ETag"] == f'"{document["version"]}"'
-    refused = operator.patch(f"{PATH}/{schedule_id}", json={"cronExpression": "x", "state": "ACTIVE"})
+    refused = operator.patch(
+        f"{PATH}/{schedule_id}", json={"cronExpression": "x", "state": "ACTIVE"}
+    )
     assert {fault["field"] for fault in refused.json()["details"]} >= {"state"}
 
 
-def test_nothing_is_changed_that_somebody_else_has_changed(operator: TestClient, orgs: Bench) -> None:
+def test_nothing_is_changed_that_somebody_else_has_changed(
+    operator: TestClient, orgs: Bench
+) -> None:
     schedule_id = orgs.schedule()
     before = operator.get(f"{PATH}/{schedule_id}")
     seen, etag = before.json()["data"]["updatedAt"], before.headers["ETag"]
     orgs.pass_minutes(1)
-    first = operator.patch(f"{PATH}/{schedule_id}", json={"name": "Mine"}, headers={"If-Match": etag})
+    first = operator.patch(
+        f"{PATH}/{schedule_id}", json={"name": "Mine"}, headers={"If-Match": etag}
+    )
     assert first.status_code == 200
     for headers, body in (({"If-Match": etag}, {}), ({}, {"updatedAt": seen})):
-        outdated = operator.patch(f"{PATH}/{schedule_id}", json={"name": "Yours", **body}, headers=headers)
+        outdated = operator.patch(
+            f"{PATH}/{schedule_id}", json={"name": "Yours", **body}, headers=headers
+        )
         assert (outdated.status_code, outdated.json()["code"]) == (412, "PRECONDITION_FAILED")
     again = {"name": "Ours", "updatedAt": first.json()["data"]["updatedAt"]}
     assert operator.patch(f"{PATH}/{schedule_id}", json=again).json()["data"]["name"] == "Ours"
-    assert operator.patch(f"{PATH}/{schedule_id}", json={}, headers={"If-Match": "x"}).status_code == 400
+    assert (
+        operator.patch(f"{PATH}/{schedule_id}", json={}, headers={"If-Match": "x"}).status_code
+        == 400
+    )
 
 
-def test_a_deleted_one_is_gone_and_what_is_at_work_goes_on(operator: TestClient, orgs: Bench) -> None:
+def test_a_deleted_one_is_gone_and_what_is_at_work_goes_on(
+    operator: TestClient, orgs: Bench
+) -> None:
     schedule_id = orgs.schedule()
     waiting, at_work = orgs.job(schedule_id=schedule_id), orgs.running_job(schedule_id=schedule_id)
     path = f"{PATH}/{schedule_id}"
     answers = [operator.delete(path), operator.get(path), operator.delete(path)]
     assert [answered.status_code for answered in answers] == [204, 404, 404]
     assert operator.get(PATH).json()["count"] == 0
-    assert [orgs.job_row(job_id).status for job_id in (waiting, at_work)] == ["cancelled", "running"]
+    assert [orgs.job_row(job_id).status for job_id in (waiting, at_work)] == [
+        "cancelled",
+        "running",
+    ]
 
 
-@every_case("named", ["x", "12", NOWHERE[:-1], f"{NOWHERE}0", "%7B" + NOWHERE + "%7D", NOWHERE + "%0a"])
+@every_case(
+    "named", ["x", "12", NOWHERE[:-1], f"{NOWHERE}0", "%7B" + NOWHERE + "%7D", NOWHERE + "%0a"]
+)
 def test_what_is_no_uuid_is_a_bad_request(operator: TestClient, named: str) -> None:
     refused = operator.get(f"{PATH}/{named}")
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "org_schedule_id")
@@ -213,15 +255,22 @@ class TestPreview:
 
     def test_it_says_what_is_wrong(self, operator: TestClient) -> None:
         refused = operator.post(f"{PATH}/preview", json={**CALL, "cronExpression": "61 * * * *"})
-        assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "cronExpression")
+        assert (refused.status_code, refused.json()["details"][0]["field"]) == (
+            400,
+            "cronExpression",
+        )
 
     def test_from_another_instant(self, operator: TestClient) -> None:
         after = {"after": "2027-01-01T00:00:00+01:00", "count": 1}
         runs = operator.post(f"{PATH}/preview", json=CALL, params=after).json()["data"]["runs"]
         assert runs[0]["scheduledFor"] == "2026-12-31T23:15:00.000Z"
 
-    @pytest.mark.parametrize(("name", "value"), [("count", "0"), ("after", "soon"), ("after", "0001-01-01T00:00:00Z")])
-    def test_what_is_asked_wrongly_is_named(self, operator: TestClient, name: str, value: str) -> None:
+    @pytest.mark.parametrize(
+        ("name", "value"), [("count", "0"), ("after", "soon"), ("after", "0001-01-01T00:00:00Z")]
+    )
+    def test_what_is_asked_wrongly_is_named(
+        self, operator: TestClient, name: str, value: str
+    ) -> None:
         refused = operator.post(f"{PATH}/preview", json=CALL, params={name: value})
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, name)
 
@@ -232,18 +281,28 @@ class TestPreview:
 class TestTypesWithAPermission:
     """What runs an automation, or changes prices, is for those who could do it by hand."""
 
-    def test_they_are_made_with_it(self, operator: TestClient, login: Login, member: Member) -> None:
+    def test_they_are_made_with_it(
+        self, operator: TestClient, login: Login, member: Member
+    ) -> None:
         for poor in (login({"org-jobs.write": "ALL"}), member("acme")):
             refused = poor.post(PATH, json=RUN, params=OF_ACME)
-            assert (refused.status_code, "automation.write" in refused.json()["error"]) == (403, True)
+            assert (refused.status_code, "automation.write" in refused.json()["error"]) == (
+                403,
+                True,
+            )
         rich = login({"org-jobs.write": "ALL", "automation.write": "ALL"})
         assert rich.post(PATH, json=RUN, params=OF_ACME).status_code == 201
         assert operator.get(PATH).json()["count"] == 1
 
-    def test_they_are_not_made_of_others_nor_changed_without_it(self, member: Member, orgs: Bench) -> None:
+    def test_they_are_not_made_of_others_nor_changed_without_it(
+        self, member: Member, orgs: Bench
+    ) -> None:
         acme = member("acme")
         payload = {"scheduleId": "1"}
-        other, its = orgs.schedule(), orgs.schedule(job_type="AUTOMATION_RUN", payload=payload, state="PAUSED")
+        other, its = (
+            orgs.schedule(),
+            orgs.schedule(job_type="AUTOMATION_RUN", payload=payload, state="PAUSED"),
+        )
         turned = {"jobType": "AUTOMATION_RUN", "payload": payload, "serverInstanceId": None}
         assert acme.patch(f"{PATH}/{other}", json=turned).status_code == 403
         assert acme.patch(f"{PATH}/{its}", json={"payload": {"scheduleId": "2"}}).status_code == 403

@@ -23,14 +23,26 @@ def test_a_server_stands_on_a_host_or_on_none_yet(operator: TestClient, orgs: Be
 
 
 @pytest.mark.parametrize(
-    ("body", "field"), [({}, "name"), ({"name": "x", "hostId": "99"}, "hostId"), ({"name": "x", "isEnabled": 1}, None)]
+    ("body", "field"),
+    [
+        ({}, "name"),
+        ({"name": "x", "hostId": "99"}, "hostId"),
+        ({"name": "x", "isEnabled": 1}, None),
+    ],
 )
-def test_every_field_at_fault_is_named(operator: TestClient, body: dict[str, Any], field: str | None) -> None:
+def test_every_field_at_fault_is_named(
+    operator: TestClient, body: dict[str, Any], field: str | None
+) -> None:
     refused = operator.post(PATH, json=body, params=OF_ACME)
-    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field or "isEnabled")
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (
+        400,
+        field or "isEnabled",
+    )
 
 
-def test_a_host_of_another_organisation_is_refused_like_one_that_is_not_there(member: Member, orgs: Bench) -> None:
+def test_a_host_of_another_organisation_is_refused_like_one_that_is_not_there(
+    member: Member, orgs: Bench
+) -> None:
     hidden, acme = orgs.host("globex"), member("acme")
     server_id = orgs.server()
     answers = [
@@ -42,7 +54,10 @@ def test_a_host_of_another_organisation_is_refused_like_one_that_is_not_there(me
         )
     ]
     assert {answered.status_code for answered in answers} == {400}
-    said = [answered.text.replace(str(hidden), "987654").partition("requestId")[0] for answered in answers]
+    said = [
+        answered.text.replace(str(hidden), "987654").partition("requestId")[0]
+        for answered in answers
+    ]
     assert said[:2] == said[2:]
     assert orgs.server_row(server_id).host_id is None
 
@@ -64,7 +79,8 @@ def test_one_that_nothing_was_done_on_is_taken_away(operator: TestClient, orgs: 
 
 def test_one_key_makes_one_server(operator: TestClient) -> None:
     made = [
-        operator.post(PATH, json={"name": "rust"}, params=OF_ACME, headers={"Idempotency-Key": "a"}) for _ in range(2)
+        operator.post(PATH, json={"name": "rust"}, params=OF_ACME, headers={"Idempotency-Key": "a"})
+        for _ in range(2)
     ]
     assert made[0].json() == made[1].json()
     assert operator.get(PATH).json()["count"] == 1

@@ -30,7 +30,9 @@ def test_one_is_made_once_and_its_id_is_for_good(operator: TestClient) -> None:
         ({**GLOBEX, "colour": "red"}, "colour"),
     ],
 )
-def test_every_field_at_fault_is_named(operator: TestClient, body: dict[str, Any], field: str) -> None:
+def test_every_field_at_fault_is_named(
+    operator: TestClient, body: dict[str, Any], field: str
+) -> None:
     refused = operator.post(PATH, json=body)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
@@ -38,22 +40,31 @@ def test_every_field_at_fault_is_named(operator: TestClient, body: dict[str, Any
 def test_they_are_listed_by_id_and_by_a_part_of_the_name(operator: TestClient) -> None:
     operator.post(PATH, json=GLOBEX)
     assert [one["id"] for one in operator.get(PATH).json()["data"]] == ["acme", "globex"]
-    assert [one["id"] for one in operator.get(PATH, params={"q": "glob"}).json()["data"]] == ["globex"]
+    assert [one["id"] for one in operator.get(PATH, params={"q": "glob"}).json()["data"]] == [
+        "globex"
+    ]
     assert operator.get(PATH, params={"limit": 1, "offset": 1}).json()["data"][0]["id"] == "globex"
 
 
 def test_it_is_changed_field_by_field(operator: TestClient, orgs: Bench) -> None:
-    changed = operator.patch(f"{PATH}/acme", json={"maxRunning": 7, "maintenanceUntil": "2026-05-05T00:00:00+02:00"})
+    changed = operator.patch(
+        f"{PATH}/acme", json={"maxRunning": 7, "maintenanceUntil": "2026-05-05T00:00:00+02:00"}
+    )
     assert changed.json()["data"]["maintenanceUntil"] == "2026-05-04T22:00:00.000Z"
     assert (orgs.organisation_row().max_running, orgs.organisation_row().name) == (7, "Acme")
     refused = operator.patch(f"{PATH}/acme", json={"id": "other"})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "id")
 
 
-def test_suspending_pauses_its_schedules_and_resuming_takes_them_back(operator: TestClient, orgs: Bench) -> None:
+def test_suspending_pauses_its_schedules_and_resuming_takes_them_back(
+    operator: TestClient, orgs: Bench
+) -> None:
     schedule_id = orgs.schedule()
     suspended = operator.post(f"{PATH}/acme/suspend", json={"reason": "Unpaid"}).json()["data"]
-    assert (suspended["suspendReason"], orgs.schedule_row(schedule_id).state) == ("Unpaid", "PAUSED")
+    assert (suspended["suspendReason"], orgs.schedule_row(schedule_id).state) == (
+        "Unpaid",
+        "PAUSED",
+    )
     assert operator.post(f"{PATH}/acme/suspend").json()["data"] == suspended
     assert operator.post(f"{PATH}/acme/resume").json()["data"]["suspendedAt"] is None
     assert orgs.schedule_row(schedule_id).state == "ACTIVE"
@@ -76,13 +87,16 @@ def test_an_organisation_sees_itself_with_the_permission_for_its_jobs(member: Me
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("POST", ""), ("PATCH", "/acme"), ("POST", "/acme/suspend"), ("POST", "/acme/resume")]
+    ("method", "path"),
+    [("POST", ""), ("PATCH", "/acme"), ("POST", "/acme/suspend"), ("POST", "/acme/resume")],
 )
 def test_an_organisation_does_not_manage_itself(member: Member, method: str, path: str) -> None:
     assert member("acme").request(method, PATH + path, json={}).status_code == 403
 
 
-def test_reading_those_of_others_takes_the_permission_for_organisations(operator: TestClient, login: Login) -> None:
+def test_reading_those_of_others_takes_the_permission_for_organisations(
+    operator: TestClient, login: Login
+) -> None:
     assert operator.get(f"{PATH}/acme").status_code == 200
     assert login({"org-jobs.read": "ALL"}).get(f"{PATH}/acme").status_code == 403
     assert login({"organisations.read": "ALL"}).get(f"{PATH}/acme").status_code == 200

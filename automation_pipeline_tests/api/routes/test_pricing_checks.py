@@ -1,4 +1,5 @@
-"""Reconciliation over HTTP: a look at the shop now, the looks that are due, and a run that repairs what differs."""
+"""Reconciliation over HTTP: a look at the shop now, the looks that are due, and a run that repairs
+what differs."""
 
 from fastapi.testclient import TestClient
 
@@ -11,13 +12,19 @@ PATH = "/api/pricing/runs"
 KEY = {"Idempotency-Key": "once"}
 
 
-def test_a_look_at_the_shop_tells_what_differs_and_is_kept(pricing: TestClient, login: Login, bench: Bench) -> None:
+def test_a_look_at_the_shop_tells_what_differs_and_is_kept(
+    pricing: TestClient, login: Login, bench: Bench
+) -> None:
     run = bench.work(bench.queued())
     bench.shop.edit("201", amount=950)
     report = login({"pricing.read": "SELF"}).post(f"{PATH}/{run.id}/reconcile").json()["data"]
     assert (report["runId"], report["totalChecked"], report["mismatches"]) == (str(run.id), 2, 1)
     (found,) = report["details"]
-    assert (found["expectedPrice"], found["actualPrice"], found["severity"]) == (900, 950, "critical")
+    assert (found["expectedPrice"], found["actualPrice"], found["severity"]) == (
+        900,
+        950,
+        "critical",
+    )
     assert bench.shop.amounts() == {"101": 900, "201": 950}
     assert pricing.post(f"{PATH}/{run.id}/reconcile").status_code == 200
     told = {check["name"]: check for check in pricing.get(f"{PATH}/{run.id}/checks").json()["data"]}
@@ -43,7 +50,11 @@ def test_a_repair_is_a_new_preview_of_what_differs(pricing: TestClient, bench: B
     pricing.post(f"{PATH}/{run.id}/reconcile")
     answered = pricing.post(f"{PATH}/{run.id}/repair", headers=KEY)
     repair = answered.json()["data"]
-    assert (answered.status_code, repair["trigger"], repair["parentRunId"]) == (201, "repair", str(run.id))
+    assert (answered.status_code, repair["trigger"], repair["parentRunId"]) == (
+        201,
+        "repair",
+        str(run.id),
+    )
     assert pricing.post(f"{PATH}/{run.id}/repair", headers=KEY).json() == answered.json()
     assert pricing.post(f"{PATH}/{repair['id']}/apply").status_code == 202
     bench.work_id(int(repair["id"]))

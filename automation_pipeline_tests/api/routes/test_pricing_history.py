@@ -4,7 +4,11 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.models.history import (
+    AlertCandidate,
+    AlertSeverity,
+    PricingAlertName,
+)
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.tables import every_case
@@ -12,10 +16,15 @@ from automation_pipeline_tests.tables import every_case
 CHANGES, ALERTS = "/api/pricing/price-changes", "/api/pricing/alerts"
 
 
-def test_every_price_that_was_written_is_listed_in_its_order(pricing: TestClient, bench: Bench) -> None:
+def test_every_price_that_was_written_is_listed_in_its_order(
+    pricing: TestClient, bench: Bench
+) -> None:
     first = bench.work(bench.queued())
     second = bench.work(bench.queued(bench.rule(project_id="shoes", selector={"sku": "SKU-1-1"})))
-    of_both, of_second = [("101", 900), ("201", 900)], [("101", 810)]  # products are written at once: either is first
+    of_both, of_second = (
+        [("101", 900), ("201", 900)],
+        [("101", 810)],
+    )  # products are written at once: either is first
     everything = listed(pricing, {})
     assert (sorted(everything[:2]), everything[2:]) == (of_both, of_second)
     for query, expected in (
@@ -38,7 +47,9 @@ def listed(pricing: TestClient, query: dict[str, Any]) -> list[tuple[str, int]]:
 
 def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> None:
     alert = AlertCandidate(
-        PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "51 failed price changes wait for somebody."
+        PricingAlertName.DEAD_LETTERS,
+        AlertSeverity.WARNING,
+        "51 failed price changes wait for somebody.",
     )
     for project in ("default", "shoes"):
         with bench.database.transaction() as session:
@@ -48,8 +59,12 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
         ("shoes", "dlq_size", "unsent"),
         ("default", "dlq_size", "unsent"),
     ]
-    assert [one["id"] for one in pricing.get(ALERTS, params={"project": "default"}).json()["data"]] == ["1"]
-    assert [one["id"] for one in pricing.get(ALERTS, params={"limit": 1, "offset": 1}).json()["data"]] == ["1"]
+    assert [
+        one["id"] for one in pricing.get(ALERTS, params={"project": "default"}).json()["data"]
+    ] == ["1"]
+    assert [
+        one["id"] for one in pricing.get(ALERTS, params={"limit": 1, "offset": 1}).json()["data"]
+    ] == ["1"]
 
 
 @every_case(
@@ -63,6 +78,8 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
         (ALERTS, {"limit": 0}),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_named(pricing: TestClient, path: str, query: dict[str, Any]) -> None:
+def test_a_filter_that_makes_no_sense_is_named(
+    pricing: TestClient, path: str, query: dict[str, Any]
+) -> None:
     refused = pricing.get(path, params=query)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))

@@ -21,12 +21,17 @@ def test_guardrails_are_put_shown_replaced_and_removed(pricing: TestClient) -> N
     replaced = pricing.put(f"{PATH}/shoes", json={"autoApply": True}).json()["data"]
     assert (replaced["autoApply"], replaced["floor"]) == (True, None)
     assert pricing.get(f"{PATH}/hats").status_code == 404
-    assert pricing.delete(f"{PATH}/shoes").json() == {"success": True, "message": "Pricing policy removed"}
+    assert pricing.delete(f"{PATH}/shoes").json() == {
+        "success": True,
+        "message": "Pricing policy removed",
+    }
     assert pricing.delete(f"{PATH}/shoes").status_code == 404
 
 
 def test_wrong_guardrails_name_each_field(pricing: TestClient) -> None:
-    refused = pricing.put(f"{PATH}/shoes", json={"maxPctDelta": 15, "floor": 5, "ceiling": 4, "nonsense": 1})
+    refused = pricing.put(
+        f"{PATH}/shoes", json={"maxPctDelta": 15, "floor": 5, "ceiling": 4, "nonsense": 1}
+    )
     faults = {fault["field"] for fault in refused.json()["details"]}
     assert (refused.status_code, faults >= {"maxPctDelta", "ceiling", "nonsense"}) == (400, True)
     assert pricing.get(f"{PATH}/shoes").status_code == 404
@@ -34,7 +39,9 @@ def test_wrong_guardrails_name_each_field(pricing: TestClient) -> None:
 
 @every_case("method", ["GET", "PUT", "DELETE"])
 @every_case("project", ["a b", "%C3%A9", "x" * 101])
-def test_a_project_with_a_strange_name_is_refused(pricing: TestClient, method: str, project: str) -> None:
+def test_a_project_with_a_strange_name_is_refused(
+    pricing: TestClient, method: str, project: str
+) -> None:
     refused = pricing.request(method, f"{PATH}/{project}", json={})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")
 
@@ -44,7 +51,9 @@ def test_whoever_is_held_by_guardrails_cannot_move_them(
     pricing: TestClient, login: Login, bench: Bench, method: str
 ) -> None:
     bench.guard("shoes", maxPctDelta=0.1)
-    whole = dict.fromkeys(("pricing.read", "pricing.write", "pricing.runs.write", "pricing.policies.read"), "ALL")
+    whole = dict.fromkeys(
+        ("pricing.read", "pricing.write", "pricing.runs.write", "pricing.policies.read"), "ALL"
+    )
     refused = login(whole).request(method, f"{PATH}/shoes", json={"autoApply": True})
     assert (refused.status_code, refused.json()["code"]) == (403, "AUTHORIZATION_ERROR")
     kept = pricing.get(f"{PATH}/shoes").json()["data"]

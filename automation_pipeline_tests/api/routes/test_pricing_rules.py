@@ -1,4 +1,5 @@
-"""Pricing rules over HTTP: stored, listed, changed with care, previewed in the shop, asked to be applied."""
+"""Pricing rules over HTTP: stored, listed, changed with care, previewed in the shop, asked to be
+applied."""
 
 from typing import Any
 
@@ -45,12 +46,18 @@ def test_a_wrong_rule_names_each_field(pricing: TestClient) -> None:
     wrong = {**TENTH_OFF, "selector": {}, "cooldownMinutes": -1, "nonsense": 1}
     refused = pricing.post(PATH, json=wrong)
     assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
-    assert {fault["field"] for fault in refused.json()["details"]} == {"selector", "cooldownMinutes", "nonsense"}
+    assert {fault["field"] for fault in refused.json()["details"]} == {
+        "selector",
+        "cooldownMinutes",
+        "nonsense",
+    }
 
 
 @every_case("project", ["", "a b", "é", "a/b", "x" * 101, "a\n"])
 @every_case(("method", "path"), [("POST", PATH), ("GET", PATH), ("GET", "/api/pricing/runs")])
-def test_a_project_with_a_strange_name_is_refused(pricing: TestClient, method: str, path: str, project: str) -> None:
+def test_a_project_with_a_strange_name_is_refused(
+    pricing: TestClient, method: str, path: str, project: str
+) -> None:
     refused = pricing.request(method, path, params={"project": project}, json=TENTH_OFF)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")
 
@@ -71,7 +78,9 @@ def test_the_list_is_filtered_and_has_pages(pricing: TestClient) -> None:
         assert ([one["id"] for one in told["data"]], told["count"]) == (ids, len(ids)), query
 
 
-@pytest.mark.parametrize("query", [{"enabled": "perhaps"}, {"limit": 0}, {"limit": 1001}, {"offset": -1}])
+@pytest.mark.parametrize(
+    "query", [{"enabled": "perhaps"}, {"limit": 0}, {"limit": 1001}, {"offset": -1}]
+)
 def test_a_filter_that_makes_no_sense_is_named(pricing: TestClient, query: dict[str, Any]) -> None:
     refused = pricing.get(PATH, params=query)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))
@@ -85,18 +94,29 @@ def test_one_key_makes_one_rule(pricing: TestClient) -> None:
     assert (other.status_code, pricing.get(PATH).json()["count"]) == (409, 1)
 
 
-def test_a_change_keeps_what_is_not_named_and_makes_a_version_when_prices_change(pricing: TestClient) -> None:
+def test_a_change_keeps_what_is_not_named_and_makes_a_version_when_prices_change(
+    pricing: TestClient,
+) -> None:
     made(pricing, description="Old")
     renamed = pricing.patch(f"{PATH}/1", json={"name": "Other", "description": None}).json()["data"]
     assert (renamed["name"], renamed["description"], renamed["version"]) == ("Other", None, 1)
-    dearer = pricing.patch(f"{PATH}/1", json={"transform": {"op": "percent", "value": 5}}).json()["data"]
+    dearer = pricing.patch(f"{PATH}/1", json={"transform": {"op": "percent", "value": 5}}).json()[
+        "data"
+    ]
     assert (dearer["name"], dearer["version"]) == ("Other", 2)
     told = pricing.get(f"{PATH}/1/versions").json()
-    assert [(one["version"], one["rule"]["transform"]["value"]) for one in told["data"]] == [(2, 5), (1, -10)]
-    assert [one["version"] for one in pricing.get(f"{PATH}/1/versions?limit=1&offset=1").json()["data"]] == [1]
+    assert [(one["version"], one["rule"]["transform"]["value"]) for one in told["data"]] == [
+        (2, 5),
+        (1, -10),
+    ]
+    assert [
+        one["version"] for one in pricing.get(f"{PATH}/1/versions?limit=1&offset=1").json()["data"]
+    ] == [1]
 
 
-def test_a_change_of_what_was_changed_meanwhile_is_refused(pricing: TestClient, clock: StandingClock) -> None:
+def test_a_change_of_what_was_changed_meanwhile_is_refused(
+    pricing: TestClient, clock: StandingClock
+) -> None:
     seen = made(pricing)["updatedAt"]
     etag = pricing.get(f"{PATH}/1").headers["etag"]
     clock.pass_time_a_second()
@@ -111,8 +131,15 @@ def test_a_change_of_what_was_changed_meanwhile_is_refused(pricing: TestClient, 
 
 def test_deleting_is_once_and_leaves_the_versions(pricing: TestClient) -> None:
     made(pricing)
-    assert pricing.delete(f"{PATH}/1").json() == {"success": True, "message": "Pricing rule deleted"}
-    answers = [pricing.delete(f"{PATH}/1"), pricing.get(f"{PATH}/1"), pricing.patch(f"{PATH}/1", json={"name": "x"})]
+    assert pricing.delete(f"{PATH}/1").json() == {
+        "success": True,
+        "message": "Pricing rule deleted",
+    }
+    answers = [
+        pricing.delete(f"{PATH}/1"),
+        pricing.get(f"{PATH}/1"),
+        pricing.patch(f"{PATH}/1", json={"name": "x"}),
+    ]
     assert [answered.status_code for answered in answers] == [404, 404, 404]
     assert pricing.get(f"{PATH}/1/versions").json()["count"] == 1
 
@@ -140,7 +167,9 @@ class TestPreview:
     def test_of_a_rule_that_is_not_there(self, pricing: TestClient) -> None:
         assert pricing.post(f"{PATH}/1/preview").status_code == 404
 
-    def test_a_shop_that_refuses_us_is_told_as_such(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_shop_that_refuses_us_is_told_as_such(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         made(pricing)
         bench.shop.fail_always(PAGES, FailureSignal(status=401))
         refused = pricing.post(f"{PATH}/1/preview")
@@ -153,19 +182,28 @@ class TestApply:
         made(pricing)
         answered = pricing.post(f"{PATH}/1/apply")
         run = answered.json()["data"]
-        assert (answered.status_code, run["status"], run["wish"], run["previewedAt"]) == (202, "PREVIEW", "apply", None)
+        assert (answered.status_code, run["status"], run["wish"], run["previewedAt"]) == (
+            202,
+            "PREVIEW",
+            "apply",
+            None,
+        )
         assert bench.requests()[0][1] == {"run_id": int(run["id"])}
         assert bench.work_id(int(run["id"])).status == "APPLIED"
         assert bench.shop.amounts() == {"101": 900, "201": 900}
 
-    def test_one_key_asks_for_one_run_and_a_second_run_is_refused(self, pricing: TestClient, bench: Bench) -> None:
+    def test_one_key_asks_for_one_run_and_a_second_run_is_refused(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         made(pricing)
         first, second = (pricing.post(f"{PATH}/1/apply", headers=KEY) for _ in range(2))
         assert first.json() == second.json()
         assert len(bench.requests()) == 1
         assert pricing.post(f"{PATH}/1/apply").status_code == 409
 
-    def test_a_rule_that_rests_is_refused_unless_forced(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_rule_that_rests_is_refused_unless_forced(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         made(pricing, cooldownMinutes=60)
         bench.work_id(int(pricing.post(f"{PATH}/1/apply").json()["data"]["id"]))
         assert pricing.post(f"{PATH}/1/apply").json()["code"] == "CONFLICT"
@@ -175,8 +213,12 @@ class TestApply:
         made(pricing, enabled=False)
         assert pricing.post(f"{PATH}/1/apply").status_code == 409
 
-    @pytest.mark.parametrize(("body", "field"), [({"force": "yes"}, "force"), ({"targetIds": ["1"]}, "targetIds")])
-    def test_a_wrong_body_is_named(self, pricing: TestClient, body: dict[str, Any], field: str) -> None:
+    @pytest.mark.parametrize(
+        ("body", "field"), [({"force": "yes"}, "force"), ({"targetIds": ["1"]}, "targetIds")]
+    )
+    def test_a_wrong_body_is_named(
+        self, pricing: TestClient, body: dict[str, Any], field: str
+    ) -> None:
         refused = pricing.post(f"{PATH}/1/apply", json=body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
@@ -191,14 +233,20 @@ class TestTimes:
     """A rule with a time changes prices by itself."""
 
     @pytest.mark.parametrize("time", ["scheduleAt", "endsAt"])
-    def test_they_are_for_those_who_may_change_prices(self, bench: Bench, login: Login, time: str) -> None:
+    def test_they_are_for_those_who_may_change_prices(
+        self, bench: Bench, login: Login, time: str
+    ) -> None:
         timed, author, bold = {time: "2027-01-01T00:00:00Z"}, login(AUTHOR), login(BOLD)
         assert author.post(PATH, json={**TENTH_OFF, **timed}).status_code == 403
         made(author)
         refused = author.patch(f"{PATH}/1", json=timed)
         assert (refused.status_code, "pricing.runs.write" in refused.json()["error"]) == (403, True)
         assert bold.patch(f"{PATH}/1", json=timed).status_code == 200
-        for patch in ({"transform": {"op": "percent", "value": -90}}, {time: None}, {"enabled": True}):
+        for patch in (
+            {"transform": {"op": "percent", "value": -90}},
+            {time: None},
+            {"enabled": True},
+        ):
             assert author.patch(f"{PATH}/1", json=patch).status_code == 403
         assert bold.patch(f"{PATH}/1", json={time: None}).status_code == 200
         assert author.patch(f"{PATH}/1", json={"name": "Mine again", time: None}).status_code == 200

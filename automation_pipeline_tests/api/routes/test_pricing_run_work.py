@@ -1,4 +1,5 @@
-"""What is done with runs of pricing rules over HTTP: approved, applied, retried, rolled back, cancelled."""
+"""What is done with runs of pricing rules over HTTP: approved, applied, retried, rolled back,
+cancelled."""
 
 from typing import Any
 
@@ -30,7 +31,9 @@ def failed_one(bench: Bench) -> int:
 
 
 class TestApply:
-    def test_what_was_previewed_is_queued_and_applied_by_a_worker(self, pricing: TestClient, bench: Bench) -> None:
+    def test_what_was_previewed_is_queued_and_applied_by_a_worker(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         run = bench.previewed()
         answered = post(pricing, run.id, "apply")
         assert (answered.status_code, answered.json()["data"]["status"]) == (202, "QUEUED")
@@ -40,11 +43,17 @@ class TestApply:
 
     def test_a_stale_preview_is_refused(self, pricing: TestClient, bench: Bench) -> None:
         old, changed = bench.previewed(), bench.previewed(bench.rule())
-        pricing.patch(f"/api/pricing/rules/{changed.rule_id}", json={"transform": {"op": "percent", "value": -20}})
+        pricing.patch(
+            f"/api/pricing/rules/{changed.rule_id}",
+            json={"transform": {"op": "percent", "value": -20}},
+        )
         assert "preview it again" in post(pricing, changed.id, "apply").json()["error"]
         bench.clock.pass_time(PREVIEW_LIFETIME * 2)
         refused = post(pricing, old.id, "apply")
-        assert (refused.status_code, "older than 15 minutes" in refused.json()["error"]) == (409, True)
+        assert (refused.status_code, "older than 15 minutes" in refused.json()["error"]) == (
+            409,
+            True,
+        )
 
     def test_guardrails_want_somebody_else_to_approve_first(
         self, pricing: TestClient, login: Login, bench: Bench
@@ -55,7 +64,10 @@ class TestApply:
         creator = login({"pricing.read": "ALL", "pricing.write": "ALL"})
         assert creator.post(f"{PATH}/{run.id}/approve").status_code == 409
         approved = post(pricing, run.id, "approve")
-        assert (approved.status_code, approved.json()["data"]["approvedBy"]) == (200, "machine:environment")
+        assert (approved.status_code, approved.json()["data"]["approvedBy"]) == (
+            200,
+            "machine:environment",
+        )
         assert post(pricing, run.id, "apply").status_code == 202
 
     def test_nothing_to_apply_is_a_bad_request(self, pricing: TestClient, bench: Bench) -> None:
@@ -69,7 +81,9 @@ class TestApply:
         assert (first.json(), second.headers["idempotent-replay"]) == (second.json(), "true")
         assert len(bench.requests()) == 1
 
-    def test_a_second_run_of_the_rule_waits_its_turn(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_second_run_of_the_rule_waits_its_turn(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         rule = bench.rule()
         first, second = bench.previewed(rule), bench.previewed(rule)
         assert post(pricing, first.id, "apply").status_code == 202
@@ -77,7 +91,9 @@ class TestApply:
 
 
 class TestRetry:
-    def test_hopeless_ones_are_tried_again_with_force_only(self, pricing: TestClient, bench: Bench) -> None:
+    def test_hopeless_ones_are_tried_again_with_force_only(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         run_id = failed_one(bench)
         assert post(pricing, run_id, "retry").status_code == 409
         answered = post(pricing, run_id, "retry", json={"force": True})
@@ -101,12 +117,16 @@ class TestRetry:
         assert refused.status_code == 400
         assert refused.json()["details"][0]["field"].startswith("targetIds")
 
-    def test_a_run_that_cannot_be_retried_is_a_conflict(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_run_that_cannot_be_retried_is_a_conflict(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         assert post(pricing, bench.work(bench.queued()).id, "retry").json()["code"] == "CONFLICT"
 
 
 class TestRollback:
-    def test_applied_prices_are_taken_back_by_a_worker(self, pricing: TestClient, bench: Bench) -> None:
+    def test_applied_prices_are_taken_back_by_a_worker(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         run = bench.work(bench.queued())
         answered = post(pricing, run.id, "rollback", headers=KEY)
         assert (answered.status_code, answered.json()["data"]["wish"]) == (202, "rollback")
@@ -129,7 +149,9 @@ class TestRollback:
 
 
 class TestCancel:
-    def test_a_queued_run_ends_and_a_preview_has_nothing_to_cancel(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_queued_run_ends_and_a_preview_has_nothing_to_cancel(
+        self, pricing: TestClient, bench: Bench
+    ) -> None:
         run = bench.queued()
         told = post(pricing, run.id, "cancel").json()["data"]
         assert (told["status"], told["targets"]["cancelled"]) == ("FAILED", 2)
@@ -143,7 +165,9 @@ def test_of_a_run_that_is_not_there(pricing: TestClient, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", [*WORK, "cancel"])
-def test_whoever_may_write_rules_may_not_for_that_write_prices(login: Login, bench: Bench, what: str) -> None:
+def test_whoever_may_write_rules_may_not_for_that_write_prices(
+    login: Login, bench: Bench, what: str
+) -> None:
     author = login({"pricing.read": "ALL", "pricing.write": "ALL", "pricing.runs.read": "ALL"})
     refused = post(author, bench.previewed().id, what)
     assert (refused.status_code, refused.json()["code"]) == (403, "AUTHORIZATION_ERROR")

@@ -1,4 +1,5 @@
-"""Runs of pricing rules over HTTP, looked at: listed, shown, and gone through variant by variant."""
+"""Runs of pricing rules over HTTP, looked at: listed, shown, and gone through variant by
+variant."""
 
 from typing import Any
 
@@ -37,17 +38,30 @@ def test_the_list_is_filtered_and_has_pages(pricing: TestClient, bench: Bench) -
 
 @every_case(
     "query",
-    [{"status": "applied"}, {"trigger": "x"}, {"rule_id": 0}, {"rule_id": "x"}, {"limit": 1001}, {"project": "a b"}],
+    [
+        {"status": "applied"},
+        {"trigger": "x"},
+        {"rule_id": 0},
+        {"rule_id": "x"},
+        {"limit": 1001},
+        {"project": "a b"},
+    ],
 )
 def test_a_filter_that_makes_no_sense_is_named(pricing: TestClient, query: dict[str, Any]) -> None:
     refused = pricing.get(PATH, params=query)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))
 
 
-def test_a_run_is_shown_with_its_counts_and_whether_its_shop_is_paused(pricing: TestClient, bench: Bench) -> None:
+def test_a_run_is_shown_with_its_counts_and_whether_its_shop_is_paused(
+    pricing: TestClient, bench: Bench
+) -> None:
     run = bench.work(bench.queued())
     told = pricing.get(f"{PATH}/{run.id}").json()
-    assert (told["data"]["id"], told["data"]["status"], told["shopPaused"]) == (str(run.id), "APPLIED", False)
+    assert (told["data"]["id"], told["data"]["status"], told["shopPaused"]) == (
+        str(run.id),
+        "APPLIED",
+        False,
+    )
     assert (told["data"]["targets"]["applied"], told["data"]["successRate"]) == (2, 1.0)
     pricing.post("/api/pricing/shop/pause")
     assert pricing.get(f"{PATH}/{run.id}").json()["shopPaused"] is True
@@ -65,7 +79,10 @@ def test_targets_are_gone_through_by_their_ids(pricing: TestClient, bench: Bench
     assert (failed["errorType"], failed["errorRetryable"]) == ("not_found", False)
     for query in ({"status": "failed"}, {"after": -1}, {"limit": 0}):
         refused = pricing.get(path, params=query)
-        assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))
+        assert (refused.status_code, refused.json()["details"][0]["field"]) == (
+            400,
+            next(iter(query)),
+        )
 
 
 def test_what_is_left_alone_says_why(pricing: TestClient, bench: Bench) -> None:
@@ -74,18 +91,29 @@ def test_what_is_left_alone_says_why(pricing: TestClient, bench: Bench) -> None:
     run = bench.previewed()
     told = pricing.get(f"{PATH}/{run.id}/skipped").json()
     assert sorted(ids(told, "variantId")) == ["301", "401"]
-    (blocked,) = pricing.get(f"{PATH}/{run.id}/skipped", params={"reason": "blocked"}).json()["data"]
+    (blocked,) = pricing.get(f"{PATH}/{run.id}/skipped", params={"reason": "blocked"}).json()[
+        "data"
+    ]
     assert (blocked["variantId"], blocked["checks"][0]["name"]) == ("401", "ceiling")
-    assert pricing.get(f"{PATH}/{run.id}/skipped", params={"limit": 1, "offset": 2}).json()["data"] == []
+    assert (
+        pricing.get(f"{PATH}/{run.id}/skipped", params={"limit": 1, "offset": 2}).json()["data"]
+        == []
+    )
 
 
 def test_the_result_and_the_log_tell_how_it_went(pricing: TestClient, bench: Bench) -> None:
     run = bench.work(bench.queued())
     result = pricing.get(f"{PATH}/{run.id}/result").json()["data"]
-    assert (result["runId"], result["appliedTargets"], result["failedTargets"]) == (str(run.id), 2, 0)
+    assert (result["runId"], result["appliedTargets"], result["failedTargets"]) == (
+        str(run.id),
+        2,
+        0,
+    )
     assert [one["appliedPrice"] for one in result["results"]] == [900, 900]
     lines = pricing.get(f"{PATH}/{run.id}/log").json()["data"]
-    moves = [(line["fromState"], line["toState"]) for line in lines if line["machine"] == "rule run"]
+    moves = [
+        (line["fromState"], line["toState"]) for line in lines if line["machine"] == "rule run"
+    ]
     assert moves == [("PREVIEW", "QUEUED"), ("QUEUED", "APPLYING"), ("APPLYING", "APPLIED")]
     after = pricing.get(f"{PATH}/{run.id}/log", params={"after": lines[1]["id"], "limit": 1}).json()
     assert after["data"] == [lines[2]]

@@ -15,7 +15,11 @@ def test_a_shop_that_was_never_called_has_no_bucket(pricing: TestClient, bench: 
     with bench.database.transaction() as session:
         session.execute(delete(ShopRow))
     shown = pricing.get(PATH).json()["data"]
-    assert (shown["shop"], shown["circuit"]["state"], shown["bucket"]) == ("shop.test", "closed", None)
+    assert (shown["shop"], shown["circuit"]["state"], shown["bucket"]) == (
+        "shop.test",
+        "closed",
+        None,
+    )
 
 
 def test_it_is_shown_paused_and_resumed(pricing: TestClient, login: Login, bench: Bench) -> None:
@@ -38,8 +42,12 @@ def test_a_wrong_body_is_named(pricing: TestClient, body: dict[str, object]) -> 
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(body)))
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", PATH), ("POST", f"{PATH}/pause"), ("POST", f"{PATH}/resume")])
-def test_without_a_shop_the_setting_that_is_missing_is_named(client: TestClient, method: str, path: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", PATH), ("POST", f"{PATH}/pause"), ("POST", f"{PATH}/resume")]
+)
+def test_without_a_shop_the_setting_that_is_missing_is_named(
+    client: TestClient, method: str, path: str
+) -> None:
     refused = client.request(method, path)
     assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
     assert "SHOP_API_BASE_URL" in refused.json()["error"]

@@ -1,4 +1,5 @@
-"""Realtime over HTTP: streams that end with their run and go on where they broke off; leave to join channels."""
+"""Realtime over HTTP: streams that end with their run and go on where they broke off; leave to join
+channels."""
 
 import json
 from collections.abc import Generator, Iterator, Mapping
@@ -44,7 +45,9 @@ def told(database: Database, number: int, **payload: object) -> None:
 
 def sell(database: Database, fiche_id: str, groupe: str = "NORD") -> None:
     """A fiche that we know from the sales list."""
-    row = FicheCacheRow(fiche_id=fiche_id, groupe=groupe, raw_data={}, fetched_at=NOW, expires_at=NOW)
+    row = FicheCacheRow(
+        fiche_id=fiche_id, groupe=groupe, raw_data={}, fetched_at=NOW, expires_at=NOW
+    )
     with database.transaction() as session:
         session.add(row)
 
@@ -91,7 +94,9 @@ class TestAStreamOfARun:
             client.post("/api/automation/runs/1/cancel")
             rest = list(events)
         assert [event["event"] for event in rest] == ["automation.run.cancelled"]
-        again = httpx.get(url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": rest[-1]["id"]}, timeout=60)
+        again = httpx.get(
+            url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": rest[-1]["id"]}, timeout=60
+        )
         assert again.status_code == 204
 
     def test_who_comes_again_hears_what_is_new_and_nothing_twice(
@@ -108,14 +113,23 @@ class TestAStreamOfARun:
         ) as response:
             assert numbers(heard(response.iter_lines())) == [2, 3]
 
-    def test_it_ends_when_the_server_is_stopped(self, api: FastAPI, client: TestClient, database: Database) -> None:
+    def test_it_ends_when_the_server_is_stopped(
+        self, api: FastAPI, client: TestClient, database: Database
+    ) -> None:
         client.post(
             "/api/automation/schedules",
-            json={"name": "x", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual", "ficheIds": ["1"]}},
+            json={
+                "name": "x",
+                "scheduleType": "MANUAL",
+                "ficheSelection": {"mode": "manual", "ficheIds": ["1"]},
+            },
         )
         client.post("/api/automation/trigger", json={"scheduleId": "1"})
         told(database, 1)
-        with served(api) as address, httpx.stream("GET", address + RUN_EVENTS, headers=EVERYTHING, timeout=60) as got:
+        with (
+            served(api) as address,
+            httpx.stream("GET", address + RUN_EVENTS, headers=EVERYTHING, timeout=60) as got,
+        ):
             events = heard(got.iter_lines())
             next(events)
             api.state.stopping.set()
@@ -138,16 +152,23 @@ class TestAStreamOfARun:
     @pytest.mark.parametrize("last", ["x", "-1", "1-2", "1-2-3-4", "9" * 101])
     def test_an_id_that_no_stream_has_sent_is_refused(self, url: str, last: str) -> None:
         answered = httpx.get(url + RUN_EVENTS, headers={**EVERYTHING, "Last-Event-ID": last})
-        assert (answered.status_code, answered.json()["details"][0]["field"]) == (400, "Last-Event-ID")
+        assert (answered.status_code, answered.json()["details"][0]["field"]) == (
+            400,
+            "Last-Event-ID",
+        )
 
     def test_of_a_run_that_is_missing_there_is_none(self, url: str) -> None:
-        assert httpx.get(f"{url}/api/automation/runs/9/events", headers=EVERYTHING).status_code == 404
+        assert (
+            httpx.get(f"{url}/api/automation/runs/9/events", headers=EVERYTHING).status_code == 404
+        )
 
 
 class TestAStreamOfAFiche:
     PATH = "/api/fiches/77/events"
 
-    def test_it_tells_what_comes_and_what_the_caller_may_read(self, url: str, database: Database) -> None:
+    def test_it_tells_what_comes_and_what_the_caller_may_read(
+        self, url: str, database: Database
+    ) -> None:
         sell(database, "77")
         told(database, 1, fiche_id="77", producer="transcription")
         token = user_token({"fiches.read": "ALL", "transcriptions.read": "ALL"})
@@ -168,11 +189,16 @@ class TestJoiningAChannel:
     AUTH = "/api/realtime/pusher/auth"
 
     def ask(self, client: TestClient, channel: str, **more: Any) -> httpx.Response:
-        return client.post(self.AUTH, json={"socket_id": "1234.5678", "channel_name": channel, **more})
+        return client.post(
+            self.AUTH, json={"socket_id": "1234.5678", "channel_name": channel, **more}
+        )
 
     def test_a_machine_is_no_user(self, client: TestClient) -> None:
         answered = self.ask(client, "private-global")
-        assert (answered.status_code, answered.json()["error"]) == (401, "User authentication required")
+        assert (answered.status_code, answered.json()["error"]) == (
+            401,
+            "User authentication required",
+        )
 
     def test_without_pusher_it_is_said(self, login: Login) -> None:
         answered = self.ask(login({"realtime.read": "ALL"}), "private-global")
@@ -185,7 +211,12 @@ class TestJoiningAChannel:
 
 @pytest.fixture
 def with_pusher(services: Services) -> None:
-    account = {"pusher_app_id": "1", "pusher_key": "key", "pusher_secret": SecretStr("x"), "pusher_cluster": "eu"}
+    account = {
+        "pusher_app_id": "1",
+        "pusher_key": "key",
+        "pusher_secret": SecretStr("x"),
+        "pusher_cluster": "eu",
+    }
     services.settings = services.settings.model_copy(update=account)
 
 
@@ -253,4 +284,9 @@ class TestLeaveToJoin:
 
     def test_a_test_event_is_for_admins(self, login: Login) -> None:
         event = {"channel": "private-global", "event": "notification", "payload": {}}
-        assert login(ALL | {"realtime.write": "ALL"}).post("/api/realtime/pusher/test", json=event).status_code == 403
+        assert (
+            login(ALL | {"realtime.write": "ALL"})
+            .post("/api/realtime/pusher/test", json=event)
+            .status_code
+            == 403
+        )

@@ -1,4 +1,5 @@
-"""What became of what was asked for: waiting, under way, refused; and nothing about fiches out of reach."""
+"""What became of what was asked for: waiting, under way, refused; and nothing about fiches out of
+reach."""
 
 from typing import Any
 
@@ -6,7 +7,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from automation_pipeline.audits.routes.request_status import AuditRequest, RerunRequest, TranscriptionRequest
+from automation_pipeline.audits.routes.request_status import (
+    AuditRequest,
+    RerunRequest,
+    TranscriptionRequest,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken
 from automation_pipeline.transcription.tables import TranscriptionRunRow
@@ -33,7 +38,10 @@ def told(client: TestClient, what: str, *keys: str) -> list[dict[str, Any]]:
 
 
 def transcriptions(client: TestClient) -> list[str]:
-    return [client.post(f"/api/transcriptions/{fiche_id}").json()["event_id"] for fiche_id in ("900", "901")]
+    return [
+        client.post(f"/api/transcriptions/{fiche_id}").json()["event_id"]
+        for fiche_id in ("900", "901")
+    ]
 
 
 def test_a_transcription_is_told_from_its_wish_to_its_end(
@@ -50,8 +58,15 @@ def test_a_transcription_is_told_from_its_wish_to_its_end(
         mark_taken(session, second, "dagster-1")
         counts = dict.fromkeys(("already_transcribed", "cached", "failed", "processed"), 0)
         times = dict.fromkeys(("started_at", "touched_at"), services.clock.now())
-        run = {"id": waiting[1]["run_id"], "fiche_id": "901", "priority": "normal", "status": "running"}
-        session.add(TranscriptionRunRow(**run, **counts, **times, total_recordings=2, target_total=2))
+        run = {
+            "id": waiting[1]["run_id"],
+            "fiche_id": "901",
+            "priority": "normal",
+            "status": "running",
+        }
+        session.add(
+            TranscriptionRunRow(**run, **counts, **times, total_recordings=2, target_total=2)
+        )
     refused, running = told(client, "transcriptions", first, second)
     assert (refused["refused"], refused["standing"]) == ("No key is set.", None)
     assert (running["standing"]["status"], running["standing"]["total"]) == ("running", 2)
@@ -63,7 +78,9 @@ def test_a_wish_that_joined_a_live_run_is_told_by_that_run(
     [first, _] = transcriptions(client)
     with services.database.transaction() as session:
         mark_taken(session, first, "dagster-1")
-        counts = dict.fromkeys(("already_transcribed", "cached", "failed", "processed", "target_total"), 0)
+        counts = dict.fromkeys(
+            ("already_transcribed", "cached", "failed", "processed", "target_total"), 0
+        )
         times = dict.fromkeys(("started_at", "touched_at"), services.clock.now())
         run = {"id": "another", "fiche_id": "900", "priority": "normal", "status": "running"}
         session.add(TranscriptionRunRow(**run, **counts, **times, total_recordings=2))
@@ -78,7 +95,9 @@ def test_an_audit_is_told_by_the_key_that_was_answered(
     asked = client.post("/api/audits", json=body).json()["event_id"]
     [waiting] = told(client, "audits", asked)
     assert waiting == {"key": asked, "fiche_id": "900", "standing": None, "refused": None}
-    begun = archive.put("902", tracking_id="audit-902", status="failed", error_message="No recordings")
+    begun = archive.put(
+        "902", tracking_id="audit-902", status="failed", error_message="No recordings"
+    )
     with services.database.transaction() as session:
         row = session.scalars(select(RunRequestRow).where(RunRequestRow.request_key == asked)).one()
         row.request_key = "audit-902"
@@ -87,7 +106,9 @@ def test_an_audit_is_told_by_the_key_that_was_answered(
     assert ended["standing"]["error"] == "No recordings"
 
 
-@pytest.mark.parametrize(("what", "permission"), [("transcriptions", "transcriptions"), ("audits", "audits")])
+@pytest.mark.parametrize(
+    ("what", "permission"), [("transcriptions", "transcriptions"), ("audits", "audits")]
+)
 def test_what_is_out_of_reach_is_left_out_like_what_is_unknown(
     client: TestClient, login: Login, archive: Archive, what: str, permission: str
 ) -> None:

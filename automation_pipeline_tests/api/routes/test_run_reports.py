@@ -1,4 +1,5 @@
-"""The report of a run over HTTP: all of it, to those who may see every fiche; and it is read back as it was."""
+"""The report of a run over HTTP: all of it, to those who may see every fiche; and it is read back
+as it was."""
 
 import pytest
 from fastapi.testclient import TestClient
@@ -19,13 +20,17 @@ from automation_pipeline_tests.tables import every_case
 
 @pytest.fixture
 def run_id(services: Services, clock: StandingClock) -> int:
-    run_id = a_reported_run(Bench(services.database, clock, model=FakeLanguageModel(by_what_is_said)))
+    run_id = a_reported_run(
+        Bench(services.database, clock, model=FakeLanguageModel(by_what_is_said))
+    )
     with services.database.transaction() as session:
         session.get_one(RunRow, run_id).error_details = {"stack": "secret lines", "failed_days": []}
     return run_id
 
 
-def test_a_report_is_read_back_as_it_was_but_for_stacks(client: TestClient, services: Services, run_id: int) -> None:
+def test_a_report_is_read_back_as_it_was_but_for_stacks(
+    client: TestClient, services: Services, run_id: int
+) -> None:
     answered = client.get(f"/api/automation/runs/{run_id}/report")
     assert (answered.status_code, "secret lines" in answered.text) == (200, False)
     back = parse_report(answered.json()["data"])

@@ -35,13 +35,21 @@ def test_a_wrong_schedule_names_each_field(client: TestClient) -> None:
     answered = client.post(PATH, json={**DAILY, "timeOfDay": "25:00", "nonsense": 1})
     assert answered.status_code == 400
     refused = answered.json()
-    assert (refused["error"], refused["code"]) == ("Invalid automation schedule data", "VALIDATION_ERROR")
+    assert (refused["error"], refused["code"]) == (
+        "Invalid automation schedule data",
+        "VALIDATION_ERROR",
+    )
     assert {fault["field"] for fault in refused["details"]} == {"timeOfDay", "nonsense"}
 
 
 @pytest.mark.parametrize(
     ("content", "code"),
-    [(b"{", "INVALID_JSON"), (b"", "INVALID_JSON"), (b"\xff", "INVALID_JSON"), (b"[]", "VALIDATION_ERROR")],
+    [
+        (b"{", "INVALID_JSON"),
+        (b"", "INVALID_JSON"),
+        (b"\xff", "INVALID_JSON"),
+        (b"[]", "VALIDATION_ERROR"),
+    ],
 )
 def test_a_body_that_is_no_object_is_refused(client: TestClient, content: bytes, code: str) -> None:
     answered = client.post(PATH, content=content)
@@ -62,7 +70,9 @@ def test_a_change_with_an_old_etag_is_refused(client: TestClient, clock: Any) ->
     assert (changed.status_code, changed.json()["data"]["name"]) == (200, "Other")
     outdated = client.patch(f"{PATH}/1", json={"name": "Third"}, headers={"If-Match": etag})
     assert (outdated.status_code, outdated.json()["code"]) == (412, "PRECONDITION_FAILED")
-    now = client.patch(f"{PATH}/1", json={"name": "Third"}, headers={"If-Match": changed.headers["etag"]})
+    now = client.patch(
+        f"{PATH}/1", json={"name": "Third"}, headers={"If-Match": changed.headers["etag"]}
+    )
     assert now.json()["data"]["name"] == "Third"
 
 
@@ -85,14 +95,23 @@ def test_one_key_makes_one_schedule_and_gives_one_answer(client: TestClient) -> 
 
 def test_a_refused_request_leaves_its_key_free(client: TestClient) -> None:
     headers = {"Idempotency-Key": "abc"}
-    assert client.post(PATH, json={**DAILY, "specificAuditConfigs": ["99"]}, headers=headers).status_code == 400
+    assert (
+        client.post(
+            PATH, json={**DAILY, "specificAuditConfigs": ["99"]}, headers=headers
+        ).status_code
+        == 400
+    )
     assert client.post(PATH, json=DAILY, headers=headers).status_code == 201
 
 
 def test_pausing_skipping_and_what_comes_next(client: TestClient) -> None:
     made(client)
-    assert client.post(f"{PATH}/1/skip-next").json()["data"]["skipped"] == "2026-05-05T02:00:00.000Z"
-    coming = client.get(f"{PATH}/1/next", params={"after": "2026-05-06T00:00:00Z", "count": 1}).json()["data"]
+    assert (
+        client.post(f"{PATH}/1/skip-next").json()["data"]["skipped"] == "2026-05-05T02:00:00.000Z"
+    )
+    coming = client.get(
+        f"{PATH}/1/next", params={"after": "2026-05-06T00:00:00Z", "count": 1}
+    ).json()["data"]
     assert coming == {"occurrences": ["2026-05-06T02:00:00.000Z"]}
     paused = client.post(f"{PATH}/1/pause", json={"reason": "Holidays"}).json()["data"]
     assert (paused["isActive"], paused["pausedReason"]) == (False, "Holidays")
@@ -113,12 +132,17 @@ def test_the_list_has_pages(client: TestClient) -> None:
 
 def test_deleting_is_once(client: TestClient) -> None:
     made(client)
-    assert client.delete(f"{PATH}/1").json() == {"success": True, "message": "Schedule deleted successfully"}
+    assert client.delete(f"{PATH}/1").json() == {
+        "success": True,
+        "message": "Schedule deleted successfully",
+    }
     assert client.delete(f"{PATH}/1").status_code == 404
 
 
 class TestScope:
-    def test_a_group_sees_schedules_that_name_its_groupes_only(self, client: TestClient, login: Login) -> None:
+    def test_a_group_sees_schedules_that_name_its_groupes_only(
+        self, client: TestClient, login: Login
+    ) -> None:
         made(client)
         everything = {"mode": "date_range", "dateRange": "yesterday"}
         made(client, ficheSelection=everything)
@@ -133,7 +157,9 @@ class TestScope:
         for groupe in ("NORD", "SUD", "NORD", "SUD", "NORD"):
             made(client, ficheSelection={**DAILY["ficheSelection"], "groupes": [groupe]})
         nord = login({"automation.read": "GROUP"}, groupes=["NORD"])
-        pages = [nord.get(PATH, params={"limit": 2, "offset": offset}).json() for offset in (0, 2, 4)]
+        pages = [
+            nord.get(PATH, params={"limit": 2, "offset": offset}).json() for offset in (0, 2, 4)
+        ]
         assert [[one["id"] for one in page["data"]] for page in pages] == [["5", "3"], ["1"], []]
         assert [page["count"] for page in pages] == [2, 1, 0]
 
@@ -145,7 +171,10 @@ class TestScope:
         for answered in (
             nord.post(PATH, json={**DAILY, "ficheSelection": wider}),
             nord.patch(f"{PATH}/{stored['id']}", json={"ficheSelection": wider}),
-            nord.post("/api/automation/trigger", json={"scheduleId": stored["id"], "overrideFicheSelection": wider}),
+            nord.post(
+                "/api/automation/trigger",
+                json={"scheduleId": stored["id"], "overrideFicheSelection": wider},
+            ),
         ):
             assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
@@ -154,9 +183,18 @@ class TestScope:
 
 
 @pytest.mark.parametrize(
-    "after", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", "9990-01-01", "0001-01-01", "3000-01-01"]
+    "after",
+    [
+        "9999-12-31T23:59:59.999999Z",
+        "0001-01-01T00:00:00+14:00",
+        "9990-01-01",
+        "0001-01-01",
+        "3000-01-01",
+    ],
 )
-def test_occurrences_are_told_of_years_that_somebody_may_live_to_see(client: TestClient, after: str) -> None:
+def test_occurrences_are_told_of_years_that_somebody_may_live_to_see(
+    client: TestClient, after: str
+) -> None:
     made(client)
     refused = client.get(f"{PATH}/1/next", params={"after": after})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "after")
@@ -165,4 +203,6 @@ def test_occurrences_are_told_of_years_that_somebody_may_live_to_see(client: Tes
 def test_without_a_zone_an_instant_is_utc(client: TestClient) -> None:
     made(client)
     asked = {"after": "2999-12-31T23:59:59", "count": 1}
-    assert client.get(f"{PATH}/1/next", params=asked).json()["data"] == {"occurrences": ["3000-01-01T02:00:00.000Z"]}
+    assert client.get(f"{PATH}/1/next", params=asked).json()["data"] == {
+        "occurrences": ["3000-01-01T02:00:00.000Z"]
+    }

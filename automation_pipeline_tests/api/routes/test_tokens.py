@@ -1,4 +1,5 @@
-"""Machines' tokens over HTTP: made by those who may, shown once, good at once and refused at once."""
+"""Machines' tokens over HTTP: made by those who may, shown once, good at once and refused at
+once."""
 
 from typing import Any
 
@@ -27,7 +28,9 @@ def issue(client: TestClient, **about: object) -> dict[str, Any]:
     return answer.json()["data"]
 
 
-def status_of(client: TestClient, token: str, path: str = "/api/audit-configs", header: str = "Authorization") -> int:
+def status_of(
+    client: TestClient, token: str, path: str = "/api/audit-configs", header: str = "Authorization"
+) -> int:
     value = f"Bearer {token}" if header == "Authorization" else token
     return client.get(path, headers={"Authorization": "", header: value}).status_code
 
@@ -44,7 +47,9 @@ def test_a_token_opens_what_it_was_made_for_until_it_is_revoked(client: TestClie
     assert client.delete(f"{PATH}/{issued['id']}").json() == revoked.json()
 
 
-def test_the_token_is_answered_once_and_kept_nowhere(client: TestClient, database: Database) -> None:
+def test_the_token_is_answered_once_and_kept_nowhere(
+    client: TestClient, database: Database
+) -> None:
     answer = client.post(PATH, json=dict(NIGHTLY), headers={"Idempotency-Key": "k"})
     token = answer.json()["data"]["token"]
     assert answer.headers["cache-control"] == "no-store"
@@ -62,29 +67,46 @@ def test_the_list_is_of_good_ones_unless_asked_otherwise(client: TestClient) -> 
     assert [one["id"] for one in answer.json()["data"]] == [third, first]
     assert answer.json()["count"] == 2
     everything = client.get(f"{PATH}?include_inactive=true&limit=2&offset=1").json()["data"]
-    assert [(one["id"], one["state"]) for one in everything] == [(second, "revoked"), (first, "active")]
+    assert [(one["id"], one["state"]) for one in everything] == [
+        (second, "revoked"),
+        (first, "active"),
+    ]
 
 
 @pytest.mark.parametrize(
     ("given", "field"),
-    [({"scope": "GROUP"}, "groupes"), ({"permissions": ["nope"]}, "permissions.0"), ({"name": None}, "name")],
+    [
+        ({"scope": "GROUP"}, "groupes"),
+        ({"permissions": ["nope"]}, "permissions.0"),
+        ({"name": None}, "name"),
+    ],
 )
-def test_a_wrong_wish_is_refused_by_field(client: TestClient, given: dict[str, object], field: str) -> None:
+def test_a_wrong_wish_is_refused_by_field(
+    client: TestClient, given: dict[str, object], field: str
+) -> None:
     answer = client.post(PATH, json=WISH | given)
     assert (answer.status_code, answer.json()["error"]) == (400, "Invalid token")
     assert [fault["field"] for fault in answer.json()["details"]] == [field]
 
 
-def test_nobody_makes_a_token_that_may_do_more_than_themselves(client: TestClient, login: Login) -> None:
+def test_nobody_makes_a_token_that_may_do_more_than_themselves(
+    client: TestClient, login: Login
+) -> None:
     admin = login(ADMIN | {"fiches.read": "GROUP"}, groupes=["NORD"])
     own = {"permissions": ["fiches"], "scope": "GROUP", "groupes": ["NORD"]}
-    for beyond in (WISH, {**WISH, **own, "groupes": ["SUD"]}, {**WISH, **own, "permissions": ["*"]}):
+    for beyond in (
+        WISH,
+        {**WISH, **own, "groupes": ["SUD"]},
+        {**WISH, **own, "permissions": ["*"]},
+    ):
         assert admin.post(PATH, json=beyond).status_code == 400
     assert client.get(PATH).json()["data"] == []
     assert issue(admin, **own)["groupes"] == ["NORD"]
 
 
-def test_what_exceeds_the_caller_is_neither_listed_nor_revoked(client: TestClient, login: Login) -> None:
+def test_what_exceeds_the_caller_is_neither_listed_nor_revoked(
+    client: TestClient, login: Login
+) -> None:
     of_groups = {"permissions": ["fiches"], "scope": "GROUP"}
     beyond = [
         issue(client, permissions=["fiches"]),
@@ -99,9 +121,14 @@ def test_what_exceeds_the_caller_is_neither_listed_nor_revoked(client: TestClien
         assert refused.status_code == 404
         assert refused.json()["error"] == missing["error"].replace("977", one["id"])
     assert [one["id"] for one in admin.get(PATH).json()["data"]] == [own["id"], older["id"]]
-    assert [one["id"] for one in admin.get(f"{PATH}?limit=1&offset=1").json()["data"]] == [older["id"]]
+    assert [one["id"] for one in admin.get(f"{PATH}?limit=1&offset=1").json()["data"]] == [
+        older["id"]
+    ]
     assert admin.delete(f"{PATH}/{own['id']}").json()["data"]["state"] == "revoked"
-    assert {one["state"] for one in client.get(f"{PATH}?include_inactive=true").json()["data"]} == {"active", "revoked"}
+    assert {one["state"] for one in client.get(f"{PATH}?include_inactive=true").json()["data"]} == {
+        "active",
+        "revoked",
+    }
     assert len(client.get(PATH).json()["data"]) == 4
 
 
@@ -111,7 +138,11 @@ def test_a_token_ends_with_the_one_that_made_it_at_the_latest(
 ) -> None:
     parent = issue(client, permissions=["*"], expiresInDays=30)
     child = issue(client_of(api, parent["token"]), expiresInDays=days)
-    assert (child["expiresAt"] < parent["expiresAt"]) if days == 1 else (child["expiresAt"] == parent["expiresAt"])
+    assert (
+        (child["expiresAt"] < parent["expiresAt"])
+        if days == 1
+        else (child["expiresAt"] == parent["expiresAt"])
+    )
     lasting = issue(client_of(api, issue(client, permissions=["*"])["token"]), expiresInDays=days)
     assert (lasting["expiresAt"] is None) == (days is None)
 
@@ -130,7 +161,9 @@ def test_only_administrators_see_make_and_revoke_tokens(client: TestClient, logi
 
 def test_what_does_not_exist_is_404_and_what_is_no_id_400(client: TestClient) -> None:
     assert client.delete(f"{PATH}/977").json()["error"] == "Token with ID '977' not found"
-    assert [client.delete(f"{PATH}/{wrong}").status_code for wrong in ("977", "x", "0", "9" * 30)] == [
+    assert [
+        client.delete(f"{PATH}/{wrong}").status_code for wrong in ("977", "x", "0", "9" * 30)
+    ] == [
         404,
         400,
         400,
@@ -141,11 +174,20 @@ def test_what_does_not_exist_is_404_and_what_is_no_id_400(client: TestClient) ->
 def test_a_token_belongs_to_an_organisation_that_is_there(
     client: TestClient, database: Database, clock: StandingClock
 ) -> None:
-    wish = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs.agents.write"], "scope": "ALL"}
+    wish = {
+        "name": "agents",
+        "orgId": "acme",
+        "permissions": ["org-jobs.agents.write"],
+        "scope": "ALL",
+    }
     refused = client.post(PATH, json=wish)
     assert (refused.status_code, "there is no organisation 'acme'" in refused.text) == (400, True)
     create_organisation(
-        {"id": "acme", "name": "Acme"}, within=ALL_ORGANISATIONS, database=database, clock=clock, actor="user:1"
+        {"id": "acme", "name": "Acme"},
+        within=ALL_ORGANISATIONS,
+        database=database,
+        clock=clock,
+        actor="user:1",
     )
     issued = issue(client, **wish)
     assert issued["orgId"] == "acme"
@@ -159,7 +201,11 @@ def test_who_may_not_do_it_himself_gives_no_organisation_its_token(
     login: Login, database: Database, clock: StandingClock
 ) -> None:
     create_organisation(
-        {"id": "acme", "name": "Acme"}, within=ALL_ORGANISATIONS, database=database, clock=clock, actor="user:1"
+        {"id": "acme", "name": "Acme"},
+        within=ALL_ORGANISATIONS,
+        database=database,
+        clock=clock,
+        actor="user:1",
     )
     wish = {"name": "agents", "orgId": "acme", "permissions": ["org-jobs"], "scope": "ALL"}
     for own in ({}, {"org-jobs.read": "GROUP"}):

@@ -22,7 +22,11 @@ from automation_pipeline.transcription.routes import (
     TranscriptionsQueued,
     TranscriptionStanding,
 )
-from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription, fail_unplanned
+from automation_pipeline.transcription.runs import (
+    TranscriptionRunRequest,
+    begin_transcription,
+    fail_unplanned,
+)
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.conftest import StandingClock
@@ -40,9 +44,15 @@ def fiches(services: Services) -> Services:
     archive.put("900", calls=2, of_fiche_groupe="SUD")
     archive.put("901", calls=1, of_fiche_groupe="NORD")
     with services.database.transaction() as session:
-        call = session.scalars(select(CallRecordingRow).where(CallRecordingRow.call_id == "9000")).one()
+        call = session.scalars(
+            select(CallRecordingRow).where(CallRecordingRow.call_id == "9000")
+        ).one()
         save_transcript(session, call.id, transcript("tr_1"), [])
-        write_notes(session, fiche_note("run-1", "900", "START"), fiche_note("run-2", "900", "END", level="error"))
+        write_notes(
+            session,
+            fiche_note("run-1", "900", "START"),
+            fiche_note("run-2", "900", "END", level="error"),
+        )
     return services
 
 
@@ -64,16 +74,28 @@ def keys(services: Services) -> dict[str, Any]:
     return {row.request_key: row.config["priority"] for row in rows}
 
 
-def test_how_a_fiche_stands_is_told_in_the_reference_fields(client: TestClient, fiches: Services) -> None:
+def test_how_a_fiche_stands_is_told_in_the_reference_fields(
+    client: TestClient, fiches: Services
+) -> None:
     told = get(client, "/900/status")["data"]
     TranscriptionStanding.model_validate(told)
     recordings = told.pop("recordings")
-    assert told == {"ficheId": "900", "total": 2, "transcribed": 1, "pending": 1, "percentage": 50, "run": None}
+    assert told == {
+        "ficheId": "900",
+        "total": 2,
+        "transcribed": 1,
+        "pending": 1,
+        "percentage": 50,
+        "run": None,
+    }
     assert list(recordings[0]) == [
         "callId", "hasTranscription", "transcriptionId", "transcribedAt", "recordingDate", "recordingTime",
         "durationSeconds", "hasUrl",
     ]  # fmt: skip
-    assert [(one["callId"], one["transcriptionId"]) for one in recordings] == [("9000", "tr_1"), ("9001", None)]
+    assert [(one["callId"], one["transcriptionId"]) for one in recordings] == [
+        ("9000", "tr_1"),
+        ("9001", None),
+    ]
     assert get(client, "/77/status", 404)["error"] == "Fiche 77 not found"
 
 
@@ -88,19 +110,39 @@ def test_the_status_of_a_fiche_that_the_crm_never_gave_shows_why_its_run_failed(
         )
     told = get(client, "/77/status")["data"]
     run = told.pop("run")
-    assert told == {"ficheId": "77", "total": 0, "transcribed": 0, "pending": 0, "percentage": 0, "recordings": []}
-    assert (run["id"], run["state"], run["error"]) == ("run-8", "failed", "The CRM answered 503 for fiche 77.")
+    assert told == {
+        "ficheId": "77",
+        "total": 0,
+        "transcribed": 0,
+        "pending": 0,
+        "percentage": 0,
+        "recordings": [],
+    }
+    assert (run["id"], run["state"], run["error"]) == (
+        "run-8",
+        "failed",
+        "The CRM answered 503 for fiche 77.",
+    )
     assert get(client, "/77/logs")["count"] > 0
 
 
-def test_the_status_shows_the_run_and_who_holds_each_recording(client: TestClient, fiches: Services) -> None:
+def test_the_status_shows_the_run_and_who_holds_each_recording(
+    client: TestClient, fiches: Services
+) -> None:
     ours, crm = fiches.database, FakeFicheSource()
     wish = TranscriptionRunRequest("run-7", "900", TranscriptionPriority.HIGH)
-    asyncio.run(begin_transcription(wish, database=ours, source=crm, clock=fiches.clock, is_fresh=True))
+    asyncio.run(
+        begin_transcription(wish, database=ours, source=crm, clock=fiches.clock, is_fresh=True)
+    )
     with ours.transaction() as session:
         assert claim_next(session, "host:1/ab", 1, lease_seconds=30, per_fiche=10)
     run = get(client, "/900/status")["data"]["run"]
-    assert (run["id"], run["state"], run["priority"], run["targetTotal"]) == ("run-7", "processing", "high", 1)
+    assert (run["id"], run["state"], run["priority"], run["targetTotal"]) == (
+        "run-7",
+        "processing",
+        "high",
+        1,
+    )
     [task] = run["tasks"]
     assert (task["callId"], task["state"], task["owner"]) == ("9001", "working", "host:1/ab")
     assert 0 < task["secondsLeft"] <= 30
@@ -109,9 +151,17 @@ def test_the_status_shows_the_run_and_who_holds_each_recording(client: TestClien
 def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Services) -> None:
     told = get(client, "/900/logs")
     TranscriptionLines.model_validate(told)
-    assert ([line["message"] for line in told["data"]], told["count"], told["trace_id"]) == (["START", "END"], 2, None)
+    assert ([line["message"] for line in told["data"]], told["count"], told["trace_id"]) == (
+        ["START", "END"],
+        2,
+        None,
+    )
     told = get(client, "/900/logs", run_id="run-2", level="error", limit=5)
-    assert ([line["message"] for line in told["data"]], told["trace_id"], told["limit"]) == (["END"], "run-2", 5)
+    assert ([line["message"] for line in told["data"]], told["trace_id"], told["limit"]) == (
+        ["END"],
+        "run-2",
+        5,
+    )
     assert get(client, "/900/logs", since="2999-01-01")["data"] == []
     refused = get(client, "/900/logs", 400, since="yesterday")
     assert refused["error"] == "Invalid since (expected ISO 8601 date-time)"
@@ -121,7 +171,10 @@ def test_the_log_of_a_fiche_is_found_and_narrowed(client: TestClient, fiches: Se
 def test_a_call_is_read(client: TestClient, fiches: Services) -> None:
     told = get(client, "/900/recordings/9000")["data"]
     RecordingShown.model_validate(told)
-    assert (told["transcription"]["text"], told["transcription"]["words"]) == (transcript("tr_1").text, [])
+    assert (told["transcription"]["text"], told["transcription"]["words"]) == (
+        transcript("tr_1").text,
+        [],
+    )
     missing = "No transcription available for this recording"
     assert get(client, "/900/recordings/9001", 404)["error"] == missing
     assert get(client, "/900/recordings/77", 404)["error"] == "Recording not found"
@@ -138,7 +191,12 @@ def test_one_fiche_is_asked_for(
     TranscriptionQueued.model_validate(told)
     key = f"transcribe-900-{round(clock.now().timestamp() * 1000)}"
     run_id = told.pop("run_id")
-    assert told == {"success": True, "message": "Transcription job queued", "fiche_id": "900", "event_id": key}
+    assert told == {
+        "success": True,
+        "message": "Transcription job queued",
+        "fiche_id": "900",
+        "event_id": key,
+    }
     with fiches.database.reading() as session:
         assert filed_requests(session, [key])[0].config["run_id"] == run_id
     assert keys(fiches) == {key: taken}
@@ -156,14 +214,23 @@ def test_many_are_asked_for_once_a_day(client: TestClient, fiches: Services) -> 
     assert keys(fiches) == dict.fromkeys(asked, "high")
 
 
-@pytest.mark.parametrize("body", [{}, {"fiche_ids": "900"}, {"fiche_ids": [900]}, {"fiche_ids": []}])
-def test_a_batch_is_a_list_of_ids(client: TestClient, fiches: Services, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "body", [{}, {"fiche_ids": "900"}, {"fiche_ids": [900]}, {"fiche_ids": []}]
+)
+def test_a_batch_is_a_list_of_ids(
+    client: TestClient, fiches: Services, body: dict[str, Any]
+) -> None:
     refused = post(client, "/batch", body, 400)
-    assert (refused["error"], refused["code"]) == ("Invalid request - fiche_ids array required", "VALIDATION_ERROR")
+    assert (refused["error"], refused["code"]) == (
+        "Invalid request - fiche_ids array required",
+        "VALIDATION_ERROR",
+    )
     assert refused["details"]
 
 
-def test_under_one_key_the_work_is_asked_for_once(client: TestClient, fiches: Services, clock: StandingClock) -> None:
+def test_under_one_key_the_work_is_asked_for_once(
+    client: TestClient, fiches: Services, clock: StandingClock
+) -> None:
     key = {"Idempotency-Key": "a-key"}
     told = post(client, "/900", **key)
     clock.pass_time_a_second()

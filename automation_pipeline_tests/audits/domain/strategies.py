@@ -1,10 +1,18 @@
-"""Findings and timelines: plain ones to write down in a table, arbitrary ones for rules that always hold."""
+"""Findings and timelines: plain ones to write down in a table, arbitrary ones for rules that always
+hold."""
 
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.models.findings import (
+    Citation,
+    Conforme,
+    ControlPoint,
+    Niveau,
+    Statut,
+    StepFinding,
+)
 from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 
 
@@ -20,8 +28,16 @@ def citation(texte: str, at: tuple[int, int] = (0, 0), minutage: str = "00:12") 
     )
 
 
-def point(statut: Statut, *citations: Citation, text: str = "Un point", commentaire: str = "Vu.") -> ControlPoint:
-    return ControlPoint(point=text, statut=statut, commentaire=commentaire, citations=citations, minutages=("09:59",))
+def point(
+    statut: Statut, *citations: Citation, text: str = "Un point", commentaire: str = "Vu."
+) -> ControlPoint:
+    return ControlPoint(
+        point=text,
+        statut=statut,
+        commentaire=commentaire,
+        citations=citations,
+        minutages=("09:59",),
+    )
 
 
 def finding(
@@ -60,7 +76,10 @@ def recording(index: int, *chunks: str) -> TimelineRecording:
 
 
 def points_of(statuts: Sequence[Statut]) -> tuple[ControlPoint, ...]:
-    return tuple(ControlPoint(point=f"Point {number}", statut=statut) for number, statut in enumerate(statuts, 1))
+    return tuple(
+        ControlPoint(point=f"Point {number}", statut=statut)
+        for number, statut in enumerate(statuts, 1)
+    )
 
 
 SAID = (
@@ -93,7 +112,9 @@ citations = st.builds(
     st.tuples(st.integers(-1, 3), st.integers(-1, 3)),
     st.sampled_from(["00:12", "00:42", ""]),
 )
-texts = st.one_of(st.sampled_from(["Nom donné", "1. nom donne", "Appel enregistré", ""]), st.text(max_size=12))
+texts = st.one_of(
+    st.sampled_from(["Nom donné", "1. nom donne", "Appel enregistré", ""]), st.text(max_size=12)
+)
 control_points = st.builds(
     ControlPoint,
     point=texts,

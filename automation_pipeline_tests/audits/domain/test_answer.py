@@ -11,7 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.findings import Citation, Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.models.findings import (
+    Citation,
+    Conforme,
+    ControlPoint,
+    Niveau,
+    Statut,
+    StepFinding,
+)
 from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA, InvalidAnswerError, parse_answer
 from automation_pipeline_tests.tables import every_case
 
@@ -111,7 +118,11 @@ def test_the_answer_is_found_whatever_surrounds_it() -> None:
 
     expected = dict.fromkeys(WRAPPED, FOUND)
     expected["a tag inside a text"] = replace(FOUND, commentaire_global="Bien.</think>")
-    assert {name: found for name, content in WRAPPED.items() if (found := read(content)) != expected[name]} == {}
+    assert {
+        name: found
+        for name, content in WRAPPED.items()
+        if (found := read(content)) != expected[name]
+    } == {}
 
 
 def test_a_text_of_many_braces_is_given_up_soon() -> None:
@@ -154,29 +165,56 @@ def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
         ("{}", "traite est obligatoire"),
         (json.dumps(without(GOOD, "points_controle")), "points_controle est obligatoire"),
         (written(traite="oui"), "traite doit être true ou false"),
-        (written(conforme="OUI"), "conforme doit être une des valeurs permises : 'CONFORME', 'PARTIEL' ou 'NON_CONF"),
+        (
+            written(conforme="OUI"),
+            "conforme doit être une des valeurs permises : 'CONFORME', 'PARTIEL' ou 'NON_CONF",
+        ),
         (written(conforme=["CONFORME"]), "conforme doit"),
-        (written(niveau_conformite="PENDING"), "niveau_conformite doit être une des valeurs permises : 'EXCELLENT',"),
+        (
+            written(niveau_conformite="PENDING"),
+            "niveau_conformite doit être une des valeurs permises : 'EXCELLENT',",
+        ),
         (written(score=-1), "score doit être au moins 0"),
         (written(score="9"), "score doit être un nombre entier"),
         (written(score=9.5), "score doit être un nombre entier"),
         (written(score=True), "score doit être un nombre entier"),
         (written(score=None), "score doit être un nombre entier"),
         (written(score=10**30), "score doit être au plus"),
-        (written(erreurs_transcription_tolerees=-1), "erreurs_transcription_tolerees doit être au moins 0"),
+        (
+            written(erreurs_transcription_tolerees=-1),
+            "erreurs_transcription_tolerees doit être au moins 0",
+        ),
         (written(minutages="00:12"), "minutages doit être une liste"),
         (written(minutages=[12]), "minutages[0] doit être un texte"),
         (written(points_controle=["a"]), "points_controle[0] doit être un objet"),
         (with_point(statut="VU"), "points_controle[0].statut doit être une des valeurs permises"),
-        (with_point(variation_phonetique_utilisee=3), "points_controle[0].variation_phonetique_utilisee doit"),
-        (json.dumps(GOOD | {"points_controle": [without(POINT, "citations")]}), "points_controle[0].citations est obl"),
-        (with_citation(minutage_secondes=-1), "citations[0].minutage_secondes doit être au moins 0"),
-        (with_citation(minutage_secondes="12"), "citations[0].minutage_secondes doit être un nombre"),
-        (with_citation(minutage_secondes=True), "citations[0].minutage_secondes doit être un nombre"),
+        (
+            with_point(variation_phonetique_utilisee=3),
+            "points_controle[0].variation_phonetique_utilisee doit",
+        ),
+        (
+            json.dumps(GOOD | {"points_controle": [without(POINT, "citations")]}),
+            "points_controle[0].citations est obl",
+        ),
+        (
+            with_citation(minutage_secondes=-1),
+            "citations[0].minutage_secondes doit être au moins 0",
+        ),
+        (
+            with_citation(minutage_secondes="12"),
+            "citations[0].minutage_secondes doit être un nombre",
+        ),
+        (
+            with_citation(minutage_secondes=True),
+            "citations[0].minutage_secondes doit être un nombre",
+        ),
         (with_citation(minutage_secondes=float("inf")), "citations[0].minutage_secondes doit être"),
         (with_citation(minutage_secondes=float("nan")), "citations[0].minutage_secondes doit être"),
         (with_citation(minutage_secondes=10**400), "citations[0].minutage_secondes doit"),
-        (with_citation(recording_index="0"), "citations[0].recording_index doit être un nombre entier"),
+        (
+            with_citation(recording_index="0"),
+            "citations[0].recording_index doit être un nombre entier",
+        ),
         (with_citation(chunk_index=1.5), "citations[0].chunk_index doit être un nombre entier"),
         (with_citation(chunk_index=10**12), "citations[0].chunk_index doit être au plus"),
         (with_citation(texte=None), "points_controle[0].citations[0].texte doit être un texte"),
@@ -196,13 +234,23 @@ def test_many_faults_are_told_in_a_few_words() -> None:
 
 
 def test_an_index_below_zero_is_read_as_it_is() -> None:
-    assert parse_answer(with_citation(recording_index=-1)).points[0].citations[0].recording_index == -1
+    assert (
+        parse_answer(with_citation(recording_index=-1)).points[0].citations[0].recording_index == -1
+    )
 
 
 def test_the_recording_need_not_be_described_for_we_know_it() -> None:
-    bare = {name: value for name, value in CITATION.items() if not name.startswith("recording_") or "index" in name}
+    bare = {
+        name: value
+        for name, value in CITATION.items()
+        if not name.startswith("recording_") or "index" in name
+    }
     citation = parse_answer(with_point(citations=[bare])).points[0].citations[0]
-    assert (citation.recording_date, citation.recording_time, citation.recording_url) == ("N/A", "N/A", "N/A")
+    assert (citation.recording_date, citation.recording_time, citation.recording_url) == (
+        "N/A",
+        "N/A",
+        "N/A",
+    )
 
 
 def test_long_texts_are_cut_and_half_characters_replaced() -> None:
@@ -216,7 +264,9 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
-_answers = st.fixed_dictionaries({}, optional={name: st.just(value) | _json for name, value in GOOD.items()})
+_answers = st.fixed_dictionaries(
+    {}, optional={name: st.just(value) | _json for name, value in GOOD.items()}
+)
 
 
 @given(st.text() | _json.map(json.dumps) | _answers.map(json.dumps))
@@ -243,8 +293,20 @@ def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_schema_is_one_that_strict_providers_take() -> None:
-    allowed = {"type", "enum", "items", "properties", "required", "additionalProperties", "description"}
-    schemas = [schema for schema in _schemas(ANSWER_SCHEMA.schema) if isinstance(schema.get("type"), str | list)]
+    allowed = {
+        "type",
+        "enum",
+        "items",
+        "properties",
+        "required",
+        "additionalProperties",
+        "description",
+    }
+    schemas = [
+        schema
+        for schema in _schemas(ANSWER_SCHEMA.schema)
+        if isinstance(schema.get("type"), str | list)
+    ]
     for schema in schemas:
         assert set(schema) <= allowed
         if schema["type"] == "object":

@@ -27,14 +27,24 @@ def test_a_wish_may_be_written_in_older_ways() -> None:
         (AuditWish, {}, "Missing required parameters"),
         (AuditWish, {"fiche_id": "1"}, "Missing required parameters"),
         (RunWish, {"audit_config_id": 1}, "Missing required parameters"),
-        (RunWish, {"fiche_id": "1", "audit_config_id": 1, "automation_run_id": 2}, "The audit cannot be asked for so"),
+        (
+            RunWish,
+            {"fiche_id": "1", "audit_config_id": 1, "automation_run_id": 2},
+            "The audit cannot be asked for so",
+        ),
         (LatestWish, {}, "Missing required parameter"),
         (LatestWish, {"fiche_id": 1900417}, "The audit cannot be asked for so"),
         (LatestWish, {"fiche_id": "19-x"}, "The audit cannot be asked for so"),
-        (AuditWish, {"fiche_id": "1", "audit_config_id": 1, "use_rlm": "no"}, "The audit cannot be asked for so"),
+        (
+            AuditWish,
+            {"fiche_id": "1", "audit_config_id": 1, "use_rlm": "no"},
+            "The audit cannot be asked for so",
+        ),
     ],
 )
-def test_what_is_wrong_is_said(model: type[LatestWish], given: dict[str, object], sentence: str) -> None:
+def test_what_is_wrong_is_said(
+    model: type[LatestWish], given: dict[str, object], sentence: str
+) -> None:
     with pytest.raises(InvalidInputError, match=f"^{sentence}$") as refused:
         parse_request(model, given)
     assert refused.value.fields

@@ -15,7 +15,9 @@ FIRST = STORED.steps[0]
 
 
 def step_without(*fields: str, **others: object) -> dict[str, object]:
-    return {name: value for name, value in (step_document(9) | others).items() if name not in fields}
+    return {
+        name: value for name, value in (step_document(9) | others).items() if name not in fields
+    }
 
 
 @every_case(
@@ -27,9 +29,18 @@ def step_without(*fields: str, **others: object) -> dict[str, object]:
         ({"systemPrompt": None}, replace(STORED, system_prompt=None)),
         ({"systemPrompt": " "}, replace(STORED, system_prompt=None)),
         ({"createdBy": None}, replace(STORED, created_by=None)),
-        ({"isActive": False, "runAutomatically": False}, replace(STORED, is_active=False, run_automatically=False)),
-        ({"steps": [step_document(1)]}, replace(STORED, steps=parse_config(document(steps=1)).steps)),
-        ({"auditSteps": [step_document(1)]}, replace(STORED, steps=parse_config(document(steps=1)).steps)),
+        (
+            {"isActive": False, "runAutomatically": False},
+            replace(STORED, is_active=False, run_automatically=False),
+        ),
+        (
+            {"steps": [step_document(1)]},
+            replace(STORED, steps=parse_config(document(steps=1)).steps),
+        ),
+        (
+            {"auditSteps": [step_document(1)]},
+            replace(STORED, steps=parse_config(document(steps=1)).steps),
+        ),
         ({"id": "3", "createdAt": "x", "stepsCount": 9, "totalWeight": 1, "stats": None}, STORED),
         (config_document(STORED), STORED),
     ],
@@ -59,17 +70,27 @@ def test_a_wrong_change_names_the_field(given: dict[str, object], field: str) ->
 
 
 def test_positions_given_twice_are_said_to_be_so() -> None:
-    for change in (lambda given: changed_config(STORED, given), lambda given: parse_config(document() | given)):
+    for change in (
+        lambda given: changed_config(STORED, given),
+        lambda given: parse_config(document() | given),
+    ):
         with pytest.raises(InvalidInputError, match=r"^Step positions must be unique$") as refused:
             change({"steps": [step_document(1), step_document(1)]})
-        assert refused.value.fields[0] == ("steps", "Step positions must be unique: 1 given more than once")
+        assert refused.value.fields[0] == (
+            "steps",
+            "Step positions must be unique: 1 given more than once",
+        )
 
 
-@every_case("given", [step_document(3), step_without("position"), step_document(3) | {"position": None}])
+@every_case(
+    "given", [step_document(3), step_without("position"), step_document(3) | {"position": None}]
+)
 def test_a_new_step_goes_behind_the_others(given: dict[str, object]) -> None:
     step = new_step(STORED, given)
     assert step.position == 3
-    assert parse_config(config_document(replace(STORED, steps=(*STORED.steps, step)))).steps[2] == step
+    assert (
+        parse_config(config_document(replace(STORED, steps=(*STORED.steps, step)))).steps[2] == step
+    )
 
 
 @every_case(
@@ -84,7 +105,9 @@ def test_a_new_step_goes_behind_the_others(given: dict[str, object]) -> None:
         (step_document(3) | {"audit_config_id": 3}, "audit_config_id", "Invalid audit step input"),
     ],
 )
-def test_a_step_that_cannot_be_is_refused(given: dict[str, object], field: str, complaint: str) -> None:
+def test_a_step_that_cannot_be_is_refused(
+    given: dict[str, object], field: str, complaint: str
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         new_step(STORED, given)
     assert str(refused.value) == complaint
@@ -111,7 +134,10 @@ def test_only_what_is_named_of_a_step_changes(given: dict[str, object], changed:
     assert changed_step(STORED, FIRST, given) == changed
 
 
-@every_case(("position", "why"), [(2, "is already taken"), (4, "would leave a gap"), (0, "would leave a gap")])
+@every_case(
+    ("position", "why"),
+    [(2, "is already taken"), (4, "would leave a gap"), (0, "would leave a gap")],
+)
 def test_a_step_does_not_move_where_it_cannot(position: int, why: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         changed_step(STORED, FIRST, {"position": position})

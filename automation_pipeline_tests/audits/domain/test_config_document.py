@@ -18,7 +18,13 @@ from automation_pipeline.audits.models.configs import (
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
-LEAST_STEP = {"position": 1, "name": "Accueil", "prompt": "Vérifie.", "controlPoints": ["a"], "severityLevel": "LOW"}
+LEAST_STEP = {
+    "position": 1,
+    "name": "Accueil",
+    "prompt": "Vérifie.",
+    "controlPoints": ["a"],
+    "severityLevel": "LOW",
+}
 LEAST = {"name": "Contrôle", "steps": [LEAST_STEP]}
 
 
@@ -43,7 +49,9 @@ _steps = st.builds(
     position=st.just(1),
     name=_filled,
     prompt=_filled,
-    control_points=st.lists(_filled, min_size=1, max_size=4, unique_by=lambda text: tuple(text.split())).map(tuple),
+    control_points=st.lists(
+        _filled, min_size=1, max_size=4, unique_by=lambda text: tuple(text.split())
+    ).map(tuple),
     severity=st.sampled_from(Severity),
     description=st.none() | _filled,
     keywords=st.lists(_filled, max_size=4, unique=True).map(tuple),
@@ -67,7 +75,9 @@ _configs = st.builds(
 
 
 @given(_configs, st.randoms())
-def test_what_is_exported_parses_to_the_same_in_any_order_of_steps(config: AuditConfig, chance: object) -> None:
+def test_what_is_exported_parses_to_the_same_in_any_order_of_steps(
+    config: AuditConfig, chance: object
+) -> None:
     document = config_document(config)
     chance.shuffle(document["steps"])
     assert parse_config(document) == config
@@ -78,7 +88,12 @@ def test_a_configuration_needs_little() -> None:
         name="Contrôle",
         steps=(
             AuditStep(
-                position=1, name="Accueil", prompt="Vérifie.", control_points=("a",), severity=Severity.LOW, weight=5
+                position=1,
+                name="Accueil",
+                prompt="Vérifie.",
+                control_points=("a",),
+                severity=Severity.LOW,
+                weight=5,
             ),
         ),
         is_active=True,
@@ -103,7 +118,12 @@ def test_the_extras_of_seed_files_are_accepted_and_ignored() -> None:
 
 def test_texts_are_stripped_and_empty_ones_are_none() -> None:
     step = parse_config(
-        with_step(name=" Accueil\n", controlPoints=[" a ", "b"], keywords=["orias ", "", "orias"], description=" ")
+        with_step(
+            name=" Accueil\n",
+            controlPoints=[" a ", "b"],
+            keywords=["orias ", "", "orias"],
+            description=" ",
+        )
     ).steps[0]
     assert (step.name, step.control_points, step.keywords, step.description) == (
         "Accueil",
@@ -159,8 +179,17 @@ def test_the_field_at_fault_is_named(given_config: dict[str, object], field: str
 
 
 def test_every_fault_is_named_at_once() -> None:
-    bad = {"auditSteps": [LEAST_STEP | {"weight": 0}, LEAST_STEP | {"name": "", "position": 3}], "isActive": None}
-    assert set(faults(bad)) == {"name", "isActive", "auditSteps.0.weight", "auditSteps.1.name", "auditSteps"}
+    bad = {
+        "auditSteps": [LEAST_STEP | {"weight": 0}, LEAST_STEP | {"name": "", "position": 3}],
+        "isActive": None,
+    }
+    assert set(faults(bad)) == {
+        "name",
+        "isActive",
+        "auditSteps.0.weight",
+        "auditSteps.1.name",
+        "auditSteps",
+    }
 
 
 @every_case(
@@ -187,7 +216,9 @@ def test_steps_are_put_in_the_order_of_their_positions(positions: tuple[int, ...
 
 def test_the_fingerprint_is_of_what_judges() -> None:
     config = parse_config(LEAST)
-    same = replace(config, is_active=False, run_automatically=True, created_by="ops", description="autre")
+    same = replace(
+        config, is_active=False, run_automatically=True, created_by="ops", description="autre"
+    )
     others = (
         replace(config, name="Autre"),
         replace(config, system_prompt="Sois sévère."),

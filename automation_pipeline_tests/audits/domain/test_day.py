@@ -5,18 +5,28 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.rules.days import AUDIT_CHECKS, DayAudits, FailingPoint, judge_audits, without_fiche_id
+from automation_pipeline.audits.rules.days import (
+    AUDIT_CHECKS,
+    DayAudits,
+    FailingPoint,
+    judge_audits,
+    without_fiche_id,
+)
 from automation_pipeline_tests.tables import every_case
 
 EVERY, STEPS, EVIDENCE = AUDIT_CHECKS
 
 
 def day(**counts: Any) -> DayAudits:
-    return DayAudits(**{"configs": 2, "fiches": 10, "audited": 20, "by_niveau": {}, "failures": {}} | counts)
+    return DayAudits(
+        **{"configs": 2, "fiches": 10, "audited": 20, "by_niveau": {}, "failures": {}} | counts
+    )
 
 
 def failed(counts: dict[str, int]) -> set[str]:
-    return {finding.check for finding in judge_audits(day(**counts), asked=True) if not finding.passed}
+    return {
+        finding.check for finding in judge_audits(day(**counts), asked=True) if not finding.passed
+    }
 
 
 @every_case(
@@ -31,7 +41,10 @@ def failed(counts: dict[str, int]) -> set[str]:
         ({"steps": 100, "steps_failed": 6}, {STEPS}),
         ({"citations": 100, "citations_removed": 10}, set()),
         ({"citations": 100, "citations_removed": 11}, {EVIDENCE}),
-        ({"audited": 0, "steps": 3, "steps_failed": 3, "citations": 1, "citations_removed": 1}, set(AUDIT_CHECKS)),
+        (
+            {"audited": 0, "steps": 3, "steps_failed": 3, "citations": 1, "citations_removed": 1},
+            set(AUDIT_CHECKS),
+        ),
     ],
 )
 def test_nearly_all_is_audited_answered_and_proven(counts: dict[str, int], fails: set[str]) -> None:
@@ -39,10 +52,14 @@ def test_nearly_all_is_audited_answered_and_proven(counts: dict[str, int], fails
 
 
 @given(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_each_check_is_told_once_whatever_the_day(configs: int, fiches: int, steps: int, citations: int) -> None:
+def test_each_check_is_told_once_whatever_the_day(
+    configs: int, fiches: int, steps: int, citations: int
+) -> None:
     counted = day(configs=configs, fiches=fiches, audited=0, steps=steps, citations=citations)
     for asked in (True, False):
-        assert tuple(finding.check for finding in judge_audits(counted, asked=asked)) == AUDIT_CHECKS
+        assert (
+            tuple(finding.check for finding in judge_audits(counted, asked=asked)) == AUDIT_CHECKS
+        )
 
 
 def test_of_a_day_that_nobody_asked_for_nothing_is_believed() -> None:
@@ -57,7 +74,10 @@ def test_without_an_automatic_configuration_the_finding_says_what_to_do() -> Non
 
 def test_the_finding_counts_audits_not_fiches() -> None:
     [finding, *_] = judge_audits(day(audited=18), asked=True)
-    assert finding.says == "18 of 20 audits are there: 10 fiches with a transcript by 2 automatic configurations."
+    assert (
+        finding.says
+        == "18 of 20 audits are there: 10 fiches with a transcript by 2 automatic configurations."
+    )
 
 
 @every_case(
@@ -68,7 +88,10 @@ def test_the_finding_counts_audits_not_fiches() -> None:
             "No usable transcribed recordings available for fiche 40 (timeline empty)",
             "No usable transcribed recordings available for fiche (timeline empty)",
         ),
-        ("No step could be judged: LLM call failed status=40", "No step could be judged: LLM call failed status=40"),
+        (
+            "No step could be judged: LLM call failed status=40",
+            "No step could be judged: LLM call failed status=40",
+        ),
         ("Fiche 401 is another one", "Fiche 401 is another one"),
     ],
 )

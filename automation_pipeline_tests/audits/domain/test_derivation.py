@@ -6,8 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.findings import Conforme, ControlPoint, Niveau, Statut
-from automation_pipeline.audits.rules.scoring import derive_verdict, met_ratio, minutages_of, round_half_up
-from automation_pipeline_tests.audits.domain.strategies import citation, control_points, point, points_of, weights
+from automation_pipeline.audits.rules.scoring import (
+    derive_verdict,
+    met_ratio,
+    minutages_of,
+    round_half_up,
+)
+from automation_pipeline_tests.audits.domain.strategies import (
+    citation,
+    control_points,
+    point,
+    points_of,
+    weights,
+)
 from automation_pipeline_tests.tables import every_case
 
 P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABLE
@@ -32,7 +43,8 @@ def test_the_ratio_is_of_the_applicable_points(statuts: list[Statut], ratio: Fra
 
 
 @every_case(
-    ("value", "rounded"), [("0", 0), ("0.49", 0), ("0.5", 1), ("1.5", 2), ("2.5", 3), ("2.4999", 2), ("4.5", 5)]
+    ("value", "rounded"),
+    [("0", 0), ("0.49", 0), ("0.5", 1), ("1.5", 2), ("2.5", 3), ("2.4999", 2), ("4.5", 5)],
 )
 def test_halves_go_up(value: str, rounded: int) -> None:
     assert round_half_up(Fraction(value)) == rounded

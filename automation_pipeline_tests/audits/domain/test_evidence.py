@@ -90,12 +90,20 @@ def test_a_quotation_holds_where_it_was_said(texte: str, at: tuple[int, int], ho
 
 @pytest.mark.parametrize(
     ("least", "texte", "holds"),
-    [(7, "bonjour", True), (8, "bonjour", False), (1, "?", False), (0, "", False), (0, "bonjour", False)],
+    [
+        (7, "bonjour", True),
+        (8, "bonjour", False),
+        (1, "?", False),
+        (0, "", False),
+        (0, "bonjour", False),
+    ],
 )
 def test_the_least_length_of_a_quotation_is_a_rule_and_none_means_the_usual(
     least: int, texte: str, holds: bool
 ) -> None:
-    gated = gate(finding(point(P, citation(texte))), 10, CALLS, GatingOptions(min_quote_characters=least)).finding
+    gated = gate(
+        finding(point(P, citation(texte))), 10, CALLS, GatingOptions(min_quote_characters=least)
+    ).finding
     assert (gated.points[0].statut is P) == holds
 
 
@@ -123,12 +131,23 @@ def test_a_point_is_worth_what_its_citations_prove(
 
 
 def test_a_note_stands_alone_where_there_was_no_comment() -> None:
-    assert gate(finding(point(P, commentaire="")), 10, CALLS, ON).finding.points[0].commentaire == UNPROVEN
+    assert (
+        gate(finding(point(P, commentaire="")), 10, CALLS, ON).finding.points[0].commentaire
+        == UNPROVEN
+    )
 
 
 def test_citations_that_stay_know_their_recording_and_not_what_the_model_made_up() -> None:
-    kept = gate(finding(point(P, citation("mon numéro orias", (1, 0)))), 10, CALLS, ON).finding.points[0].citations[0]
-    assert (kept.recording_date, kept.recording_time, kept.call_id) == ("03/02/2026", "11:14", "call_1")
+    kept = (
+        gate(finding(point(P, citation("mon numéro orias", (1, 0)))), 10, CALLS, ON)
+        .finding.points[0]
+        .citations[0]
+    )
+    assert (kept.recording_date, kept.recording_time, kept.call_id) == (
+        "03/02/2026",
+        "11:14",
+        "call_1",
+    )
     assert kept.recording_url == "https://audio.example/1.mp3"
     assert (kept.texte, kept.recording_index, kept.chunk_index) == ("mon numéro orias", 1, 0)
 
@@ -142,7 +161,9 @@ def test_what_a_recording_does_not_say_of_itself_is_not_applicable() -> None:
 
 def test_the_minutages_of_a_step_are_those_of_its_points() -> None:
     late = citation("mon numéro orias", (1, 0), minutage="04:05")
-    gated = gate(finding(point(P, late, REAL), point(P, INVENTED), point(H, REAL)), 10, CALLS, ON).finding
+    gated = gate(
+        finding(point(P, late, REAL), point(P, INVENTED), point(H, REAL)), 10, CALLS, ON
+    ).finding
     assert gated.minutages == ("04:05", "00:12")
 
 
@@ -151,7 +172,11 @@ def test_the_example_of_the_reference() -> None:
     gated = gate(before, 10, CALLS, ON)
     after = gated.finding
     assert [each.statut for each in after.points] == [P, A, N]
-    assert (after.score, after.conforme, after.niveau_conformite) == (5, Conforme.PARTIEL, Niveau.ACCEPTABLE)
+    assert (after.score, after.conforme, after.niveau_conformite) == (
+        5,
+        Conforme.PARTIEL,
+        Niveau.ACCEPTABLE,
+    )
     assert after.commentaire_global.startswith("Bien. [Auto-check] Score ramené de 10 à 5")
     assert gated.stats == GatingStats(2, 1, 1, step_score_reduced=True, step_conforme_adjusted=True)
 
@@ -170,7 +195,9 @@ def test_the_example_of_the_reference() -> None:
         (0, 1, 10, 0, 0),
     ],
 )
-def test_a_score_is_replaced_only_by_a_lower_one(proven: int, of: int, weight: int, score: int, after: int) -> None:
+def test_a_score_is_replaced_only_by_a_lower_one(
+    proven: int, of: int, weight: int, score: int, after: int
+) -> None:
     points = [point(P, REAL)] * proven + [point(A)] * (of - proven)
     gated = gate(finding(*points, score=score), weight, CALLS, ON)
     assert gated.finding.score == after
@@ -227,8 +254,13 @@ def test_switched_off_it_only_says_which_recording_is_quoted() -> None:
 
 
 def test_what_was_done_to_a_step_twice_adds_up() -> None:
-    first, again = GatingStats(5, 2, 1, step_score_reduced=True), GatingStats(3, 1, 0, step_conforme_adjusted=True)
-    assert first + again == GatingStats(8, 3, 1, step_score_reduced=True, step_conforme_adjusted=True)
+    first, again = (
+        GatingStats(5, 2, 1, step_score_reduced=True),
+        GatingStats(3, 1, 0, step_conforme_adjusted=True),
+    )
+    assert first + again == GatingStats(
+        8, 3, 1, step_score_reduced=True, step_conforme_adjusted=True
+    )
 
 
 def test_what_was_done_to_the_steps_adds_up() -> None:
@@ -237,7 +269,9 @@ def test_what_was_done_to_the_steps_adds_up() -> None:
         GatingStats(3, 1, 0, step_score_reduced=True),
         GatingStats(4),
     ]
-    assert AuditGating.of(steps) == AuditGating(12, 3, 1, steps_score_reduced=2, steps_conforme_adjusted=1)
+    assert AuditGating.of(steps) == AuditGating(
+        12, 3, 1, steps_score_reduced=2, steps_conforme_adjusted=1
+    )
     assert AuditGating.of([]) == AuditGating()
 
 
@@ -245,7 +279,9 @@ rules = st.builds(GatingOptions, enabled=st.booleans(), min_quote_characters=st.
 
 
 @given(findings, weights, timelines, rules)
-def test_gating_twice_is_gating_once(step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions) -> None:
+def test_gating_twice_is_gating_once(
+    step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions
+) -> None:
     once = gate(step, weight, timeline, rules).finding
     again = gate(once, weight, timeline, rules)
     assert again.finding == once
@@ -253,7 +289,9 @@ def test_gating_twice_is_gating_once(step: StepFinding, weight: int, timeline: T
 
 
 @given(findings, weights, timelines, rules)
-def test_gating_raises_nothing(step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions) -> None:
+def test_gating_raises_nothing(
+    step: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions
+) -> None:
     after = gate(step, weight, timeline, rules).finding
     strict_first = [NC, PC, C]
     assert after.score <= step.score
@@ -272,6 +310,9 @@ def test_after_gating_only_proven_points_are_met_and_no_citation_is_false(
         for quoted in each.citations:
             chunk = timeline.chunk(quoted.recording_index, quoted.chunk_index)
             assert chunk is not None
-            said, quote = ("".join(re.split("speaker_[01]: ", text)) for text in (chunk.full_text, quoted.texte))
+            said, quote = (
+                "".join(re.split("speaker_[01]: ", text))
+                for text in (chunk.full_text, quoted.texte)
+            )
             assert len(normalise(quote)) >= 12
             assert normalise(quote) in normalise(said)

@@ -8,7 +8,9 @@ from automation_pipeline.audits.rules.search import excerpt
 from automation_pipeline_tests.audits.domain.timelines import step, timeline, timelines
 from automation_pipeline_tests.tables import every_case
 
-STEP = step(name="Garanties", keywords=("Hospitalisation",), control_points=("Le délai de carence est dit",))
+STEP = step(
+    name="Garanties", keywords=("Hospitalisation",), control_points=("Le délai de carence est dit",)
+)
 NOTHING = "rien du tout"
 
 

@@ -10,7 +10,8 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case(
-    ("taken", "free"), [(set(), [1]), ({1}, [2]), ({1, 2, 3}, [4]), ({1, 3}, [2]), ({2, 3}, [1]), ({1, 9}, [2, 3])]
+    ("taken", "free"),
+    [(set(), [1]), ({1}, [2]), ({1, 2, 3}, [4]), ({1, 3}, [2]), ({2, 3}, [1]), ({1, 9}, [2, 3])],
 )
 def test_these_are_free(taken: set[int], free: list[int]) -> None:
     assert free_positions(taken) == free

@@ -16,5 +16,7 @@ LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200
         ("avant " * 200 + "délai", ("delai",), ("avant " * 200 + "délai")[-MAX_PREVIEW:]),
     ],
 )
-def test_a_preview_is_around_the_first_word_found(text: str, terms: tuple[str, ...], shown: str) -> None:
+def test_a_preview_is_around_the_first_word_found(
+    text: str, terms: tuple[str, ...], shown: str
+) -> None:
     assert preview(text, terms) == shown

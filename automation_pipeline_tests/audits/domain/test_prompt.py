@@ -1,7 +1,14 @@
 """The question about one step, and what follows it."""
 
 from automation_pipeline.audits.models.audits import ExcerptOptions, TranscriptMode
-from automation_pipeline.audits.models.chat import Question, Reply, Role, ToolCall, ToolChoice, Usage
+from automation_pipeline.audits.models.chat import (
+    Question,
+    Reply,
+    Role,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
 from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA
 from automation_pipeline.audits.rules.prompts import (
     EXCERPT_NOTICE,
@@ -31,7 +38,9 @@ CALLS = timeline(["bonjour", "le délai est de 14 jours"], ["au revoir"])
 
 
 def asked(**other: object) -> Question:
-    return step_question(StepPrompt(**{"config": CONFIG, "step": STEP, "timeline": CALLS} | other), ExcerptOptions())
+    return step_question(
+        StepPrompt(**{"config": CONFIG, "step": STEP, "timeline": CALLS} | other), ExcerptOptions()
+    )
 
 
 def user_text(question: Question) -> str:
@@ -58,7 +67,11 @@ def test_the_question_has_the_calls_then_the_step_then_the_rules() -> None:
     assert "2 point(s) de contrôle" in blocks[-1]
     assert [message.role for message in question.messages] == [Role.SYSTEM, Role.USER]
     assert question.messages[0].content == "Tu contrôles."
-    assert (question.schema, question.tools, question.tool_choice) == (ANSWER_SCHEMA, (), ToolChoice.NONE)
+    assert (question.schema, question.tools, question.tool_choice) == (
+        ANSWER_SCHEMA,
+        (),
+        ToolChoice.NONE,
+    )
 
 
 def test_a_configuration_without_system_prompt_gets_one() -> None:
@@ -68,7 +81,12 @@ def test_a_configuration_without_system_prompt_gets_one() -> None:
 def test_what_is_not_there_is_left_out_and_no_keywords_are_said_to_be_none() -> None:
     text = user_text(asked(step=step()))
     assert "Mots-clés : aucun\n" in text
-    for absent in ("Description :", "Instructions complémentaires :", "Résultat précédent :", "=== PRODUIT"):
+    for absent in (
+        "Description :",
+        "Instructions complémentaires :",
+        "Résultat précédent :",
+        "=== PRODUIT",
+    ):
         assert absent not in text
 
 
@@ -81,7 +99,11 @@ def test_a_rerun_tells_the_users_instructions_and_the_start_of_what_was_found() 
 @every_case(
     ("product", "told", "untold"),
     [
-        ("Assureur : Exemple\n=== FIN DU PRODUIT ===", "Assureur : Exemple\n === FIN", "N'invente aucune garantie"),
+        (
+            "Assureur : Exemple\n=== FIN DU PRODUIT ===",
+            "Assureur : Exemple\n === FIN",
+            "N'invente aucune garantie",
+        ),
         (None, "N'invente aucune garantie", "Assureur"),
         (" \n", "N'invente aucune garantie", "Assureur"),
     ],
@@ -93,7 +115,11 @@ def test_a_step_that_verifies_the_product_is_told_of_it_or_that_nothing_is_known
     section = text[text.index("=== PRODUIT ===") : text.index("\n=== FIN DU PRODUIT ===")]
     assert told in section
     assert untold not in section
-    assert text.index("=== FIN DE LA TRANSCRIPTION") < text.index("=== PRODUIT ===") < text.index("=== ÉTAPE")
+    assert (
+        text.index("=== FIN DE LA TRANSCRIPTION")
+        < text.index("=== PRODUIT ===")
+        < text.index("=== ÉTAPE")
+    )
     assert "=== PRODUIT ===" not in user_text(asked(product=product))
 
 
@@ -116,7 +142,9 @@ def test_only_a_step_that_verifies_the_product_reads_an_excerpt(
 
 
 def test_an_excerpt_of_everything_is_no_excerpt() -> None:
-    text = user_text(asked(step=step(verify_product_info=True), timeline=timeline(["le délai", "rien"])))
+    text = user_text(
+        asked(step=step(verify_product_info=True), timeline=timeline(["le délai", "rien"]))
+    )
     assert EXCERPT_NOTICE not in text
 
 
@@ -124,7 +152,10 @@ def test_with_tools_the_calls_are_only_counted_and_the_first_move_is_a_search() 
     question = asked(mode=TranscriptMode.TOOLS)
     text = user_text(question)
     first, step_block, *_ = text.split("\n\n")
-    assert first == "Appels disponibles : 2 enregistrement(s), 3 segment(s). Cherche avec les outils avant de juger."
+    assert (
+        first
+        == "Appels disponibles : 2 enregistrement(s), 3 segment(s). Cherche avec les outils avant de juger."
+    )
     assert step_block.startswith("=== ÉTAPE 2/2")
     assert "14 jours" not in text
     assert question.messages[0].content.startswith("Tu contrôles.\n\n")
@@ -155,9 +186,14 @@ def test_a_bad_answer_goes_back_with_what_is_wrong() -> None:
 def test_a_round_of_tools_keeps_the_calls_and_their_results() -> None:
     question = asked(mode=TranscriptMode.TOOLS)
     calls = (ToolCall("a", "searchTranscript", "{}"), ToolCall("b", "getTranscriptChunks", "{}"))
-    after = tool_round(question, Reply("", Usage(), calls), list(zip(calls, ["un", "deux"], strict=True)))
+    after = tool_round(
+        question, Reply("", Usage(), calls), list(zip(calls, ["un", "deux"], strict=True))
+    )
     assert after.messages[2].tool_calls == calls
     told = [(message.role, message.content, message.tool_call_id) for message in after.messages[3:]]
     assert told == [(Role.TOOL, "un", "a"), (Role.TOOL, "deux", "b")]
     assert after.tool_choice is ToolChoice.AUTO
-    assert (without_tools(after).tool_choice, without_tools(after).tools) == (ToolChoice.NONE, TOOLS)
+    assert (without_tools(after).tool_choice, without_tools(after).tools) == (
+        ToolChoice.NONE,
+        TOOLS,
+    )

@@ -9,7 +9,11 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
 
-@given(st.lists(st.integers(), unique=True).flatmap(lambda ids: st.tuples(st.just(ids), st.permutations(ids))))
+@given(
+    st.lists(st.integers(), unique=True).flatmap(
+        lambda ids: st.tuples(st.just(ids), st.permutations(ids))
+    )
+)
 def test_every_step_gets_its_place_in_the_order_given(orders: tuple[list[int], list[int]]) -> None:
     now, wanted = orders
     positions = positions_in_order(now, wanted)
@@ -30,7 +34,9 @@ def test_every_step_gets_its_place_in_the_order_given(orders: tuple[list[int], l
         ),
     ],
 )
-def test_an_order_that_is_not_complete_is_refused_by_name(wanted: list[int], reasons: list[str]) -> None:
+def test_an_order_that_is_not_complete_is_refused_by_name(
+    wanted: list[int], reasons: list[str]
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         positions_in_order([7, 8, 9], wanted)
     assert refused.value.fields == tuple(("stepIds", reason) for reason in reasons)

@@ -4,7 +4,12 @@ import pytest
 
 from automation_pipeline.audits.models.audits import StepLocation, rerun_id
 from automation_pipeline.audits.models.findings import Conforme, Statut
-from automation_pipeline.audits.rules.reviews import Rerun, single_point_step, validate_instructions, verdict_summary
+from automation_pipeline.audits.rules.reviews import (
+    Rerun,
+    single_point_step,
+    validate_instructions,
+    verdict_summary,
+)
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.audits.domain.strategies import citation, finding, point
 from automation_pipeline_tests.audits.domain.timelines import step
@@ -25,7 +30,10 @@ def test_the_event_is_read_from_the_id_that_was_made_of_it(place: StepLocation) 
     assert Rerun(rerun_id="by hand", place=place).event_id is None
 
 
-@every_case(("given", "told"), [(None, None), ("", None), (" \n", None), (" Listen twice. ", "Listen twice.")])
+@every_case(
+    ("given", "told"),
+    [(None, None), ("", None), (" \n", None), (" Listen twice. ", "Listen twice.")],
+)
 def test_blank_instructions_are_none(given: str | None, told: str | None) -> None:
     assert validate_instructions(given) == told
 
@@ -39,7 +47,9 @@ def test_instructions_have_an_end() -> None:
 
 
 def test_a_control_point_is_asked_for_alone_with_what_was_found() -> None:
-    asked, previous = single_point_step(step(control_points=("Nom donné", "Appel enregistré"), weight=7), FOUND, 2)
+    asked, previous = single_point_step(
+        step(control_points=("Nom donné", "Appel enregistré"), weight=7), FOUND, 2
+    )
     assert (asked.control_points, asked.weight) == (("Appel enregistré",), 7)
     assert previous == "ABSENT : Pas entendu."
 

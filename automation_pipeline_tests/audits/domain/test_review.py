@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.findings import Conforme, ControlPoint, Niveau, Statut, StepFinding
+from automation_pipeline.audits.models.findings import (
+    Conforme,
+    ControlPoint,
+    Niveau,
+    Statut,
+    StepFinding,
+)
 from automation_pipeline.audits.rules.reviews import (
     PointReview,
     StepReview,
@@ -28,14 +34,19 @@ from automation_pipeline_tests.audits.domain.strategies import (
 )
 
 P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABLE
-STEP = finding(point(P, citation("un")), point(A), score=5, conforme=Conforme.PARTIEL, niveau=Niveau.ACCEPTABLE)
+STEP = finding(
+    point(P, citation("un")), point(A), score=5, conforme=Conforme.PARTIEL, niveau=Niveau.ACCEPTABLE
+)
 
 
 @pytest.mark.parametrize(
     ("model", "given_fields"),
     [
         (StepReview, {"conforme": "CONFORME"}),
-        (StepReview, {"conforme": "PARTIEL", "traite": False, "score": 0, "niveauConformite": "REJET"}),
+        (
+            StepReview,
+            {"conforme": "PARTIEL", "traite": False, "score": 0, "niveauConformite": "REJET"},
+        ),
         (StepReview, {"conforme": "PARTIEL", "reviewer": "x" * 200, "reason": "x" * 5000}),
         (StepReview, {"conforme": "PARTIEL", "score": None, "niveauConformite": None}),
         (PointReview, {"statut": "PRESENT"}),
@@ -82,7 +93,9 @@ def test_a_review_that_says_nothing_or_nonsense_is_refused(
 def test_a_review_of_a_step_changes_what_it_says_and_no_more() -> None:
     changed = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME))
     assert changed == replace(STEP, conforme=Conforme.CONFORME)
-    review = StepReview(conforme=Conforme.NON_CONFORME, traite=False, score=0, niveau_conformite=Niveau.REJET)
+    review = StepReview(
+        conforme=Conforme.NON_CONFORME, traite=False, score=0, niveau_conformite=Niveau.REJET
+    )
     assert apply_step_review(STEP, 10, review) == replace(
         STEP, conforme=Conforme.NON_CONFORME, traite=False, score=0, niveau_conformite=Niveau.REJET
     )
@@ -128,9 +141,14 @@ def test_a_reviewed_control_point_scores_the_step_anew_up_or_down(
 
 def test_a_comment_is_replaced_or_emptied() -> None:
     assert (
-        apply_control_point_review(STEP, 10, 1, PointReview(commentaire="Entendu.")).points[0].commentaire == "Entendu."
+        apply_control_point_review(STEP, 10, 1, PointReview(commentaire="Entendu."))
+        .points[0]
+        .commentaire
+        == "Entendu."
     )
-    emptied = apply_control_point_review(STEP, 10, 1, PointReview(commentaire="", statut=A)).points[0]
+    emptied = apply_control_point_review(STEP, 10, 1, PointReview(commentaire="", statut=A)).points[
+        0
+    ]
     assert (emptied.commentaire, emptied.statut) == ("", A)
 
 

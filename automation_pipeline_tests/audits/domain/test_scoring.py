@@ -12,7 +12,9 @@ from automation_pipeline_tests.tables import every_case
 C, PC, NC = Conforme.CONFORME, Conforme.PARTIEL, Conforme.NON_CONFORME
 
 
-def step(weight: int, score: int, conforme: Conforme = C, *, critical: bool = False, traite: bool = True) -> StepScore:
+def step(
+    weight: int, score: int, conforme: Conforme = C, *, critical: bool = False, traite: bool = True
+) -> StepScore:
     return StepScore(weight, critical, score, conforme, traite)
 
 
@@ -44,7 +46,11 @@ def test_the_niveau_is_of_the_exact_percentage(
     earned: int, of: int, percentage: str, niveau: Niveau, compliant: bool
 ) -> None:
     result = score_audit(scored(earned, of))
-    assert (str(result.score_percentage), result.niveau, result.is_compliant) == (percentage, niveau, compliant)
+    assert (str(result.score_percentage), result.niveau, result.is_compliant) == (
+        percentage,
+        niveau,
+        compliant,
+    )
     assert (result.earned, result.total_weight) == (earned, of)
 
 
@@ -79,8 +85,13 @@ def test_a_rejected_audit_stays_so_below_every_threshold() -> None:
     assert score_audit([step(5, 0, NC, critical=True)]).niveau is Niveau.REJET
 
 
-@every_case(("scores", "earned"), [([(5, 12)], 5), ([(5, -3)], 0), ([(5, -3), (5, 9)], 5), ([(5, 5), (0, 4)], 5)])
-def test_a_step_earns_from_nothing_to_its_weight(scores: list[tuple[int, int]], earned: int) -> None:
+@every_case(
+    ("scores", "earned"),
+    [([(5, 12)], 5), ([(5, -3)], 0), ([(5, -3), (5, 9)], 5), ([(5, 5), (0, 4)], 5)],
+)
+def test_a_step_earns_from_nothing_to_its_weight(
+    scores: list[tuple[int, int]], earned: int
+) -> None:
     assert score_audit([step(weight, score) for weight, score in scores]).earned == earned
 
 
@@ -102,11 +113,19 @@ def test_steps_that_were_not_dealt_with_are_counted_as_failed_and_keep_their_wei
 
 
 def test_a_failed_critical_step_rejects() -> None:
-    assert score_audit([step(9, 9), step(1, 0, NC, critical=True, traite=False)]).niveau is Niveau.REJET
+    assert (
+        score_audit([step(9, 9), step(1, 0, NC, critical=True, traite=False)]).niveau
+        is Niveau.REJET
+    )
 
 
 _steps = st.builds(
-    StepScore, st.integers(0, 10), st.booleans(), st.integers(-5, 20), st.sampled_from(Conforme), st.booleans()
+    StepScore,
+    st.integers(0, 10),
+    st.booleans(),
+    st.integers(-5, 20),
+    st.sampled_from(Conforme),
+    st.booleans(),
 )
 
 

@@ -64,10 +64,16 @@ def called(*speakers: str, text: str) -> Timeline:
         (("client",), "client: le client est content de nous", "client: le client est content"),
         (("",), "bonjour à tous et à toutes", "bonjour à tous"),
         (("?",), "?: bonjour à tous et à toutes", "?: bonjour à tous"),
-        (("(x", "speaker_1", "speaker_11"), "speaker_11: bonjour à tous\n(x: oui", "bonjour à tous oui"),
+        (
+            ("(x", "speaker_1", "speaker_11"),
+            "speaker_11: bonjour à tous\n(x: oui",
+            "bonjour à tous oui",
+        ),
     ],
 )
-def test_labels_may_be_words_and_signs_of_any_kind(speakers: tuple[str, ...], text: str, quotation: str) -> None:
+def test_labels_may_be_words_and_signs_of_any_kind(
+    speakers: tuple[str, ...], text: str, quotation: str
+) -> None:
     assert SpokenTimeline(called(*speakers, text=text)).holds(quotation, (0, 0), 12)
 
 
@@ -76,7 +82,9 @@ def test_nothing_was_said_where_there_is_no_chunk(place: tuple[int, int]) -> Non
     assert not SpokenTimeline(CALLS).holds("Vous êtes d'accord", place, 12)
 
 
-def test_a_chunk_is_made_into_words_once_however_often_it_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_is_made_into_words_once_however_often_it_is_quoted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole, read = CALLS.recordings[0].chunks[0].full_text, list[str]()
 
     def counted(text: str) -> str:

@@ -22,9 +22,16 @@ TWO_CALLS = Timeline(
             to_number="0145678901",
             chunks=(
                 TimelineChunk(
-                    0, 0.0, 45.2, 2, ("speaker_0", "speaker_1"), "speaker_0: bonjour madame\nspeaker_1: oui bonjour"
+                    0,
+                    0.0,
+                    45.2,
+                    2,
+                    ("speaker_0", "speaker_1"),
+                    "speaker_0: bonjour madame\nspeaker_1: oui bonjour",
                 ),
-                TimelineChunk(1, 45.94, 80.3, 1, ("speaker_0",), "speaker_0: cet appel est enregistré"),
+                TimelineChunk(
+                    1, 45.94, 80.3, 1, ("speaker_0",), "speaker_0: cet appel est enregistré"
+                ),
             ),
         ),
         TimelineRecording(
@@ -94,7 +101,10 @@ def test_whatever_is_said_the_marks_are_ours(calls: Timeline) -> None:
     text = timeline_text(calls)
     said_in = [recording for recording in calls.recordings if recording.chunks]
     assert len(re.findall(r"^---", text, flags=re.MULTILINE)) == len(said_in)
-    assert len([line for line in text.splitlines() if line.startswith("[Segment")]) == calls.chunk_count
+    assert (
+        len([line for line in text.splitlines() if line.startswith("[Segment")])
+        == calls.chunk_count
+    )
     assert len([line for line in text.splitlines() if line.startswith("===")]) == 2
 
 

@@ -24,10 +24,14 @@ def ran(name: str, room: int = AMPLE, calls: Timeline = CALLS, **arguments: obje
 
 
 def searched(query: str, **arguments: object) -> Any:
-    return ran("searchTranscript", query=query, **{"maxResults": None, "minTermLength": None} | arguments)
+    return ran(
+        "searchTranscript", query=query, **{"maxResults": None, "minTermLength": None} | arguments
+    )
 
 
-def read(*places: tuple[int, int], calls: Timeline = CALLS, room: int = AMPLE, **arguments: object) -> Any:
+def read(
+    *places: tuple[int, int], calls: Timeline = CALLS, room: int = AMPLE, **arguments: object
+) -> Any:
     chunks = [{"recording_index": recording, "chunk_index": chunk} for recording, chunk in places]
     optional = {"includeNeighbors": None, "maxChars": None}
     return ran("getTranscriptChunks", room, calls, chunks=chunks, **optional | arguments)
@@ -132,8 +136,14 @@ def test_a_chunk_too_long_for_the_room_is_cut() -> None:
         ("getTranscriptChunks", '{"chunks": []}'),
         ("getTranscriptChunks", '{"chunks": [{"recording_index": 0}]}'),
         ("getTranscriptChunks", '{"chunks": [{"recording_index": 0, "chunk_index": "0"}]}'),
-        ("getTranscriptChunks", '{"chunks": [{"recording_index": 0, "chunk_index": 0}], "includeNeighbors": 3}'),
-        ("getTranscriptChunks", '{"chunks": [{"recording_index": 0, "chunk_index": 0}], "maxChars": 999}'),
+        (
+            "getTranscriptChunks",
+            '{"chunks": [{"recording_index": 0, "chunk_index": 0}], "includeNeighbors": 3}',
+        ),
+        (
+            "getTranscriptChunks",
+            '{"chunks": [{"recording_index": 0, "chunk_index": 0}], "maxChars": 999}',
+        ),
         (
             "getTranscriptChunks",
             json.dumps({"chunks": [{"recording_index": 0, "chunk_index": at} for at in range(61)]}),
@@ -147,9 +157,9 @@ def test_a_wrong_call_is_answered_with_what_is_wrong(name: str, arguments: str) 
 
 
 def test_what_may_be_null_may_be_left_out() -> None:
-    assert json.loads(run_tool(ToolCall("1", "searchTranscript", '{"query": "délai"}'), CALLS, AMPLE)) == searched(
-        "délai"
-    )
+    assert json.loads(
+        run_tool(ToolCall("1", "searchTranscript", '{"query": "délai"}'), CALLS, AMPLE)
+    ) == searched("délai")
 
 
 _index = st.integers(-2, 6)
@@ -161,7 +171,9 @@ _arguments = st.one_of(
     st.fixed_dictionaries(
         {
             "chunks": st.lists(
-                st.fixed_dictionaries({"recording_index": _index, "chunk_index": _index}), min_size=1, max_size=25
+                st.fixed_dictionaries({"recording_index": _index, "chunk_index": _index}),
+                min_size=1,
+                max_size=25,
             )
         },
         optional={"includeNeighbors": st.integers(0, 2), "maxChars": st.integers(900, 3_000)},

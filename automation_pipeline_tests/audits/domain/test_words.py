@@ -21,4 +21,6 @@ def test_terms_are_the_distinct_words_that_are_long_enough(
 
 
 def test_there_are_at_most_forty_terms() -> None:
-    assert search_terms((" ".join(f"mot{at}" for at in range(100)),), 3) == tuple(f"mot{at}" for at in range(MAX_TERMS))
+    assert search_terms((" ".join(f"mot{at}" for at in range(100)),), 3) == tuple(
+        f"mot{at}" for at in range(MAX_TERMS)
+    )

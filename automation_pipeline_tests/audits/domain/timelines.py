@@ -8,7 +8,9 @@ from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk,
 
 def chunk(index: int, text: str) -> TimelineChunk:
     """Thirty seconds long."""
-    return TimelineChunk(index, index * 30.0, index * 30.0 + 29.5, text.count("\n") + 1, ("speaker_0",), text)
+    return TimelineChunk(
+        index, index * 30.0, index * 30.0 + 29.5, text.count("\n") + 1, ("speaker_0",), text
+    )
 
 
 def recording(index: int, *texts: str) -> TimelineRecording:

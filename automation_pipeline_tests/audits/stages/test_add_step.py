@@ -17,7 +17,9 @@ STEP = {name: value for name, value in step_document(9).items() if name != "posi
 
 
 @pytest.mark.parametrize("given", [STEP, STEP | {"position": 4}])
-def test_it_is_the_last_then(database: Database, clock: StandingClock, given: dict[str, object]) -> None:
+def test_it_is_the_last_then(
+    database: Database, clock: StandingClock, given: dict[str, object]
+) -> None:
     config_id = add(database)
     before = read(database, config_id)
     clock.pass_time(timedelta(hours=1))
@@ -36,7 +38,9 @@ def test_a_taken_place_is_refused_with_the_free_one_and_nothing_changes(
 ) -> None:
     config_id = add(database)
     before = read(database, config_id)
-    with pytest.raises(InvalidInputError, match=r"^Position 2 is already taken\. Available positions: 4$"):
+    with pytest.raises(
+        InvalidInputError, match=r"^Position 2 is already taken\. Available positions: 4$"
+    ):
         add_step(config_id, STEP | {"position": 2}, database=database, clock=clock)
     assert read(database, config_id) == before
 
@@ -48,14 +52,23 @@ def test_what_does_not_exist_is_not_found(database: Database, clock: StandingClo
 
 def add_many(url: str, config_id: int, times: int) -> list[int]:
     def act(database: Database) -> list[int]:
-        return [add_step(config_id, STEP, database=database, clock=SystemClock()).id for _ in range(times)]
+        return [
+            add_step(config_id, STEP, database=database, clock=SystemClock()).id
+            for _ in range(times)
+        ]
 
     return on(url, act)
 
 
-def test_several_processes_add_all_of_theirs_without_a_gap(database: Database, database_url: str) -> None:
+def test_several_processes_add_all_of_theirs_without_a_gap(
+    database: Database, database_url: str
+) -> None:
     config_id = add(database, steps=1)
-    added = [step_id for ids in at_once(add_many, *[(database_url, config_id, 4)] * CREW) for step_id in ids]
+    added = [
+        step_id
+        for ids in at_once(add_many, *[(database_url, config_id, 4)] * CREW)
+        for step_id in ids
+    ]
     stored = read(database, config_id)
     assert set(stored.step_ids[1:]) == set(added)
     assert len(stored.step_ids) == 1 + 4 * CREW

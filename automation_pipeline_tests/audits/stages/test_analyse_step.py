@@ -10,7 +10,11 @@ from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, step_answer, wish
 
-READ = {"chunks": [{"recording_index": 0, "chunk_index": 0}], "includeNeighbors": 0, "maxChars": None}
+READ = {
+    "chunks": [{"recording_index": 0, "chunk_index": 0}],
+    "includeNeighbors": 0,
+    "maxChars": None,
+}
 
 
 @pytest.fixture
@@ -40,7 +44,9 @@ def test_with_tools_the_transcript_is_not_in_the_prompt_and_still_quoted(bench: 
     assert bench.row().transcript_mode == "tools"
     assert bench.row().total_tokens == 3 * USAGE.total_tokens
     [step] = bench.steps()
-    assert {cited.call_id for point in step.finding.points for cited in point.citations} == {"190041701"}
+    assert {cited.call_id for point in step.finding.points for cited in point.citations} == {
+        "190041701"
+    }
 
 
 def test_an_invention_is_gated_with_tools_too(bench: Bench) -> None:
@@ -86,7 +92,9 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(be
 
     bench.model = FakeLanguageModel(greedy)
     bench.turn(max_prompt_characters=60_000)
-    bench.sell("1900417", said="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080)
+    bench.sell(
+        "1900417", said="speaker_0: " + "Bonjour, cet appel est enregistré. " * 20, times=1080
+    )
     standing = bench.audit("1900417", bench.configure(steps=2))
     assert (standing.status, standing.failed) == ("completed", 0)
     assert bench.row().transcript_mode == "tools"
@@ -123,7 +131,9 @@ def test_an_answer_that_was_cut_is_asked_for_again(bench: Bench) -> None:
 
 def test_without_gating_the_model_is_believed(bench: Bench) -> None:
     bench.turn(gating=GatingOptions(enabled=False))
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    bench.model = FakeLanguageModel(
+        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+    )
     bench.sell("1900417")
     assert bench.audit("1900417", bench.configure(steps=1)).score_percentage == 100.0
 

@@ -1,4 +1,5 @@
-"""A day's audits: what is missing is made, one failure is one failure, and what is there is not asked for again."""
+"""A day's audits: what is missing is made, one failure is one failure, and what is there is not
+asked for again."""
 
 import asyncio
 from collections import Counter
@@ -44,7 +45,9 @@ def test_every_automatic_configuration_judges_every_fiche_once(bench: Bench) -> 
     day = audit_the_day(bench, attempt="run-1")
     assert (day.configs, day.fiches, day.audited, dict(day.failures)) == (2, 2, 4, {})
     assert {row.tracking_id for row in rows(bench)} == {
-        f"day-2026-02-03-audit-{fiche_id}-{config_id}-run-1" for fiche_id in "12" for config_id in (first, second)
+        f"day-2026-02-03-audit-{fiche_id}-{config_id}-run-1"
+        for fiche_id in "12"
+        for config_id in (first, second)
     }
     assert {row.trigger_source for row in rows(bench)} == {"asset"}
     assert bench.model.calls == 2 * 1 + 2 * 2
@@ -71,10 +74,18 @@ def test_without_an_automatic_configuration_nothing_is_done(bench: Bench) -> Non
     bench.configure(name="By hand")
     sold(bench, "1")
     day = audit_the_day(bench)
-    assert (day.configs, day.fiches, day.wanted, bench.audits(), bench.model.calls) == (0, 1, 0, 0, 0)
+    assert (day.configs, day.fiches, day.wanted, bench.audits(), bench.model.calls) == (
+        0,
+        1,
+        0,
+        0,
+        0,
+    )
 
 
-def test_one_fiche_that_the_crm_gives_no_answer_for_takes_nothing_from_the_others(bench: Bench) -> None:
+def test_one_fiche_that_the_crm_gives_no_answer_for_takes_nothing_from_the_others(
+    bench: Bench,
+) -> None:
     bench.configure(runAutomatically=True)
     sold(bench, "1", "2", "3")
     forget_the_crm(bench)

@@ -30,10 +30,19 @@ def positions(model: FakeLanguageModel) -> Counter[int]:
 def test_an_audit_judges_every_step_once_and_is_scored(bench: Bench) -> None:
     bench.sell("1900417")
     standing = bench.audit("1900417", bench.configure(steps=3))
-    assert (standing.status, standing.niveau, standing.score_percentage) == ("completed", "EXCELLENT", 100.0)
+    assert (standing.status, standing.niveau, standing.score_percentage) == (
+        "completed",
+        "EXCELLENT",
+        100.0,
+    )
     assert positions(bench.model) == {1: 1, 2: 1, 3: 1}
     row = bench.row()
-    assert (row.is_latest, row.version, row.recordings_count, row.timeline_chunks) == (True, 1, 1, 1)
+    assert (row.is_latest, row.version, row.recordings_count, row.timeline_chunks) == (
+        True,
+        1,
+        1,
+        1,
+    )
     assert row.total_tokens == 3 * USAGE.total_tokens
     assert row.result_data is not None
     assert row.result_data["audit"]["compliance"] == {  # type: ignore[index]  # JSON
@@ -51,7 +60,9 @@ def test_what_is_quoted_is_stored_with_its_recording(bench: Bench) -> None:
     [step] = bench.steps()
     cited = [citation for point in step.finding.points for citation in point.citations]
     assert {citation.call_id for citation in cited} == {"190041701"}
-    assert all(citation.recording_url == "https://records.example.test/190041701" for citation in cited)
+    assert all(
+        citation.recording_url == "https://records.example.test/190041701" for citation in cited
+    )
 
 
 def test_the_world_hears_of_it_in_order(bench: Bench) -> None:
@@ -72,11 +83,17 @@ def test_the_world_hears_of_it_in_order(bench: Bench) -> None:
         "audit.completed",
     ]
     [done] = bench.events("audit.completed")
-    assert (done["overall_score"], done["score_percentage"], done["critical_issues"]) == ("5/5", "100.00%", "0/0")
+    assert (done["overall_score"], done["score_percentage"], done["critical_issues"]) == (
+        "5/5",
+        "100.00%",
+        "0/0",
+    )
 
 
 def test_an_invented_quotation_is_downgraded_whoever_asked(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    bench.model = FakeLanguageModel(
+        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+    )
     bench.sell("1900417")
     standing = bench.audit("1900417", bench.configure(steps=2), trigger_source="automation")
     assert (standing.niveau, standing.score_percentage) == ("INSUFFISANT", 0.0)
@@ -203,10 +220,16 @@ def test_recordings_that_nobody_listened_to_are_transcribed_first(bench: Bench) 
     ("calls", "said", "reason"),
     [
         ((call("190041701", url=""),), None, "No transcriptions available for fiche 1900417 (0/1)"),
-        ((call("190041701"),), "", "No usable transcribed recordings available for fiche 1900417 (timeline empty)"),
+        (
+            (call("190041701"),),
+            "",
+            "No usable transcribed recordings available for fiche 1900417 (timeline empty)",
+        ),
     ],
 )
-def test_nothing_to_judge_is_a_failed_audit(bench: Bench, calls: tuple, said: str | None, reason: str) -> None:
+def test_nothing_to_judge_is_a_failed_audit(
+    bench: Bench, calls: tuple, said: str | None, reason: str
+) -> None:
     bench.sell("1900417", *calls, said=said)
     standing = bench.audit("1900417", bench.configure(steps=1))
     assert (standing.status, standing.error) == ("failed", reason)

@@ -15,7 +15,11 @@ from automation_pipeline_tests.conftest import StandingClock
 def test_what_is_created_is_there_with_its_steps(database: Database, clock: StandingClock) -> None:
     stored = create_config(FULL, database=database, clock=clock)
     assert stored == read(database, stored.id)
-    assert (stored.config, stored.created_at, stored.updated_at) == (parse_config(FULL), clock.now(), clock.now())
+    assert (stored.config, stored.created_at, stored.updated_at) == (
+        parse_config(FULL),
+        clock.now(),
+        clock.now(),
+    )
     assert create_config(FULL, database=database, clock=clock).id != stored.id
 
 
@@ -23,7 +27,10 @@ def test_what_is_created_is_there_with_its_steps(database: Database, clock: Stan
     ("given", "complaint"),
     [
         (document(""), "Invalid create audit config input"),
-        (document() | {"steps": [step_document(1), step_document(1)]}, "Step positions must be unique"),
+        (
+            document() | {"steps": [step_document(1), step_document(1)]},
+            "Step positions must be unique",
+        ),
     ],
 )
 def test_what_is_wrong_is_not_stored(

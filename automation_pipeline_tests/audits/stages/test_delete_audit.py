@@ -1,4 +1,5 @@
-"""Deleting audits and taking that back: always one is the latest, as long as there is one that is not deleted."""
+"""Deleting audits and taking that back: always one is the latest, as long as there is one that is
+not deleted."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,12 +35,20 @@ def test_the_one_before_takes_its_place_and_gives_it_back(bench: Bench) -> None:
     assert (latest(bench), bench.row("audit-3").deleted_at is None) == ([2], False)
     restore_audit(3, database=bench.database)
     assert (latest(bench), bench.row("audit-3").deleted_at) == ([3], None)
-    assert bench.notes()[-2:] == ["DELETE: the audit is deleted", "RESTORE: the audit is not deleted"]
+    assert bench.notes()[-2:] == [
+        "DELETE: the audit is deleted",
+        "RESTORE: the audit is not deleted",
+    ]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(moves=st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=8))
-def test_the_newest_that_is_not_deleted_is_the_latest(bench: Bench, moves: list[tuple[bool, int]]) -> None:
+def test_the_newest_that_is_not_deleted_is_the_latest(
+    bench: Bench, moves: list[tuple[bool, int]]
+) -> None:
     for audit_id in (1, 2, 3):
         restore_audit(audit_id, database=bench.database)
     left = {1, 2, 3}

@@ -19,6 +19,9 @@ def test_what_is_in_use_is_refused_and_stays(database: Database) -> None:
     config_id = add(database)
     with database.transaction() as session:
         add_audit(session, config_id)
-    with pytest.raises(ConflictError, match=f"deactivate it instead: automation audit-configs deactivate {config_id}$"):
+    with pytest.raises(
+        ConflictError,
+        match=f"deactivate it instead: automation audit-configs deactivate {config_id}$",
+    ):
         delete_config(config_id, database=database)
     assert read(database, config_id).config.name == "Sales"

@@ -20,7 +20,9 @@ def test_those_behind_it_move_up(database: Database, clock: StandingClock, place
     stored = read(database, config_id)
     assert stored.step_ids == before.step_ids[:place] + before.step_ids[place + 1 :]
     assert [step.position for step in stored.config.steps] == [1, 2]
-    assert [step.name for step in stored.config.steps] == [f"Step {n}" for n in (1, 2, 3) if n != place + 1]
+    assert [step.name for step in stored.config.steps] == [
+        f"Step {n}" for n in (1, 2, 3) if n != place + 1
+    ]
     assert stored.updated_at == clock.now()
     assert read(database, other) == elsewhere
 

@@ -10,7 +10,12 @@ from automation_pipeline.audits.models.configs import config_document, parse_con
 from automation_pipeline.audits.queries.configs import StoredConfig, list_configs
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.configurations import FULL, document, import_many, step_document
+from automation_pipeline_tests.audits.configurations import (
+    FULL,
+    document,
+    import_many,
+    step_document,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.processes import CREW, at_once
 
@@ -20,7 +25,9 @@ def stored(database: Database) -> list[StoredConfig]:
         return [one.stored for one in list_configs(session, include_inactive=True)]
 
 
-def put(database: Database, clock: StandingClock, given: dict[str, object], *, update: bool = False) -> ImportedConfig:
+def put(
+    database: Database, clock: StandingClock, given: dict[str, object], *, update: bool = False
+) -> ImportedConfig:
     clock.pass_time_a_second()
     return import_config(given, update=update, database=database, clock=clock)
 
@@ -37,7 +44,9 @@ def test_the_first_import_creates_and_the_next_changes_nothing(
     assert before.created_at == clock.now() - timedelta(seconds=1)
 
 
-def test_what_is_exported_is_imported_without_a_change(database: Database, clock: StandingClock) -> None:
+def test_what_is_exported_is_imported_without_a_change(
+    database: Database, clock: StandingClock
+) -> None:
     put(database, clock, FULL)
     [before] = stored(database)
     assert put(database, clock, config_document(before.config)).outcome == "unchanged"
@@ -58,12 +67,19 @@ def test_other_content_under_the_same_name_is_a_conflict_that_names_the_differen
     updated = put(database, clock, other, update=True)
     [after] = stored(database)
     assert (updated.outcome, updated.id, after.id) == ("updated", config_id, config_id)
-    assert (after.config, after.created_at, after.updated_at) == (updated.config, before.created_at, clock.now())
+    assert (after.config, after.created_at, after.updated_at) == (
+        updated.config,
+        before.created_at,
+        clock.now(),
+    )
     assert (after.config.is_active, len(after.config.steps)) == (False, 4)
 
 
 def test_another_name_is_another_configuration(database: Database, clock: StandingClock) -> None:
-    ids = [put(database, clock, document(name), update=True).id for name in ("Sales", "sales", "Sales 2")]
+    ids = [
+        put(database, clock, document(name), update=True).id
+        for name in ("Sales", "sales", "Sales 2")
+    ]
     assert len(set(ids)) == 3
     assert [one.config.name for one in stored(database)] == ["Sales 2", "sales", "Sales"]
 
@@ -88,8 +104,14 @@ def test_a_wrong_document_is_not_stored(
     assert stored(database) == []
 
 
-def test_one_file_imported_by_several_processes_is_one_configuration(database: Database, database_url: str) -> None:
-    answers = [one for many in at_once(import_many, *[(database_url, FULL, False, 3)] * CREW) for one in many]
+def test_one_file_imported_by_several_processes_is_one_configuration(
+    database: Database, database_url: str
+) -> None:
+    answers = [
+        one
+        for many in at_once(import_many, *[(database_url, FULL, False, 3)] * CREW)
+        for one in many
+    ]
     [only] = stored(database)
     assert {config_id for config_id, _ in answers} == {only.id}
     assert Counter(outcome for _, outcome in answers) == {"created": 1, "unchanged": 3 * CREW - 1}
@@ -101,7 +123,9 @@ def test_different_files_of_one_name_at_once_leave_one_of_them_whole(
 ) -> None:
     files = [document(description=f"file {number}", steps=number + 1) for number in range(CREW)]
     answers = [
-        one for many in at_once(import_many, *((database_url, file, update, 3) for file in files)) for one in many
+        one
+        for many in at_once(import_many, *((database_url, file, update, 3) for file in files))
+        for one in many
     ]
     [only] = stored(database)
     assert only.config in map(parse_config, files)

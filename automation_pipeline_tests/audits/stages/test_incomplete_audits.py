@@ -1,4 +1,5 @@
-"""An audit that could not be judged to its end has no grade, is finished by the next attempt, and hides no good one."""
+"""An audit that could not be judged to its end has no grade, is finished by the next attempt, and
+hides no good one."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +14,12 @@ from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.audits.queries.documents import audit_document
 from automation_pipeline.audits.tables import CitationRow, StepResultRow
-from automation_pipeline.core.errors import AutomationError, InvalidInputError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InvalidInputError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench, call
 from automation_pipeline_tests.audits.configurations import step_document
@@ -35,7 +41,9 @@ def positions(model: FakeLanguageModel) -> Counter[int]:
 
 def at_step(position: int, reply: Reply | Exception) -> Answer:
     """An honest model that gives this reply about one step."""
-    return lambda asked: reply if StepInPrompt.of(asked).position == position else step_answer(asked)
+    return lambda asked: (
+        reply if StepInPrompt.of(asked).position == position else step_answer(asked)
+    )
 
 
 def has_no_grade(bench: Bench, tracking_id: str = "audit-1") -> bool:
@@ -60,7 +68,12 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
     bench.model = FakeLanguageModel(at_step(2, reply))
     bench.sell(FICHE)
     standing = bench.audit(FICHE, bench.configure(steps=3))
-    assert (standing.status, standing.score_percentage, standing.done, standing.failed) == ("incomplete", None, 2, 1)
+    assert (standing.status, standing.score_percentage, standing.done, standing.failed) == (
+        "incomplete",
+        None,
+        2,
+        1,
+    )
     assert (standing.error or "").startswith(f"Audit incomplete: 2 of 3 steps judged: {cause}")
     assert has_no_grade(bench)
     assert bench.row().total_tokens == tokens + 2 * USAGE.total_tokens
@@ -70,7 +83,9 @@ def test_an_audit_with_a_step_that_was_not_judged_is_incomplete(
     assert bench.events("audit.completed") == bench.events("audit.failed") == []
     with bench.database.reading() as session:
         document = audit_document(session, standing.audit_id)
-    steps = {step["stepPosition"]: (step["conforme"], step["score"]) for step in document["stepResults"]}  # type: ignore[attr-defined]  # JSON
+    steps = {
+        step["stepPosition"]: (step["conforme"], step["score"]) for step in document["stepResults"]
+    }  # type: ignore[attr-defined]  # JSON
     assert steps == {1: ("CONFORME", 5), 2: (None, None), 3: ("CONFORME", 5)}
 
 
@@ -81,7 +96,11 @@ def test_the_next_attempt_judges_only_what_is_missing(bench: Bench) -> None:
     bench.audit(FICHE, config)
     bench.model = FakeLanguageModel()
     standing = bench.audit(FICHE, config)
-    assert (standing.status, standing.score_percentage, standing.error) == ("completed", 100.0, None)
+    assert (standing.status, standing.score_percentage, standing.error) == (
+        "completed",
+        100.0,
+        None,
+    )
     assert positions(bench.model) == {2: 1}
     assert (bench.audits(), bench.row().is_latest, bench.row().error_message) == (1, True, None)
     assert bench.row().total_tokens == (3 + 3) * USAGE.total_tokens
@@ -146,7 +165,10 @@ def heard_in_part(bench: Bench, *, of: int) -> None:
     ("error", "cause"),
     [
         (None, ""),
-        (PermanentError("ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"), ": ElevenLabs API key not"),
+        (
+            PermanentError("ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"),
+            ": ElevenLabs API key not",
+        ),
         (TransientError("The CRM does not answer"), ": The CRM does not answer"),
         (InvalidInputError("No", (("a", "b"),)), ": No: a: b"),
     ],
@@ -164,7 +186,9 @@ def test_an_audit_waits_for_the_transcripts_of_all_recordings(
     bench.listen = listen
     config = bench.configure(steps=2)
     standing = bench.audit(FICHE, config)
-    assert (standing.error or "").startswith(f"Audit incomplete: transcripts of 1 of 4 recordings{cause}")
+    assert (standing.error or "").startswith(
+        f"Audit incomplete: transcripts of 1 of 4 recordings{cause}"
+    )
     assert has_no_grade(bench)
     assert bench.row().coverage == {
         "recordings": 4,
@@ -194,7 +218,11 @@ def test_recordings_without_audio_are_not_waited_for_and_are_shown(bench: Bench)
     bench.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), said=None)
     assert bench.audit(FICHE, bench.configure(steps=1)).score_percentage == 100.0
     coverage = bench.row().coverage or {}
-    assert (coverage["required"], coverage["transcribed"], coverage["without_audio"]) == (1, 1, [f"{FICHE}2"])
+    assert (coverage["required"], coverage["transcribed"], coverage["without_audio"]) == (
+        1,
+        1,
+        [f"{FICHE}2"],
+    )
 
 
 def test_which_recordings_an_audit_needs() -> None:
@@ -206,15 +234,31 @@ def test_which_recordings_an_audit_needs() -> None:
     )
     table: dict[tuple[CallRecording, ...], tuple[TranscriptCoverage, bool, str]] = {
         (): (TranscriptCoverage((), (), ()), True, "transcripts of 0 of 0 recordings"),
-        (heard,): (TranscriptCoverage(("heard",), (), ()), True, "transcripts of 1 of 1 recordings"),
-        (missing,): (TranscriptCoverage((), ("missing",), ()), False, "transcripts of 0 of 1 recordings"),
-        (heard, missing): (TranscriptCoverage(("heard",), ("missing",), ()), False, "transcripts of 1 of 2 recordings"),
+        (heard,): (
+            TranscriptCoverage(("heard",), (), ()),
+            True,
+            "transcripts of 1 of 1 recordings",
+        ),
+        (missing,): (
+            TranscriptCoverage((), ("missing",), ()),
+            False,
+            "transcripts of 0 of 1 recordings",
+        ),
+        (heard, missing): (
+            TranscriptCoverage(("heard",), ("missing",), ()),
+            False,
+            "transcripts of 1 of 2 recordings",
+        ),
         (heard, silent): (
             TranscriptCoverage(("heard",), (), ("silent",)),
             True,
             "transcripts of 1 of 1 recordings (1 more without audio)",
         ),
-        (odd,): (TranscriptCoverage((), (), ("odd",)), True, "transcripts of 0 of 0 recordings (1 more without audio)"),
+        (odd,): (
+            TranscriptCoverage((), (), ("odd",)),
+            True,
+            "transcripts of 0 of 0 recordings (1 more without audio)",
+        ),
     }
     found = {calls: coverage_of(calls) for calls in table}
     assert {calls: (one, one.is_whole, one.sentence) for calls, one in found.items()} == table
@@ -290,5 +334,7 @@ def test_no_verdict_is_stored_of_a_step_that_was_not_judged(bench: Bench) -> Non
     bench.audit(FICHE, bench.configure(steps=2))
     with bench.database.reading() as session:
         rows = session.scalars(select(StepResultRow)).all()
-        found = {(row.conforme, row.score, row.niveau_conformite, row.traite, row.error) for row in rows}
+        found = {
+            (row.conforme, row.score, row.niveau_conformite, row.traite, row.error) for row in rows
+        }
     assert found == {(None, None, None, False, "Away.")}

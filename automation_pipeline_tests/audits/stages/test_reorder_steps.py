@@ -16,12 +16,17 @@ from automation_pipeline_tests.processes import CREW, at_once
 def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -> None:
     def reorder(database: Database) -> None:
         for turn in range(times):
-            reorder_steps(config_id, order[turn:] + order[:turn], database=database, clock=SystemClock())
+            reorder_steps(
+                config_id, order[turn:] + order[:turn], database=database, clock=SystemClock()
+            )
 
     on(url, reorder)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=20,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 def test_any_order_of_the_steps_is_the_order_they_have_then(
     database: Database, clock: StandingClock, data: st.DataObject
@@ -37,7 +42,9 @@ def test_any_order_of_the_steps_is_the_order_they_have_then(
     assert [step.position for step in told.config.steps] == [1, 2, 3, 4, 5, 6]
 
 
-def test_an_incomplete_order_is_refused_and_nothing_moves(database: Database, clock: StandingClock) -> None:
+def test_an_incomplete_order_is_refused_and_nothing_moves(
+    database: Database, clock: StandingClock
+) -> None:
     config_id = add(database)
     before = read(database, config_id)
     with pytest.raises(InvalidInputError, match="every step once"):
@@ -50,7 +57,9 @@ def test_what_does_not_exist_is_not_found(database: Database, clock: StandingClo
         reorder_steps(7, [1], database=database, clock=clock)
 
 
-def test_orders_given_by_several_processes_come_one_after_the_other(database: Database, database_url: str) -> None:
+def test_orders_given_by_several_processes_come_one_after_the_other(
+    database: Database, database_url: str
+) -> None:
     config_id = add(database, steps=5)
     steps = read(database, config_id).step_ids
     orders = [steps, steps[::-1], steps[2:] + steps[:2], (*steps[3:], *steps[2::-1])]

@@ -41,7 +41,10 @@ def standing(bench: Bench, filed: FiledAudits) -> AuditBatchSummary:
 
 def requests(bench: Bench) -> dict[str, RunRequestRow]:
     with bench.database.reading() as session:
-        return {row.request_key: row for row in session.scalars(select(RunRequestRow).order_by(RunRequestRow.id))}
+        return {
+            row.request_key: row
+            for row in session.scalars(select(RunRequestRow).order_by(RunRequestRow.id))
+        }
 
 
 def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
@@ -50,7 +53,11 @@ def test_a_single_audit_is_one_request_for_the_job(bench: Bench) -> None:
     milliseconds = round(bench.clock.now().timestamp() * 1000)
     assert [one.tracking_id for one in filed.audits] == [f"audit-1900417-{config}-{milliseconds}"]
     [row] = requests(bench).values()
-    assert (row.job, row.config["audit_config_id"], row.config["trigger_source"]) == ("audit_fiche", config, "api")
+    assert (row.job, row.config["audit_config_id"], row.config["trigger_source"]) == (
+        "audit_fiche",
+        config,
+        "api",
+    )
 
 
 def test_asking_twice_in_one_batch_is_asking_once(bench: Bench) -> None:
@@ -100,7 +107,9 @@ def test_the_sweep_counts_items_whose_request_was_refused(bench: Bench) -> None:
         for one in filed.audits:
             mark_refused(session, one.tracking_id, "The job could not be launched")
     leases = DatabaseClaims(bench.database)
-    assert set(sweep_audits(1800, database=bench.database, claims=leases)) == {one.tracking_id for one in filed.audits}
+    assert set(sweep_audits(1800, database=bench.database, claims=leases)) == {
+        one.tracking_id for one in filed.audits
+    }
     assert standing(bench, filed).completed_at is not None
     assert sweep_audits(1800, database=bench.database, claims=leases) == []
 
@@ -122,14 +131,18 @@ def abandoned(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "lasting"), [(1800, "30 minutes"), (120, "2 minutes"), (119, "119 seconds"), (30.4, "30 seconds")]
+    ("seconds", "lasting"),
+    [(1800, "30 minutes"), (120, "2 minutes"), (119, "119 seconds"), (30.4, "30 seconds")],
 )
 def test_the_sweep_ends_what_nobody_works_on(bench: Bench, seconds: float, lasting: str) -> None:
     abandoned(bench)
     leases = DatabaseClaims(bench.database)
     assert sweep_audits(seconds, database=bench.database, claims=leases) == ["audit-1"]
     row = bench.row()
-    assert (row.status, row.error_message) == ("failed", f"Nobody has worked on this audit for {lasting}")
+    assert (row.status, row.error_message) == (
+        "failed",
+        f"Nobody has worked on this audit for {lasting}",
+    )
     assert [event["failed_phase"] for event in bench.events("audit.failed")] == ["sweep"]
 
 
@@ -142,21 +155,29 @@ def test_the_sweep_leaves_what_somebody_holds(bench: Bench) -> None:
     assert bench.row().status == "running"
 
 
-def test_an_audit_may_belong_to_an_automation_that_exists(bench: Bench, clock: StandingClock) -> None:
+def test_an_audit_may_belong_to_an_automation_that_exists(
+    bench: Bench, clock: StandingClock
+) -> None:
     run_id, config = an_open_run(bench.database, clock).run_id, bench.configure()
-    asking = AuditRequestOptions(audit_config_id=config, schedule_id=1, run_id=run_id, user_id="anna")
+    asking = AuditRequestOptions(
+        audit_config_id=config, schedule_id=1, run_id=run_id, user_id="anna"
+    )
     request_audits(["1900417"], asking, database=bench.database, clock=clock)
     [row] = requests(bench).values()
     belongs = {"automation_schedule_id": 1, "automation_run_id": run_id, "user_id": "anna"}
     assert belongs.items() <= row.config.items()
     with pytest.raises(InvalidInputError) as refused:
-        request_audits(["2"], replace(asking, run_id=77, schedule_id=78), database=bench.database, clock=clock)
+        request_audits(
+            ["2"], replace(asking, run_id=77, schedule_id=78), database=bench.database, clock=clock
+        )
     assert refused.value.fields == (
         ("automation_schedule_id", "does not exist"),
         ("automation_run_id", "does not exist"),
     )
     elsewhere = a_schedule(bench.database, clock).id
     with pytest.raises(InvalidInputError) as refused:
-        request_audits(["2"], replace(asking, schedule_id=elsewhere), database=bench.database, clock=clock)
+        request_audits(
+            ["2"], replace(asking, schedule_id=elsewhere), database=bench.database, clock=clock
+        )
     assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
     assert len(requests(bench)) == 1

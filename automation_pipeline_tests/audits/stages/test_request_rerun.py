@@ -22,7 +22,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def request(bench: Bench, place: StepLocation, instructions: str | None = None) -> RequestedRerun:
-    return request_rerun(place, instructions=instructions, database=bench.database, clock=bench.clock)
+    return request_rerun(
+        place, instructions=instructions, database=bench.database, clock=bench.clock
+    )
 
 
 def requests(bench: Bench) -> list[RunRequestRow]:
@@ -37,9 +39,22 @@ def test_each_wish_is_a_request_of_its_own(bench: Bench) -> None:
     assert two.rerun_id == f"rerun-1-2-cp-1-{two.event_id}"
     first, second = requests(bench)
     assert (first.request_key, first.job) == (one.key, "audit_rerun")
-    assert first.config == {"audit_id": 1, "step_position": 2, "rerun_id": one.rerun_id, "custom_prompt": "Listen."}
-    assert second.config == {"audit_id": 1, "step_position": 2, "rerun_id": two.rerun_id, "control_point_index": 1}
-    assert (first.tags["automation/fiche_id"], first.tags["automation/trace_id"]) == ("1900417", one.rerun_id)
+    assert first.config == {
+        "audit_id": 1,
+        "step_position": 2,
+        "rerun_id": one.rerun_id,
+        "custom_prompt": "Listen.",
+    }
+    assert second.config == {
+        "audit_id": 1,
+        "step_position": 2,
+        "rerun_id": two.rerun_id,
+        "control_point_index": 1,
+    }
+    assert (first.tags["automation/fiche_id"], first.tags["automation/trace_id"]) == (
+        "1900417",
+        one.rerun_id,
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +66,9 @@ def test_each_wish_is_a_request_of_its_own(bench: Bench) -> None:
         (StepLocation(1, 2, 0), "Audit control point with ID '1:2:0' not found"),
     ],
 )
-def test_what_is_not_there_cannot_be_judged_again(bench: Bench, place: StepLocation, sentence: str) -> None:
+def test_what_is_not_there_cannot_be_judged_again(
+    bench: Bench, place: StepLocation, sentence: str
+) -> None:
     with pytest.raises(NotFoundError, match=sentence):
         request(bench, place)
     assert requests(bench) == []

@@ -1,4 +1,5 @@
-"""One control point judged again: it alone changes, and its step is scored anew from all its points."""
+"""One control point judged again: it alone changes, and its step is scored anew from all its
+points."""
 
 import asyncio
 from dataclasses import asdict
@@ -21,7 +22,9 @@ from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepIn
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
     """One step of two points, the second ABSENT; the model has changed its mind."""
-    model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3))
+    model = FakeLanguageModel(
+        lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
+    )
     bench = Bench(database, clock, model=model)
     bench.sell("1900417")
     bench.audit("1900417", bench.configure(steps=1))
@@ -41,7 +44,11 @@ def test_the_point_alone_is_asked_for_and_replaced_and_the_score_may_rise(bench:
     assert StepInPrompt.of(asked).points == ("Recording announced",)
     assert "Résultat précédent : ABSENT : Jugé ABSENT." in asked.messages[1].content
     assert "Instructions complémentaires : Listen again." in asked.messages[1].content
-    assert (step["score"], step["conforme"], step["niveau_conformite"]) == (5, "CONFORME", "EXCELLENT")
+    assert (step["score"], step["conforme"], step["niveau_conformite"]) == (
+        5,
+        "CONFORME",
+        "EXCELLENT",
+    )
     stored = bench.steps()[0].finding
     assert (stored.points[0], stored.points[1].statut) == (first, "PRESENT")
     assert stored.points[1].citations[0].recording_url == "https://records.example.test/190041701"
@@ -52,7 +59,11 @@ def test_the_point_alone_is_asked_for_and_replaced_and_the_score_may_rise(bench:
 def test_the_trail_tells_of_the_point_and_of_its_step(bench: Bench) -> None:
     [entry] = rerun(bench, 2)["rerun_history"]
     assert entry["kind"] == "control_point_rerun"
-    assert (entry["control_point_index"], entry["point"], entry["event_id"]) == (2, "Recording announced", "e")
+    assert (entry["control_point_index"], entry["point"], entry["event_id"]) == (
+        2,
+        "Recording announced",
+        "e",
+    )
     assert entry["previous"] == {
         "statut": "ABSENT", "commentaire": "Jugé ABSENT.", "citations": 0, "step_score": 3, "step_conforme": "PARTIEL",
     }  # fmt: skip
@@ -65,18 +76,28 @@ def test_the_trail_tells_of_the_point_and_of_its_step(bench: Bench) -> None:
 
 
 def test_it_may_fall_too_and_an_invented_quotation_is_the_reason(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    bench.model = FakeLanguageModel(
+        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+    )
     step = rerun(bench, 1)
-    assert (step["score"], step["conforme"], bench.row().niveau) == (0, "NON_CONFORME", "INSUFFISANT")
+    assert (step["score"], step["conforme"], bench.row().niveau) == (
+        0,
+        "NON_CONFORME",
+        "INSUFFISANT",
+    )
     assert "[Auto-check]" in step["points_controle"][0]["commentaire"]
 
 
 def test_the_totals_of_gating_follow(bench: Bench) -> None:
     before = bench.steps()[0].stats
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    bench.model = FakeLanguageModel(
+        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+    )
     rerun(bench, 1)
     stats, gating = bench.steps()[0].stats, bench.row().gating
-    assert stats == before + GatingStats(1, 1, 1, step_score_reduced=True, step_conforme_adjusted=True)
+    assert stats == before + GatingStats(
+        1, 1, 1, step_score_reduced=True, step_conforme_adjusted=True
+    )
     assert gating == asdict(AuditGating.of([stats]))
     review_control_point(1, 1, 1, {"statut": "PRESENT"}, database=bench.database)
     assert bench.row().gating == gating

@@ -10,7 +10,12 @@ from automation_pipeline.audits.models.chat import Question, Reply, Usage
 from automation_pipeline.audits.reruns import rerun_step
 from automation_pipeline.audits.reviews import review_step
 from automation_pipeline.audits.rules.reviews import Rerun
-from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, PermanentError
+from automation_pipeline.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    PermanentError,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import SAID, Bench
 from automation_pipeline_tests.audits.reviewers import put
@@ -22,7 +27,9 @@ AGAIN = Usage(prompt_tokens=700, completion_tokens=7)
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3))
+    model = FakeLanguageModel(
+        lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
+    )
     return Bench(database, clock, model=model)
 
 
@@ -35,8 +42,14 @@ def audit_id(bench: Bench) -> int:
     return audit_id
 
 
-def rerun(bench: Bench, position: int = 1, audit_id: int = 1, event: str = "e", **wish: Any) -> dict[str, Any]:
-    made = Rerun(rerun_id=f"rerun-{audit_id}-{position}-{event}", place=StepLocation(audit_id, position), **wish)
+def rerun(
+    bench: Bench, position: int = 1, audit_id: int = 1, event: str = "e", **wish: Any
+) -> dict[str, Any]:
+    made = Rerun(
+        rerun_id=f"rerun-{audit_id}-{position}-{event}",
+        place=StepLocation(audit_id, position),
+        **wish,
+    )
     return asyncio.run(rerun_step(made, database=bench.database, judge=bench.judge))
 
 
@@ -85,7 +98,12 @@ def test_the_trail_and_the_world_hear_of_it(bench: Bench, audit_id: int) -> None
     [started], [completed] = told(bench, "audit.step_started"), told(bench, "audit.step_completed")
     about = {"rerun_id": "rerun-1-1-e", "audit_id": "1", "step_position": 1}
     assert {**about, "status": "rerunning"}.items() <= started.items()
-    assert {**about, "status": "rerun_completed", "original": old, "rerun": new}.items() <= completed.items()
+    assert {
+        **about,
+        "status": "rerun_completed",
+        "original": old,
+        "rerun": new,
+    }.items() <= completed.items()
     assert completed["comparison"] == {"changed": ["score", "conforme", "total_citations"]}
     assert "fiche_id" not in {**started, **completed}
     assert bench.notes()[-1] == "RERUN of step 1: PARTIEL, 3 points -> CONFORME, 5 points"
@@ -113,7 +131,9 @@ def test_two_tries_of_one_rerun_at_once_ask_the_model_once(bench: Bench, audit_i
     assert bench.model.calls == 1
 
 
-def test_a_rerun_that_fails_leaves_the_result_and_counts_its_tokens(bench: Bench, audit_id: int) -> None:
+def test_a_rerun_that_fails_leaves_the_result_and_counts_its_tokens(
+    bench: Bench, audit_id: int
+) -> None:
     before = bench.steps()[0]
     bench.model = FakeLanguageModel(lambda _asked: Reply("no JSON", AGAIN))
     with pytest.raises(PermanentError, match="no usable answer"):
@@ -133,7 +153,9 @@ def test_a_rerun_that_fails_leaves_the_result_and_counts_its_tokens(bench: Bench
 
 
 def test_an_invented_quotation_proves_nothing_here_either(bench: Bench, audit_id: int) -> None:
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, quotation="je jure que cela a été dit"))
+    bench.model = FakeLanguageModel(
+        lambda asked: step_answer(asked, quotation="je jure que cela a été dit")
+    )
     step = rerun(bench)
     assert (step["score"], step["conforme"]) == (0, "NON_CONFORME")
 

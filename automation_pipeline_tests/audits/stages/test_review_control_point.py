@@ -1,4 +1,5 @@
-"""A person overrules a control point: step and audit are scored anew, also when several people do so at once."""
+"""A person overrules a control point: step and audit are scored anew, also when several people do
+so at once."""
 
 from typing import Any
 
@@ -20,14 +21,18 @@ POINTS = ["Name", "Company", "Recording", "Right to object"]
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, model=FakeLanguageModel(lambda asked: step_answer(asked, statuts="ABSENT")))
+    return Bench(
+        database, clock, model=FakeLanguageModel(lambda asked: step_answer(asked, statuts="ABSENT"))
+    )
 
 
 @pytest.fixture
 def audit_id(bench: Bench) -> int:
     """One critical step of four points, all ABSENT."""
     bench.sell("1900417")
-    bench.configure_anew("Sales", [step_document(1, controlPoints=POINTS, weight=8, isCritical=True)])
+    bench.configure_anew(
+        "Sales", [step_document(1, controlPoints=POINTS, weight=8, isCritical=True)]
+    )
     return bench.audit("1900417", 1).audit_id
 
 
@@ -35,9 +40,19 @@ def overruled(bench: Bench, audit_id: int, index: int, **given: object) -> dict[
     return review_control_point(audit_id, 1, index, given, database=bench.database)
 
 
-def test_a_person_raises_a_control_point_and_with_it_the_step_and_the_audit(bench: Bench, audit_id: int) -> None:
+def test_a_person_raises_a_control_point_and_with_it_the_step_and_the_audit(
+    bench: Bench, audit_id: int
+) -> None:
     assert bench.row().niveau == "REJET"
-    step = overruled(bench, audit_id, 1, statut="PRESENT", commentaire="Heard.", reviewer="qa", reason="At 00:12.")
+    step = overruled(
+        bench,
+        audit_id,
+        1,
+        statut="PRESENT",
+        commentaire="Heard.",
+        reviewer="qa",
+        reason="At 00:12.",
+    )
     assert (step["score"], step["conforme"]) == (2, "NON_CONFORME")
     [review] = step["human_review"]
     assert review.pop("at").endswith("Z")
@@ -61,13 +76,21 @@ def test_a_person_raises_a_control_point_and_with_it_the_step_and_the_audit(benc
 def test_a_comment_alone_leaves_the_score_that_a_person_gave(bench: Bench, audit_id: int) -> None:
     review_step(audit_id, 1, {"conforme": "CONFORME", "score": 7}, database=bench.database)
     step = overruled(bench, audit_id, 2, commentaire="")
-    assert (step["score"], step["conforme"], step["points_controle"][1]["commentaire"]) == (7, "CONFORME", "")
+    assert (step["score"], step["conforme"], step["points_controle"][1]["commentaire"]) == (
+        7,
+        "CONFORME",
+        "",
+    )
     assert [review["kind"] for review in step["human_review"]] == ["step", "control_point"]
 
 
 @pytest.mark.parametrize("index", [0, 5])
-def test_a_control_point_that_is_not_there_is_not_found(bench: Bench, audit_id: int, index: int) -> None:
-    with pytest.raises(NotFoundError, match=f"Audit control point with ID '{audit_id}:1:{index}' not found"):
+def test_a_control_point_that_is_not_there_is_not_found(
+    bench: Bench, audit_id: int, index: int
+) -> None:
+    with pytest.raises(
+        NotFoundError, match=f"Audit control point with ID '{audit_id}:1:{index}' not found"
+    ):
         overruled(bench, audit_id, index, statut="PRESENT")
 
 
@@ -82,11 +105,15 @@ def test_nothing_is_lost_when_several_people_review_one_step_at_once(
     assert len(POINTS) == CREW
     at_once(overrule, *((database_url, audit_id, 1, index, 4) for index in range(1, 5)))
     [step] = bench.steps()
-    assert [(point.statut, point.commentaire) for point in step.finding.points] == [("PRESENT", "Heard 3.")] * 4
+    assert [(point.statut, point.commentaire) for point in step.finding.points] == [
+        ("PRESENT", "Heard 3.")
+    ] * 4
     assert (step.finding.score, bench.row().niveau) == (8, "EXCELLENT")
     with bench.database.reading() as session:
         reviews = history_by_step(session, audit_id)[1].human_review
     assert len(reviews) == 20
     for index in range(1, 5):
         of_point = [review for review in reviews if review["control_point_index"] == index]
-        assert [review["override"] for review in of_point[:-1]] == [review["previous"] for review in of_point[1:]]
+        assert [review["override"] for review in of_point[:-1]] == [
+            review["previous"] for review in of_point[1:]
+        ]

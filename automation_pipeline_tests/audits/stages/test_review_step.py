@@ -16,7 +16,9 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
     """Every step was found half met: 3 of 5 points each, 60 %."""
-    model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3))
+    model = FakeLanguageModel(
+        lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
+    )
     return Bench(database, clock, model=model)
 
 
@@ -27,9 +29,19 @@ def audited(bench: Bench, steps: int = 2) -> int:
 
 def test_a_person_raises_a_step_and_everything_follows(bench: Bench) -> None:
     audit_id = audited(bench)
-    given = {"conforme": "CONFORME", "score": 5, "niveauConformite": "EXCELLENT", "reviewer": "qa", "reason": "Heard."}
+    given = {
+        "conforme": "CONFORME",
+        "score": 5,
+        "niveauConformite": "EXCELLENT",
+        "reviewer": "qa",
+        "reason": "Heard.",
+    }
     step = review_step(audit_id, 1, given, database=bench.database)
-    assert (step["conforme"], step["score"], step["niveau_conformite"]) == ("CONFORME", 5, "EXCELLENT")
+    assert (step["conforme"], step["score"], step["niveau_conformite"]) == (
+        "CONFORME",
+        5,
+        "EXCELLENT",
+    )
     [review] = step["human_review"]  # type: ignore[misc]  # JSON
     assert review["at"].endswith("Z")
     assert review == {
@@ -37,8 +49,18 @@ def test_a_person_raises_a_step_and_everything_follows(bench: Bench) -> None:
         "by": "qa",
         "reason": "Heard.",
         "kind": "step",
-        "previous": {"traite": True, "conforme": "PARTIEL", "score": 3, "niveau_conformite": "ACCEPTABLE"},
-        "override": {"traite": True, "conforme": "CONFORME", "score": 5, "niveau_conformite": "EXCELLENT"},
+        "previous": {
+            "traite": True,
+            "conforme": "PARTIEL",
+            "score": 3,
+            "niveau_conformite": "ACCEPTABLE",
+        },
+        "override": {
+            "traite": True,
+            "conforme": "CONFORME",
+            "score": 5,
+            "niveau_conformite": "EXCELLENT",
+        },
     }
     row = bench.row()
     assert (float(row.score_percentage), row.niveau) == (80.0, "BON")
@@ -47,7 +69,9 @@ def test_a_person_raises_a_step_and_everything_follows(bench: Bench) -> None:
     assert result["audit"]["compliance"]["score"] == 80.0  # type: ignore[index]  # JSON
     assert result["audit"]["results"]["compliance"]["niveau"] == "BON"  # type: ignore[index]  # JSON
     assert result["audit"]["results"]["steps"][0] == step  # type: ignore[index]  # JSON
-    assert bench.notes()[-1] == "REVIEW: step 1 by qa: CONFORME, 5 points; the audit is BON, 80.00 %"
+    assert (
+        bench.notes()[-1] == "REVIEW: step 1 by qa: CONFORME, 5 points; the audit is BON, 80.00 %"
+    )
 
 
 def test_tokens_and_times_stay_and_the_trail_only_grows(bench: Bench) -> None:
@@ -56,7 +80,9 @@ def test_tokens_and_times_stay_and_the_trail_only_grows(bench: Bench) -> None:
     review_step(audit_id, 1, {"conforme": "CONFORME"}, database=bench.database)
     with bench.database.reading() as session:
         first = session.get_one(HumanReviewRow, 1)
-    step = review_step(audit_id, 1, {"conforme": "NON_CONFORME", "score": 0}, database=bench.database)
+    step = review_step(
+        audit_id, 1, {"conforme": "NON_CONFORME", "score": 0}, database=bench.database
+    )
     after = bench.row()
     assert (after.total_tokens, after.completed_at, after.duration_ms) == (
         before.total_tokens,
@@ -75,8 +101,18 @@ def test_tokens_and_times_stay_and_the_trail_only_grows(bench: Bench) -> None:
     ("position", "given", "error", "words"),
     [
         (1, {}, InvalidInputError, "The review cannot be accepted"),
-        (1, {"conforme": "CONFORME", "score": 6}, InvalidInputError, "The review cannot be accepted"),
-        (1, {"conforme": "CONFORME", "statut": "PRESENT"}, InvalidInputError, "The review cannot be accepted"),
+        (
+            1,
+            {"conforme": "CONFORME", "score": 6},
+            InvalidInputError,
+            "The review cannot be accepted",
+        ),
+        (
+            1,
+            {"conforme": "CONFORME", "statut": "PRESENT"},
+            InvalidInputError,
+            "The review cannot be accepted",
+        ),
         (3, {"conforme": "CONFORME"}, NotFoundError, "Audit step with ID '1:3' not found"),
         (0, {"conforme": "CONFORME"}, NotFoundError, "Audit step with ID '1:0' not found"),
     ],

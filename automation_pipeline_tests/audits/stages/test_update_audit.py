@@ -28,7 +28,9 @@ def listed(bench: Bench) -> list[str]:
         return [str(row["id"]) for row in list_audits(session, AuditFilter())[0]]
 
 
-def test_what_is_named_changes_and_the_rest_stays(bench: Bench, audit_id: int, clock: StandingClock) -> None:
+def test_what_is_named_changes_and_the_rest_stays(
+    bench: Bench, audit_id: int, clock: StandingClock
+) -> None:
     run_id = an_open_run(bench.database, clock).run_id
     given = {
         "notes": "Called back",
@@ -42,7 +44,10 @@ def test_what_is_named_changes_and_the_rest_stays(bench: Bench, audit_id: int, c
         "triggerUserId": "anna", "triggerSource": "api", "niveau": "EXCELLENT",
     }  # fmt: skip
     assert told.items() <= document.items()
-    assert bench.notes()[-1] == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"
+    assert (
+        bench.notes()[-1]
+        == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"
+    )
     assert update_audit(audit_id, {}, database=bench.database) == document
 
 
@@ -55,14 +60,23 @@ def test_what_is_named_changes_and_the_rest_stays(bench: Bench, audit_id: int, c
     ],
 )
 def test_a_run_of_another_schedule_is_refused(
-    bench: Bench, audit_id: int, clock: StandingClock, before: dict[str, object], given: dict[str, object]
+    bench: Bench,
+    audit_id: int,
+    clock: StandingClock,
+    before: dict[str, object],
+    given: dict[str, object],
 ) -> None:
-    assert (an_open_run(bench.database, clock).run_id, a_schedule(bench.database, clock).id) == (1, 2)
+    assert (an_open_run(bench.database, clock).run_id, a_schedule(bench.database, clock).id) == (
+        1,
+        2,
+    )
     update_audit(audit_id, before, database=bench.database)
     with pytest.raises(InvalidInputError) as refused:
         update_audit(audit_id, given, database=bench.database)
     assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
-    told = update_audit(audit_id, {"automation_schedule_id": 1, "automation_run_id": 1}, database=bench.database)
+    told = update_audit(
+        audit_id, {"automation_schedule_id": 1, "automation_run_id": 1}, database=bench.database
+    )
     assert (told["automationScheduleId"], told["automationRunId"]) == ("1", "1")
 
 
@@ -71,7 +85,11 @@ def test_null_clears(bench: Bench, audit_id: int, clock: StandingClock) -> None:
     update_audit(audit_id, {"notes": "x", "automation_run_id": run_id}, database=bench.database)
     given = dict.fromkeys(("notes", "automation_run_id", "trigger_source"))
     document = update_audit(audit_id, given, database=bench.database)
-    assert (document["notes"], document["automationRunId"], document["triggerSource"]) == (None, None, None)
+    assert (document["notes"], document["automationRunId"], document["triggerSource"]) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
@@ -79,7 +97,10 @@ def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
     deleted = update_audit(later, {"deleted": True}, database=bench.database)
     assert deleted["deletedAt"] is not None
     assert listed(bench) == [str(audit_id)]
-    assert update_audit(later, {"deleted": True}, database=bench.database)["deletedAt"] == deleted["deletedAt"]
+    assert (
+        update_audit(later, {"deleted": True}, database=bench.database)["deletedAt"]
+        == deleted["deletedAt"]
+    )
     restored = update_audit(later, {"deleted": False, "notes": "back"}, database=bench.database)
     assert (restored["deletedAt"], restored["isLatest"], restored["notes"]) == (None, True, "back")
     assert listed(bench) == [str(later)]
@@ -96,7 +117,11 @@ def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
         ({"trigger_user_id": "x" * 201}, "trigger_user_id", "must have at most 200 characters"),
         ({"automation_run_id": 77}, "automation_run_id", "does not exist"),
         ({"automation_schedule_id": "77"}, "automation_schedule_id", "does not exist"),
-        ({"automation_run_id": True}, "automation_run_id", "must be a whole number, or its digits as a text"),
+        (
+            {"automation_run_id": True},
+            "automation_run_id",
+            "must be a whole number, or its digits as a text",
+        ),
         ({"automation_run_id": 2**63}, "automation_run_id", f"must be at most {2**63 - 1}"),
         ({"niveau": "BON"}, "niveau", "is not a known field"),
     ],

@@ -9,7 +9,15 @@ from automation_pipeline.audits.models.configs import config_document, parse_con
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.configurations import FULL, NOW, add, document, on, read, step_document
+from automation_pipeline_tests.audits.configurations import (
+    FULL,
+    NOW,
+    add,
+    document,
+    on,
+    read,
+    step_document,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.processes import CREW, at_once
 
@@ -17,10 +25,16 @@ from automation_pipeline_tests.processes import CREW, at_once
 def test_fields_change_and_steps_keep_their_ids(database: Database, clock: StandingClock) -> None:
     config_id = add(database, description="old", systemPrompt="old")
     before = read(database, config_id)
-    stored = update_config(config_id, {"description": None, "isActive": False}, database=database, clock=clock)
+    stored = update_config(
+        config_id, {"description": None, "isActive": False}, database=database, clock=clock
+    )
     assert stored == read(database, config_id)
     assert stored.config == replace(before.config, description=None, is_active=False)
-    assert (stored.step_ids, stored.created_at, stored.updated_at) == (before.step_ids, NOW, clock.now())
+    assert (stored.step_ids, stored.created_at, stored.updated_at) == (
+        before.step_ids,
+        NOW,
+        clock.now(),
+    )
 
 
 def test_other_steps_are_new_ones(database: Database, clock: StandingClock) -> None:
@@ -44,7 +58,9 @@ def test_a_wrong_change_changes_nothing(database: Database, clock: StandingClock
     config_id = add(database)
     before = read(database, config_id)
     with pytest.raises(InvalidInputError):
-        update_config(config_id, {"name": "x", "steps": [step_document(2)]}, database=database, clock=clock)
+        update_config(
+            config_id, {"name": "x", "steps": [step_document(2)]}, database=database, clock=clock
+        )
     assert read(database, config_id) == before
 
 

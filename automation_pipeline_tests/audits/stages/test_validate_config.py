@@ -1,4 +1,5 @@
-"""Looking a stored configuration over: what was stored by our rules is valid, older rows may not be."""
+"""Looking a stored configuration over: what was stored by our rules is valid, older rows may not
+be."""
 
 import pytest
 from sqlalchemy import update
@@ -19,7 +20,9 @@ def test_what_others_stored_is_told_by_field(database: Database) -> None:
     first, _, last = read(database, config_id).step_ids
     with database.transaction() as session:
         session.execute(update(AuditConfigRow).values(name=" "))
-        session.execute(update(AuditStepRow).where(AuditStepRow.id == first).values(control_points=[]))
+        session.execute(
+            update(AuditStepRow).where(AuditStepRow.id == first).values(control_points=[])
+        )
         session.execute(update(AuditStepRow).where(AuditStepRow.id == last).values(position=9))
     faults = dict(validate_config(config_id, database=database))
     assert set(faults) == {"name", "steps.0.controlPoints", "steps"}

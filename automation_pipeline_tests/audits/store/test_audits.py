@@ -1,4 +1,5 @@
-"""One latest audit of a fiche and configuration, whatever processes do at once, and whatever is deleted."""
+"""One latest audit of a fiche and configuration, whatever processes do at once, and whatever is
+deleted."""
 
 import pytest
 from sqlalchemy import select
@@ -23,7 +24,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def versions(bench: Bench) -> list[tuple[int, bool]]:
     with bench.database.reading() as session:
-        rows = session.execute(select(AuditRow.version, AuditRow.is_latest).order_by(AuditRow.version))
+        rows = session.execute(
+            select(AuditRow.version, AuditRow.is_latest).order_by(AuditRow.version)
+        )
         return list(rows.tuples())
 
 
@@ -36,9 +39,13 @@ def test_audits_begun_by_several_processes_have_one_latest_and_no_version_twice(
     assert versions(bench) == [(number, number == 20) for number in range(1, 21)]
 
 
-def test_one_wish_carried_out_by_several_processes_begins_one_audit(bench: Bench, database_url: str) -> None:
+def test_one_wish_carried_out_by_several_processes_begins_one_audit(
+    bench: Bench, database_url: str
+) -> None:
     config = bench.configure(steps=1)
-    begun = at_once(begin_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4)))
+    begun = at_once(
+        begin_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
+    )
     assert len({audit_id for ids in begun for audit_id in ids}) == 1
     assert versions(bench) == [(1, True)]
 
@@ -53,7 +60,9 @@ def test_audits_of_other_configurations_and_fiches_do_not_count(bench: Bench) ->
 
 def delete(bench: Bench, tracking_id: str, *, deleted: bool = True) -> None:
     with bench.database.transaction() as session:
-        audit_id = session.scalars(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)).one()
+        audit_id = session.scalars(
+            select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)
+        ).one()
         set_deleted(session, audit_id, bench.clock.now() if deleted else None)
 
 
@@ -82,7 +91,9 @@ def taken_up(bench: Bench, token: int) -> bool:
         return claim_audit(session, 1, token)
 
 
-def test_an_audit_passes_on_to_later_tokens_only_and_to_nobody_when_it_has_ended(bench: Bench) -> None:
+def test_an_audit_passes_on_to_later_tokens_only_and_to_nobody_when_it_has_ended(
+    bench: Bench,
+) -> None:
     bench.audit("1900417", bench.configure(steps=1))
     assert not taken_up(bench, 2**40)
     with bench.database.transaction() as session:
@@ -92,7 +103,10 @@ def test_an_audit_passes_on_to_later_tokens_only_and_to_nobody_when_it_has_ended
 
 
 def test_there_is_no_audit_to_delete(bench: Bench) -> None:
-    with bench.database.transaction() as session, pytest.raises(NotFoundError, match="Audit not found"):
+    with (
+        bench.database.transaction() as session,
+        pytest.raises(NotFoundError, match="Audit not found"),
+    ):
         set_deleted(session, 77, None)
 
 

@@ -19,7 +19,9 @@ def test_items_that_end_in_several_processes_are_each_counted_once(
     with database.transaction() as session:
         add_batch(session, "batch", config, items, clock.now())
     names = [name for _, name in items]
-    lasts = at_once(end_items, *((database_url, order) for order in (names, names[::-1], names[7:], names[:12])))
+    lasts = at_once(
+        end_items, *((database_url, order) for order in (names, names[::-1], names[7:], names[:12]))
+    )
     with database.reading() as session:
         assert counted(session) == (20, 0, True)
     assert sum(lasts) == 1

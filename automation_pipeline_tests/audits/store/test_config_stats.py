@@ -13,7 +13,9 @@ from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 LATER = NOW + timedelta(hours=1)
 
 
-def completed(score: str, duration: int | None, compliant: bool, **fields: object) -> dict[str, object]:
+def completed(
+    score: str, duration: int | None, compliant: bool, **fields: object
+) -> dict[str, object]:
     return {
         "status": "completed",
         "score_percentage": Decimal(score),
@@ -39,7 +41,14 @@ def completed(score: str, duration: int | None, compliant: bool, **fields: objec
                 completed("71.00", None, False, is_latest=False),
                 {"status": "failed", "duration_ms": 9, "is_compliant": True},
                 {"status": "running"},
-                completed("0", 1, True, deleted_at=NOW, is_latest=False, created_at=LATER + timedelta(days=1)),
+                completed(
+                    "0",
+                    1,
+                    True,
+                    deleted_at=NOW,
+                    is_latest=False,
+                    created_at=LATER + timedelta(days=1),
+                ),
             ],
             ConfigStats(
                 all_audits=6,

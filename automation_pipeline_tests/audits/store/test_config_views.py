@@ -1,4 +1,5 @@
-"""Configurations as people read them: newest first, page by page, in as many queries for many as for one."""
+"""Configurations as people read them: newest first, page by page, in as many queries for many as
+for one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,14 @@ from automation_pipeline.audits.models.configs import ConfigShown, parse_config
 from automation_pipeline.audits.queries.configs import ConfigIncludes, config_page, config_view
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.configurations import FULL, NOW, add, add_audit, document, read
+from automation_pipeline_tests.audits.configurations import (
+    FULL,
+    NOW,
+    add,
+    add_audit,
+    document,
+    read,
+)
 
 BARE = ConfigIncludes()
 
@@ -35,7 +43,11 @@ def page(
 
 
 def test_a_page_is_newest_first_and_counts_steps_and_weight(database: Database) -> None:
-    first, hidden, last = add(database, "One"), add(database, "Two", isActive=False), add(database, "Three", steps=7)
+    first, hidden, last = (
+        add(database, "One"),
+        add(database, "Two", isActive=False),
+        add(database, "Three", steps=7),
+    )
     found = page(database, BARE)
     assert [(one.id, one.name, one.steps_count, one.total_weight) for one in found] == [
         (last, "Three", 7, 35),
@@ -99,6 +111,8 @@ def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, obj
 def test_what_was_not_asked_for_is_not_in_the_document(database: Database) -> None:
     config_id = add(database)
     with database.reading() as session:
-        assert not {"steps", "stats"} & set(config_view(session, config_id, ConfigIncludes()).document())
+        assert not {"steps", "stats"} & set(
+            config_view(session, config_id, ConfigIncludes()).document()
+        )
         with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
             config_view(session, 7, ConfigIncludes())

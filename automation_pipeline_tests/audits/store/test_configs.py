@@ -37,7 +37,9 @@ def rows(database: Database, table: type[AuditConfigRow | AuditStepRow]) -> int:
 
 
 @pytest.mark.parametrize("given", [FULL, document()])
-def test_what_was_added_is_read_back_as_it_was(database: Database, given: dict[str, object]) -> None:
+def test_what_was_added_is_read_back_as_it_was(
+    database: Database, given: dict[str, object]
+) -> None:
     with database.transaction() as session:
         config_id = configs.add_config(session, parse_config(given), NOW)
         assert configs.get_config(session, config_id).config == parse_config(given)
@@ -48,7 +50,11 @@ def test_what_was_added_is_read_back_as_it_was(database: Database, given: dict[s
 
 
 def test_the_list_is_newest_first_counts_audits_and_takes_two_queries(database: Database) -> None:
-    first, second, third = add(database, "One"), add(database, "Two", isActive=False), add(database, "Three", steps=7)
+    first, second, third = (
+        add(database, "One"),
+        add(database, "Two", isActive=False),
+        add(database, "Three", steps=7),
+    )
     with database.transaction() as session:
         add_audit(session, first, "a")
         add_audit(session, first, "b", deleted_at=NOW, is_latest=False)
@@ -64,7 +70,11 @@ def test_the_list_is_newest_first_counts_audits_and_takes_two_queries(database: 
         (third, 0, 7),
         (first, 2, 3),
     ]
-    assert [(one.stored.id, one.audits) for one in everything] == [(third, 0), (second, 1), (first, 2)]
+    assert [(one.stored.id, one.audits) for one in everything] == [
+        (third, 0),
+        (second, 1),
+        (first, 2),
+    ]
 
 
 def test_a_configuration_is_found_by_its_whole_name(database: Database) -> None:
@@ -73,10 +83,14 @@ def test_a_configuration_is_found_by_its_whole_name(database: Database) -> None:
         found = configs.find_by_name(session, "Sales")
         assert found is not None
         assert found.id == config_id
-        assert [configs.find_by_name(session, name) for name in ("sales", "Sale", "Sales ", "")] == [None] * 4
+        assert [
+            configs.find_by_name(session, name) for name in ("sales", "Sale", "Sales ", "")
+        ] == [None] * 4
 
 
-def test_only_active_ones_run_automatically_and_the_newest_active_is_the_last_that_came(database: Database) -> None:
+def test_only_active_ones_run_automatically_and_the_newest_active_is_the_last_that_came(
+    database: Database,
+) -> None:
     with database.reading() as session:
         assert (configs.automatic_configs(session), configs.newest_active(session)) == ([], None)
     add(database, "By hand", LATER)
@@ -115,7 +129,9 @@ def test_a_replacement_that_fails_leaves_everything_as_it_was(database: Database
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
-def test_steps_take_any_order_and_keep_their_ids(database: Database, order: tuple[int, ...]) -> None:
+def test_steps_take_any_order_and_keep_their_ids(
+    database: Database, order: tuple[int, ...]
+) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     wanted = tuple(before.step_ids[place] for place in order)
@@ -129,8 +145,12 @@ def test_steps_take_any_order_and_keep_their_ids(database: Database, order: tupl
     assert read(database, other) == elsewhere
 
 
-@pytest.mark.parametrize("change", [lambda ids: ids[1:], lambda ids: (*ids, ids[0]), lambda ids: (*ids[1:], 99), list])
-def test_an_order_that_does_not_name_every_step_once_changes_nothing(database: Database, change: object) -> None:
+@pytest.mark.parametrize(
+    "change", [lambda ids: ids[1:], lambda ids: (*ids, ids[0]), lambda ids: (*ids[1:], 99), list]
+)
+def test_an_order_that_does_not_name_every_step_once_changes_nothing(
+    database: Database, change: object
+) -> None:
     config_id = add(database)
     before = read(database, config_id)
     wanted = () if change is list else change(before.step_ids)  # type: ignore[operator]

@@ -15,7 +15,14 @@ from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import step_document
-from automation_pipeline_tests.audits.days import DAY, WEAK, audit_the_day, by_what_is_said, sold, the_day
+from automation_pipeline_tests.audits.days import (
+    DAY,
+    WEAK,
+    audit_the_day,
+    by_what_is_said,
+    sold,
+    the_day,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, honest, step_answer
 from automation_pipeline_tests.fiches.store.mirror import statements
@@ -36,7 +43,12 @@ def test_every_fiche_with_a_transcript_lacks_every_configuration(bench: Bench) -
     sold(bench, "1", "2")
     sold(bench, "3", said=None)
     sold(bench, "4", day=date(2026, 2, 4))
-    assert lacking(bench, first, second) == [("1", first), ("2", first), ("1", second), ("2", second)]
+    assert lacking(bench, first, second) == [
+        ("1", first),
+        ("2", first),
+        ("1", second),
+        ("2", second),
+    ]
     assert lacking(bench, second) == [("1", second), ("2", second)]
     assert lacking(bench) == []
 
@@ -126,7 +138,9 @@ def test_audits_without_a_grade_are_counted_by_cause(bench: Bench) -> None:
 
 
 def test_quotations_that_were_never_said_are_counted(bench: Bench) -> None:
-    bench.model = FakeLanguageModel(lambda question: step_answer(question, quotation="Voilà ce que personne ne dit."))
+    bench.model = FakeLanguageModel(
+        lambda question: step_answer(question, quotation="Voilà ce que personne ne dit.")
+    )
     bench.configure(steps=2, runAutomatically=True)
     sold(bench, "1")
     day = audit_the_day(bench)
@@ -134,10 +148,16 @@ def test_quotations_that_were_never_said_are_counted(bench: Bench) -> None:
 
 
 def test_the_points_that_fail_most_come_first_with_their_share(bench: Bench) -> None:
-    points = {"weak": ["PARTIEL", "ABSENT", "NON_APPLICABLE"], "strong": ["PRESENT", "ABSENT", "PRESENT"]}
+    points = {
+        "weak": ["PARTIEL", "ABSENT", "NON_APPLICABLE"],
+        "strong": ["PRESENT", "ABSENT", "PRESENT"],
+    }
     bench.model = FakeLanguageModel(
         lambda question: step_answer(
-            question, statuts=points["weak" if any(WEAK in one.content for one in question.messages) else "strong"]
+            question,
+            statuts=points[
+                "weak" if any(WEAK in one.content for one in question.messages) else "strong"
+            ],
         )
     )
     step = step_document(1, name="Welcome", controlPoints=["Name", "Notice", "Thanks"])
@@ -146,12 +166,17 @@ def test_the_points_that_fail_most_come_first_with_their_share(bench: Bench) -> 
     sold(bench, "1", said=WEAK)
     sold(bench, "2")
     day = audit_the_day(bench)
-    assert day.failing_points == (FailingPoint("Welcome", "Notice", 2, 2), FailingPoint("Welcome", "Name", 1, 2))
+    assert day.failing_points == (
+        FailingPoint("Welcome", "Notice", 2, 2),
+        FailingPoint("Welcome", "Name", 1, 2),
+    )
 
 
 def test_a_step_without_an_answer_says_nothing_of_its_points(bench: Bench) -> None:
     bench.model = FakeLanguageModel(
-        lambda question: PermanentError("No.") if StepInPrompt.of(question).position == 1 else honest(question)
+        lambda question: (
+            PermanentError("No.") if StepInPrompt.of(question).position == 1 else honest(question)
+        )
     )
     bench.configure(steps=2, runAutomatically=True)
     sold(bench, "1")

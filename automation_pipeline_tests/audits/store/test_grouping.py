@@ -28,7 +28,8 @@ NIVEAUX = ("EXCELLENT", "BON", "REJET")
 
 @pytest.fixture
 def archive(database: Database, clock: StandingClock) -> Archive:
-    """Sixty audits of a year with both changes of the clocks, of fiches in three groupes or none."""
+    """Sixty audits of a year with both changes of the clocks, of fiches in three groupes or
+    none."""
     archive, chance = Archive(database), Random(7)
     run_id = an_open_run(database, clock).run_id
     for number in range(60):
@@ -36,23 +37,36 @@ def archive(database: Database, clock: StandingClock) -> Archive:
         judged: dict[str, Any] = {"niveau": "PENDING"}
         if status is AuditStatus.COMPLETED:
             niveau = chance.choice(NIVEAUX)
-            score = chance.choice([Decimal(0), Decimal(100), Decimal(chance.randrange(10_000)) / 100])
-            judged = {"niveau": niveau, "is_compliant": niveau != "REJET", "score_percentage": score}
-        linked = {"automation_schedule_id": 1, "automation_run_id": run_id} if chance.random() < 0.5 else {}
+            score = chance.choice(
+                [Decimal(0), Decimal(100), Decimal(chance.randrange(10_000)) / 100]
+            )
+            judged = {
+                "niveau": niveau,
+                "is_compliant": niveau != "REJET",
+                "score_percentage": score,
+            }
+        linked = (
+            {"automation_schedule_id": 1, "automation_run_id": run_id}
+            if chance.random() < 0.5
+            else {}
+        )
         archive.put(
             str(900 + number % 23),
             status=status,
             audit_config_id=chance.choice(archive.configs),
             is_latest=False,
             of_fiche_groupe=(None, "NORD", "SUD", "EST")[number % 23 % 4],
-            created_at=datetime(2026, 1, 1, 22, 59, 59, tzinfo=UTC) + timedelta(minutes=chance.randrange(525_600)),
+            created_at=datetime(2026, 1, 1, 22, 59, 59, tzinfo=UTC)
+            + timedelta(minutes=chance.randrange(525_600)),
             **judged,
             **linked,
         )
     return archive
 
 
-def grouped(database: Database, by: str, reach: Reach = EVERYTHING, **given: str) -> list[dict[str, Any]]:
+def grouped(
+    database: Database, by: str, reach: Reach = EVERYTHING, **given: str
+) -> list[dict[str, Any]]:
     chosen = parse_grouping({"group_by": by, "latest_only": "false", "limit": "500", **given})
     with database.reading() as session:
         groups, total = group_audits(session, chosen, ListingScope(reach, PARIS))
@@ -86,7 +100,9 @@ def key_of(row: AuditRow, fiche: FicheCacheRow, by: str) -> str | None:
 def reckoned(database: Database, by: str) -> dict[str | None, dict[str, Any]]:
     with database.reading() as session:
         rows = session.execute(
-            select(AuditRow, FicheCacheRow).join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
+            select(AuditRow, FicheCacheRow).join(
+                FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id
+            )
         )
         groups: dict[str | None, list[AuditRow]] = defaultdict(list)
         for row, fiche in rows.tuples():
@@ -104,7 +120,9 @@ def summed(rows: list[AuditRow]) -> dict[str, Any]:
         "avgScore": float(round(sum(scores) / len(scores), 2)) if scores else None,
         "minScore": float(min(scores)) if scores else None,
         "maxScore": float(max(scores)) if scores else None,
-        "statusCounts": {status.value: sum(row.status == status for row in rows) for status in AuditStatus},
+        "statusCounts": {
+            status.value: sum(row.status == status for row in rows) for status in AuditStatus
+        },
     }
 
 
@@ -134,21 +152,28 @@ def test_the_biggest_groups_come_first_and_scales_in_their_own_order(archive: Ar
     assert sizes == sorted(sizes)
     days = [group["key"] for group in grouped(archive.database, "created_day")]
     assert days == sorted(days, reverse=True)
-    buckets = [group["key"] for group in grouped(archive.database, "score_bucket", bucket_size="50", sort_order="asc")]
+    buckets = [
+        group["key"]
+        for group in grouped(archive.database, "score_bucket", bucket_size="50", sort_order="asc")
+    ]
     assert buckets == ["0-50", "50-100", None]
 
 
 def test_groups_are_filtered_and_within_reach(archive: Archive) -> None:
     reach = Reach(Scope.GROUP, frozenset({"NORD"}))
     assert [group["key"] for group in grouped(archive.database, "groupe", reach)] == ["NORD"]
-    assert [group["key"] for group in grouped(archive.database, "status", status="completed")] == ["completed"]
+    assert [group["key"] for group in grouped(archive.database, "status", status="completed")] == [
+        "completed"
+    ]
     assert grouped(archive.database, "created_day", fiche_ids="77") == []
     assert grouped(archive.database, "score_bucket", fiche_ids="77") == []
 
 
 def test_groups_are_paged_by_three_queries_at_most(archive: Archive) -> None:
     everything = grouped(archive.database, "created_day")
-    chosen = parse_grouping({"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"})
+    chosen = parse_grouping(
+        {"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"}
+    )
     with counting(archive.database) as statements, archive.database.reading() as session:
         page, total = group_audits(session, chosen, ListingScope(zone=PARIS))
     assert (page, total) == (everything[10:15], len(everything))

@@ -1,4 +1,5 @@
-"""Every filter of lists lets the right audits through, on both databases, by as many queries for many as for one."""
+"""Every filter of lists lets the right audits through, on both databases, by as many queries for
+many as for one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,21 +57,49 @@ FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
     ({"is_compliant": "false"}, {**COMPLETED, "is_compliant": False}, {"is_compliant": False}),
     ({"date_from": "2026-02-04"}, {"created_at": LATE}, {"created_at": LATE - timedelta(hours=1)}),
     ({"date_to": "2026-02-03"}, {"created_at": LATE - timedelta(hours=1)}, {"created_at": LATE}),
-    ({"date_from": "2026-02-03T23:30:00Z"}, {"created_at": LATE}, {"created_at": LATE - timedelta(seconds=1)}),
-    ({"date_to": "2026-02-03T23:30:00Z"}, {"created_at": LATE}, {"created_at": LATE + timedelta(seconds=1)}),
-    ({"date_to": "2026-02-04T00:30:00"}, {"created_at": LATE}, {"created_at": LATE + timedelta(seconds=1)}),
-    ({"date_to": "2026-02-03T23:30:00.000Z"}, {"created_at": LATE + timedelta(microseconds=900)}, {}),
+    (
+        {"date_from": "2026-02-03T23:30:00Z"},
+        {"created_at": LATE},
+        {"created_at": LATE - timedelta(seconds=1)},
+    ),
+    (
+        {"date_to": "2026-02-03T23:30:00Z"},
+        {"created_at": LATE},
+        {"created_at": LATE + timedelta(seconds=1)},
+    ),
+    (
+        {"date_to": "2026-02-04T00:30:00"},
+        {"created_at": LATE},
+        {"created_at": LATE + timedelta(seconds=1)},
+    ),
+    (
+        {"date_to": "2026-02-03T23:30:00.000Z"},
+        {"created_at": LATE + timedelta(microseconds=900)},
+        {},
+    ),
     ({"date_to": "9999-12-31", "date_from": "0001-01-01", "niveau": "BON"}, {"niveau": "BON"}, {}),
     ({"audit_config_ids": "2,77"}, {"audit_config_id": 2}, {"audit_config_id": 1}),
     ({"groupes": "NORD,SUD"}, {"of_fiche_groupe": "SUD"}, {"of_fiche_groupe": "EST"}),
-    ({"groupes": "NORD"}, {"of_fiche_groupe": "SUD", "attributed": ("NORD", "7")}, {"of_fiche_groupe": None}),
-    ({"groupes": "SUD"}, {"of_fiche_groupe": "SUD"}, {"of_fiche_groupe": "SUD", "attributed": ("NORD", "7")}),
+    (
+        {"groupes": "NORD"},
+        {"of_fiche_groupe": "SUD", "attributed": ("NORD", "7")},
+        {"of_fiche_groupe": None},
+    ),
+    (
+        {"groupes": "SUD"},
+        {"of_fiche_groupe": "SUD"},
+        {"of_fiche_groupe": "SUD", "attributed": ("NORD", "7")},
+    ),
     ({"groupe_query": "team"}, {"of_fiche_groupe": "The TEAM R1"}, {"of_fiche_groupe": "EQUIPE"}),
     ({"groupe_query": "%"}, {"of_fiche_groupe": "100 % R1"}, {"of_fiche_groupe": "R1"}),
     ({"groupe_query": "R_1"}, {"of_fiche_groupe": "r_1"}, {"of_fiche_groupe": "RX1"}),
     ({"groupe_query": "a/b\\"}, {"of_fiche_groupe": "A/B\\C"}, {"of_fiche_groupe": "AB"}),
     ({"agence_query": "lyon"}, {"of_fiche_agence_nom": "LYON 2"}, {"of_fiche_agence_nom": None}),
-    ({"prospect_query": "élo"}, {"of_fiche_prospect_prenom": "ÉLOÏSE"}, {"of_fiche_prospect_prenom": "ELSA"}),
+    (
+        {"prospect_query": "élo"},
+        {"of_fiche_prospect_prenom": "ÉLOÏSE"},
+        {"of_fiche_prospect_prenom": "ELSA"},
+    ),
     (
         {"prospect_query": "martel odile"},
         {"of_fiche_prospect_prenom": "Odile", "of_fiche_prospect_nom": "MARTEL"},
@@ -86,8 +115,16 @@ FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
         {"of_fiche_sales_date": "2026-02-05"},
         {"of_fiche_sales_date": "2026-02-04"},
     ),
-    ({"sales_date_from": "2026-02-03"}, {"of_fiche_sales_date": "2026-02-03"}, {"of_fiche_sales_date": "2026-02-02"}),
-    ({"sales_date_to": "2026-02-03"}, {"of_fiche_sales_date": "2026-02-03"}, {"of_fiche_sales_date": None}),
+    (
+        {"sales_date_from": "2026-02-03"},
+        {"of_fiche_sales_date": "2026-02-03"},
+        {"of_fiche_sales_date": "2026-02-02"},
+    ),
+    (
+        {"sales_date_to": "2026-02-03"},
+        {"of_fiche_sales_date": "2026-02-03"},
+        {"of_fiche_sales_date": None},
+    ),
     ({"has_recordings": "true"}, {"calls": 1}, {}),
     ({"has_recordings": "false"}, {}, {"calls": 1}),
     ({"recordings_count_min": "2"}, {"calls": 2}, {"calls": 1}),
@@ -107,7 +144,11 @@ FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
     ({"niveau": "REJET,BON"}, {"niveau": "REJET"}, {"niveau": "PENDING"}),
     ({"score_min": "79.99"}, COMPLETED, {**COMPLETED, "score_percentage": Decimal("79.98")}),
     ({"score_max": "72.35"}, {**COMPLETED, "score_percentage": Decimal("72.35")}, {}),
-    ({"duration_min_ms": "5000000000"}, {"duration_ms": 5_000_000_000}, {"duration_ms": 4_999_999_999}),
+    (
+        {"duration_min_ms": "5000000000"},
+        {"duration_ms": 5_000_000_000},
+        {"duration_ms": 4_999_999_999},
+    ),
     ({"duration_max_ms": "10"}, {"duration_ms": 10}, {"duration_ms": None}),
     ({"tokens_min": "100"}, {"total_tokens": 100}, {"total_tokens": 99}),
     ({"tokens_max": "100"}, {"total_tokens": 100}, {"total_tokens": 101}),
@@ -119,11 +160,17 @@ FILTERS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
     ({"q": "t-1"}, {}, {"tracking_id": "other"}),
     ({"q": "dupont"}, {"of_fiche_prospect_nom": "DUPONT"}, {"of_fiche_prospect_nom": "DURAND"}),
     ({"latest_only": "true"}, {}, {"is_latest": False}),
-    ({"include_deleted": "false", "latest_only": "false"}, {}, {"is_latest": False, "deleted_at": NOW}),
+    (
+        {"include_deleted": "false", "latest_only": "false"},
+        {},
+        {"is_latest": False, "deleted_at": NOW},
+    ),
 ]
 
 
-@pytest.mark.parametrize(("given", "fits", "differs"), FILTERS, ids=[str(given) for given, _, _ in FILTERS])
+@pytest.mark.parametrize(
+    ("given", "fits", "differs"), FILTERS, ids=[str(given) for given, _, _ in FILTERS]
+)
 def test_each_filter_lets_through_what_fits_and_nothing_else(
     archive: Archive, given: dict[str, str], fits: dict[str, Any], differs: dict[str, Any]
 ) -> None:
@@ -139,7 +186,9 @@ def test_fiches_are_found_by_their_ids_however_many_are_named(archive: Archive) 
     assert listed(archive.database, fiche_ids=many) == ["902", "900"]
 
 
-def test_audits_of_automations_are_found_by_schedule_and_run(archive: Archive, clock: StandingClock) -> None:
+def test_audits_of_automations_are_found_by_schedule_and_run(
+    archive: Archive, clock: StandingClock
+) -> None:
     ticket = an_open_run(archive.database, clock)
     archive.put("900", automation_schedule_id=1, automation_run_id=ticket.run_id)
     archive.put("901")
@@ -153,7 +202,11 @@ def test_deleted_and_former_audits_are_shown_on_demand(archive: Archive) -> None
     archive.put("901", is_latest=False)
     archive.put("902", is_latest=False, deleted_at=NOW)
     assert listed(archive.database, latest_only="false") == ["901", "900"]
-    assert listed(archive.database, latest_only="false", include_deleted="true") == ["902", "901", "900"]
+    assert listed(archive.database, latest_only="false", include_deleted="true") == [
+        "902",
+        "901",
+        "900",
+    ]
     assert listed(archive.database, include_deleted="true") == ["900"]
 
 
@@ -174,7 +227,9 @@ def test_filters_narrow_each_other(archive: Archive) -> None:
         (Reach(Scope.SELF), []),
     ],
 )
-def test_nobody_is_shown_audits_of_fiches_out_of_reach(archive: Archive, reach: Reach, fiches: list[str]) -> None:
+def test_nobody_is_shown_audits_of_fiches_out_of_reach(
+    archive: Archive, reach: Reach, fiches: list[str]
+) -> None:
     archive.put("900", of_fiche_groupe="NORD")
     archive.put("901", of_fiche_groupe="SUD")
     archive.put("902", of_fiche_groupe="SUD", attributed=("EST", "7"))
@@ -196,7 +251,9 @@ def test_nobody_is_shown_audits_of_fiches_out_of_reach(archive: Archive, reach: 
 def test_lists_are_sorted_and_what_has_no_value_comes_last(
     archive: Archive, sort: dict[str, str], fiches: list[str]
 ) -> None:
-    archive.put("900", duration_ms=20, score_percentage=Decimal(50), completed_at=NOW + timedelta(hours=1))
+    archive.put(
+        "900", duration_ms=20, score_percentage=Decimal(50), completed_at=NOW + timedelta(hours=1)
+    )
     archive.put("901", score_percentage=Decimal(100), completed_at=NOW)
     archive.put("902", duration_ms=10)
     assert listed(archive.database, **sort) == fiches
@@ -215,14 +272,23 @@ def test_a_page_costs_two_queries_and_knows_the_total(archive: Archive) -> None:
 def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     first = archive.put("900", **COMPLETED)
     second = archive.put(
-        "900", **{**COMPLETED, "is_compliant": False, "score_percentage": Decimal("60.01")}, audit_config_id=2
+        "900",
+        **{**COMPLETED, "is_compliant": False, "score_percentage": Decimal("60.01")},
+        audit_config_id=2,
     )
-    archive.put("901", of_fiche_groupe="SUD", of_fiche_prospect_nom="MARTEL", of_fiche_sales_date="2026-02-03")
+    archive.put(
+        "901",
+        of_fiche_groupe="SUD",
+        of_fiche_prospect_nom="MARTEL",
+        of_fiche_sales_date="2026-02-03",
+    )
     third = archive.put("902")
     with counting(archive.database) as statements, archive.database.reading() as session:
         page, total = list_by_fiche(session, parse_filter({"limit": "2"}))
     assert total == 3
-    assert [(one["fiche"]["ficheId"], [audit["id"] for audit in one["audits"]]) for one in page] == [  # type: ignore[index]
+    assert [
+        (one["fiche"]["ficheId"], [audit["id"] for audit in one["audits"]]) for one in page
+    ] == [  # type: ignore[index]
         ("902", [str(third)]),
         ("901", ["3"]),
     ]
@@ -240,7 +306,11 @@ def test_a_fiche_shows_only_the_audits_that_the_filters_let_through(archive: Arc
     archive.put("900", audit_config_id=2)
     archive.put("901", audit_config_id=2)
     with archive.database.reading() as session:
-        [one], total = list_by_fiche(session, parse_filter({"status": "completed"}), ListingScope(Reach(Scope.ALL)))
-        hidden, none = list_by_fiche(session, parse_filter({}), ListingScope(Reach(Scope.GROUP, frozenset({"SUD"}))))
+        [one], total = list_by_fiche(
+            session, parse_filter({"status": "completed"}), ListingScope(Reach(Scope.ALL))
+        )
+        hidden, none = list_by_fiche(
+            session, parse_filter({}), ListingScope(Reach(Scope.GROUP, frozenset({"SUD"})))
+        )
     assert (total, len(one["audits"]), one["summary"]["totalAudits"]) == (1, 1, 1)  # type: ignore[arg-type, index]
     assert (hidden, none) == ([], 0)

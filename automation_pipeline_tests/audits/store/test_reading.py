@@ -1,4 +1,5 @@
-"""Audits as they are read: whole with their steps, or listed and filtered, by as many queries however many they are."""
+"""Audits as they are read: whole with their steps, or listed and filtered, by as many queries
+however many they are."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,7 +131,14 @@ def test_an_unknown_audit_is_not_found(bench: Bench, audit_id: int) -> None:
         ({"audit_config_ids": [2]}, ["4"]),
         ({"status": [AuditStatus.FAILED]}, ["3"]),
         ({"niveau": [Niveau.BON, Niveau.REJET]}, ["4", "1"]),
-        ({"status": [AuditStatus.COMPLETED], "niveau": [Niveau.REJET], "audit_config_ids": [1, 2]}, ["4"]),
+        (
+            {
+                "status": [AuditStatus.COMPLETED],
+                "niveau": [Niveau.REJET],
+                "audit_config_ids": [1, 2],
+            },
+            ["4"],
+        ),
     ],
 )
 def test_audits_are_listed_newest_first_and_filtered(
@@ -148,7 +156,13 @@ def test_audits_are_listed_newest_first_and_filtered(
                 ("e", 1, {"is_latest": False, "deleted_at": NOW}),
             ]
         ):
-            add_audit(session, config_id, fiche_id, created_at=NOW + timedelta(hours=number), **COUNTED | fields)
+            add_audit(
+                session,
+                config_id,
+                fiche_id,
+                created_at=NOW + timedelta(hours=number),
+                **COUNTED | fields,
+            )
     assert found(database, **wanted) == ids
 
 
@@ -156,7 +170,13 @@ def test_a_page_knows_how_many_there_are_and_costs_two_queries(database: Databas
     config_id = add(database)
     with database.transaction() as session:
         for number in range(7):
-            add_audit(session, config_id, f"f{number}", created_at=NOW + timedelta(hours=number), **COUNTED)
+            add_audit(
+                session,
+                config_id,
+                f"f{number}",
+                created_at=NOW + timedelta(hours=number),
+                **COUNTED,
+            )
     with counting(database) as statements, database.reading() as session:
         rows, total = list_audits(session, AuditFilter(limit=3, offset=2))
     assert ([row["ficheId"] for row in rows], total) == (["f4", "f3", "f2"], 7)

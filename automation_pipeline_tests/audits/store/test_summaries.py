@@ -1,4 +1,5 @@
-"""The summary of an audit is of all its steps, also when two of them are changed at the same moment."""
+"""The summary of an audit is of all its steps, also when two of them are changed at the same
+moment."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -25,7 +26,9 @@ Change: TypeAlias = Callable[[Bench, int], object]
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
     """Two steps, 3 of 5 points each; the model thinks better of them now."""
-    model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3))
+    model = FakeLanguageModel(
+        lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
+    )
     bench = Bench(database, clock, model=model)
     bench.sell("1900417")
     bench.audit("1900417", bench.configure(steps=2))

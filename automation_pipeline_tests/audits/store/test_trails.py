@@ -4,7 +4,12 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.queries.history import add_rerun, add_review, has_rerun, history_by_step
+from automation_pipeline.audits.queries.history import (
+    add_rerun,
+    add_review,
+    has_rerun,
+    history_by_step,
+)
 from automation_pipeline.audits.rules.reviews import Rerun, ReviewEntry
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
@@ -23,12 +28,18 @@ def audit_id(database: Database) -> int:
 
 def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None:
     said = ({"statut": "ABSENT", "commentaire": ""}, {"statut": "PRESENT", "commentaire": ""})
-    entry = ReviewEntry(previous=said[0], override=said[1], reviewer=None, reason=None, index=2, point="Name")
+    entry = ReviewEntry(
+        previous=said[0], override=said[1], reviewer=None, reason=None, index=2, point="Name"
+    )
     made = f"rerun-{audit_id}-2-e"
     with database.transaction() as session:
         add_review(session, StepLocation(audit_id, 1, 2), entry, NOW)
-        add_rerun(session, Rerun(rerun_id=made, place=StepLocation(audit_id, 2)), (OLD, NEW), None, 9, NOW)
-        of_point = Rerun(rerun_id="by hand", place=StepLocation(audit_id, 2, 1), instructions="Listen.")
+        add_rerun(
+            session, Rerun(rerun_id=made, place=StepLocation(audit_id, 2)), (OLD, NEW), None, 9, NOW
+        )
+        of_point = Rerun(
+            rerun_id="by hand", place=StepLocation(audit_id, 2, 1), instructions="Listen."
+        )
         add_rerun(session, of_point, (NEW, OLD), "Name", 9, NOW)
     with database.reading() as session:
         trails = history_by_step(session, audit_id)

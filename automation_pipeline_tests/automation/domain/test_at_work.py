@@ -2,7 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.automation.rules.due import ScheduleLoad, ScheduleWork, UnendedRun, schedule_load, stale_mark
+from automation_pipeline.automation.rules.due import (
+    ScheduleLoad,
+    ScheduleWork,
+    UnendedRun,
+    schedule_load,
+    stale_mark,
+)
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -39,7 +45,9 @@ WAITING = UnendedRun(1, 0, ago(5000), alive=False)
         (ScheduleWork(False, None, (run(70), WAITING)), ScheduleLoad.BUSY),
     ],
 )
-def test_the_runs_tell_and_the_mark_only_where_there_is_none(at_work: ScheduleWork, standing: ScheduleLoad) -> None:
+def test_the_runs_tell_and_the_mark_only_where_there_is_none(
+    at_work: ScheduleWork, standing: ScheduleLoad
+) -> None:
     assert schedule_load(at_work, NOW, THRESHOLD) is standing
 
 

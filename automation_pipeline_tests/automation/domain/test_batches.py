@@ -3,7 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.rules.selection import LARGEST_OF_SEVERAL, MOST_BATCHES, batch_size
+from automation_pipeline.automation.rules.selection import (
+    LARGEST_OF_SEVERAL,
+    MOST_BATCHES,
+    batch_size,
+)
 from automation_pipeline_tests.tables import every_case
 
 
@@ -22,12 +26,16 @@ from automation_pipeline_tests.tables import every_case
         (1_000_000, 64, 1000),
     ],
 )
-def test_the_size_follows_from_the_number_of_fiches_and_of_processes(fiches: int, processes: int, size: int) -> None:
+def test_the_size_follows_from_the_number_of_fiches_and_of_processes(
+    fiches: int, processes: int, size: int
+) -> None:
     assert batch_size(fiches, processes) == size
 
 
 @given(st.integers(min_value=0, max_value=2_000_000), st.integers(min_value=1, max_value=64))
-def test_there_are_some_tens_of_batches_unless_they_would_be_too_large_to_be_lost(fiches: int, processes: int) -> None:
+def test_there_are_some_tens_of_batches_unless_they_would_be_too_large_to_be_lost(
+    fiches: int, processes: int
+) -> None:
     size = batch_size(fiches, processes)
     assert size >= 1
     assert -(-fiches // size) <= MOST_BATCHES or (processes > 1 and size == LARGEST_OF_SEVERAL)

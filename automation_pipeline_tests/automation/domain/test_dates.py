@@ -1,5 +1,5 @@
-"""Which days a selection is about (reference 3.3): presets when the clocks change, at month ends, on a leap day; custom
-ranges as they may be stored."""
+"""Which days a selection is about (reference 3.3): presets when the clocks change, at month ends,
+on a leap day; custom ranges as they may be stored."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -7,7 +7,11 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.models.selections import DatePreset, FicheSelection, SelectionMode
+from automation_pipeline.automation.models.selections import (
+    DatePreset,
+    FicheSelection,
+    SelectionMode,
+)
 from automation_pipeline.automation.rules.selection import days_of
 from automation_pipeline_tests.tables import every_case
 
@@ -16,9 +20,14 @@ YEARS = datetime.fromisoformat("2000-01-01"), datetime.fromisoformat("2100-01-01
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=PARIS)
 
 
-def selection(preset: DatePreset | None, start: str | None = None, end: str | None = None) -> FicheSelection:
+def selection(
+    preset: DatePreset | None, start: str | None = None, end: str | None = None
+) -> FicheSelection:
     return FicheSelection(
-        mode=SelectionMode.DATE_RANGE, date_range=preset, custom_start_date=start, custom_end_date=end
+        mode=SelectionMode.DATE_RANGE,
+        date_range=preset,
+        custom_start_date=start,
+        custom_end_date=end,
     )
 
 
@@ -33,7 +42,8 @@ def days(preset: DatePreset | None, wall: str, zone: ZoneInfo, fold: int = 0) ->
 @every_case(
     ("wall", "zone"),
     [
-        # Europe: 29 March has 23 hours, 25 October has 25. A day of 24 hours would count one day too many or too few.
+        # Europe: 29 March has 23 hours, 25 October has 25. A day of 24 hours would count one day
+        # too many or too few.
         ("2026-03-29 00:30", PARIS),
         ("2026-03-29 03:00", PARIS),
         ("2026-03-29 23:59", PARIS),
@@ -55,7 +65,9 @@ def days(preset: DatePreset | None, wall: str, zone: ZoneInfo, fold: int = 0) ->
     ],
 )
 @every_case("fold", [0, 1])
-def test_a_change_of_the_clocks_neither_adds_nor_takes_away_a_day(wall: str, zone: ZoneInfo, fold: int) -> None:
+def test_a_change_of_the_clocks_neither_adds_nor_takes_away_a_day(
+    wall: str, zone: ZoneInfo, fold: int
+) -> None:
     today = datetime.fromisoformat(wall).date()
     before, week = (today - timedelta(days=1)).isoformat(), (today - timedelta(days=7)).isoformat()
     assert days(DatePreset.LAST_24H, wall, zone, fold) == [before, today.isoformat(), "2"]
@@ -102,7 +114,9 @@ def test_a_month_goes_back_to_the_same_number_or_the_last_of_the_month(
         (datetime(2026, 1, 1, 4, 59, tzinfo=UTC), NEW_YORK, date(2025, 12, 30)),
     ],
 )
-def test_today_is_the_day_of_the_schedules_zone(now: datetime, zone: ZoneInfo, yesterday: date) -> None:
+def test_today_is_the_day_of_the_schedules_zone(
+    now: datetime, zone: ZoneInfo, yesterday: date
+) -> None:
     assert days_of(selection(DatePreset.YESTERDAY), now, zone) == (yesterday,)
 
 
@@ -132,7 +146,9 @@ def test_today_is_the_day_of_the_schedules_zone(now: datetime, zone: ZoneInfo, y
         ("01/05/2026", "soon", []),
     ],
 )
-def test_custom_days_end_today_at_the_latest(start: str | None, end: str | None, found: list[str]) -> None:
+def test_custom_days_end_today_at_the_latest(
+    start: str | None, end: str | None, found: list[str]
+) -> None:
     told = days_of(selection(DatePreset.CUSTOM, start, end), NOON, PARIS)
     assert [day.isoformat() for day in told] == found
 
@@ -144,7 +160,13 @@ def test_without_a_range_there_are_no_days() -> None:
 @given(
     now=st.datetimes(YEARS[0], YEARS[1], timezones=st.just(UTC)),
     zone=st.sampled_from(
-        [PARIS, NEW_YORK, ZoneInfo("UTC"), ZoneInfo("Pacific/Kiritimati"), ZoneInfo("Asia/Kathmandu")]
+        [
+            PARIS,
+            NEW_YORK,
+            ZoneInfo("UTC"),
+            ZoneInfo("Pacific/Kiritimati"),
+            ZoneInfo("Asia/Kathmandu"),
+        ]
     ),
     preset=st.sampled_from([preset for preset in DatePreset if preset is not DatePreset.CUSTOM]),
 )

@@ -1,4 +1,5 @@
-"""Which due times are run, which are not and why, which wait: tables, and what holds for every schedule."""
+"""Which due times are run, which are not and why, which wait: tables, and what holds for every
+schedule."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,7 +40,12 @@ def at(text: str) -> datetime:
 
 def a_schedule(cron: str, since: str, zone_name: str = "UTC", **fields: Any) -> DueSchedule:
     return DueSchedule(
-        id=7, name="Nightly", crons=(Cron.parse(cron),), zone=zone(zone_name), decided_until=at(since), **fields
+        id=7,
+        name="Nightly",
+        crons=(Cron.parse(cron),),
+        zone=zone(zone_name),
+        decided_until=at(since),
+        **fields,
     )
 
 
@@ -100,8 +106,13 @@ def test_due_times_are_those_of_the_schedules_zone(
     assert told(decide_due(a_schedule(cron, since, zone_name), at(now), RULES)) == (expected, [])
 
 
-@every_case(("day", "month_end"), [(29, "2026-02-28T09:00"), (30, "2026-02-28T09:00"), (31, "2026-04-30T09:00")])
-def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(day: int, month_end: str) -> None:
+@every_case(
+    ("day", "month_end"),
+    [(29, "2026-02-28T09:00"), (30, "2026-02-28T09:00"), (31, "2026-04-30T09:00")],
+)
+def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(
+    day: int, month_end: str
+) -> None:
     fields = {"name": "x", "schedule_type": "MONTHLY", "time_of_day": "09:00", "day_of_month": day}
     crons = crons_of(ScheduleFields.model_validate({**fields, "short_months": "last_day"}))
     since = at(month_end) - timedelta(days=10)
@@ -115,21 +126,37 @@ HOURLY, OFTEN = "0 * * * *", "*/5 * * * *"
 @every_case(
     ("catch_up", "cron", "since", "now", "run", "not_run"),
     [
-        ("skip", HOURLY, "04 06:00", "04 09:10", ["04 09:00"], [("04 07:00", MISSED), ("04 08:00", MISSED)]),
+        (
+            "skip",
+            HOURLY,
+            "04 06:00",
+            "04 09:10",
+            ["04 09:00"],
+            [("04 07:00", MISSED), ("04 08:00", MISSED)],
+        ),
         ("skip", HOURLY, "04 06:00", "04 08:30", [], [("04 07:00", MISSED), ("04 08:00", MISSED)]),
         ("skip", OFTEN, "04 08:50", "04 09:01", ["04 09:00"], [("04 08:55", SUPERSEDED)]),
         ("latest", HOURLY, "04 06:00", "04 08:30", ["04 08:00"], [("04 07:00", SUPERSEDED)]),
         ("latest", "0 9 3 * *", "01 00:00", "10 08:59", ["03 09:00"], []),
         ("latest", "0 9 3 * *", "01 00:00", "28 09:01", ["03 09:00"], []),
         ("all", HOURLY, "04 06:00", "04 08:30", ["04 07:00", "04 08:00"], []),
-        ("all", HOURLY, "04 04:00", "04 08:30", ["04 06:00", "04 07:00", "04 08:00"], [("04 05:00", OVER_LIMIT)]),
+        (
+            "all",
+            HOURLY,
+            "04 04:00",
+            "04 08:30",
+            ["04 06:00", "04 07:00", "04 08:00"],
+            [("04 05:00", OVER_LIMIT)],
+        ),
         ("all", "0 9 3 * *", "01 00:00", "28 09:01", ["03 09:00"], []),
     ],
 )
 def test_after_an_outage_the_schedule_catches_up_as_it_says(
     catch_up: str, cron: str, since: str, now: str, run: list[str], not_run: list[tuple[str, str]]
 ) -> None:
-    after = a_schedule(cron, f"2026-05-{since.replace(' ', 'T')}", catch_up=CatchUp(catch_up), catch_up_limit=3)
+    after = a_schedule(
+        cron, f"2026-05-{since.replace(' ', 'T')}", catch_up=CatchUp(catch_up), catch_up_limit=3
+    )
     assert told(decide_due(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (run, not_run)
 
 
@@ -149,15 +176,21 @@ def test_of_what_was_due_before_the_schedule_was_made_the_newest_is_run_and_noth
     catch_up: str, now: str, run: list[str], not_run: list[tuple[str, str]], decided: str
 ) -> None:
     created_at = at("2026-05-04T09:11")
-    new = a_schedule("*/10 * * * *", "2026-05-04T08:50", created_at=created_at, catch_up=CatchUp(catch_up))
+    new = a_schedule(
+        "*/10 * * * *", "2026-05-04T08:50", created_at=created_at, catch_up=CatchUp(catch_up)
+    )
     decision = decide_due(new, at(f"2026-05-04T{now}"), RULES)
     assert told(decision) == (run, not_run)
     assert decision.decided_until(new.decided_until) == at(f"2026-05-04T{decided}")
 
 
 @every_case("catch_up", CatchUp)
-def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_run_nor_told(catch_up: CatchUp) -> None:
-    new = a_schedule(HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), catch_up=catch_up)
+def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_run_nor_told(
+    catch_up: CatchUp,
+) -> None:
+    new = a_schedule(
+        HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), catch_up=catch_up
+    )
     decision = decide_due(new, at("2026-05-04T09:50"), RULES)
     assert told(decision) == ([], [])
     assert decision.decided_until(new.decided_until) == at("2026-05-04T09:00")
@@ -165,7 +198,9 @@ def test_what_was_due_too_long_ago_and_before_the_schedule_was_made_is_neither_r
 
 def test_beside_a_run_by_hand_what_was_due_before_the_schedule_was_made_is_not_told() -> None:
     now = "2026-05-04T09:06"
-    new = a_schedule(HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1))
+    new = a_schedule(
+        HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1)
+    )
     assert told(decide_due(new, at(now), RULES)) == ([], [])
 
 
@@ -185,7 +220,10 @@ def test_beside_a_run_at_work_nothing_starts_and_only_who_catches_up_waits(
 ) -> None:
     now = "2026-05-04T09:10"
     busy = a_schedule(
-        HOURLY, "2026-05-04T07:00", at_work=working(now, minutes, alive=alive), catch_up=CatchUp(catch_up)
+        HOURLY,
+        "2026-05-04T07:00",
+        at_work=working(now, minutes, alive=alive),
+        catch_up=CatchUp(catch_up),
     )
     decision = decide_due(busy, at(now), RULES)
     assert told(decision) == ([], not_run)
@@ -195,26 +233,40 @@ def test_beside_a_run_at_work_nothing_starts_and_only_who_catches_up_waits(
 def test_a_stale_run_is_to_be_ended_first_and_keeps_nothing_from_running() -> None:
     now = "2026-05-04T09:10"
     stale = a_schedule(HOURLY, "2026-05-04T08:00", at_work=working(now, 70))
-    assert decide_due(stale, at(now), RULES) == DueDecision((at("2026-05-04T09:00"),), (), reconcile=True)
+    assert decide_due(stale, at(now), RULES) == DueDecision(
+        (at("2026-05-04T09:00"),), (), reconcile=True
+    )
 
 
 @every_case("fields", [{"is_active": False}, {"crons": ()}])
-def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(fields: dict[str, Any]) -> None:
+def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(
+    fields: dict[str, Any],
+) -> None:
     stale = {"crons": (Cron.parse(HOURLY),), "at_work": ScheduleWork(marked_running=True), **fields}
-    schedule = DueSchedule(id=1, name="x", zone=zone("UTC"), decided_until=at("2026-05-04T00:00"), **stale)
+    schedule = DueSchedule(
+        id=1, name="x", zone=zone("UTC"), decided_until=at("2026-05-04T00:00"), **stale
+    )
     assert decide_due(schedule, at("2026-05-04T09:10"), RULES) == DueDecision(reconcile=True)
 
 
 @every_case("last_run_at", ["2026-05-04T09:05", "2026-05-04T10:00"])
 def test_a_run_by_hand_that_ended_meanwhile_suppresses_nothing(last_run_at: str) -> None:
-    ended = a_schedule("0 9 * * *", "2026-05-03T09:00", at_work=ScheduleWork(last_run_at=at(last_run_at)))
+    ended = a_schedule(
+        "0 9 * * *", "2026-05-03T09:00", at_work=ScheduleWork(last_run_at=at(last_run_at))
+    )
     assert told(decide_due(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])
 
 
 def test_what_an_operator_skips_is_not_run_and_the_next_one_is() -> None:
     skipping = a_schedule(HOURLY, "2026-05-04T08:00", skip_due_at=at("2026-05-04T09:00"))
-    assert told(decide_due(skipping, at("2026-05-04T09:10"), RULES)) == ([], [("04 09:00", SKIPPED)])
-    assert told(decide_due(skipping, at("2026-05-04T10:00"), RULES)) == (["04 10:00"], [("04 09:00", SKIPPED)])
+    assert told(decide_due(skipping, at("2026-05-04T09:10"), RULES)) == (
+        [],
+        [("04 09:00", SKIPPED)],
+    )
+    assert told(decide_due(skipping, at("2026-05-04T10:00"), RULES)) == (
+        ["04 10:00"],
+        [("04 09:00", SKIPPED)],
+    )
 
 
 def test_jitter_delays_the_start_always_by_as_much() -> None:
@@ -232,7 +284,9 @@ def test_jitter_delays_the_start_always_by_as_much() -> None:
 def test_jitter_spreads_and_is_bounded() -> None:
     due = at("2026-05-04T09:00")
     shy = [
-        DueSchedule(id=id_, name="", crons=(), zone=zone("UTC"), decided_until=due, jitter_seconds=9)
+        DueSchedule(
+            id=id_, name="", crons=(), zone=zone("UTC"), decided_until=due, jitter_seconds=9
+        )
         for id_ in range(500)
     ]
     delays = {one.starts_at(due) - due for one in shy}
@@ -240,7 +294,9 @@ def test_jitter_spreads_and_is_bounded() -> None:
 
 
 def test_a_long_list_of_missed_times_is_told_in_short() -> None:
-    decision = decide_due(a_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
+    decision = decide_due(
+        a_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES
+    )
     assert decision.to_run == (at("2026-05-04T09:10"),)
     assert len(decision.not_run) == MAX_LISTED
     assert decision.not_run[0].because == SUPERSEDED + AND_EARLIER_ONES
@@ -248,23 +304,34 @@ def test_a_long_list_of_missed_times_is_told_in_short() -> None:
     assert daily.not_run[0] == SkippedOccurrence(at("2026-04-15T01:00"), MISSED + AND_EARLIER_ONES)
 
 
-CRONS = st.sampled_from(["0 2 * * *", "30 2 * * 0", "*/7 * * * *", "0 * * * *", "15 2,3 28-31 * *", "0 0 L 2,3,10 *"])
+CRONS = st.sampled_from(
+    ["0 2 * * *", "30 2 * * 0", "*/7 * * * *", "0 * * * *", "15 2,3 28-31 * *", "0 0 L 2,3,10 *"]
+)
 ZONES = st.sampled_from(["UTC", "Europe/Paris", "America/New_York", "Asia/Kathmandu"])
-STARTS = st.sampled_from(["2026-03-07T00:00", "2026-03-28T12:00", "2026-10-24T12:00", "2026-10-31T12:00"])
+STARTS = st.sampled_from(
+    ["2026-03-07T00:00", "2026-03-28T12:00", "2026-10-24T12:00", "2026-10-31T12:00"]
+)
 STEPS = st.lists(st.tuples(st.integers(1, 900), st.booleans()), min_size=1, max_size=25)
 
 
 @settings(deadline=None)
 @given(CRONS, ZONES, STARTS, STEPS, st.sampled_from(CatchUp), st.sampled_from([0, 90, 1500]))
 def test_every_due_time_is_decided_at_most_once_in_order_and_no_run_starts_beside_another(
-    cron: str, zone_name: str, start: str, steps: list[tuple[int, bool]], catch_up: CatchUp, jitter: int
+    cron: str,
+    zone_name: str,
+    start: str,
+    steps: list[tuple[int, bool]],
+    catch_up: CatchUp,
+    jitter: int,
 ) -> None:
     now, since, running = at(start), at(start), ScheduleWork()
     decided: list[datetime] = []
     for minutes, ends in steps:
         now += timedelta(minutes=minutes)
         running = ScheduleWork() if ends else running
-        schedule = a_schedule(cron, start, zone_name, catch_up=catch_up, at_work=running, jitter_seconds=jitter)
+        schedule = a_schedule(
+            cron, start, zone_name, catch_up=catch_up, at_work=running, jitter_seconds=jitter
+        )
         schedule = DueSchedule(**{**vars(schedule), "decided_until": since})
         decision = decide_due(schedule, now, RULES)
         assert not (running.runs and decision.to_run and not decision.reconcile)

@@ -54,7 +54,9 @@ def test_a_selection_lists_its_groupes_while_they_are_few(groupes: int, listed: 
 
 
 def test_progress_is_cumulative_and_the_same_standing_is_one_event() -> None:
-    made = ProgressUpdate(Phase.AUDITING, LedgerTally(8, pending=4, successful=2, failed=1, ignored=1), audits=3)
+    made = ProgressUpdate(
+        Phase.AUDITING, LedgerTally(8, pending=4, successful=2, failed=1, ignored=1), audits=3
+    )
     event = events.progress(a_run(), made, AT)
     assert event.name == "automation.run.progress"
     assert event.payload == {
@@ -74,7 +76,9 @@ def test_progress_is_cumulative_and_the_same_standing_is_one_event() -> None:
 
 
 def test_progress_names_days_where_there_are_some() -> None:
-    event = events.progress(a_run(), ProgressUpdate(Phase.FETCHING, LedgerTally(0), 0, days=(2, 8)), AT)
+    event = events.progress(
+        a_run(), ProgressUpdate(Phase.FETCHING, LedgerTally(0), 0, days=(2, 8)), AT
+    )
     assert (event.payload["days_processed"], event.payload["days_total"]) == (2, 8)
 
 

@@ -1,4 +1,5 @@
-"""What is dropped before details, what is ignored after them (reference 3.4): tables, and the laws of a choice."""
+"""What is dropped before details, what is ignored after them (reference 3.4): tables, and the laws
+of a choice."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,11 @@ from automation_pipeline.automation.models.selections import (
     FicheSelection,
     SelectionMode,
 )
-from automation_pipeline.automation.rules.selection import filter_candidates, ignore_reason, named_ids
+from automation_pipeline.automation.rules.selection import (
+    filter_candidates,
+    ignore_reason,
+    named_ids,
+)
 from automation_pipeline_tests.tables import every_case
 
 NORTH, SOUTH, UNKNOWN = FicheCandidate("1", "NORD"), FicheCandidate("2", "SUD"), FicheCandidate("3")
@@ -27,7 +32,9 @@ def selection(**fields: object) -> FicheSelection:
 def choose(candidates: list[FicheCandidate], **fields: object) -> tuple[str, dict[str, int]]:
     choice = filter_candidates(candidates, selection(**fields))
     assert list(choice.dropped) == list(DropReason)
-    return "".join(choice.kept), {str(reason): count for reason, count in choice.dropped.items() if count}
+    return "".join(choice.kept), {
+        str(reason): count for reason, count in choice.dropped.items() if count
+    }
 
 
 @every_case(
@@ -71,7 +78,12 @@ def test_a_repeated_fiche_is_there_once_and_does_not_use_up_the_limit() -> None:
 
 
 CANDIDATES = st.lists(
-    st.builds(FicheCandidate, st.sampled_from("123456789"), st.sampled_from([None, "", "NORD", "SUD"]), st.booleans())
+    st.builds(
+        FicheCandidate,
+        st.sampled_from("123456789"),
+        st.sampled_from([None, "", "NORD", "SUD"]),
+        st.booleans(),
+    )
 )
 SELECTIONS = st.builds(
     selection,
@@ -90,7 +102,9 @@ def test_a_choice_keeps_its_laws(candidates: list[FicheCandidate], wanted: Fiche
     assert list(choice.kept) == [fiche_id for fiche_id in named if fiche_id in choice.kept]
     assert len(choice.kept) + sum(choice.dropped.values()) == len(candidates)
     assert (
-        filter_candidates([candidate for candidate in candidates if candidate.fiche_id in choice.kept], wanted).kept
+        filter_candidates(
+            [candidate for candidate in candidates if candidate.fiche_id in choice.kept], wanted
+        ).kept
         == choice.kept
     )
 
@@ -99,7 +113,10 @@ def test_a_choice_keeps_its_laws(candidates: list[FicheCandidate], wanted: Fiche
 def test_ids_named_by_hand_are_those_of_the_selection(entries: list[str], most: int | None) -> None:
     wanted = selection(mode=SelectionMode.MANUAL, fiche_ids=tuple(entries), max_fiches=most)
     firsts = tuple(dict.fromkeys(named_ids(wanted)))[: wanted.max_fiches]
-    assert filter_candidates([FicheCandidate(fiche_id) for fiche_id in named_ids(wanted)], wanted).kept == firsts
+    assert (
+        filter_candidates([FicheCandidate(fiche_id) for fiche_id in named_ids(wanted)], wanted).kept
+        == firsts
+    )
 
 
 MISSING = (Reason.MISSING_GROUPE, "Missing groupe")
@@ -129,14 +146,19 @@ def too_many(told: int, most: int) -> tuple[Reason, str]:
         ("NORD", 2, {}, 2, None),
         ("NORD", 0, {"only_with_recordings": True}, 0, NONE_AT_ALL),
         ("NORD", 1, {"only_with_recordings": True}, 0, None),
-        # The groupe is looked at first, then how many recordings there are, then that there are any.
+        # The groupe is looked at first, then how many recordings there are, then that there are
+        # any.
         ("SUD", 9, {"groupes": ("NORD",)}, 2, OTHER),
         (None, 0, {"groupes": ("NORD",), "only_with_recordings": True}, 2, MISSING),
         ("NORD", 0, {"groupes": ("NORD",), "only_with_recordings": True}, 2, NONE_AT_ALL),
     ],
 )
 def test_with_its_details_a_fiche_is_ignored_for_one_reason_in_known_words(
-    groupe: str | None, recordings: int, fields: dict[str, object], ceiling: int, verdict: tuple[Reason, str] | None
+    groupe: str | None,
+    recordings: int,
+    fields: dict[str, object],
+    ceiling: int,
+    verdict: tuple[Reason, str] | None,
 ) -> None:
     assert ignore_reason(groupe, recordings, selection(**fields), ceiling) == verdict
 

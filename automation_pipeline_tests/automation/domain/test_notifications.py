@@ -23,7 +23,12 @@ FAILURES = [FicheFailure("1900417", "Audit incomplete (timeout/stall)"), FicheFa
 
 
 def run(**fields: object) -> Run:
-    counts = {"successful_fiches": 40, "failed_fiches": 2, "ignored_fiches": 5, "transcriptions_run": 37}
+    counts = {
+        "successful_fiches": 40,
+        "failed_fiches": 2,
+        "ignored_fiches": 5,
+        "transcriptions_run": 37,
+    }
     return Run.model_validate({
         "id": 17, "schedule_id": 3, "status": "partial", "phase": "finalizing", "trigger": "schedule", "due_at": None,
         "attempt": 1, "dagster_run_id": None, "started_at": AT, "completed_at": AT, "duration_ms": 1_284_999,
@@ -54,7 +59,9 @@ def schedule(**fields: object) -> Schedule:
         ("completed", True, True, True),
     ],
 )
-def test_when_a_run_is_told_of(status: str, on_complete: bool, on_error: bool, wanted: bool) -> None:
+def test_when_a_run_is_told_of(
+    status: str, on_complete: bool, on_error: bool, wanted: bool
+) -> None:
     told = schedule(notify_on_complete=on_complete, notify_on_error=on_error)
     assert is_wanted(told, RunStatus(status)) is wanted
     assert bool(notifications_of(run(status=status), told, [], None)) is wanted
@@ -63,11 +70,16 @@ def test_when_a_run_is_told_of(status: str, on_complete: bool, on_error: bool, w
 def test_every_receiver_gets_one_message() -> None:
     told = notifications_of(run(), schedule(), FAILURES, None)
     receivers = [(each.channel, each.target) for each in told]
-    mails = [(NotificationChannel.EMAIL, "anna@example.com"), (NotificationChannel.EMAIL, "bert@example.com")]
+    mails = [
+        (NotificationChannel.EMAIL, "anna@example.com"),
+        (NotificationChannel.EMAIL, "bert@example.com"),
+    ]
     assert receivers == [(NotificationChannel.WEBHOOK, "https://hooks.example.com/a?key=1"), *mails]
     assert len({each.key for each in told}) == 3
     assert told[0].key.startswith("notification-17-webhook-")
-    assert notifications_of(run(), schedule(webhook_url=None, notify_emails=[]), FAILURES, None) == []
+    assert (
+        notifications_of(run(), schedule(webhook_url=None, notify_emails=[]), FAILURES, None) == []
+    )
 
 
 def test_the_payload_of_a_webhook() -> None:
@@ -100,7 +112,9 @@ def test_a_thousand_failures_are_counted_and_the_first_hundred_named() -> None:
 
 
 def test_an_email_in_plain_text() -> None:
-    [mail] = notifications_of(run(), schedule(webhook_url=None, notify_emails=["anna@example.com"]), FAILURES, None)
+    [mail] = notifications_of(
+        run(), schedule(webhook_url=None, notify_emails=["anna@example.com"]), FAILURES, None
+    )
     assert mail.payload["subject"] == "Automation Nightly audit - PARTIAL"
     assert mail.payload["text"] == (
         "Automation run 17 ended: partial.\n\nSummary:\n- Total Fiches: 42\n- Successful: 40\n- Failed: 2\n"
@@ -129,9 +143,14 @@ def test_a_receiver_can_check_the_signature() -> None:
 
 
 def test_the_headers_say_what_it_is_and_which_delivery() -> None:
-    whole = Notification(17, NotificationChannel.WEBHOOK, "https://hooks.example.com", {"status": "partial"})
+    whole = Notification(
+        17, NotificationChannel.WEBHOOK, "https://hooks.example.com", {"status": "partial"}
+    )
     broken = Notification(
-        17, NotificationChannel.WEBHOOK, "https://hooks.example.com", {"status": "failed", "error": "x"}
+        17,
+        NotificationChannel.WEBHOOK,
+        "https://hooks.example.com",
+        {"status": "failed", "error": "x"},
     )
     plain = webhook_headers(whole, b"{}", None, 1)
     assert plain == {

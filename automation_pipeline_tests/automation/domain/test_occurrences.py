@@ -9,7 +9,11 @@ from automation_pipeline.automation.rules.due import next_due, next_to_skip, occ
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
-MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}
+MANUAL: dict[str, Any] = {
+    "name": "Sales",
+    "scheduleType": "MANUAL",
+    "ficheSelection": {"mode": "manual"},
+}
 MONTHLY = {"scheduleType": "MONTHLY", "timeOfDay": "09:00"}
 DAILY = {"scheduleType": "DAILY", "timeOfDay": "09:00"}
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -18,9 +22,15 @@ NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 def stored(**fields: object) -> Schedule:
     given, known = MANUAL | DAILY, set(Schedule.model_fields)
     columns = {name: value for name, value in fields.items() if name in known}
-    read = parse_schedule(given | {name: value for name, value in fields.items() if name not in known})
-    nothing = dict.fromkeys(("last_run_at", "last_run_status", "paused_reason", "skip_due_at", "last_due_at"))
-    counters = dict.fromkeys(("failures_in_a_row", "total_runs", "successful_runs", "failed_runs"), 0)
+    read = parse_schedule(
+        given | {name: value for name, value in fields.items() if name not in known}
+    )
+    nothing = dict.fromkeys(
+        ("last_run_at", "last_run_status", "paused_reason", "skip_due_at", "last_due_at")
+    )
+    counters = dict.fromkeys(
+        ("failures_in_a_row", "total_runs", "successful_runs", "failed_runs"), 0
+    )
     of_row = {"id": 1, "created_at": NOW, "updated_at": NOW, **nothing, **counters}
     return Schedule.model_validate({**read.model_dump(), **of_row, **columns})
 
@@ -29,16 +39,56 @@ def stored(**fields: object) -> Schedule:
     ("day", "short_months", "year", "days"),
     [
         (31, "skip", 2027, "01-31 03-31 05-31 07-31 08-31 10-31 12-31"),
-        (31, "last_day", 2027, "01-31 02-28 03-31 04-30 05-31 06-30 07-31 08-31 09-30 10-31 11-30 12-31"),
-        (31, "last_day", 2028, "01-31 02-29 03-31 04-30 05-31 06-30 07-31 08-31 09-30 10-31 11-30 12-31"),
+        (
+            31,
+            "last_day",
+            2027,
+            "01-31 02-28 03-31 04-30 05-31 06-30 07-31 08-31 09-30 10-31 11-30 12-31",
+        ),
+        (
+            31,
+            "last_day",
+            2028,
+            "01-31 02-29 03-31 04-30 05-31 06-30 07-31 08-31 09-30 10-31 11-30 12-31",
+        ),
         (30, "skip", 2027, "01-30 03-30 04-30 05-30 06-30 07-30 08-30 09-30 10-30 11-30 12-30"),
-        (30, "last_day", 2027, "01-30 02-28 03-30 04-30 05-30 06-30 07-30 08-30 09-30 10-30 11-30 12-30"),
-        (30, "last_day", 2028, "01-30 02-29 03-30 04-30 05-30 06-30 07-30 08-30 09-30 10-30 11-30 12-30"),
+        (
+            30,
+            "last_day",
+            2027,
+            "01-30 02-28 03-30 04-30 05-30 06-30 07-30 08-30 09-30 10-30 11-30 12-30",
+        ),
+        (
+            30,
+            "last_day",
+            2028,
+            "01-30 02-29 03-30 04-30 05-30 06-30 07-30 08-30 09-30 10-30 11-30 12-30",
+        ),
         (29, "skip", 2027, "01-29 03-29 04-29 05-29 06-29 07-29 08-29 09-29 10-29 11-29 12-29"),
-        (29, "skip", 2028, "01-29 02-29 03-29 04-29 05-29 06-29 07-29 08-29 09-29 10-29 11-29 12-29"),
-        (29, "last_day", 2027, "01-29 02-28 03-29 04-29 05-29 06-29 07-29 08-29 09-29 10-29 11-29 12-29"),
-        (29, "last_day", 2028, "01-29 02-29 03-29 04-29 05-29 06-29 07-29 08-29 09-29 10-29 11-29 12-29"),
-        (28, "last_day", 2027, "01-28 02-28 03-28 04-28 05-28 06-28 07-28 08-28 09-28 10-28 11-28 12-28"),
+        (
+            29,
+            "skip",
+            2028,
+            "01-29 02-29 03-29 04-29 05-29 06-29 07-29 08-29 09-29 10-29 11-29 12-29",
+        ),
+        (
+            29,
+            "last_day",
+            2027,
+            "01-29 02-28 03-29 04-29 05-29 06-29 07-29 08-29 09-29 10-29 11-29 12-29",
+        ),
+        (
+            29,
+            "last_day",
+            2028,
+            "01-29 02-29 03-29 04-29 05-29 06-29 07-29 08-29 09-29 10-29 11-29 12-29",
+        ),
+        (
+            28,
+            "last_day",
+            2027,
+            "01-28 02-28 03-28 04-28 05-28 06-28 07-28 08-28 09-28 10-28 11-28 12-28",
+        ),
     ],
 )
 def test_a_month_that_is_too_short_is_left_out_or_ends_the_wait(
@@ -71,7 +121,9 @@ def test_the_next_occurrence_is_the_first_that_is_neither_decided_nor_skipped(
 ) -> None:
     def at(text: object) -> object:
         is_instant = isinstance(text, str) and ":" in text
-        return datetime.strptime(f"2026-05-{text} +0000", "%Y-%m-%d %H:%M %z") if is_instant else text
+        return (
+            datetime.strptime(f"2026-05-{text} +0000", "%Y-%m-%d %H:%M %z") if is_instant else text
+        )
 
     schedule, instant = stored(**{name: at(value) for name, value in fields.items()}), at(now)
     assert isinstance(instant, datetime)
@@ -87,9 +139,13 @@ def test_the_next_occurrence_is_the_first_that_is_neither_decided_nor_skipped(
         ("America/New_York", (2026, 11, 1), "01:30 -05:00, 01:30 -05:00"),
     ],
 )
-def test_a_day_of_a_clock_change_has_one_occurrence(place: str, changes_on: tuple[int, int, int], local: str) -> None:
+def test_a_day_of_a_clock_change_has_one_occurrence(
+    place: str, changes_on: tuple[int, int, int], local: str
+) -> None:
     schedule = parse_schedule({**MANUAL, **DAILY, "timezone": place, "timeOfDay": local[-12:-7]})
     day_before = datetime(*changes_on, 12, tzinfo=UTC) - timedelta(days=1)
-    coming = [at.astimezone(zone(place)) for at in islice(occurrences_after(schedule, day_before), 2)]
+    coming = [
+        at.astimezone(zone(place)) for at in islice(occurrences_after(schedule, day_before), 2)
+    ]
     assert ", ".join(f"{at:%H:%M} {at.isoformat()[-6:]}" for at in coming) == local
     assert coming[0].date() == datetime(*changes_on, tzinfo=UTC).date()

@@ -3,7 +3,11 @@
 from datetime import UTC, datetime
 
 from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Reason
-from automation_pipeline.automation.rules.outcomes import failed_move, ignored_move, move_after_fetch
+from automation_pipeline.automation.rules.outcomes import (
+    failed_move,
+    ignored_move,
+    move_after_fetch,
+)
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,
@@ -24,15 +28,22 @@ AT = datetime(2026, 5, 4, tzinfo=UTC)
             DetailsFetched("7", fiche("7", recording("a"), recording("b")), AT),
             LedgerMove("7", OutcomeStatus.PENDING, recordings_count=2, stage=FicheStage.FETCHED),
         ),
-        (DetailsKnown("7", 0), LedgerMove("7", OutcomeStatus.PENDING, recordings_count=0, stage=FicheStage.FETCHED)),
+        (
+            DetailsKnown("7", 0),
+            LedgerMove("7", OutcomeStatus.PENDING, recordings_count=0, stage=FicheStage.FETCHED),
+        ),
         (FicheNotFound("7"), ignored_move("7", Reason.NOT_FOUND, "Fiche not found (404)")),
         (
             FetchFailed("7", "The CRM answered 503", transient=True),
-            LedgerMove("7", OutcomeStatus.FAILED, error="The CRM answered 503", reason=Reason.FETCH_FAILED),
+            LedgerMove(
+                "7", OutcomeStatus.FAILED, error="The CRM answered 503", reason=Reason.FETCH_FAILED
+            ),
         ),
     ],
 )
-def test_what_the_crm_told_of_a_fiche_is_its_next_move(outcome: FetchOutcome, move: LedgerMove) -> None:
+def test_what_the_crm_told_of_a_fiche_is_its_next_move(
+    outcome: FetchOutcome, move: LedgerMove
+) -> None:
     assert move_after_fetch(outcome) == move
 
 

@@ -25,7 +25,11 @@ def at(seconds: float) -> datetime:
             7,
             [("selection", 2), ("fetching", 5), ("finalizing", 0)],
         ),
-        ([("auditing", 4), ("selection", 0), ("fetching", 1)], 9, [("selection", 1), ("fetching", 3), ("auditing", 5)]),
+        (
+            [("auditing", 4), ("selection", 0), ("fetching", 1)],
+            9,
+            [("selection", 1), ("fetching", 3), ("auditing", 5)],
+        ),
         (
             [("finalizing", 3), ("auditing", 3), ("selection", 0)],
             3,
@@ -41,9 +45,13 @@ def test_a_phase_lasts_until_another_is_entered(
     assert [(each.phase, each.seconds) for each in phase_lengths(entries, at(until))] == lengths
 
 
-@given(st.dictionaries(st.sampled_from(Phase), st.integers(0, 1000), min_size=1), st.integers(0, 1000))
+@given(
+    st.dictionaries(st.sampled_from(Phase), st.integers(0, 1000), min_size=1), st.integers(0, 1000)
+)
 def test_the_phases_make_up_the_whole(entered: dict[Phase, int], more: int) -> None:
     until = max(entered.values()) + more
-    lengths = phase_lengths([PhaseEntry(phase, at(seconds)) for phase, seconds in entered.items()], at(until))
+    lengths = phase_lengths(
+        [PhaseEntry(phase, at(seconds)) for phase, seconds in entered.items()], at(until)
+    )
     assert sum(each.seconds for each in lengths) == until - min(entered.values())
     assert {each.phase for each in lengths} == set(entered)

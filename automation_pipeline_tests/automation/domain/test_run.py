@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.models.runs import RUN_MACHINE, LedgerTally, RunStatus, run_status
+from automation_pipeline.automation.models.runs import (
+    RUN_MACHINE,
+    LedgerTally,
+    RunStatus,
+    run_status,
+)
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline_tests.tables import every_case
 
@@ -35,7 +40,10 @@ def test_a_run_moves_as_the_table_says_and_no_other_way(frm: RunStatus, to: RunS
     [(0, 0, "completed"), (3, 0, "completed"), (3, 1, "partial"), (0, 1, "failed")],
 )
 def test_the_status_follows_from_the_counts(successful: int, failed: int, status: str) -> None:
-    assert run_status(LedgerTally(selected=successful + failed, successful=successful, failed=failed)) == status
+    assert (
+        run_status(LedgerTally(selected=successful + failed, successful=successful, failed=failed))
+        == status
+    )
 
 
 COUNT = st.integers(min_value=0, max_value=50)

@@ -1,4 +1,5 @@
-"""What a schedule may say (reference 3.1): fields, defaults, what each type needs, and when it is due."""
+"""What a schedule may say (reference 3.1): fields, defaults, what each type needs, and when it is
+due."""
 
 import json
 from datetime import UTC, date, datetime
@@ -19,18 +20,30 @@ from automation_pipeline.automation.models.schedules import (
     crons_of,
     parse_schedule,
 )
-from automation_pipeline.automation.models.selections import DatePreset, SelectionMode, parse_selection
+from automation_pipeline.automation.models.selections import (
+    DatePreset,
+    SelectionMode,
+    parse_selection,
+)
 from automation_pipeline.automation.routes.runs import parse_trigger
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import occurrences
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
-MANUAL: dict[str, Any] = {"name": "Sales", "scheduleType": "MANUAL", "ficheSelection": {"mode": "manual"}}
+MANUAL: dict[str, Any] = {
+    "name": "Sales",
+    "scheduleType": "MANUAL",
+    "ficheSelection": {"mode": "manual"},
+}
 
 PASTED = {"mode": "manual", "ficheIds": ["1"] * 10_001}
 
-LAST_DAY: dict[str, Any] = {"scheduleType": "MONTHLY", "timeOfDay": "18:30", "shortMonths": "last_day"}
+LAST_DAY: dict[str, Any] = {
+    "scheduleType": "MONTHLY",
+    "timeOfDay": "18:30",
+    "shortMonths": "last_day",
+}
 
 
 def faults(**fields: object) -> tuple[tuple[str, str], ...]:
@@ -78,11 +91,23 @@ def test_what_is_not_said_has_its_default() -> None:
     [
         ("description", "x" * 50_001, ("description", "must have at most 50000 characters")),
         ("createdBy", "x" * 256, ("createdBy", "must have at most 255 characters")),
-        ("cronExpression", "0 2 * * " + "1," * 130 + "1", ("cronExpression", "must have at most 255 characters")),
+        (
+            "cronExpression",
+            "0 2 * * " + "1," * 130 + "1",
+            ("cronExpression", "must have at most 255 characters"),
+        ),
         ("externalApiKey", "x" * 1001, ("externalApiKey", "must have at most 1000 characters")),
         ("notifyEmails", ["a@b.fr"] * 1001, ("notifyEmails", "must have at most 1000 entries")),
-        ("notifyEmails", ["a" * 320 + "@b.fr"], ("notifyEmails.0", "must have at most 320 characters")),
-        ("specificAuditConfigs", ["1"] * 1001, ("specificAuditConfigs", "must have at most 1000 entries")),
+        (
+            "notifyEmails",
+            ["a" * 320 + "@b.fr"],
+            ("notifyEmails.0", "must have at most 320 characters"),
+        ),
+        (
+            "specificAuditConfigs",
+            ["1"] * 1001,
+            ("specificAuditConfigs", "must have at most 1000 entries"),
+        ),
         ("ficheSelection", PASTED, ("ficheSelection.ficheIds", "must have at most 10000 entries")),
     ],
 )
@@ -98,11 +123,23 @@ def test_nothing_is_without_bounds(field: str, given: object, fault: tuple[str, 
         ({"scheduleType": "DAILY", "timeOfDay": ""}, "DAILY schedule requires timeOfDay"),
         ({"scheduleType": "DAILY", "dayOfWeek": 1}, "DAILY schedule requires timeOfDay"),
         ({"scheduleType": "WEEKLY"}, "WEEKLY schedule requires timeOfDay and dayOfWeek"),
-        ({"scheduleType": "WEEKLY", "timeOfDay": "09:00"}, "WEEKLY schedule requires timeOfDay and dayOfWeek"),
-        ({"scheduleType": "WEEKLY", "dayOfWeek": 0}, "WEEKLY schedule requires timeOfDay and dayOfWeek"),
+        (
+            {"scheduleType": "WEEKLY", "timeOfDay": "09:00"},
+            "WEEKLY schedule requires timeOfDay and dayOfWeek",
+        ),
+        (
+            {"scheduleType": "WEEKLY", "dayOfWeek": 0},
+            "WEEKLY schedule requires timeOfDay and dayOfWeek",
+        ),
         ({"scheduleType": "MONTHLY"}, "MONTHLY schedule requires timeOfDay and dayOfMonth"),
-        ({"scheduleType": "MONTHLY", "timeOfDay": "09:00"}, "MONTHLY schedule requires timeOfDay and dayOfMonth"),
-        ({"scheduleType": "MONTHLY", "dayOfMonth": 1}, "MONTHLY schedule requires timeOfDay and dayOfMonth"),
+        (
+            {"scheduleType": "MONTHLY", "timeOfDay": "09:00"},
+            "MONTHLY schedule requires timeOfDay and dayOfMonth",
+        ),
+        (
+            {"scheduleType": "MONTHLY", "dayOfMonth": 1},
+            "MONTHLY schedule requires timeOfDay and dayOfMonth",
+        ),
         ({"scheduleType": "CRON"}, "CRON schedule requires cronExpression"),
         ({"scheduleType": "CRON", "cronExpression": ""}, "CRON schedule requires cronExpression"),
         ({"scheduleType": "CRON", "timeOfDay": "09:00"}, "CRON schedule requires cronExpression"),
@@ -119,7 +156,10 @@ def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> Non
         ({"scheduleType": "MANUAL"}, ""),
         ({"scheduleType": "MANUAL", "timeOfDay": "09:00", "cronExpression": "0 9 * * *"}, ""),
         ({"scheduleType": "DAILY", "timeOfDay": "00:00"}, "0 0 * * *"),
-        ({"scheduleType": "DAILY", "timeOfDay": "23:59", "dayOfWeek": 3, "dayOfMonth": 9}, "59 23 * * *"),
+        (
+            {"scheduleType": "DAILY", "timeOfDay": "23:59", "dayOfWeek": 3, "dayOfMonth": 9},
+            "59 23 * * *",
+        ),
         ({"scheduleType": "WEEKLY", "timeOfDay": "09:05", "dayOfWeek": 0}, "5 9 * * 0"),
         ({"scheduleType": "WEEKLY", "timeOfDay": "09:05", "dayOfWeek": 6}, "5 9 * * 6"),
         ({"scheduleType": "MONTHLY", "timeOfDay": "18:30", "dayOfMonth": 31}, "30 18 31 * *"),
@@ -127,8 +167,19 @@ def test_a_type_needs_its_fields(fields: dict[str, object], problem: str) -> Non
         ({**LAST_DAY, "dayOfMonth": 29}, "30 18 29 1,3-12 * | 30 18 L 2 *"),
         ({**LAST_DAY, "dayOfMonth": 30}, "30 18 30 1,3-12 * | 30 18 L 2 *"),
         ({**LAST_DAY, "dayOfMonth": 31}, "30 18 L * *"),
-        ({"scheduleType": "DAILY", "timeOfDay": "18:30", "dayOfMonth": 31, "shortMonths": "last_day"}, "30 18 * * *"),
-        ({"scheduleType": "CRON", "cronExpression": "*/15 8-18 * * MON-FRI"}, "*/15 8-18 * * MON-FRI"),
+        (
+            {
+                "scheduleType": "DAILY",
+                "timeOfDay": "18:30",
+                "dayOfMonth": 31,
+                "shortMonths": "last_day",
+            },
+            "30 18 * * *",
+        ),
+        (
+            {"scheduleType": "CRON", "cronExpression": "*/15 8-18 * * MON-FRI"},
+            "*/15 8-18 * * MON-FRI",
+        ),
         ({"scheduleType": "CRON", "cronExpression": "@daily", "timeOfDay": "09:00"}, "@daily"),
     ],
 )
@@ -145,9 +196,13 @@ def test_each_type_is_due_at_its_own_times(fields: dict[str, object], crons: str
         {"schedule_type": "CRON", "cron_expression": "a b c d e"},
     ],
 )
-def test_a_stored_schedule_that_has_gone_wrong_is_read_and_never_due(broken: dict[str, object]) -> None:
+def test_a_stored_schedule_that_has_gone_wrong_is_read_and_never_due(
+    broken: dict[str, object],
+) -> None:
     with pytest.raises(InvalidInputError):
-        crons_of(ScheduleFields.model_validate({"name": "Old", "timezone": "Mars/Olympus", **broken}))
+        crons_of(
+            ScheduleFields.model_validate({"name": "Old", "timezone": "Mars/Olympus", **broken})
+        )
 
 
 @every_case(
@@ -186,7 +241,11 @@ def test_a_stored_schedule_that_has_gone_wrong_is_read_and_never_due(broken: dic
         ("webhookUrl", "ftp://hooks.test", "must be an address that begins with 'http' or 'https'"),
         ("notifyEmails", "a@b.test", "must be a list"),
         ("notifyEmails", ["nobody"], "is not an e-mail address"),
-        ("externalApiKey", "*****", "is the mask of a key, not a key: leave it out to keep the stored one"),
+        (
+            "externalApiKey",
+            "*****",
+            "is the mask of a key, not a key: leave it out to keep the stored one",
+        ),
         ("shortMonths", "first_day", "must be 'skip' or 'last_day'"),
         ("catchUp", "some", "must be 'skip', 'latest' or 'all'"),
         ("catchUpLimit", 0, "must be at least 1"),
@@ -202,7 +261,9 @@ def test_a_stored_schedule_that_has_gone_wrong_is_read_and_never_due(broken: dic
     ],
 )
 def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, problem: str) -> None:
-    assert [(name.split(".")[0], why) for name, why in faults(**{field: value})] == [(field, problem)]
+    assert [(name.split(".")[0], why) for name, why in faults(**{field: value})] == [
+        (field, problem)
+    ]
 
 
 @every_case("field", ["name", "scheduleType", "ficheSelection"])
@@ -213,7 +274,12 @@ def test_a_missing_field_is_named(field: str) -> None:
 
 
 def test_every_field_at_fault_is_named_at_once() -> None:
-    assert [field for field, _ in faults(name="", maxRetries=9, timezone="?", notifyEmails=["a@b.test", "nobody"])] == [
+    assert [
+        field
+        for field, _ in faults(
+            name="", maxRetries=9, timezone="?", notifyEmails=["a@b.test", "nobody"]
+        )
+    ] == [
         "name",
         "timezone",
         "maxRetries",
@@ -252,7 +318,9 @@ def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> No
 
 @every_case("number", ["eleven", "", "-1", 0, -1, 1.5, 11.0, True, None, 2**63])
 def test_an_audit_configuration_that_cannot_exist_is_refused(number: object) -> None:
-    assert [field for field, _ in faults(specificAuditConfigs=[11, number])] == ["specificAuditConfigs.1"]
+    assert [field for field, _ in faults(specificAuditConfigs=[11, number])] == [
+        "specificAuditConfigs.1"
+    ]
 
 
 def test_an_api_key_is_not_shown() -> None:
@@ -264,7 +332,9 @@ def test_an_api_key_is_not_shown() -> None:
 
 TIMED = st.fixed_dictionaries(
     {
-        "name": st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=255),
+        "name": st.text(
+            st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=255
+        ),
         "scheduleType": st.sampled_from(ScheduleType),
         "timeOfDay": st.times().map("{:%H:%M}".format),
         "dayOfWeek": st.integers(0, 6),
@@ -306,7 +376,9 @@ def test_a_schedule_written_as_json_is_read_again(document: dict[str, Any]) -> N
 def test_no_two_crons_of_a_schedule_fire_together(document: dict[str, Any]) -> None:
     schedule = parse_schedule(document)
     start, place = datetime(2027, 12, 1, tzinfo=UTC), zone("UTC")
-    fired = [at for cron in crons_of(schedule) for at in islice(occurrences(cron, place, start), 15)]
+    fired = [
+        at for cron in crons_of(schedule) for at in islice(occurrences(cron, place, start), 15)
+    ]
     assert len(fired) == len(set(fired))
 
 
@@ -314,7 +386,9 @@ def test_no_two_crons_of_a_schedule_fire_together(document: dict[str, Any]) -> N
 def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: object) -> None:
     assert parse_trigger({"scheduleId": schedule_id}).schedule_id == 3
     selection = {"mode": "manual", "ficheIds": ["7"]}
-    override = parse_trigger({"scheduleId": schedule_id, "overrideFicheSelection": selection}).override_fiche_selection
+    override = parse_trigger(
+        {"scheduleId": schedule_id, "overrideFicheSelection": selection}
+    ).override_fiche_selection
     assert override == parse_selection(selection)
 
 
@@ -331,7 +405,9 @@ def test_a_trigger_names_its_schedule_and_perhaps_a_selection(schedule_id: objec
         ),
     ],
 )
-def test_a_wrong_trigger_has_a_sentence_of_its_own(body: dict[str, object], faults: dict[str, str]) -> None:
+def test_a_wrong_trigger_has_a_sentence_of_its_own(
+    body: dict[str, object], faults: dict[str, str]
+) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid trigger automation data$") as caught:
         parse_trigger(body)
     assert dict(caught.value.fields) == faults
@@ -344,7 +420,10 @@ def test_a_wrong_selection_has_a_sentence_of_its_own_when_it_comes_alone() -> No
 
 
 def test_a_wrong_selection_is_named_inside_its_schedule() -> None:
-    assert [field for field, _ in faults(ficheSelection={"mode": "manual", "ficheIds": [1], "maxfiches": 2})] == [
+    assert [
+        field
+        for field, _ in faults(ficheSelection={"mode": "manual", "ficheIds": [1], "maxfiches": 2})
+    ] == [
         "ficheSelection.ficheIds.0",
         "ficheSelection.maxfiches",
     ]
@@ -370,7 +449,13 @@ def test_faults_of_several_fields_name_one_of_them_and_a_blank_name_is_refused()
     told: list[tuple[tuple[str, str], ...]] = []
     for fields, _field, _words in cases:
         with pytest.raises(InvalidInputError) as refused:
-            parse_schedule({"name": "Nightly", "ficheSelection": {"mode": "manual", "ficheIds": ["1"]}, **fields})
+            parse_schedule(
+                {
+                    "name": "Nightly",
+                    "ficheSelection": {"mode": "manual", "ficheIds": ["1"]},
+                    **fields,
+                }
+            )
         told.append(refused.value.fields)
     assert told == [((field, words),) for _fields, field, words in cases]
 

@@ -34,10 +34,16 @@ NEVER_NULL = "cannot be null: leave it out to keep it"
 
 
 def stored(**fields: object) -> Schedule:
-    nothing = dict.fromkeys(("last_run_at", "last_run_status", "paused_reason", "skip_due_at", "last_due_at"))
-    counters = dict.fromkeys(("failures_in_a_row", "total_runs", "successful_runs", "failed_runs"), 0)
+    nothing = dict.fromkeys(
+        ("last_run_at", "last_run_status", "paused_reason", "skip_due_at", "last_due_at")
+    )
+    counters = dict.fromkeys(
+        ("failures_in_a_row", "total_runs", "successful_runs", "failed_runs"), 0
+    )
     read = parse_schedule(WEEKLY | fields).model_dump()
-    return Schedule.model_validate({**read, "id": 1, "created_at": NOW, "updated_at": NOW, **nothing, **counters})
+    return Schedule.model_validate(
+        {**read, "id": 1, "created_at": NOW, "updated_at": NOW, **nothing, **counters}
+    )
 
 
 @every_case(
@@ -62,7 +68,12 @@ def test_null_clears_a_field_and_leaves_the_others(field: str, cleared: object) 
 
 @every_case("field", ["timeOfDay", "dayOfWeek"])
 def test_null_clears_what_the_type_no_longer_needs(field: str) -> None:
-    assert apply_patch(stored(), {field: None, "scheduleType": "MANUAL"}).model_dump(by_alias=True)[field] is None
+    assert (
+        apply_patch(stored(), {field: None, "scheduleType": "MANUAL"}).model_dump(by_alias=True)[
+            field
+        ]
+        is None
+    )
 
 
 @every_case("empty", ["", None])
@@ -80,7 +91,10 @@ def test_what_the_patch_does_not_name_stays_and_has_no_default_again() -> None:
 def test_a_selection_is_replaced_whole() -> None:
     selection = {"mode": "filter", "dateRange": "custom", "customStartDate": "2026-02-03"}
     changed = apply_patch(stored(), {"ficheSelection": selection})
-    assert changed.fiche_selection == parse_schedule(WEEKLY | {"ficheSelection": selection}).fiche_selection
+    assert (
+        changed.fiche_selection
+        == parse_schedule(WEEKLY | {"ficheSelection": selection}).fiche_selection
+    )
     assert (changed.fiche_selection.groupes, changed.fiche_selection.max_fiches) == ((), None)
 
 
@@ -109,8 +123,12 @@ def test_a_selection_is_replaced_whole() -> None:
         ({"ficheSelection": {"maxFiches": 3}}, {"ficheSelection.mode": "is required"}),
     ],
 )  # fmt: skip
-def test_a_wrong_patch_is_refused_with_its_faults(patch: dict[str, object], faults: dict[str, str]) -> None:
-    with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule update data$") as caught:
+def test_a_wrong_patch_is_refused_with_its_faults(
+    patch: dict[str, object], faults: dict[str, str]
+) -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"^Invalid automation schedule update data$"
+    ) as caught:
         apply_patch(stored(), patch)
     assert dict(caught.value.fields) == faults
 
@@ -136,7 +154,9 @@ def test_a_schedule_that_has_gone_wrong_can_be_put_right() -> None:
         ({"cronExpression": None}, {}),
     ],
 )
-def test_new_times_do_not_fire_for_what_lies_behind(patch: dict[str, object], moved: dict[str, object]) -> None:
+def test_new_times_do_not_fire_for_what_lies_behind(
+    patch: dict[str, object], moved: dict[str, object]
+) -> None:
     before = stored()
     assert derived_changes(before, apply_patch(before, patch), NOW) == moved
 

@@ -17,7 +17,9 @@ CUSTOM = {"mode": "date_range", "dateRange": "custom", "customStartDate": "03/02
 
 
 def chosen(selection: FicheSelection) -> tuple[str, ...]:
-    return filter_candidates([FicheCandidate(fiche_id) for fiche_id in named_ids(selection)], selection).kept
+    return filter_candidates(
+        [FicheCandidate(fiche_id) for fiche_id in named_ids(selection)], selection
+    ).kept
 
 
 def test_what_is_not_said_has_its_default() -> None:
@@ -39,7 +41,9 @@ def test_what_is_not_said_has_its_default() -> None:
 @every_case("mode", SelectionMode)
 @every_case("preset", DatePreset)
 def test_every_mode_takes_every_preset(mode: SelectionMode, preset: DatePreset) -> None:
-    selection = parse_selection({"mode": mode, "dateRange": preset, "customStartDate": "03/02/2026"})
+    selection = parse_selection(
+        {"mode": mode, "dateRange": preset, "customStartDate": "03/02/2026"}
+    )
     assert (selection.mode, selection.date_range) == (mode, preset)
 
 
@@ -47,27 +51,68 @@ def test_every_mode_takes_every_preset(mode: SelectionMode, preset: DatePreset) 
     ("fields", "faults"),
     [
         ({"mode": "date_range"}, {"dateRange": "is required when the mode is date_range"}),
-        ({"mode": "filter", "ficheIds": ["1"]}, {"dateRange": "is required when the mode is filter"}),
-        ({"mode": "filter", "dateRange": None}, {"dateRange": "is required when the mode is filter"}),
+        (
+            {"mode": "filter", "ficheIds": ["1"]},
+            {"dateRange": "is required when the mode is filter"},
+        ),
+        (
+            {"mode": "filter", "dateRange": None},
+            {"dateRange": "is required when the mode is filter"},
+        ),
         ({"mode": "all"}, {"mode": "must be 'date_range', 'manual' or 'filter'"}),
-        ({**CUSTOM, "customStartDate": None}, {"customStartDate": "is required when dateRange is custom"}),
-        ({**CUSTOM, "customStartDate": ""}, {"customStartDate": "is required when dateRange is custom"}),
-        ({**CUSTOM, "customEndDate": "02/02/2026"}, {"customEndDate": "must not lie before customStartDate"}),
-        ({**CUSTOM, "customEndDate": "2025-12-31"}, {"customEndDate": "must not lie before customStartDate"}),
-        ({**CUSTOM, "customStartDate": "soon"}, {"customStartDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
-        ({**CUSTOM, "customEndDate": "3/2/2026"}, {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
+        (
+            {**CUSTOM, "customStartDate": None},
+            {"customStartDate": "is required when dateRange is custom"},
+        ),
+        (
+            {**CUSTOM, "customStartDate": ""},
+            {"customStartDate": "is required when dateRange is custom"},
+        ),
+        (
+            {**CUSTOM, "customEndDate": "02/02/2026"},
+            {"customEndDate": "must not lie before customStartDate"},
+        ),
+        (
+            {**CUSTOM, "customEndDate": "2025-12-31"},
+            {"customEndDate": "must not lie before customStartDate"},
+        ),
+        (
+            {**CUSTOM, "customStartDate": "soon"},
+            {"customStartDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"},
+        ),
+        (
+            {**CUSTOM, "customEndDate": "3/2/2026"},
+            {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"},
+        ),
         (
             {**CUSTOM, "customEndDate": "2026-02-03T00:00"},
             {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"},
         ),
-        ({**CUSTOM, "customEndDate": "٠٣/٠٢/٢٠٢٦"}, {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
-        ({**CUSTOM, "customEndDate": "29/02/2026"}, {"customEndDate": "29/02/2026 is not a day of the calendar"}),
-        ({**CUSTOM, "customEndDate": "02/13/2026"}, {"customEndDate": "02/13/2026 is not a day of the calendar"}),
-        ({**CUSTOM, "customEndDate": "0000-01-01"}, {"customEndDate": "0000-01-01 is not a day of the calendar"}),
-        ({"mode": "manual", "customEndDate": "never"}, {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"}),
+        (
+            {**CUSTOM, "customEndDate": "٠٣/٠٢/٢٠٢٦"},
+            {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"},
+        ),
+        (
+            {**CUSTOM, "customEndDate": "29/02/2026"},
+            {"customEndDate": "29/02/2026 is not a day of the calendar"},
+        ),
+        (
+            {**CUSTOM, "customEndDate": "02/13/2026"},
+            {"customEndDate": "02/13/2026 is not a day of the calendar"},
+        ),
+        (
+            {**CUSTOM, "customEndDate": "0000-01-01"},
+            {"customEndDate": "0000-01-01 is not a day of the calendar"},
+        ),
+        (
+            {"mode": "manual", "customEndDate": "never"},
+            {"customEndDate": "must be a day as DD/MM/YYYY or YYYY-MM-DD"},
+        ),
     ],
 )
-def test_days_are_said_in_full_and_are_days(fields: dict[str, object], faults: dict[str, str]) -> None:
+def test_days_are_said_in_full_and_are_days(
+    fields: dict[str, object], faults: dict[str, str]
+) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_selection(fields)
     assert dict(caught.value.fields) == faults
@@ -90,7 +135,9 @@ def test_a_day_is_kept_in_one_form(written: str | None, kept: str | None) -> Non
 
 def test_one_custom_day_may_be_given_alone_or_as_both_ends() -> None:
     assert parse_selection(CUSTOM).custom_end_date is None
-    assert parse_selection({**CUSTOM, "customEndDate": "2026-02-03"}).custom_end_date == "03/02/2026"
+    assert (
+        parse_selection({**CUSTOM, "customEndDate": "2026-02-03"}).custom_end_date == "03/02/2026"
+    )
 
 
 @every_case(
@@ -105,7 +152,9 @@ def test_one_custom_day_may_be_given_alone_or_as_both_ends() -> None:
     ],
 )
 def test_a_field_is_read_as_meant(field: str, value: object, read: object) -> None:
-    assert parse_selection({"mode": "manual", field: value}).model_dump(by_alias=True)[field] == read
+    assert (
+        parse_selection({"mode": "manual", field: value}).model_dump(by_alias=True)[field] == read
+    )
 
 
 def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
@@ -118,7 +167,11 @@ def test_a_stored_selection_from_before_the_rules_is_still_read() -> None:
     ("field", "value", "problem"),
     [
         ("mode", "all", "must be 'date_range', 'manual' or 'filter'"),
-        ("dateRange", "today", "must be 'last_24h', 'yesterday', 'last_week', 'last_month' or 'custom'"),
+        (
+            "dateRange",
+            "today",
+            "must be 'last_24h', 'yesterday', 'last_week', 'last_month' or 'custom'",
+        ),
         ("maxFiches", 0, "must be at least 1"),
         ("maxFiches", 2**31, "must be at most 2147483647"),
         ("maxRecordingsPerFiche", -3, "must be at least 1"),
@@ -143,7 +196,11 @@ def test_a_wrong_field_is_named_with_its_problem(field: str, value: object, prob
 
 @every_case(
     ("field", "given", "most"),
-    [("ficheIds", ["1", "1" * 65], 64), ("ficheIds", [f"1 {'1' * 65}"], 64), ("groupes", ["A", "A" * 256], 255)],
+    [
+        ("ficheIds", ["1", "1" * 65], 64),
+        ("ficheIds", [f"1 {'1' * 65}"], 64),
+        ("groupes", ["A", "A" * 256], 255),
+    ],
 )
 def test_one_entry_that_is_too_long_is_named(field: str, given: list[str], most: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
@@ -153,7 +210,9 @@ def test_one_entry_that_is_too_long_is_named(field: str, given: list[str], most:
 
 def test_as_much_as_may_be_said_is_read() -> None:
     ids = [f"{number:064}" for number in range(10_000)]
-    selection = parse_selection({"mode": "manual", "ficheIds": [" ".join(ids)], "groupes": ["A" * 255] * 1000})
+    selection = parse_selection(
+        {"mode": "manual", "ficheIds": [" ".join(ids)], "groupes": ["A" * 255] * 1000}
+    )
     assert (list(selection.fiche_ids), len(selection.groupes)) == (ids, 1000)
 
 
@@ -172,12 +231,26 @@ def test_as_much_as_may_be_said_is_read() -> None:
         (["1;2"], ("1;2",)),
     ],
 )
-def test_manual_ids_are_split_and_each_is_there_once_in_order(entries: list[str], ids: tuple[str, ...]) -> None:
+def test_manual_ids_are_split_and_each_is_there_once_in_order(
+    entries: list[str], ids: tuple[str, ...]
+) -> None:
     assert chosen(parse_selection({"mode": "manual", "ficheIds": entries})) == ids
 
 
 @every_case(
-    ("most", "ids"), [(None, ("3", "1", "2")), (1, ("3",)), (2, ("3", "1")), (3, ("3", "1", "2")), (9, ("3", "1", "2"))]
+    ("most", "ids"),
+    [
+        (None, ("3", "1", "2")),
+        (1, ("3",)),
+        (2, ("3", "1")),
+        (3, ("3", "1", "2")),
+        (9, ("3", "1", "2")),
+    ],
 )
-def test_the_limit_counts_ids_after_repeated_ones_are_gone(most: int | None, ids: tuple[str, ...]) -> None:
-    assert chosen(parse_selection({"mode": "manual", "ficheIds": ["3 3", "1 2"], "maxFiches": most})) == ids
+def test_the_limit_counts_ids_after_repeated_ones_are_gone(
+    most: int | None, ids: tuple[str, ...]
+) -> None:
+    assert (
+        chosen(parse_selection({"mode": "manual", "ficheIds": ["3 3", "1 2"], "maxFiches": most}))
+        == ids
+    )

@@ -1,4 +1,5 @@
-"""What becomes of a fiche once its transcripts and audits were asked for, in words and keys that stay."""
+"""What becomes of a fiche once its transcripts and audits were asked for, in words and keys that
+stay."""
 
 from dataclasses import replace
 
@@ -16,7 +17,10 @@ from automation_pipeline.automation.rules.outcomes import (
 from automation_pipeline_tests.tables import every_case
 
 DONE, SILENT = ConfigAuditResult(1, completed=True), ConfigAuditResult(4, None)
-BROKEN, MUTE = ConfigAuditResult(2, completed=False, error="The model refused"), ConfigAuditResult(3, completed=False)
+BROKEN, MUTE = (
+    ConfigAuditResult(2, completed=False, error="The model refused"),
+    ConfigAuditResult(3, completed=False),
+)
 LOST = ConfigAuditResult(5, None, "The model did not answer")
 LATE = ConfigAuditResult(6, completed=False, error="No transcript")
 
@@ -61,13 +65,22 @@ def test_the_worst_end_of_an_audit_is_that_of_the_fiche(
 
 @given(
     st.lists(
-        st.builds(ConfigAuditResult, st.integers(1, 9), st.sampled_from([True, False, None]), st.none() | st.text())
+        st.builds(
+            ConfigAuditResult,
+            st.integers(1, 9),
+            st.sampled_from([True, False, None]),
+            st.none() | st.text(),
+        )
     )
 )
-def test_a_fiche_is_successful_only_when_each_of_its_audits_is(ends: list[ConfigAuditResult]) -> None:
+def test_a_fiche_is_successful_only_when_each_of_its_audits_is(
+    ends: list[ConfigAuditResult],
+) -> None:
     move = move_after_audits("7", ends)
     assert (move.status is OutcomeStatus.SUCCESSFUL) == all(end.completed for end in ends)
-    assert (move.error is None) == (move.reason is None) == (move.status is OutcomeStatus.SUCCESSFUL)
+    assert (
+        (move.error is None) == (move.reason is None) == (move.status is OutcomeStatus.SUCCESSFUL)
+    )
     assert move.audits == sum(end.completed is not None for end in ends)
 
 
@@ -82,9 +95,13 @@ def test_without_its_transcripts_a_fiche_has_failed_with_the_cause_and_says_time
         ("status=429", True, f"{stable} (timeout/stall): status=429"),
         ("No recording URL available", False, f"{stable}: No recording URL available"),
     ]
-    moves = [move_after_transcription("7", cause, timed_out=timed_out) for cause, timed_out, _ in cases]
+    moves = [
+        move_after_transcription("7", cause, timed_out=timed_out) for cause, timed_out, _ in cases
+    ]
     assert [move.error for move in moves] == [error for *_, error in cases]
-    assert {(move.status, move.reason) for move in moves} == {(OutcomeStatus.FAILED, Reason.TRANSCRIPTION_INCOMPLETE)}
+    assert {(move.status, move.reason) for move in moves} == {
+        (OutcomeStatus.FAILED, Reason.TRANSCRIPTION_INCOMPLETE)
+    }
 
 
 def test_keys_are_the_same_each_time_and_a_retry_has_its_own() -> None:

@@ -1,4 +1,5 @@
-"""Messages about runs on their way: a run that has ended, the post office of a test, and what is on record."""
+"""Messages about runs on their way: a run that has ended, the post office of a test, and what is on
+record."""
 
 import asyncio
 from collections.abc import Iterable
@@ -29,18 +30,29 @@ AT_ONCE = Backoff(base_seconds=0, cap_seconds=0)
 
 
 def an_ended_run(
-    database: Database, clock: Clock, failures: Iterable[str] = (), breakdown: str | None = None, **fields: Any
+    database: Database,
+    clock: Clock,
+    failures: Iterable[str] = (),
+    breakdown: str | None = None,
+    **fields: Any,
 ) -> list[Notification]:
     """Whom it was told to. Each run has a schedule and a Dagster run of its own."""
     url = fields.pop("webhookUrl", HOOK)
     schedule = a_schedule(database, clock, ["1"], **fields)
-    ticket = open_run(an_opening(schedule.id, f"dagster-{schedule.id}"), database=database, clock=clock)
+    ticket = open_run(
+        an_opening(schedule.id, f"dagster-{schedule.id}"), database=database, clock=clock
+    )
     failures = list(failures)
     with database.transaction() as session:
         open_ledger(session, ticket.run_id, failures, 100, clock.now())
-        moves = [failed_move(fiche, Reason.AUDIT_INCOMPLETE, f"Audit of {fiche} incomplete") for fiche in failures]
+        moves = [
+            failed_move(fiche, Reason.AUDIT_INCOMPLETE, f"Audit of {fiche} incomplete")
+            for fiche in failures
+        ]
         record_moves(session, ticket.run_id, moves, clock.now())
-        session.get_one(ScheduleRow, schedule.id).webhook_url = url  # past the guard: some receivers are on loopback
+        session.get_one(
+            ScheduleRow, schedule.id
+        ).webhook_url = url  # past the guard: some receivers are on loopback
         row = session.get_one(RunRow, ticket.run_id)
         row.status = "failed" if failures or breakdown else "completed"
         row.failed_fiches, row.completed_at, row.duration_ms = len(failures), clock.now(), 61_000
@@ -59,13 +71,22 @@ def a_post_office(
     attempt_seconds: float = 5.0,
 ) -> DeliveryServices:
     patience = DeliveryPolicy(attempts, backoff, attempt_seconds)
-    return DeliveryServices(webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", patience=patience)
+    return DeliveryServices(
+        webhooks=webhooks, mail=mail, publisher=publisher, secret="s3cret", patience=patience
+    )
 
 
 def relay(
-    post: DeliveryServices, database: Database, hold_seconds: float = 60.0, budget_seconds: float = 20.0
+    post: DeliveryServices,
+    database: Database,
+    hold_seconds: float = 60.0,
+    budget_seconds: float = 20.0,
 ) -> RelayCounts:
-    return asyncio.run(relay_events(post, database=database, hold_seconds=hold_seconds, budget_seconds=budget_seconds))
+    return asyncio.run(
+        relay_events(
+            post, database=database, hold_seconds=hold_seconds, budget_seconds=budget_seconds
+        )
+    )
 
 
 def records(database: Database) -> list[NotificationRow]:
@@ -76,4 +97,8 @@ def records(database: Database) -> list[NotificationRow]:
 def outbox(database: Database, name: str = NOTIFICATION_EVENT) -> list[OutboxRow]:
     """The events of that name; starting a run leaves others behind."""
     with database.reading() as session:
-        return list(session.scalars(select(OutboxRow).where(OutboxRow.event_name == name).order_by(OutboxRow.id)))
+        return list(
+            session.scalars(
+                select(OutboxRow).where(OutboxRow.event_name == name).order_by(OutboxRow.id)
+            )
+        )

@@ -1,4 +1,5 @@
-"""What the processes of the relay's tests do, each with its own connection to the database and to the receiver."""
+"""What the processes of the relay's tests do, each with its own connection to the database and to
+the receiver."""
 
 import asyncio
 import os
@@ -14,7 +15,9 @@ from automation_pipeline_tests.storage.processes import opened
 
 
 def client(origin: str) -> WebhookClient:
-    return WebhookClient(now=lambda: datetime.now(UTC), allowed_origins=[origin], verify=NO_CERTIFICATES)
+    return WebhookClient(
+        now=lambda: datetime.now(UTC), allowed_origins=[origin], verify=NO_CERTIFICATES
+    )
 
 
 class DiesAfterwards:

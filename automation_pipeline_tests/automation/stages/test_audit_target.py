@@ -1,5 +1,5 @@
-"""Auditing one fiche by every configuration: in order, under keys of their own, tried again as the schedule says. What
-did not end keeps its key, and so the steps that are judged."""
+"""Auditing one fiche by every configuration: in order, under keys of their own, tried again as the
+schedule says. What did not end keeps its key, and so the steps that are judged."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,11 +25,14 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 class Judges:
-    """Ends each audit as the script of its configuration says; a text is the error of a failed one."""
+    """Ends each audit as the script of its configuration says; a text is the error of a failed
+    one."""
 
     def __init__(self, **scripts: Sequence[End]) -> None:
         self.wishes: list[FicheAuditRequest] = []
-        self._scripts = {int(name.removeprefix("config_")): list(script) for name, script in scripts.items()}
+        self._scripts = {
+            int(name.removeprefix("config_")): list(script) for name, script in scripts.items()
+        }
 
     @property
     def keys(self) -> list[str]:
@@ -93,16 +96,26 @@ def test_without_retrying_failures_their_number_means_nothing(bench: Bench) -> N
     assert audited(bench, judges, 4, retryFailed=False, maxRetries=3).error == "Refused"
 
 
-def test_configurations_come_in_their_order_and_one_that_fails_takes_nothing_from_the_others(bench: Bench) -> None:
+def test_configurations_come_in_their_order_and_one_that_fails_takes_nothing_from_the_others(
+    bench: Bench,
+) -> None:
     judges = Judges(config_9=["Nine refused"], config_4=[DONE], config_6=["Six refused"])
     move = audited(bench, judges, 9, 4, 6)
     assert judges.keys == ["9", "4", "6"]
-    assert (move.status, move.reason, move.error, move.audits) == ("failed", "audit_failed", "Nine refused", 3)
+    assert (move.status, move.reason, move.error, move.audits) == (
+        "failed",
+        "audit_failed",
+        "Nine refused",
+        3,
+    )
 
 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_database_in_trouble_is_no_end_of_an_audit(retries: int, bench: Bench) -> None:
-    fields, full = {"retryFailed": retries > 0, "maxRetries": retries}, DatabaseFullError("It cannot grow.")
+    fields, full = (
+        {"retryFailed": retries > 0, "maxRetries": retries},
+        DatabaseFullError("It cannot grow."),
+    )
     assert audited(bench, Judges(config_4=[full, DONE]), 4, **fields).status == "successful"
     judges = Judges(config_4=[full] * (1 + max(1, retries)))
     with pytest.raises(DatabaseFullError):
@@ -110,16 +123,28 @@ def test_a_database_in_trouble_is_no_end_of_an_audit(retries: int, bench: Bench)
     assert set(judges.keys) == {"4"}, "the next attempt of the step takes it up"
 
 
-def test_an_incomplete_audit_fails_its_fiche_with_its_own_reason_and_is_no_audit_that_ran(bench: Bench) -> None:
+def test_an_incomplete_audit_fails_its_fiche_with_its_own_reason_and_is_no_audit_that_ran(
+    bench: Bench,
+) -> None:
     move = audited(bench, Judges(config_4=[MISSING, MISSING], config_5=[DONE]), 4, 5)
-    assert (move.status, move.reason, move.error, move.audits) == ("failed", "audit_incomplete", MISSING, 1)
+    assert (move.status, move.reason, move.error, move.audits) == (
+        "failed",
+        "audit_incomplete",
+        MISSING,
+        1,
+    )
 
 
 def test_an_audit_is_tied_to_its_run_and_reads_as_its_selection_says(bench: Bench) -> None:
     judges = Judges(config_4=[DONE])
     audited(bench, judges, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
     [wish] = judges.wishes
-    assert (wish.run_id, wish.schedule_id, wish.trigger_source, wish.use_rlm) == (1, 1, "automation", True)
+    assert (wish.run_id, wish.schedule_id, wish.trigger_source, wish.use_rlm) == (
+        1,
+        1,
+        "automation",
+        True,
+    )
 
 
 def test_a_configuration_that_is_gone_is_an_audit_that_did_not_end(bench: Bench) -> None:

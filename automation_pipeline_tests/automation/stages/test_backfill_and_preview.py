@@ -1,4 +1,5 @@
-"""Backfills file each day once, within bounds; a preview says what a run would do, and writes nothing."""
+"""Backfills file each day once, within bounds; a preview says what a run would do, and writes
+nothing."""
 
 from datetime import date, timedelta
 
@@ -6,11 +7,20 @@ import pytest
 from sqlalchemy import func, select
 
 from automation_pipeline.automation.queries.runs import selection_of
-from automation_pipeline.automation.schedules import MAX_BACKFILL_DAYS, backfill_schedule, pause_schedule
+from automation_pipeline.automation.schedules import (
+    MAX_BACKFILL_DAYS,
+    backfill_schedule,
+    pause_schedule,
+)
 from automation_pipeline.automation.selection import preview_schedule
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.coordination import Semaphore
-from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    TransientError,
+)
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline.storage.database import Database
@@ -27,7 +37,9 @@ TODAY = date(2026, 5, 4)
 FIRST, LAST = TODAY - timedelta(days=2), TODAY
 
 
-def test_a_backfill_files_one_run_per_day_and_each_day_once(database: Database, clock: StandingClock) -> None:
+def test_a_backfill_files_one_run_per_day_and_each_day_once(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock, ficheSelection=SALES)
     collaborators = {"database": database, "clock": clock}
     dry = backfill_schedule(schedule.id, FIRST, LAST, **collaborators, dry_run=True)
@@ -38,7 +50,9 @@ def test_a_backfill_files_one_run_per_day_and_each_day_once(database: Database, 
     assert whole.days[0].run_id == first.days[0].run_id
     with database.reading() as session:
         rows = session.scalars(select(RunRow).order_by(RunRow.request_key)).all()
-        requests = session.scalars(select(RunRequestRow.request_key).order_by(RunRequestRow.request_key)).all()
+        requests = session.scalars(
+            select(RunRequestRow.request_key).order_by(RunRequestRow.request_key)
+        ).all()
         chosen = [selection_of(session, row) for row in rows]
     keys = [f"automation-backfill-{schedule.id}-2026-05-0{day}" for day in (2, 3, 4)]
     assert ([row.request_key for row in rows], list(requests)) == (keys, keys)
@@ -46,7 +60,9 @@ def test_a_backfill_files_one_run_per_day_and_each_day_once(database: Database, 
     assert [(one.custom_start_date, one.custom_end_date) for one in chosen] == [
         (f"0{day}/05/2026", f"0{day}/05/2026") for day in (2, 3, 4)
     ]
-    assert {(one.groupes, one.max_fiches, one.date_range) for one in chosen} == {(("TEAM R1",), 9, "custom")}
+    assert {(one.groupes, one.max_fiches, one.date_range) for one in chosen} == {
+        (("TEAM R1",), 9, "custom")
+    }
 
 
 def test_a_backfill_has_bounds(database: Database, clock: StandingClock) -> None:
@@ -55,8 +71,20 @@ def test_a_backfill_has_bounds(database: Database, clock: StandingClock) -> None
     pause_schedule(paused.id, database=database, clock=clock)
     cases: list[tuple[int, date, date, type[AutomationError], str]] = [
         (by_days.id, LAST, FIRST, InvalidInputError, "must not lie before from"),
-        (by_days.id, FIRST, TODAY + timedelta(days=1), InvalidInputError, "must not lie after today"),
-        (by_days.id, TODAY - timedelta(days=MAX_BACKFILL_DAYS), TODAY, InvalidInputError, "at most 91 days after from"),
+        (
+            by_days.id,
+            FIRST,
+            TODAY + timedelta(days=1),
+            InvalidInputError,
+            "must not lie after today",
+        ),
+        (
+            by_days.id,
+            TODAY - timedelta(days=MAX_BACKFILL_DAYS),
+            TODAY,
+            InvalidInputError,
+            "at most 91 days after from",
+        ),
         (by_ids.id, FIRST, LAST, ConflictError, "it has no days to backfill"),
         (paused.id, FIRST, LAST, ConflictError, "is not active"),
     ]

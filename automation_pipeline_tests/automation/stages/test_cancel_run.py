@@ -1,4 +1,5 @@
-"""Cancelling: the run is cancelled, its unfinished fiches are ignored, and a run ends once, whoever is first."""
+"""Cancelling: the run is cancelled, its unfinished fiches are ignored, and a run ends once, whoever
+is first."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,12 @@ from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import cancel_run, finalise_run
 from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import ScheduleRow
-from automation_pipeline.core.errors import AutomationError, ConflictError, InvalidInputError, NotFoundError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
@@ -27,7 +33,10 @@ CANCELLED = "Cancelled by an operator"
 
 
 def move(database: Database, clock: StandingClock, ticket: RunAttempt, **statuses: str) -> None:
-    moves = [LedgerMove(fiche.removeprefix("f"), OutcomeStatus(status)) for fiche, status in statuses.items()]
+    moves = [
+        LedgerMove(fiche.removeprefix("f"), OutcomeStatus(status))
+        for fiche, status in statuses.items()
+    ]
     with database.transaction() as session:
         record_moves(session, ticket.run_id, moves, clock.now())
 
@@ -51,13 +60,24 @@ def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
     assert (run.successful_fiches, run.failed_fiches, run.ignored_fiches) == (1, 0, 2)
     with database.reading() as session:
         last = outcomes(session, ticket.run_id)[-1]
-        assert (last.status, last.error, last.ignore_reason, last.reason) == ("ignored", None, CANCELLED, "cancelled")
+        assert (last.status, last.error, last.ignore_reason, last.reason) == (
+            "ignored",
+            None,
+            CANCELLED,
+            "cancelled",
+        )
         assert reasons_of(session, ticket.run_id)["ignored"]["cancelled"] == 1
         assert fiches_to_retry(session, ticket.run_id) == ["3"]
         assert get_run(session, ticket.run_id).error_message == words
         schedule = get_schedule(session, run.schedule_id)
-        assert (schedule.total_runs, schedule.failed_runs, schedule.last_run_status) == (1, 0, "cancelled")
-        names = [name for name in session.scalars(select(OutboxRow.event_name)) if "cancelled" in name]
+        assert (schedule.total_runs, schedule.failed_runs, schedule.last_run_status) == (
+            1,
+            0,
+            "cancelled",
+        )
+        names = [
+            name for name in session.scalars(select(OutboxRow.event_name)) if "cancelled" in name
+        ]
     assert names == ["automation.run.cancelled", "automation/cancelled"]
 
 
@@ -68,11 +88,16 @@ def test_what_failed_before_keeps_its_own_words(database: Database, clock: Stand
         record_moves(session, ticket.run_id, [broken], clock.now())
     cancel_run(ticket.run_id, database=database, clock=clock)
     with database.reading() as session:
-        told = [(fiche.status, fiche.error or fiche.ignore_reason) for fiche in outcomes(session, ticket.run_id)]
+        told = [
+            (fiche.status, fiche.error or fiche.ignore_reason)
+            for fiche in outcomes(session, ticket.run_id)
+        ]
     assert told == [("failed", "The CRM is down"), ("ignored", CANCELLED)]
 
 
-def test_a_cancelled_run_is_none_of_the_failures_in_a_row(database: Database, clock: StandingClock) -> None:
+def test_a_cancelled_run_is_none_of_the_failures_in_a_row(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
     with database.transaction() as session:
         schedule = session.get_one(ScheduleRow, 1)
@@ -84,7 +109,9 @@ def test_a_cancelled_run_is_none_of_the_failures_in_a_row(database: Database, cl
     assert (row.last_run_status, row.total_runs, row.failed_runs) == ("cancelled", 1, 0)
 
 
-def test_a_run_that_was_never_opened_ends_with_its_request(database: Database, clock: StandingClock) -> None:
+def test_a_run_that_was_never_opened_ends_with_its_request(
+    database: Database, clock: StandingClock
+) -> None:
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     cancelled = cancel_run(run.id, reason="not today", database=database, clock=clock)
     with database.reading() as session:
@@ -109,7 +136,9 @@ def test_a_run_that_has_ended_stays_as_it_ended(database: Database, clock: Stand
         cancel_run(ticket.run_id, database=database, clock=clock)
 
 
-def test_to_cancel_twice_is_refused_even_in_the_same_words(database: Database, clock: StandingClock) -> None:
+def test_to_cancel_twice_is_refused_even_in_the_same_words(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
     cancel_run(ticket.run_id, database=database, clock=clock)
     with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(cancelled\)$"):
@@ -148,9 +177,14 @@ def test_cancelled_and_finished_at_once_it_has_one_verdict(
             return error
 
     with ThreadPoolExecutor(2) as pool:
-        cancelling = pool.submit(try_to, lambda: cancel_run(ticket.run_id, database=database, clock=clock))
+        cancelling = pool.submit(
+            try_to, lambda: cancel_run(ticket.run_id, database=database, clock=clock)
+        )
         pool.submit(
-            try_to, lambda: finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
+            try_to,
+            lambda: finalise_run(
+                ticket.run_id, database=database, clock=clock, attempt=ticket.attempt
+            ),
         ).result(timeout=60)
         answer = cancelling.result(timeout=60)
     with database.reading() as session:

@@ -7,7 +7,11 @@ from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.queries.schedules import get_schedule, list_schedules
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run, request_run
-from automation_pipeline.automation.schedules import delete_schedule, resume_schedule, update_schedule
+from automation_pipeline.automation.schedules import (
+    delete_schedule,
+    resume_schedule,
+    update_schedule,
+)
 from automation_pipeline.core.access import EVERYTHING
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.database import Database
@@ -15,7 +19,9 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
 
-def test_a_deleted_schedule_is_gone_but_its_runs_stay(database: Database, clock: StandingClock) -> None:
+def test_a_deleted_schedule_is_gone_but_its_runs_stay(
+    database: Database, clock: StandingClock
+) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
     ticket = open_run(an_opening(mine.id), database=database, clock=clock)
     finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker is gone")
@@ -32,10 +38,14 @@ def test_a_deleted_schedule_is_gone_but_its_runs_stay(database: Database, clock:
     with database.reading() as session:
         assert [one.id for one in list_schedules(session, include_inactive=True)] == [other.id]
         assert get_run(session, ticket.run_id).status == "failed"
-        assert runs_within(session, EVERYTHING, limit=9, offset=0) == [get_run(session, ticket.run_id)]
+        assert runs_within(session, EVERYTHING, limit=9, offset=0) == [
+            get_run(session, ticket.run_id)
+        ]
 
 
-def test_a_schedule_with_a_run_at_work_or_waiting_is_not_deleted(database: Database, clock: StandingClock) -> None:
+def test_a_schedule_with_a_run_at_work_or_waiting_is_not_deleted(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     with pytest.raises(ConflictError, match=f"end it by `automation runs cancel {run.id}`"):

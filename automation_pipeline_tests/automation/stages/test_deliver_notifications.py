@@ -36,10 +36,19 @@ def test_a_webhook_is_sent_once_and_signed(database: Database, clock: Clock) -> 
     assert posted.url == HOOK
     assert json.loads(posted.body) == told.payload
     assert posted.headers["X-Automation-Delivery"] == told.key
-    stamp, mac = (part.partition("=")[2] for part in posted.headers["X-Automation-Signature"].split(","))
-    assert mac == hmac.new(b"s3cret", f"{stamp}.".encode() + posted.body, hashlib.sha256).hexdigest()
+    stamp, mac = (
+        part.partition("=")[2] for part in posted.headers["X-Automation-Signature"].split(",")
+    )
+    assert (
+        mac == hmac.new(b"s3cret", f"{stamp}.".encode() + posted.body, hashlib.sha256).hexdigest()
+    )
     [row] = records(database)
-    assert (row.status, row.attempts, row.status_code, row.response_body) == ("sent", 1, 200, "thanks")
+    assert (row.status, row.attempts, row.status_code, row.response_body) == (
+        "sent",
+        1,
+        200,
+        "thanks",
+    )
     assert row.sent_at is not None
     assert outbox(database)[0].published_at is not None
 
@@ -54,7 +63,9 @@ def test_emails_are_sent_one_a_receiver(database: Database, clock: Clock) -> Non
     assert [(row.status, row.attempts) for row in records(database)] == [("sent", 1)] * 2
 
 
-def test_what_passes_is_tried_again_and_what_comes_of_it_is_kept(database: Database, clock: Clock) -> None:
+def test_what_passes_is_tried_again_and_what_comes_of_it_is_kept(
+    database: Database, clock: Clock
+) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy"), TransientError("silent"), TAKEN])
     relay(a_post_office(webhooks), database)
@@ -71,12 +82,19 @@ def test_it_is_given_up_after_its_attempts(database: Database, clock: Clock) -> 
     relay(a_post_office(webhooks, attempts=3), database)
     assert len(webhooks.posted) == 3
     [row] = records(database)
-    assert (row.status, row.attempts, row.status_code, row.response_body) == ("failed", 3, 503, "busy")
+    assert (row.status, row.attempts, row.status_code, row.response_body) == (
+        "failed",
+        3,
+        503,
+        "busy",
+    )
     assert (row.last_error, row.sent_at) == ("The receiver answered 503", None)
     assert relay(a_post_office(webhooks), database).messages == 0
 
 
-@pytest.mark.parametrize("refusal", [WebhookAnswer(404, "who"), PermanentError("webhookUrl IP not allowed")])
+@pytest.mark.parametrize(
+    "refusal", [WebhookAnswer(404, "who"), PermanentError("webhookUrl IP not allowed")]
+)
 def test_what_another_attempt_cannot_change_is_given_up_at_once(
     database: Database, clock: Clock, refusal: WebhookAnswer | Exception
 ) -> None:
@@ -96,10 +114,16 @@ def test_between_attempts_it_waits(database: Database, clock: Clock) -> None:
     assert len(webhooks.posted) == 1
     [event], [row] = outbox(database), records(database)
     assert event.available_at - clock.now() > timedelta(seconds=10)
-    assert (event.last_error, row.status, row.attempts) == ("The receiver answered 503", "pending", 1)
+    assert (event.last_error, row.status, row.attempts) == (
+        "The receiver answered 503",
+        "pending",
+        1,
+    )
 
 
-def test_an_email_without_a_mail_server_fails_with_the_reason(database: Database, clock: Clock) -> None:
+def test_an_email_without_a_mail_server_fails_with_the_reason(
+    database: Database, clock: Clock
+) -> None:
     an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS[:1])
     relay(a_post_office(FakeWebhookSender(), None), database)
     [row] = records(database)
@@ -107,7 +131,9 @@ def test_an_email_without_a_mail_server_fails_with_the_reason(database: Database
     assert row.last_error == "E-mail is not configured (set SMTP_HOST, and SMTP_FROM or SMTP_USER)"
 
 
-def test_a_bug_in_one_delivery_stops_no_other_and_is_given_up_in_time(database: Database, clock: Clock) -> None:
+def test_a_bug_in_one_delivery_stops_no_other_and_is_given_up_in_time(
+    database: Database, clock: Clock
+) -> None:
     bad = "https://bad.example.com/"
     for url in (HOOK, bad, HOOK):
         an_ended_run(database, clock, webhookUrl=url)
@@ -115,7 +141,11 @@ def test_a_bug_in_one_delivery_stops_no_other_and_is_given_up_in_time(database: 
     relay(a_post_office(webhooks), database)
     first, broken, last = records(database)
     assert (first.status, last.status) == ("sent", "sent")
-    assert (broken.status, broken.attempts, broken.last_error) == ("failed", 3, "A bug: ZeroDivisionError")
+    assert (broken.status, broken.attempts, broken.last_error) == (
+        "failed",
+        3,
+        "A bug: ZeroDivisionError",
+    )
 
 
 def test_a_receiver_that_never_answers_holds_up_no_other(database: Database, clock: Clock) -> None:
@@ -131,7 +161,10 @@ def test_a_receiver_that_never_answers_holds_up_no_other(database: Database, clo
 
     relay(a_post_office(Slow(), attempts=1, attempt_seconds=0.05), database)
     waited, sent = records(database)
-    assert (waited.status, waited.last_error) == ("failed", "The receiver did not answer within 0.05 s")
+    assert (waited.status, waited.last_error) == (
+        "failed",
+        "The receiver did not answer within 0.05 s",
+    )
     assert sent.status == "sent"
 
 

@@ -1,5 +1,5 @@
-"""Fetching a batch: every fiche goes on or ends as a row; what has ended is not asked for again; old attempts write
-nothing."""
+"""Fetching a batch: every fiche goes on or ends as a row; what has ended is not asked for again;
+old attempts write nothing."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -48,7 +48,11 @@ def test_every_way_to_end_is_a_row(bench: Bench) -> None:
         "1": Outcome("pending"),
         "2": Outcome("ignored", "not_found", "Fiche not found (404)"),
         "3": Outcome("failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."),
-        "4": Outcome("failed", "fetch_failed", "Fiche not found in cache: The CRM refused our token (status 403)."),
+        "4": Outcome(
+            "failed",
+            "fetch_failed",
+            "Fiche not found in cache: The CRM refused our token (status 403).",
+        ),
     }
     first = bench.rows(ticket)[0]
     assert (first.stage, first.recordings_count) == ("fetched", 2)
@@ -69,7 +73,12 @@ def test_every_way_to_end_is_a_row(bench: Bench) -> None:
 )
 @pytest.mark.parametrize("known", [False, True])
 def test_the_filters_decide_by_the_details_fetched_now_or_earlier_in_the_run(
-    known: bool, filters: dict[str, Any], ceiling: int, reason: str | None, words: str | None, bench: Bench
+    known: bool,
+    filters: dict[str, Any],
+    ceiling: int,
+    reason: str | None,
+    words: str | None,
+    bench: Bench,
 ) -> None:
     bench.offer("7", calls=2, groupe="SUD")
     bench.fetching = FetchOptions(30, ceiling)
@@ -80,19 +89,25 @@ def test_the_filters_decide_by_the_details_fetched_now_or_earlier_in_the_run(
         with bench.database.transaction() as session:
             session.scalars(select(FicheCacheRow)).one().groupe = "SUD"
     bench.fetch(ticket)
-    assert bench.outcomes(ticket) == {"7": Outcome("ignored" if reason else "pending", reason, words)}
+    assert bench.outcomes(ticket) == {
+        "7": Outcome("ignored" if reason else "pending", reason, words)
+    }
     assert bench.rows(ticket)[0].recordings_count == 2
     assert bench.crm.asked == ["7"]
 
 
-def test_a_fiche_whose_groupe_the_crm_does_not_say_is_of_none_that_was_selected(bench: Bench) -> None:
+def test_a_fiche_whose_groupe_the_crm_does_not_say_is_of_none_that_was_selected(
+    bench: Bench,
+) -> None:
     bench.offer("7", groupe=" ")
     ticket = opened(bench, ficheSelection=manual("7", groupes=["NORD"]))
     bench.fetch(ticket)
     assert bench.outcomes(ticket) == {"7": Outcome("ignored", "missing_groupe", "Missing groupe")}
 
 
-def test_a_fiche_without_recordings_is_ignored_where_only_those_with_some_are_wanted(bench: Bench) -> None:
+def test_a_fiche_without_recordings_is_ignored_where_only_those_with_some_are_wanted(
+    bench: Bench,
+) -> None:
     bench.offer("7", calls=0)
     ticket = opened(bench, ficheSelection=manual("7", onlyWithRecordings=True))
     bench.fetch(ticket)
@@ -101,7 +116,12 @@ def test_a_fiche_without_recordings_is_ignored_where_only_those_with_some_are_wa
 
 @pytest.mark.parametrize(
     ("retry_failed", "max_retries", "asked", "status"),
-    [(True, 2, 3, "pending"), (True, 1, 2, "failed"), (True, 0, 1, "failed"), (False, 2, 1, "failed")],
+    [
+        (True, 2, 3, "pending"),
+        (True, 1, 2, "failed"),
+        (True, 0, 1, "failed"),
+        (False, 2, 1, "failed"),
+    ],
 )
 def test_what_failed_is_asked_for_again_as_often_as_the_schedule_says(
     retry_failed: bool, max_retries: int, asked: int, status: str, bench: Bench
@@ -112,12 +132,19 @@ def test_what_failed_is_asked_for_again_as_often_as_the_schedule_says(
     bench.fetch(ticket)
     assert bench.statuses(ticket) == ["pending", status]
     assert (bench.crm.asked.count("1"), bench.crm.asked.count("2")) == (1, asked)
-    assert ("Fiche details stalled; retrying incomplete fetches" in bench.logs(ticket)) == (asked > 1)
+    assert ("Fiche details stalled; retrying incomplete fetches" in bench.logs(ticket)) == (
+        asked > 1
+    )
 
 
-def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_causes(bench: Bench) -> None:
-    """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one fiche hung."""
-    bench.crm = SilentFor(lambda: [row.stage for row in bench.rows(ticket)] == ["selected", "fetched", "fetched"])
+def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_causes(
+    bench: Bench,
+) -> None:
+    """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
+    fiche hung."""
+    bench.crm = SilentFor(
+        lambda: [row.stage for row in bench.rows(ticket)] == ["selected", "fetched", "fetched"]
+    )
     bench.offer("silent", "recovers")
     bench.crm.fail_once("recovers", BUSY)
     bench.crm.fail_always("fails", BUSY)
@@ -126,7 +153,9 @@ def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_cau
     assert bench.outcomes(ticket) == {
         "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
         "recovers": Outcome("pending"),
-        "fails": Outcome("failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."),
+        "fails": Outcome(
+            "failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."
+        ),
     }
     assert (bench.crm.asked.count("recovers"), bench.crm.asked.count("fails")) == (2, 2)
 

@@ -20,8 +20,13 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
 
 
-def move(database: Database, clock: StandingClock, ticket: RunAttempt, statuses: Sequence[str]) -> None:
-    moves = [LedgerMove(str(number), OutcomeStatus(status)) for number, status in enumerate(statuses, start=1)]
+def move(
+    database: Database, clock: StandingClock, ticket: RunAttempt, statuses: Sequence[str]
+) -> None:
+    moves = [
+        LedgerMove(str(number), OutcomeStatus(status))
+        for number, status in enumerate(statuses, start=1)
+    ]
     with database.transaction() as session:
         record_moves(session, ticket.run_id, moves, clock.now())
 
@@ -77,12 +82,18 @@ def test_a_run_that_lost_a_row_cannot_end_well(database: Database, clock: Standi
     ticket = an_open_run(database, clock)
     move(database, clock, ticket, ["successful", "successful", "successful"])
     with database.transaction() as session:
-        session.execute(update(FicheResultRow).where(FicheResultRow.fiche_id == "2").values(run_id=_another(database)))
+        session.execute(
+            update(FicheResultRow)
+            .where(FicheResultRow.fiche_id == "2")
+            .values(run_id=_another(database))
+        )
     with pytest.raises(LedgerError, match="selected=3"):
         finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
 
 
-def test_a_breakdown_fails_what_was_pending_and_keeps_what_was_done(database: Database, clock: StandingClock) -> None:
+def test_a_breakdown_fails_what_was_pending_and_keeps_what_was_done(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
     move(database, clock, ticket, ["successful", "ignored"])
     run = finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker died")
@@ -97,23 +108,31 @@ def test_a_breakdown_fails_what_was_pending_and_keeps_what_was_done(database: Da
     ]
 
 
-def test_an_attempt_that_was_fenced_off_cannot_end_the_run(database: Database, clock: StandingClock) -> None:
+def test_an_attempt_that_was_fenced_off_cannot_end_the_run(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock)
-    open_run(an_opening(1, "dagster-2", dagster_root_run_id="dagster-1"), database=database, clock=clock)
+    open_run(
+        an_opening(1, "dagster-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
+    )
     with pytest.raises(StaleAttemptError):
         finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
     with database.reading() as session:
         assert get_run(session, ticket.run_id).status == "running"
 
 
-def test_a_run_that_was_never_opened_ends_with_its_request(database: Database, clock: StandingClock) -> None:
+def test_a_run_that_was_never_opened_ends_with_its_request(
+    database: Database, clock: StandingClock
+) -> None:
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     ended = finalise_run(run.id, database=database, clock=clock, breakdown="It never started")
     with database.reading() as session:
         request = session.scalars(select(RunRequestRow)).one()
     assert ended.status == "failed"
     with database.reading() as session:
-        assert session.get_one(RunRow, run.id).result_summary == {}, "nothing was looked for, so nothing was found"
+        assert session.get_one(RunRow, run.id).result_summary == {}, (
+            "nothing was looked for, so nothing was found"
+        )
     assert (request.state, request.reason) == ("refused", "It never started")
 
 

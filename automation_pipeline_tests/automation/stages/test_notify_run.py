@@ -19,7 +19,9 @@ def test_each_receiver_has_a_record_and_an_event(database: Database, clock: Cloc
     kept = records(database)
     receivers = {(row.channel, row.target): row for row in kept}
     assert set(receivers) == {("webhook", HOOK), *(("email", each) for each in EMAILS)}
-    assert {(row.status, row.attempts, row.sent_at) for row in kept} == {(DeliveryStatus.PENDING, 0, None)}
+    assert {(row.status, row.attempts, row.sent_at) for row in kept} == {
+        (DeliveryStatus.PENDING, 0, None)
+    }
     events = outbox(database)
     assert [event.event_key for event in events] == [each.key for each in told]
     assert [event.payload for event in events] == [
@@ -54,9 +56,15 @@ def test_a_good_run_is_told_of_in_numbers(database: Database, clock: Clock) -> N
 
 @pytest.mark.parametrize(
     "fields",
-    [{"notifyOnComplete": False}, {"webhookUrl": None}, {"notifyOnComplete": False, "notifyEmails": EMAILS}],
+    [
+        {"notifyOnComplete": False},
+        {"webhookUrl": None},
+        {"notifyOnComplete": False, "notifyEmails": EMAILS},
+    ],
 )
-def test_nobody_is_told_who_did_not_want_to_know(database: Database, clock: Clock, fields: dict[str, object]) -> None:
+def test_nobody_is_told_who_did_not_want_to_know(
+    database: Database, clock: Clock, fields: dict[str, object]
+) -> None:
     assert an_ended_run(database, clock, **fields) == []
     assert (records(database), outbox(database)) == ([], [])
 

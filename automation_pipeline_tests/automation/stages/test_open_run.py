@@ -31,7 +31,9 @@ def test_a_launch_without_a_run_makes_one(database: Database, clock: StandingClo
     with database.reading() as session:
         run, marked = get_run(session, ticket.run_id), get_schedule(session, schedule.id)
         heartbeat = session.get(HeartbeatRow, ticket.run_id)
-        moves = session.execute(select(TransitionRow.from_state, TransitionRow.to_state)).tuples().all()
+        moves = (
+            session.execute(select(TransitionRow.from_state, TransitionRow.to_state)).tuples().all()
+        )
     assert ticket.attempt == 1
     assert (run.status, run.phase, run.trigger) == ("running", "selection", "launchpad")
     assert (marked.last_run_at, marked.last_run_status) == (clock.now(), "running")
@@ -40,14 +42,18 @@ def test_a_launch_without_a_run_makes_one(database: Database, clock: StandingClo
     assert moves == [("pending", "running")]
 
 
-def test_the_schedule_remembers_the_occurrence_and_not_the_delay(database: Database, clock: StandingClock) -> None:
+def test_the_schedule_remembers_the_occurrence_and_not_the_delay(
+    database: Database, clock: StandingClock
+) -> None:
     schedule, due_at = a_schedule(database, clock), clock.now() - timedelta(minutes=7)
     open_run(an_opening(schedule.id, due_at=due_at), database=database, clock=clock)
     with database.reading() as session:
         assert get_schedule(session, schedule.id).last_run_at == due_at
 
 
-def test_a_requested_run_is_taken_with_its_request(database: Database, clock: StandingClock) -> None:
+def test_a_requested_run_is_taken_with_its_request(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
     requested = request_run(schedule.id, database=database, clock=clock)
     ticket = open_run(an_opening(schedule.id, run_id=requested.id), database=database, clock=clock)
@@ -57,7 +63,9 @@ def test_a_requested_run_is_taken_with_its_request(database: Database, clock: St
     assert (request.state, request.dagster_run_id) == ("taken", "dagster-1")
 
 
-def test_a_retried_dagster_run_takes_the_same_run_over(database: Database, clock: StandingClock) -> None:
+def test_a_retried_dagster_run_takes_the_same_run_over(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
     first = open_run(an_opening(schedule.id), database=database, clock=clock)
     retry = an_opening(schedule.id, "dagster-2", dagster_root_run_id="dagster-1")
@@ -77,7 +85,10 @@ def test_a_launch_beside_an_unended_run_is_refused_and_after_it_is_another_run(
     if opened:
         open_run(an_opening(schedule.id, run_id=first.id), database=database, clock=clock)
     launch = an_opening(schedule.id, "dagster-2")
-    with pytest.raises(ConflictError, match=f"Run {first.id} of schedule {schedule.id} is still at work: .*runs watch"):
+    with pytest.raises(
+        ConflictError,
+        match=f"Run {first.id} of schedule {schedule.id} is still at work: .*runs watch",
+    ):
         open_run(launch, database=database, clock=clock)
     finalise_run(first.id, database=database, clock=clock, breakdown="over")
     assert open_run(launch, database=database, clock=clock).run_id != first.id
@@ -101,7 +112,9 @@ def test_a_run_that_has_ended_is_not_opened_again(database: Database, clock: Sta
         open_run(again, database=database, clock=clock)
 
 
-def test_executing_an_ended_run_again_in_dagster_is_a_new_run(database: Database, clock: StandingClock) -> None:
+def test_executing_an_ended_run_again_in_dagster_is_a_new_run(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock, [])
     run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=1)
     again = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1")
@@ -137,7 +150,11 @@ def test_re_executing_all_steps_of_an_ended_run_repeats_its_selection_and_due_ti
     repeated = open_run(again, database=database, clock=clock)
     with database.reading() as session:
         row = session.get_one(RunRow, repeated.run_id)
-        assert (row.retry_of_run_id, row.due_at, requested_selection(row)) == (run.id, due_at, override)
+        assert (row.retry_of_run_id, row.due_at, requested_selection(row)) == (
+            run.id,
+            due_at,
+            override,
+        )
 
 
 def test_a_lost_run_does_not_block_its_schedule_where_no_daemon_would_recover_it(
@@ -158,7 +175,10 @@ def test_a_lost_run_does_not_block_its_schedule_where_no_daemon_would_recover_it
     assert open_run(again, database=database, clock=clock).run_id != lost.run_id
     with database.reading() as session:
         run = get_run(session, lost.run_id)
-    assert (run.status, (run.error_message or "")[:37]) == ("failed", "The process that worked on it was los")
+    assert (run.status, (run.error_message or "")[:37]) == (
+        "failed",
+        "The process that worked on it was los",
+    )
 
 
 def test_queued_began_and_ended_are_apart(database: Database, clock: StandingClock) -> None:
@@ -182,9 +202,13 @@ def test_a_run_of_another_schedule_is_refused(database: Database, clock: Standin
 
 
 @pytest.mark.parametrize("run_id", [None, 12])
-def test_what_is_unknown_is_named(run_id: int | None, database: Database, clock: StandingClock) -> None:
+def test_what_is_unknown_is_named(
+    run_id: int | None, database: Database, clock: StandingClock
+) -> None:
     schedule_id = 5 if run_id is None else a_schedule(database, clock).id
-    with pytest.raises(NotFoundError, match="Schedule 5 not found" if run_id is None else "Run 12 not found"):
+    with pytest.raises(
+        NotFoundError, match="Schedule 5 not found" if run_id is None else "Run 12 not found"
+    ):
         open_run(an_opening(schedule_id, run_id=run_id), database=database, clock=clock)
 
 

@@ -10,7 +10,9 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 
-def test_a_paused_schedule_is_not_run_and_keeps_its_first_reason(database: Database, clock: StandingClock) -> None:
+def test_a_paused_schedule_is_not_run_and_keeps_its_first_reason(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
     pause_schedule(schedule.id, database=database, clock=clock, reason="Holidays")
     paused = pause_schedule(schedule.id, database=database, clock=clock, reason="Again")

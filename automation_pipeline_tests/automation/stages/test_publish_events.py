@@ -1,4 +1,5 @@
-"""Events go out in their order; one that cannot be published holds up its own aggregate only, and none is forgotten."""
+"""Events go out in their order; one that cannot be published holds up its own aggregate only, and
+none is forgotten."""
 
 import asyncio
 from collections.abc import Sequence
@@ -90,7 +91,9 @@ def test_they_go_out_once_and_in_their_order(database: Database) -> None:
     assert publisher.published == KEYS
 
 
-def test_while_the_publisher_is_away_all_wait_in_their_order_and_it_is_left_alone(database: Database) -> None:
+def test_while_the_publisher_is_away_all_wait_in_their_order_and_it_is_left_alone(
+    database: Database,
+) -> None:
     fill(database, [event(key) for key in KEYS])
     publisher = FakePublisher(outage=AWAY)
     lengths = []
@@ -99,7 +102,9 @@ def test_while_the_publisher_is_away_all_wait_in_their_order_and_it_is_left_alon
         lengths.append(pause_seconds(database))
         make_due(database)
     assert (publisher.asked, lengths) == (8, [2, 4, 8, 16, 32, 60, 60, 60])
-    assert {(row.attempts, row.last_error, row.claimed_by) for row in waiting(database)} == {(0, str(AWAY), None)}
+    assert {(row.attempts, row.last_error, row.claimed_by) for row in waiting(database)} == {
+        (0, str(AWAY), None)
+    }
     publisher.outage = None
     assert publish(database, publisher) == 7
     assert (publisher.published, pause_seconds(database)) == (KEYS, None)
@@ -125,7 +130,10 @@ def test_an_outage_in_the_middle_tears_nothing_apart(database: Database) -> None
 def test_an_event_that_cannot_be_published_holds_up_its_aggregate_until_it_is_parked(
     database: Database, problem: Exception
 ) -> None:
-    fill(database, [event("a1", "a"), event("b1", "b"), event("b2", "b"), event("a2", "a"), event("b3", "b")])
+    fill(
+        database,
+        [event("a1", "a"), event("b1", "b"), event("b2", "b"), event("a2", "a"), event("b3", "b")],
+    )
     publisher = FakePublisher(poison={"b1": problem})
     assert publish(database, publisher) == 2
     fill(database, [event("b4", "b"), event("a3", "a")])
@@ -165,7 +173,9 @@ def test_who_is_interrupted_has_written_down_what_is_out(database: Database) -> 
     fill(database, [event(f"event {number}") for number in range(25)])
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(publish_events(Interrupted(), "anna", database=database, hold_seconds=60))
-    assert [row.event_key for row in waiting(database)] == [f"event {number}" for number in range(10, 25)]
+    assert [row.event_key for row in waiting(database)] == [
+        f"event {number}" for number in range(10, 25)
+    ]
     publisher = FakePublisher()
     assert publish(database, publisher) == 15
 
@@ -183,13 +193,18 @@ def test_nobody_publishes_on_a_claim_that_is_about_to_end(database: Database) ->
     assert {row.claimed_by for row in waiting(database)} == {None}
 
 
-def test_what_breaks_the_publisher_is_parked_though_it_looks_like_an_outage(database: Database) -> None:
+def test_what_breaks_the_publisher_is_parked_though_it_looks_like_an_outage(
+    database: Database,
+) -> None:
     fill(database, [event(key, key[0]) for key in ("a1", "b1", "b2", "c1", "d1")])
     publisher = BreaksOn("b1", "c1")
     for _ in range(40):
         publish(database, publisher)
         make_due(database)
-    assert publisher.published == ["a1", "d1"]  # nothing else waits that could show that it is no outage
+    assert publisher.published == [
+        "a1",
+        "d1",
+    ]  # nothing else waits that could show that it is no outage
     for number in range(20):
         fill(database, [event(f"later {number}", f"later {number}")])
         publish(database, publisher)
@@ -198,11 +213,18 @@ def test_what_breaks_the_publisher_is_parked_though_it_looks_like_an_outage(data
         ("b1", 5, 9000),
         ("c1", 5, 9000),
     ]
-    assert set(publisher.published) == {"a1", "d1", "b2", *(f"later {number}" for number in range(20))}
+    assert set(publisher.published) == {
+        "a1",
+        "d1",
+        "b2",
+        *(f"later {number}" for number in range(20)),
+    }
 
 
 @pytest.mark.parametrize("outage", [AWAY, TransientError("429", retry_after_seconds=1)])
-def test_a_real_outage_costs_nobody_an_attempt_however_long_it_is(database: Database, outage: TransientError) -> None:
+def test_a_real_outage_costs_nobody_an_attempt_however_long_it_is(
+    database: Database, outage: TransientError
+) -> None:
     internal = replace(event("internal", "z"), name="automation/completed")
     fill(database, [*(event(key, key) for key in KEYS), internal])
     publisher = InternalGoes(outage=outage)
@@ -227,7 +249,9 @@ def test_workers_that_die_use_up_no_attempt(database: Database) -> None:
     assert publish(database, FakePublisher()) == 1
 
 
-def test_nothing_is_begun_when_the_budget_is_used_up_and_each_handful_beats(database: Database) -> None:
+def test_nothing_is_begun_when_the_budget_is_used_up_and_each_handful_beats(
+    database: Database,
+) -> None:
     fill(database, [event(f"event {number}") for number in range(60)])
     beats: list[int] = []
     publisher = FakePublisher()

@@ -1,4 +1,5 @@
-"""Runs that nobody works on any more are ended; schedules that only seem to be at work are freed."""
+"""Runs that nobody works on any more are ended; schedules that only seem to be at work are
+freed."""
 
 from datetime import timedelta
 
@@ -32,7 +33,9 @@ def reconcile(database: Database, clock: StandingClock) -> list[int]:
     return reconcile_stale_runs(RULES, database=database, clock=clock)
 
 
-def test_a_stale_run_has_failed_in_the_known_words(database: Database, clock: StandingClock) -> None:
+def test_a_stale_run_has_failed_in_the_known_words(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = silent(database, clock, 75)
     with database.reading() as session:
         before = get_schedule(session, get_run(session, ticket.run_id).schedule_id)
@@ -46,14 +49,21 @@ def test_a_stale_run_has_failed_in_the_known_words(database: Database, clock: St
     assert run.error_details
     assert set(run.error_details) == {"marked_stale", "reason", "stale_before", "marked_at"}
     assert {fiche.status for fiche in fiches} == {"failed"}
-    assert (last_words.level, last_words.message) == ("error", "Automation run marked stale by scheduler")
+    assert (last_words.level, last_words.message) == (
+        "error",
+        "Automation run marked stale by scheduler",
+    )
     assert after.last_run_status == "failed"
     counters = ("last_run_at", "total_runs", "failed_runs", "failures_in_a_row")
-    assert [getattr(after, name) for name in counters] == [getattr(before, name) for name in counters]
+    assert [getattr(after, name) for name in counters] == [
+        getattr(before, name) for name in counters
+    ]
 
 
 @pytest.mark.parametrize("minutes", [0, 69])
-def test_a_silent_run_is_left_until_the_threshold(minutes: int, database: Database, clock: StandingClock) -> None:
+def test_a_silent_run_is_left_until_the_threshold(
+    minutes: int, database: Database, clock: StandingClock
+) -> None:
     ticket = silent(database, clock, minutes)
     assert reconcile(database, clock) == []
     with database.reading() as session:
@@ -66,7 +76,9 @@ def test_a_run_whose_heart_beats_is_left_alone(database: Database, clock: Standi
     assert reconcile(database, clock) == []
 
 
-def test_a_run_that_waits_for_dagster_is_left_however_long_it_takes(database: Database, clock: StandingClock) -> None:
+def test_a_run_that_waits_for_dagster_is_left_however_long_it_takes(
+    database: Database, clock: StandingClock
+) -> None:
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     clock.pass_time(timedelta(days=3))
     assert reconcile(database, clock) == []
@@ -81,21 +93,34 @@ def test_a_schedule_marked_as_running_without_a_run_is_freed(
 ) -> None:
     schedule = a_daily(database, clock, "23:00")
     last_run_at = None if minutes is None else clock.now() - timedelta(minutes=minutes)
-    change(database, schedule.id, last_run_status="running", last_run_at=last_run_at, is_active=active)
+    change(
+        database, schedule.id, last_run_status="running", last_run_at=last_run_at, is_active=active
+    )
     assert reconcile(database, clock) == [schedule.id]
     with database.reading() as session:
         freed = get_schedule(session, schedule.id)
-    assert (freed.last_run_status, freed.last_run_at, freed.total_runs) == ("failed", last_run_at, 0)
+    assert (freed.last_run_status, freed.last_run_at, freed.total_runs) == (
+        "failed",
+        last_run_at,
+        0,
+    )
     assert reconcile(database, clock) == []
 
 
 def test_a_mark_of_a_moment_ago_is_believed(database: Database, clock: StandingClock) -> None:
     schedule = a_daily(database, clock, "23:00")
-    change(database, schedule.id, last_run_status="running", last_run_at=clock.now() - timedelta(minutes=69))
+    change(
+        database,
+        schedule.id,
+        last_run_status="running",
+        last_run_at=clock.now() - timedelta(minutes=69),
+    )
     assert reconcile(database, clock) == []
 
 
-def test_a_run_beside_the_stale_one_keeps_its_schedule_at_work(database: Database, clock: StandingClock) -> None:
+def test_a_run_beside_the_stale_one_keeps_its_schedule_at_work(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = silent(database, clock, 75)
     with database.reading() as session:
         schedule = get_schedule(session, get_run(session, ticket.run_id).schedule_id)

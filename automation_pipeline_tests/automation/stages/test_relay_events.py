@@ -1,4 +1,5 @@
-"""The relay as a whole: over real sockets, by several processes, killed in the middle, and out of time."""
+"""The relay as a whole: over real sockets, by several processes, killed in the middle, and out of
+time."""
 
 import asyncio
 import signal
@@ -16,7 +17,13 @@ from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline_tests.automation.stages.post import a_post_office, an_ended_run, outbox, records, relay
+from automation_pipeline_tests.automation.stages.post import (
+    a_post_office,
+    an_ended_run,
+    outbox,
+    records,
+    relay,
+)
 from automation_pipeline_tests.automation.stages.processes import client, relay_all
 from automation_pipeline_tests.clients.receiver import Receiver, receiver, says
 from automation_pipeline_tests.fakes.post import FakePublisher, FakeWebhookSender
@@ -41,7 +48,9 @@ def deliveries(hook: Receiver) -> Counter[str]:
     return Counter(call.headers["X-Automation-Delivery"] for call in hook.calls)
 
 
-def test_messages_and_events_leave_together(database: Database, clock: Clock, hook: Receiver) -> None:
+def test_messages_and_events_leave_together(
+    database: Database, clock: Clock, hook: Receiver
+) -> None:
     an_ended_run(database, clock, webhookUrl=f"{hook.url}/a")
     with database.transaction() as session:
         enqueue(session, [event("a"), event("b")])
@@ -52,12 +61,19 @@ def test_messages_and_events_leave_together(database: Database, clock: Clock, ho
     assert [call.path for call in hook.calls] == ["/a"]
 
 
-def test_a_receiver_that_recovers_gets_its_message(database: Database, clock: Clock, hook: Receiver) -> None:
+def test_a_receiver_that_recovers_gets_its_message(
+    database: Database, clock: Clock, hook: Receiver
+) -> None:
     an_ended_run(database, clock, webhookUrl=hook.url)
     hook.answer(says(503, "busy"), says(429), says(202, "late but here"))
     relay(a_post_office(client(hook.url)), database)
     [row] = records(database)
-    assert (row.status, row.attempts, row.status_code, row.response_body) == ("sent", 3, 202, "late but here")
+    assert (row.status, row.attempts, row.status_code, row.response_body) == (
+        "sent",
+        3,
+        202,
+        "late but here",
+    )
     assert list(deliveries(hook).values()) == [3]
 
 
@@ -86,14 +102,20 @@ def test_who_is_killed_between_sending_and_writing_it_down_sends_it_again_under_
     assert records(database)[0].status == "sent"
 
 
-def test_a_message_that_always_kills_its_relay_is_given_up(database: Database, clock: Clock) -> None:
+def test_a_message_that_always_kills_its_relay_is_given_up(
+    database: Database, clock: Clock
+) -> None:
     an_ended_run(database, clock)
     with database.transaction() as session:
         session.merge(outbox(database)[0]).attempts = 6
     webhooks = FakeWebhookSender()
     relay(a_post_office(webhooks, attempts=3), database)
     [row] = records(database)
-    assert (row.status, row.last_error, webhooks.posted) == ("failed", "Its delivery broke off every time", [])
+    assert (row.status, row.last_error, webhooks.posted) == (
+        "failed",
+        "Its delivery broke off every time",
+        [],
+    )
 
 
 def test_nothing_is_begun_when_the_budget_is_used_up(database: Database, clock: Clock) -> None:
@@ -104,7 +126,9 @@ def test_nothing_is_begun_when_the_budget_is_used_up(database: Database, clock: 
     assert outbox(database)[0].attempts == 0
 
 
-def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(database: Database, clock: Clock) -> None:
+def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(
+    database: Database, clock: Clock
+) -> None:
     class Slow(FakePublisher):
         async def publish(self, events: Sequence[Event]) -> PublishResult:
             await asyncio.sleep(0.2)
@@ -116,7 +140,13 @@ def test_a_slow_publisher_keeps_to_the_budget_and_messages_leave_beside_it(datab
     publisher, webhooks, beats = Slow(), FakeWebhookSender(), list[None]()
     post = a_post_office(webhooks, None, publisher)
     relayed = asyncio.run(
-        relay_events(post, database=database, budget_seconds=0.5, hold_seconds=120, beat=lambda: beats.append(None))
+        relay_events(
+            post,
+            database=database,
+            budget_seconds=0.5,
+            hold_seconds=120,
+            beat=lambda: beats.append(None),
+        )
     )
     assert 0 < relayed.events <= 50
     assert (len(beats), relayed.messages, len(webhooks.posted)) == (publisher.asked, 1, 1)
@@ -131,7 +161,9 @@ class Hanging(FakeWebhookSender):
         raise AssertionError
 
 
-def test_a_receiver_that_hangs_delays_no_event_and_is_called_again_at_once(database: Database, clock: Clock) -> None:
+def test_a_receiver_that_hangs_delays_no_event_and_is_called_again_at_once(
+    database: Database, clock: Clock
+) -> None:
     an_ended_run(database, clock)
     with database.transaction() as session:
         enqueue(session, [event(str(number)) for number in range(500)])
@@ -139,12 +171,16 @@ def test_a_receiver_that_hangs_delays_no_event_and_is_called_again_at_once(datab
 
     async def relay_for_a_moment() -> None:
         async with asyncio.timeout(3):
-            await relay_events(a_post_office(hanging, None, publisher, attempt_seconds=60), database=database)
+            await relay_events(
+                a_post_office(hanging, None, publisher, attempt_seconds=60), database=database
+            )
 
     with pytest.raises(TimeoutError):
         asyncio.run(relay_for_a_moment())
     assert len(hanging.posted) == 1
     assert len(publisher.published) >= 500
     assert relay(a_post_office(recovered, None, publisher), database).messages == 1
-    assert [posted.body for posted in recovered.posted] == [posted.body for posted in hanging.posted]
+    assert [posted.body for posted in recovered.posted] == [
+        posted.body for posted in hanging.posted
+    ]
     assert records(database)[0].status == "sent"

@@ -35,7 +35,9 @@ def test_the_run_waits_and_its_request_carries_its_id(database: Database, clock:
     }
 
 
-def test_a_selection_given_for_this_run_replaces_the_stored_one(database: Database, clock: Clock) -> None:
+def test_a_selection_given_for_this_run_replaces_the_stored_one(
+    database: Database, clock: Clock
+) -> None:
     schedule = a_schedule(database, clock)
     override = FicheSelection.model_validate({"mode": "manual", "ficheIds": ["9"]})
     run = request_run(schedule.id, database=database, clock=clock, override=override)

@@ -12,7 +12,9 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 
-def test_a_resumed_schedule_does_not_catch_up_with_its_pause(database: Database, clock: StandingClock) -> None:
+def test_a_resumed_schedule_does_not_catch_up_with_its_pause(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock)
     with database.transaction() as session:
         change_schedule(session, schedule.id, {"failures_in_a_row": 3}, clock.now())

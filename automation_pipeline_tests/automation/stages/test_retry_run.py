@@ -1,4 +1,5 @@
-"""Running again what failed: those fiches and no others, by the same wishes, as a request of its own."""
+"""Running again what failed: those fiches and no others, by the same wishes, as a request of its
+own."""
 
 from datetime import timedelta
 
@@ -36,7 +37,10 @@ def at_work(database: Database, clock: StandingClock, statuses: tuple[str, ...])
     schedule = a_schedule(database, clock, ficheSelection=WISHES)
     ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
     select(ticket.run_id, ["1", "2", "3", "4"], database, clock)
-    moves = [LedgerMove(str(number), OutcomeStatus(status)) for number, status in enumerate(statuses, start=1)]
+    moves = [
+        LedgerMove(str(number), OutcomeStatus(status))
+        for number, status in enumerate(statuses, start=1)
+    ]
     with database.transaction() as session:
         record_moves(session, ticket.run_id, moves, clock.now())
     return ticket
@@ -54,7 +58,9 @@ def ended(database: Database, clock: StandingClock, statuses: tuple[str, ...] = 
     return finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
 
 
-def test_only_what_failed_is_selected_with_the_other_wishes_kept(database: Database, clock: StandingClock) -> None:
+def test_only_what_failed_is_selected_with_the_other_wishes_kept(
+    database: Database, clock: StandingClock
+) -> None:
     run = retry_run(ended(database, clock).id, database=database, clock=clock)
     with database.reading() as session:
         selection = selection_of(session, session.get_one(RunRow, run.id))
@@ -70,7 +76,9 @@ def test_only_what_failed_is_selected_with_the_other_wishes_kept(database: Datab
     )
 
 
-def test_the_new_run_waits_as_a_request_of_its_own(database: Database, clock: StandingClock) -> None:
+def test_the_new_run_waits_as_a_request_of_its_own(
+    database: Database, clock: StandingClock
+) -> None:
     earlier = ended(database, clock)
     run = retry_run(earlier.id, database=database, clock=clock)
     with database.transaction() as session:
@@ -83,7 +91,11 @@ def test_the_new_run_waits_as_a_request_of_its_own(database: Database, clock: St
 
 def test_what_fails_again_can_be_run_again(database: Database, clock: StandingClock) -> None:
     second = retry_run(ended(database, clock).id, database=database, clock=clock)
-    open_run(an_opening(second.schedule_id, "dagster-2", run_id=second.id), database=database, clock=clock)
+    open_run(
+        an_opening(second.schedule_id, "dagster-2", run_id=second.id),
+        database=database,
+        clock=clock,
+    )
     select(second.id, ["1", "4"], database, clock)
     with database.transaction() as session:
         moves = [LedgerMove("1", OutcomeStatus.SUCCESSFUL), LedgerMove("4", OutcomeStatus.FAILED)]
@@ -94,7 +106,9 @@ def test_what_fails_again_can_be_run_again(database: Database, clock: StandingCl
         assert selection_of(session, session.get_one(RunRow, third.id)).fiche_ids == ("4",)
 
 
-@pytest.mark.parametrize("statuses", [("successful", "ignored", "successful", "ignored"), ("ignored",) * 4])
+@pytest.mark.parametrize(
+    "statuses", [("successful", "ignored", "successful", "ignored"), ("ignored",) * 4]
+)
 def test_a_run_without_failures_has_nothing_to_retry(
     statuses: tuple[str, ...], database: Database, clock: StandingClock
 ) -> None:
@@ -107,17 +121,24 @@ def test_a_run_without_failures_has_nothing_to_retry(
 def test_a_run_that_failed_before_it_selected_anything_is_repeated_whole(
     database: Database, clock: StandingClock
 ) -> None:
-    schedule = a_schedule(database, clock, ficheSelection={"mode": "date_range", "dateRange": "yesterday"})
+    schedule = a_schedule(
+        database, clock, ficheSelection={"mode": "date_range", "dateRange": "yesterday"}
+    )
     due_at, override = clock.now(), FicheSelection(mode=SelectionMode.MANUAL, fiche_ids=("8",))
     for given in ({"due_at": due_at}, {"override": override}, {}):
         first = request_run(schedule.id, database=database, clock=clock, **given)  # type: ignore[arg-type]
-        finalise_run(first.id, database=database, clock=clock, breakdown="FICHE_API_BASE_URL is not set")
+        finalise_run(
+            first.id, database=database, clock=clock, breakdown="FICHE_API_BASE_URL is not set"
+        )
         clock.pass_time(timedelta(days=1))
         run = retry_run(first.id, database=database, clock=clock)
         with database.reading() as session:
             row = session.get_one(RunRow, run.id)
             assert selection_of(session, row) == given.get("override", schedule.fiche_selection)
-        assert (run.due_at, run.retry_of_run_id) == (given.get("due_at", first.started_at), first.id)
+        assert (run.due_at, run.retry_of_run_id) == (
+            given.get("due_at", first.started_at),
+            first.id,
+        )
         finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 

@@ -1,4 +1,5 @@
-"""Selection: the days' lists asked for, candidates filtered, one pending row a fiche; made once, and told of."""
+"""Selection: the days' lists asked for, candidates filtered, one pending row a fiche; made once,
+and told of."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +11,11 @@ from sqlalchemy import select, update
 
 from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.queries.ledger import outcomes
-from automation_pipeline.automation.queries.run_details import logs_after, notifications_of_run, run_detail
+from automation_pipeline.automation.queries.run_details import (
+    logs_after,
+    notifications_of_run,
+    run_detail,
+)
 from automation_pipeline.automation.queries.runs import StaleAttemptError, get_run
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.run_endings import finalise_run
@@ -23,7 +28,13 @@ from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import COOLDOWN, a_schedule, an_open_run, an_opening, selected
+from automation_pipeline_tests.factories import (
+    COOLDOWN,
+    a_schedule,
+    an_open_run,
+    an_opening,
+    selected,
+)
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
 
 TODAY, YESTERDAY, BEFORE = date(2026, 5, 4), date(2026, 5, 3), date(2026, 5, 2)
@@ -39,10 +50,14 @@ def crm() -> FakeFicheSource:
     return source
 
 
-def opened(database: Database, clock: StandingClock, zone: str = "Europe/Paris", **selection: object) -> RunAttempt:
+def opened(
+    database: Database, clock: StandingClock, zone: str = "Europe/Paris", **selection: object
+) -> RunAttempt:
     wanted = {"mode": "date_range", "dateRange": "last_24h", **selection}
     schedule = a_schedule(database, clock, ficheSelection=wanted, timezone=zone)
-    return open_run(an_opening(schedule.id, f"launch-{schedule.id}"), database=database, clock=clock)
+    return open_run(
+        an_opening(schedule.id, f"launch-{schedule.id}"), database=database, clock=clock
+    )
 
 
 def the_run(database: Database, ticket: RunAttempt) -> tuple[Run, list[str], list[tuple[str, str]]]:
@@ -58,11 +73,15 @@ def summary_of(database: Database, ticket: RunAttempt) -> dict[str, Any]:
         return dict(session.get_one(RunRow, ticket.run_id).selection_summary or {})
 
 
-def test_every_id_becomes_one_pending_row_in_the_order_given(database: Database, clock: StandingClock) -> None:
+def test_every_id_becomes_one_pending_row_in_the_order_given(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = an_open_run(database, clock, ["7, 8\n9", "8", " 10 "])
     with database.reading() as session:
         rows, run = outcomes(session, ticket.run_id), get_run(session, ticket.run_id)
-    assert [(row.fiche_id, row.status) for row in rows] == [(i, "pending") for i in ("7", "8", "9", "10")]
+    assert [(row.fiche_id, row.status) for row in rows] == [
+        (i, "pending") for i in ("7", "8", "9", "10")
+    ]
     assert (run.selected_fiches, run.total_fiches) == (4, 4)
     told = summary_of(database, ticket)
     assert (told["candidates"], told["dropped"]["duplicates"]) == (5, 1)
@@ -120,17 +139,27 @@ def test_what_was_resolved_is_kept_under_stable_keys(
     }
 
 
-def test_the_selection_is_told_of_once(crm: FakeFicheSource, database: Database, clock: StandingClock) -> None:
+def test_the_selection_is_told_of_once(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
     ticket = opened(database, clock)
     selected(ticket, database, clock, crm)
     with database.reading() as session:
         [event] = session.scalars(SELECTION_EVENTS).all()
-        notes = session.scalars(select(WorkflowLogRow).where(WorkflowLogRow.step_name == "select_fiches")).all()
-    assert (event.event_key, event.event_name) == ("automation-run-1-selection", "automation.run.selection")
+        notes = session.scalars(
+            select(WorkflowLogRow).where(WorkflowLogRow.step_name == "select_fiches")
+        ).all()
+    assert (event.event_key, event.event_name) == (
+        "automation-run-1-selection",
+        "automation.run.selection",
+    )
     assert (event.payload["job_id"], event.payload["total_fiches"]) == ("automation-run-1", 3)
-    assert [note.message for note in notes] == [message for _level, message in the_run(database, ticket)[2]]
+    assert [note.message for note in notes] == [
+        message for _level, message in the_run(database, ticket)[2]
+    ]
     assert {
-        (note.workflow, note.entity_type, note.entity_id, note.trace_id, note.dagster_run_id) for note in notes
+        (note.workflow, note.entity_type, note.entity_id, note.trace_id, note.dagster_run_id)
+        for note in notes
     } == {("automation", "automation_run", "1", "automation-run-1", "launch-1")}
 
 
@@ -173,7 +202,9 @@ def test_a_later_attempt_asks_nothing_and_adds_nothing(
     before = the_run(database, first)[1:]
     crm.asked.clear()
     clock.pass_time(timedelta(days=1))
-    second = open_run(an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock)
+    second = open_run(
+        an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock
+    )
     again = selected(second, database, clock, crm)
     assert (again.batches, again.revalidated, crm.asked) == ([0], (), [])
     ids, log = the_run(database, first)[1:]
@@ -210,11 +241,17 @@ def test_an_empty_selection_has_no_batches_and_says_why(
     ticket = opened(database, clock, **wanted)
     assert selected(ticket, database, clock, crm).batches == []
     run, ids, log = the_run(database, ticket)
-    assert (run.selected_fiches, ids, summary_of(database, ticket)["empty_reason"]) == (0, [], reason)
+    assert (run.selected_fiches, ids, summary_of(database, ticket)["empty_reason"]) == (
+        0,
+        [],
+        reason,
+    )
     assert message in log
 
 
-def test_what_is_not_sure_is_kept_until_the_details_are_here(database: Database, clock: StandingClock) -> None:
+def test_what_is_not_sure_is_kept_until_the_details_are_here(
+    database: Database, clock: StandingClock
+) -> None:
     bench = Bench(database, clock)
     for fiche_id in ("1", "2", "3"):
         bench.sell(fiche_id)
@@ -232,7 +269,9 @@ def test_what_is_not_sure_is_kept_until_the_details_are_here(database: Database,
         assert summary_of(database, ticket)["dropped"]["audited"] == 1
 
 
-@pytest.mark.parametrize(("zone", "day"), [("Europe/Paris", YESTERDAY), ("America/New_York", BEFORE)])
+@pytest.mark.parametrize(
+    ("zone", "day"), [("Europe/Paris", YESTERDAY), ("America/New_York", BEFORE)]
+)
 def test_days_are_those_of_the_schedules_zone_when_the_run_was_due(
     zone: str, day: date, database: Database, clock: StandingClock
 ) -> None:
@@ -241,7 +280,12 @@ def test_days_are_those_of_the_schedules_zone_when_the_run_was_due(
     schedule = a_schedule(database, clock, ficheSelection=wanted, timezone=zone)
     due_at = datetime(2026, 5, 4, 1, 0, tzinfo=UTC)
     clock.pass_time(timedelta(days=2))
-    selected(open_run(an_opening(schedule.id, due_at=due_at), database=database, clock=clock), database, clock, source)
+    selected(
+        open_run(an_opening(schedule.id, due_at=due_at), database=database, clock=clock),
+        database,
+        clock,
+        source,
+    )
     assert source.asked == [day.isoformat()]
 
 
@@ -258,7 +302,9 @@ class Interrupting(FakeFicheSource):
         return await super().sales_list(day)
 
 
-def test_an_attempt_fenced_off_meanwhile_writes_nothing(database: Database, clock: StandingClock) -> None:
+def test_an_attempt_fenced_off_meanwhile_writes_nothing(
+    database: Database, clock: StandingClock
+) -> None:
     ticket = opened(database, clock, dateRange="yesterday")
     retry = an_opening(1, "dagster-2", dagster_root_run_id="launch-1")
     source = Interrupting(lambda: open_run(retry, database=database, clock=clock))
@@ -278,9 +324,13 @@ def test_two_workers_of_one_attempt_make_one_selection(
     assert log.count(("info", "Final: 2 fiches to process")) == 1
 
 
-def test_a_fenced_off_attempt_asks_nothing(crm: FakeFicheSource, database: Database, clock: StandingClock) -> None:
+def test_a_fenced_off_attempt_asks_nothing(
+    crm: FakeFicheSource, database: Database, clock: StandingClock
+) -> None:
     first = opened(database, clock)
-    open_run(an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock)
+    open_run(
+        an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock
+    )
     with pytest.raises(StaleAttemptError):
         selected(first, database, clock, crm)
     assert crm.asked == []
@@ -309,7 +359,11 @@ def test_a_schedule_changed_meanwhile_changes_nothing_of_a_selection_made(
 ) -> None:
     ticket = an_open_run(database, clock, ["1"])
     with database.transaction() as session:
-        session.execute(update(RunRow).values(config_snapshot={"overrides": {"mode": "manual", "ficheIds": ["2"]}}))
+        session.execute(
+            update(RunRow).values(
+                config_snapshot={"overrides": {"mode": "manual", "ficheIds": ["2"]}}
+            )
+        )
     assert selected(ticket, database, clock).batches == [0]
     assert the_run(database, ticket)[1] == ["1"]
 
@@ -317,7 +371,8 @@ def test_a_schedule_changed_meanwhile_changes_nothing_of_a_selection_made(
 def test_days_that_could_not_be_read_are_in_the_messages_and_fail_a_run_that_read_none(
     crm: FakeFicheSource, database: Database, clock: StandingClock
 ) -> None:
-    """Finding 2.5: an unreachable CRM gave a green `completed` run, and its webhook did not mention the days."""
+    """Finding 2.5: an unreachable CRM gave a green `completed` run, and its webhook did not mention
+    the days."""
     cases = {"completed": [YESTERDAY], "failed": [YESTERDAY, TODAY]}
     for expected, unread in cases.items():
         for day in unread:
@@ -333,7 +388,9 @@ def test_days_that_could_not_be_read_are_in_the_messages_and_fail_a_run_that_rea
             notifyEmails=["anna@example.com"],
             timezone="Europe/Paris",
         )
-        ticket = open_run(an_opening(schedule.id, f"launch-{expected}"), database=database, clock=clock)
+        ticket = open_run(
+            an_opening(schedule.id, f"launch-{expected}"), database=database, clock=clock
+        )
         selected(ticket, database, clock, crm)
         run = finalise_run(ticket.run_id, database=database, clock=clock, attempt=ticket.attempt)
         failed_days = [{"date": day.isoformat(), "error": str(LOST)} for day in unread]
@@ -346,4 +403,6 @@ def test_days_that_could_not_be_read_are_in_the_messages_and_fail_a_run_that_rea
         assert detail["errorDetails"] == {"revalidation_failures": failed_days}
         text = str(mail.payload["text"])
         assert all(f"- {day.isoformat()}: {LOST}" in text for day in unread)
-        assert ("None of the 2 days could be read" in (run.error_message or "")) == (expected == "failed")
+        assert ("None of the 2 days could be read" in (run.error_message or "")) == (
+            expected == "failed"
+        )

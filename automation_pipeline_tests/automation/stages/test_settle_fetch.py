@@ -43,7 +43,11 @@ ON = {"runTranscription": True, "runAudits": True}
     ],
 )
 def test_who_goes_on(
-    fiches: tuple[str, ...], fields: dict[str, Any], statuses: list[str], batches: list[int], bench: Bench
+    fiches: tuple[str, ...],
+    fields: dict[str, Any],
+    statuses: list[str],
+    batches: list[int],
+    bench: Bench,
 ) -> None:
     ticket = bench.until_work(*fiches, **fields)
     assert bench.statuses(ticket) == statuses
@@ -63,7 +67,9 @@ def test_the_ones_that_were_skipped_were_not_transcribed(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("go_on", "batches"), [(True, [0]), (False, [])])
-def test_a_later_attempt_decides_as_the_first_did(go_on: bool, batches: list[int], bench: Bench) -> None:
+def test_a_later_attempt_decides_as_the_first_did(
+    go_on: bool, batches: list[int], bench: Bench
+) -> None:
     ticket = bench.until_work(*HURT, continueOnError=go_on)
     before = bench.statuses(ticket)
     later = bench.take_over(ticket)

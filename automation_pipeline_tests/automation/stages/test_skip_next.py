@@ -29,7 +29,9 @@ def test_a_skip_of_long_ago_does_not_count(database: Database, clock: StandingCl
     schedule = a_schedule(database, clock, **DAILY)
     skip_next(schedule.id, database=database, clock=clock)
     clock.pass_time(timedelta(days=7))
-    assert skip_next(schedule.id, database=database, clock=clock) == datetime(2026, 5, 12, 9, tzinfo=UTC)
+    assert skip_next(schedule.id, database=database, clock=clock) == datetime(
+        2026, 5, 12, 9, tzinfo=UTC
+    )
 
 
 @pytest.mark.parametrize(

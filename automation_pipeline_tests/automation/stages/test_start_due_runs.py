@@ -1,4 +1,5 @@
-"""Looking for due schedules: what is filed, what is written down, what waits, and that it happens once."""
+"""Looking for due schedules: what is filed, what is written down, what waits, and that it happens
+once."""
 
 from datetime import timedelta
 
@@ -7,13 +8,27 @@ from sqlalchemy import func, select, update
 
 from automation_pipeline.automation.queries.run_details import find_runs
 from automation_pipeline.automation.queries.schedules import get_schedule
-from automation_pipeline.automation.rules.due import MISSED, OVERLAP_REASONS, SKIPPED, DueReport, ScheduleLoad
+from automation_pipeline.automation.rules.due import (
+    MISSED,
+    OVERLAP_REASONS,
+    SKIPPED,
+    DueReport,
+    ScheduleLoad,
+)
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import HeartbeatRow, OccurrenceRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.automation.due import a_daily, an_hourly, change, look, look_many, occurrences, run_now
+from automation_pipeline_tests.automation.due import (
+    a_daily,
+    an_hourly,
+    change,
+    look,
+    look_many,
+    occurrences,
+    run_now,
+)
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 from automation_pipeline_tests.processes import CREW, at_once
@@ -27,7 +42,9 @@ def end_newest(database: Database, clock: StandingClock) -> None:
     finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
-def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(database: Database, clock: StandingClock) -> None:
+def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(
+    database: Database, clock: StandingClock
+) -> None:
     schedule, due_at = a_daily(database, clock), clock.now()
     clock.pass_time(timedelta(minutes=3))
     report = look(database, clock)
@@ -36,12 +53,31 @@ def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(database: Datab
         request = session.scalars(select(RunRequestRow)).one()
         stored = get_schedule(session, schedule.id)
         key = session.get_one(RunRow, run.id).request_key
-    assert [(one.schedule_id, one.due_at, one.run_id) for one in report.triggered] == [(schedule.id, due_at, run.id)]
-    assert (run.status, run.trigger, run.due_at, run.started_at) == ("pending", "schedule", due_at, clock.now())
-    assert (stored.last_run_status, stored.last_run_at, stored.last_due_at) == ("running", due_at, due_at)
-    assert request.request_key == key == f"automation-schedule-{schedule.id}-{due_at.timestamp() * 1000:.0f}"
+    assert [(one.schedule_id, one.due_at, one.run_id) for one in report.triggered] == [
+        (schedule.id, due_at, run.id)
+    ]
+    assert (run.status, run.trigger, run.due_at, run.started_at) == (
+        "pending",
+        "schedule",
+        due_at,
+        clock.now(),
+    )
+    assert (stored.last_run_status, stored.last_run_at, stored.last_due_at) == (
+        "running",
+        due_at,
+        due_at,
+    )
+    assert (
+        request.request_key
+        == key
+        == f"automation-schedule-{schedule.id}-{due_at.timestamp() * 1000:.0f}"
+    )
     assert request.job == "automation_run"
-    assert request.config == {"schedule_id": schedule.id, "run_id": run.id, "due_at": "2026-05-04T10:00:00+00:00"}
+    assert request.config == {
+        "schedule_id": schedule.id,
+        "run_id": run.id,
+        "due_at": "2026-05-04T10:00:00+00:00",
+    }
     assert request.tags == {
         "automation/schedule_id": str(schedule.id),
         "automation/run_id": str(run.id),
@@ -50,10 +86,14 @@ def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(database: Datab
     assert occurrences(database) == [("04 10:00", run.id, None)]
 
 
-def test_the_filed_run_can_be_opened_as_it_was_filed(database: Database, clock: StandingClock) -> None:
+def test_the_filed_run_can_be_opened_as_it_was_filed(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_daily(database, clock)
     [started] = look(database, clock).triggered
-    ticket = open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
+    ticket = open_run(
+        an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock
+    )
     assert (ticket.run_id, ticket.attempt) == (started.run_id, 1)
 
 
@@ -175,7 +215,9 @@ def test_a_schedule_with_other_times_is_looked_at_anew_though_nobody_said_so(
     assert len(look(database, clock).triggered) == 1
 
 
-def test_after_an_outage_everything_missed_is_told(database: Database, clock: StandingClock) -> None:
+def test_after_an_outage_everything_missed_is_told(
+    database: Database, clock: StandingClock
+) -> None:
     an_hourly(database, clock)
     look(database, clock)
     end_newest(database, clock)
@@ -184,7 +226,9 @@ def test_after_an_outage_everything_missed_is_told(database: Database, clock: St
     assert occurrences(database)[1:] == [(f"04 {hour}:00", None, MISSED) for hour in (11, 12, 13)]
 
 
-def test_catching_up_with_all_runs_one_after_the_other(database: Database, clock: StandingClock) -> None:
+def test_catching_up_with_all_runs_one_after_the_other(
+    database: Database, clock: StandingClock
+) -> None:
     an_hourly(database, clock, catchUp="all")
     look(database, clock)
     end_newest(database, clock)
@@ -199,7 +243,9 @@ def test_catching_up_with_all_runs_one_after_the_other(database: Database, clock
     assert {because for _, _, because in occurrences(database)} == {None}
 
 
-def test_a_skipped_occurrence_is_told_and_the_next_one_runs(database: Database, clock: StandingClock) -> None:
+def test_a_skipped_occurrence_is_told_and_the_next_one_runs(
+    database: Database, clock: StandingClock
+) -> None:
     an = an_hourly(database, clock, isActive=True)
     change(database, an.id, skip_due_at=clock.now())
     assert look(database, clock).triggered == ()
@@ -208,7 +254,9 @@ def test_a_skipped_occurrence_is_told_and_the_next_one_runs(database: Database, 
     assert [because for _, _, because in occurrences(database)] == [SKIPPED, None]
 
 
-def test_a_schedule_that_cannot_be_read_keeps_no_other_from_running(database: Database, clock: StandingClock) -> None:
+def test_a_schedule_that_cannot_be_read_keeps_no_other_from_running(
+    database: Database, clock: StandingClock
+) -> None:
     broken, lost, good = (a_daily(database, clock) for _ in range(3))
     change(database, broken.id, time_of_day=None)
     change(database, lost.id, timezone="Europe/Atlantis")
@@ -222,7 +270,10 @@ def test_a_schedule_that_cannot_be_read_keeps_no_other_from_running(database: Da
 
 def test_the_report_reads_as_a_sentence(database: Database, clock: StandingClock) -> None:
     a_daily(database, clock)
-    assert str(look(database, clock)) == "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1."
+    assert (
+        str(look(database, clock))
+        == "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1."
+    )
     assert str(look(database, clock)) == "1 schedules checked, none is due."
 
 
@@ -233,12 +284,17 @@ def test_several_processes_start_a_due_schedule_once(
     schedules = [a_daily(database, clock) for _ in range(5)]
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
     if by_hand:
-        started = at_once(_either, *((database_url, now, schedules[0].id if one == 0 else 0) for one in range(CREW)))
+        started = at_once(
+            _either,
+            *((database_url, now, schedules[0].id if one == 0 else 0) for one in range(CREW)),
+        )
     else:
         started = at_once(look_many, *[(database_url, now, 3)] * CREW)
     with database.reading() as session:
         by_schedule = session.execute(
-            select(RunRow.schedule_id, func.count()).where(RunRow.trigger == "schedule").group_by(RunRow.schedule_id)
+            select(RunRow.schedule_id, func.count())
+            .where(RunRow.trigger == "schedule")
+            .group_by(RunRow.schedule_id)
         ).tuples()
         runs = dict(iter(by_schedule))
         decided = session.scalar(select(func.count()).select_from(OccurrenceRow))

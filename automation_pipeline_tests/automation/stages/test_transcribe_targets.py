@@ -1,4 +1,5 @@
-"""Transcribing a batch: fiches are ready as they become whole; what is left when time or tries are over says why."""
+"""Transcribing a batch: fiches are ready as they become whole; what is left when time or tries are
+over says why."""
 
 import asyncio
 import threading
@@ -10,7 +11,11 @@ import pytest
 
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.ports import BatchContext
-from automation_pipeline.automation.transcribing import TranscriptionCallbacks, TranscriptionFailure, transcribe_targets
+from automation_pipeline.automation.transcribing import (
+    TranscriptionCallbacks,
+    TranscriptionFailure,
+    transcribe_targets,
+)
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.storage.database import Database, DatabaseFullError, Session
 from automation_pipeline.transcription.models import (
@@ -55,12 +60,21 @@ class Left:
 
 
 async def passed(
-    bench: Bench, ticket: RunAttempt, *fiche_ids: str, shop: BatchContext | None = None, left: Left | None = None
+    bench: Bench,
+    ticket: RunAttempt,
+    *fiche_ids: str,
+    shop: BatchContext | None = None,
+    left: Left | None = None,
 ) -> Left:
     left = left or Left()
     until = asyncio.get_running_loop().time() + bench.work.transcription_seconds
     await transcribe_targets(
-        ticket, fiche_ids, tries=bench.tries(ticket), shop=shop or bench.shop, until=until, exits=left.exits
+        ticket,
+        fiche_ids,
+        tries=bench.tries(ticket),
+        shop=shop or bench.shop,
+        until=until,
+        exits=left.exits,
     )
     return left
 
@@ -84,7 +98,8 @@ class Deaf:
     ) -> Sequence[TranscriptionSummary | AutomationError]:
         self.wishes.append(list(wishes))
         return [
-            TranscriptionSummary(wish.run_id, wish.fiche_id, TranscriptionStatus.COMPLETED, 1, 0, 1) for wish in wishes
+            TranscriptionSummary(wish.run_id, wish.fiche_id, TranscriptionStatus.COMPLETED, 1, 0, 1)
+            for wish in wishes
         ]
 
     async def transcribe(self, _run_ids: Sequence[str], _own: Sequence[str]) -> object:
@@ -131,12 +146,17 @@ def test_what_is_transcribed_already_is_ready_and_nobody_is_asked(bench: Bench) 
     assert deaf.keys == [["automation-1-transcribe-2"]]
 
 
-def test_wishes_have_the_priority_of_the_schedule_and_trust_what_the_run_fetched(bench: Bench) -> None:
+def test_wishes_have_the_priority_of_the_schedule_and_trust_what_the_run_fetched(
+    bench: Bench,
+) -> None:
     bench.offer("1")
     ticket, deaf = bench.until_work("1", transcriptionPriority="high"), Deaf()
     gate(bench, ticket, "1", shop=deaf.instead(bench.shop))
     [[wish]] = deaf.wishes
-    assert (wish.priority, wish.fresh_since) == (TranscriptionPriority.HIGH, bench.read(ticket).started_at)
+    assert (wish.priority, wish.fresh_since) == (
+        TranscriptionPriority.HIGH,
+        bench.read(ticket).started_at,
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,13 +167,20 @@ def test_what_is_incomplete_is_asked_for_again_under_keys_of_its_own_only_where_
     retry_failed: bool, max_retries: int, suffixes: list[str], bench: Bench
 ) -> None:
     bench.offer("1", "2")
-    ticket, deaf = bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=max_retries), Deaf()
+    ticket, deaf = (
+        bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=max_retries),
+        Deaf(),
+    )
     left, came = gate(bench, ticket, "1", "2", shop=deaf.instead(bench.shop))
     assert (left, came) == ({"1": None, "2": None}, [])
-    assert deaf.keys == [[f"automation-1-transcribe-{one}{suffix}" for one in ("1", "2")] for suffix in suffixes]
+    assert deaf.keys == [
+        [f"automation-1-transcribe-{one}{suffix}" for one in ("1", "2")] for suffix in suffixes
+    ]
     told = [line for line in bench.logs(ticket) if line.startswith("Retrying transcriptions")]
     assert told == [f"Retrying transcriptions ({n}/{max_retries})" for n in range(1, len(suffixes))]
-    assert not [line for line in bench.logs(ticket) if "timeout/stall" in line], "the time is not over"
+    assert not [line for line in bench.logs(ticket) if "timeout/stall" in line], (
+        "the time is not over"
+    )
 
 
 @pytest.mark.parametrize(("retry_failed", "left"), [(False, {"2": str(MUTE)}), (True, {})])
@@ -164,7 +191,10 @@ def test_a_retry_asks_only_for_the_recordings_that_failed(
     bench.speech.fail_once(bench.url("2"), MUTE)
     ticket = bench.until_work("1", "2", retryFailed=retry_failed, maxRetries=1)
     assert gate(bench, ticket, "1", "2")[0] == left
-    assert (bench.speech.times(bench.url("1")), bench.speech.times(bench.url("2"))) == (1, 1 + retry_failed)
+    assert (bench.speech.times(bench.url("1")), bench.speech.times(bench.url("2"))) == (
+        1,
+        1 + retry_failed,
+    )
 
 
 def test_a_database_in_trouble_is_no_reason_why_a_fiche_lacks_transcripts(bench: Bench) -> None:
@@ -178,7 +208,9 @@ def test_a_database_in_trouble_is_no_reason_why_a_fiche_lacks_transcripts(bench:
     with pytest.raises(DatabaseFullError):
         run(passed(bench, ticket, "1", "2", shop=replace(bench.shop, transcribe=full), left=left))
     assert left.lost == {}
-    assert gate(bench, ticket, "1", "2") == ({}, ["1", "2"]), "the next attempt of the step goes on with what is there"
+    assert gate(bench, ticket, "1", "2") == ({}, ["1", "2"]), (
+        "the next attempt of the step goes on with what is there"
+    )
     assert bench.speech.times(bench.url("1")) == 1
 
 
@@ -198,8 +230,11 @@ def test_the_time_ends_the_wait_and_leaves_the_rest(bench: Bench) -> None:
     assert bench.logs(ticket)[-1] == "Transcription timeout/stall - completed 1/2"
 
 
-def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_causes(bench: Bench) -> None:
-    """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one fiche hung."""
+def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_causes(
+    bench: Bench,
+) -> None:
+    """Finding 2.3: retries came in rounds, so that nothing was tried again or recorded while one
+    fiche hung."""
     bench.offer("hangs", "recovers", "fails")
     ticket = bench.until_work("hangs", "recovers", "fails", retryFailed=True, maxRetries=1)
     bench.speech.fail_once(bench.url("recovers"), MUTE)
@@ -209,7 +244,9 @@ def test_a_fiche_that_hangs_costs_the_others_neither_their_retries_nor_their_cau
     class Hanging(FakeSpeechToText):
         async def transcribe(self, url: str, *, turn: Callable[[], Awaitable[None]]) -> Transcript:
             if url == bench.url("hangs"):
-                await come_true(lambda: (left.came, left.lost) == (["recovers"], {"fails": str(MUTE)}))
+                await come_true(
+                    lambda: (left.came, left.lost) == (["recovers"], {"fails": str(MUTE)})
+                )
                 leap(bench.work.transcription_seconds)
                 await asyncio.Event().wait()
             return await told.transcribe(url, turn=turn)
@@ -230,7 +267,9 @@ class LateToMark(Database):
 
     def _time_is_over(self) -> None:
         leap(self._seconds)
-        self._loop.call_later(0, self._is_over.set)  # behind the deadlines that the leap has made due
+        self._loop.call_later(
+            0, self._is_over.set
+        )  # behind the deadlines that the leap has made due
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
@@ -246,7 +285,9 @@ def test_who_became_whole_in_the_last_moment_is_ready(bench: Bench, database_url
     ticket = bench.until_work("1")
 
     async def gate_that_is_late() -> Left:
-        late = LateToMark(database_url, asyncio.get_running_loop(), bench.work.transcription_seconds)
+        late = LateToMark(
+            database_url, asyncio.get_running_loop(), bench.work.transcription_seconds
+        )
         try:
             return await passed(bench, ticket, "1", shop=replace(bench.shop, database=late))
         finally:
@@ -262,7 +303,9 @@ def test_what_is_in_flight_elsewhere_is_joined(bench: Bench) -> None:
     by_hand = TranscriptionRunRequest(
         "by-hand", "1", TranscriptionPriority.LOW, fresh_since=bench.read(ticket).started_at
     )
-    asyncio.run(begin_transcription(by_hand, database=bench.database, source=bench.crm, clock=bench.clock))
+    asyncio.run(
+        begin_transcription(by_hand, database=bench.database, source=bench.crm, clock=bench.clock)
+    )
     assert gate(bench, ticket, "1") == ({}, ["1"])
     assert sorted(bench.speech.called) == [bench.url("1", 1), bench.url("1", 2)]
     with bench.database.reading() as session:
@@ -278,12 +321,16 @@ def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> N
 
 
 def test_without_a_key_for_the_provider_every_fiche_says_so(bench: Bench) -> None:
-    async def keyless(_wishes: Sequence[TranscriptionRunRequest]) -> Sequence[TranscriptionSummary | AutomationError]:
+    async def keyless(
+        _wishes: Sequence[TranscriptionRunRequest],
+    ) -> Sequence[TranscriptionSummary | AutomationError]:
         raise PermanentError("ELEVENLABS_API_KEY is not set.")
 
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
-    left, came = gate(bench, ticket, "1", "2", shop=replace(bench.shop, begin_transcriptions=keyless))
+    left, came = gate(
+        bench, ticket, "1", "2", shop=replace(bench.shop, begin_transcriptions=keyless)
+    )
     assert (left, came) == (dict.fromkeys(["1", "2"], "ELEVENLABS_API_KEY is not set."), [])
 
 
@@ -313,7 +360,9 @@ class Slow(Database):
             self._work_goes_on()
 
 
-def test_work_that_ends_while_a_look_is_taken_is_seen_all_the_same(bench: Bench, database_url: str) -> None:
+def test_work_that_ends_while_a_look_is_taken_is_seen_all_the_same(
+    bench: Bench, database_url: str
+) -> None:
     bench.offer("1")
     ticket = bench.until_work("1")
     go_on, has_ended = threading.Event(), threading.Event()

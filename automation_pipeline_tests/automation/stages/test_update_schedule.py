@@ -7,7 +7,11 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.queries.schedules import change_schedule, get_schedule, lock_schedule
+from automation_pipeline.automation.queries.schedules import (
+    change_schedule,
+    get_schedule,
+    lock_schedule,
+)
 from automation_pipeline.automation.schedules import pause_schedule, skip_next, update_schedule
 from automation_pipeline.automation.tables import ScheduleRow
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
@@ -19,7 +23,9 @@ from automation_pipeline_tests.factories import a_schedule
 DAILY = {"scheduleType": "DAILY", "timeOfDay": "09:00"}
 
 
-def patched(schedule: Schedule, patch: dict[str, object], database: Database, clock: StandingClock) -> Schedule:
+def patched(
+    schedule: Schedule, patch: dict[str, object], database: Database, clock: StandingClock
+) -> Schedule:
     return update_schedule(schedule.id, patch, database=database, clock=clock)
 
 
@@ -29,11 +35,15 @@ def stored(database: Database, schedule: Schedule) -> Schedule:
 
 
 def test_only_what_is_named_changes(database: Database, clock: StandingClock) -> None:
-    before = a_schedule(database, clock, **DAILY, description="Old", externalApiKey="s3cret", maxRetries=2)
+    before = a_schedule(
+        database, clock, **DAILY, description="Old", externalApiKey="s3cret", maxRetries=2
+    )
     clock.pass_time_a_second()
     after = patched(before, {"description": None, "name": "New"}, database, clock)
     assert after == stored(database, before)
-    assert after == before.model_copy(update={"description": None, "name": "New", "updated_at": clock.now()})
+    assert after == before.model_copy(
+        update={"description": None, "name": "New", "updated_at": clock.now()}
+    )
 
 
 def test_a_patch_of_nothing_changes_nothing(database: Database, clock: StandingClock) -> None:
@@ -42,7 +52,9 @@ def test_a_patch_of_nothing_changes_nothing(database: Database, clock: StandingC
     assert patched(before, {}, database, clock) == before
 
 
-def test_new_times_begin_now_and_forget_what_was_skipped(database: Database, clock: StandingClock) -> None:
+def test_new_times_begin_now_and_forget_what_was_skipped(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     skip_next(schedule.id, database=database, clock=clock)
     same = patched(schedule, {"timeOfDay": "09:00"}, database, clock)
@@ -55,7 +67,11 @@ def test_set_active_by_a_patch_is_resumed(database: Database, clock: StandingClo
     schedule = a_schedule(database, clock, **DAILY)
     pause_schedule(schedule.id, database=database, clock=clock, reason="Holidays")
     resumed = patched(schedule, {"isActive": True}, database, clock)
-    assert (resumed.is_active, resumed.paused_reason, resumed.last_due_at) == (True, None, clock.now())
+    assert (resumed.is_active, resumed.paused_reason, resumed.last_due_at) == (
+        True,
+        None,
+        clock.now(),
+    )
 
 
 def test_only_new_audit_configurations_must_exist(database: Database, clock: StandingClock) -> None:
@@ -65,7 +81,9 @@ def test_only_new_audit_configurations_must_exist(database: Database, clock: Sta
         change_schedule(session, schedule.id, {"specific_audit_configs": [97]}, clock.now())
     kept = patched(schedule, {"name": "New", "specificAuditConfigs": [97, known]}, database, clock)
     assert kept.specific_audit_configs == (97, known)
-    with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule update data$") as caught:
+    with pytest.raises(
+        InvalidInputError, match=r"^Invalid automation schedule update data$"
+    ) as caught:
         patched(schedule, {"specificAuditConfigs": [98, known]}, database, clock)
     assert caught.value.fields == (("specificAuditConfigs", "there is no audit configuration 98"),)
 
@@ -82,7 +100,9 @@ def test_an_unknown_schedule_is_not_found(database: Database, clock: StandingClo
         update_schedule(9, {"name": "New"}, database=database, clock=clock)
 
 
-def test_of_two_patches_at_once_the_second_sees_what_the_first_did(database: Database, clock: StandingClock) -> None:
+def test_of_two_patches_at_once_the_second_sees_what_the_first_did(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock, **DAILY)
     second = threading.Thread(target=patched, args=(schedule, {"maxRetries": 5}, database, clock))
     with database.transaction() as session:
@@ -92,12 +112,21 @@ def test_of_two_patches_at_once_the_second_sees_what_the_first_did(database: Dat
         assert second.is_alive()
         session.execute(update(ScheduleRow).values(description="First"))
     second.join()
-    assert (stored(database, schedule).description, stored(database, schedule).max_retries) == ("First", 5)
+    assert (stored(database, schedule).description, stored(database, schedule).max_retries) == (
+        "First",
+        5,
+    )
 
 
 def test_many_patches_at_once_are_all_kept(database: Database, clock: StandingClock) -> None:
     schedule = a_schedule(database, clock, **DAILY)
-    patch = {"name": "New", "maxRetries": 5, "jitterSeconds": 7, "catchUp": "all", "timezone": "Europe/Paris"}
+    patch = {
+        "name": "New",
+        "maxRetries": 5,
+        "jitterSeconds": 7,
+        "catchUp": "all",
+        "timezone": "Europe/Paris",
+    }
     threads = [
         threading.Thread(target=patched, args=(schedule, {field: value}, database, clock))
         for field, value in patch.items()

@@ -1,4 +1,5 @@
-"""Working on a batch: a fiche's audits begin when its own transcripts are there; fences and deadlines end the work."""
+"""Working on a batch: a fiche's audits begin when its own transcripts are there; fences and
+deadlines end the work."""
 
 import asyncio
 from collections.abc import Sequence
@@ -99,9 +100,15 @@ def test_the_schedule_says_what_is_done(
     assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(transcribed, audits)]
 
 
-def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(bench: Bench) -> None:
+def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(
+    bench: Bench,
+) -> None:
     bench.sell("1")
-    automatic, both, named = bench.automatic(), bench.automatic(name="Both"), bench.configure(1, "Named")
+    automatic, both, named = (
+        bench.automatic(),
+        bench.automatic(name="Both"),
+        bench.configure(1, "Named"),
+    )
     asked: list[int] = []
     ticket = bench.until_work("1", specificAuditConfigs=[named, both])
     audit = bench.shop.audit
@@ -122,7 +129,9 @@ def test_without_configurations_every_fiche_says_so(automatic: bool, bench: Benc
         bench.automatic()
     ticket = bench.until_work("1", "2", useAutomaticAudits=automatic)
     bench.carry_out_work(ticket)
-    assert set(bench.outcomes(ticket).values()) == {Outcome("failed", "no_audit_config", "No audit configs resolved")}
+    assert set(bench.outcomes(ticket).values()) == {
+        Outcome("failed", "no_audit_config", "No audit configs resolved")
+    }
 
 
 def test_what_could_not_be_transcribed_is_not_audited_and_stops_nobody(bench: Bench) -> None:
@@ -139,7 +148,9 @@ def test_what_could_not_be_transcribed_is_not_audited_and_stops_nobody(bench: Be
     assert bench.audits() == 1
 
 
-def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable_words(bench: Bench) -> None:
+def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable_words(
+    bench: Bench,
+) -> None:
     async def never(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
         leap(bench.work.transcription_seconds)
         return await asyncio.Event().wait()
@@ -150,7 +161,9 @@ def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable
     assert bench.outcomes(ticket) == {"1": SILENT, "2": SILENT}
 
 
-def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_stays_done(bench: Bench) -> None:
+def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_stays_done(
+    bench: Bench,
+) -> None:
     bench.sell("1")
     bench.sell("2")
     bench.automatic()
@@ -233,7 +246,9 @@ def test_progress_is_told_with_what_was_done(bench: Bench) -> None:
     assert (last["current_phase"], last["progress_percentage"]) == ("auditing", 100)
 
 
-def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is_over(bench: Bench) -> None:
+def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is_over(
+    bench: Bench,
+) -> None:
     bench.offer("1")
     bench.automatic()
     bench.automatic(name="Other")
@@ -256,8 +271,11 @@ def test_transcripts_and_audits_that_are_there_count_when_the_time_for_audits_is
     assert (ended.transcriptions_run, ended.audits_run) == (1, 1)
 
 
-def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_for(bench: Bench) -> None:
-    """Finding 2.4: the denominator was the number of audits begun, and lines that people search for did not exist."""
+def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_for(
+    bench: Bench,
+) -> None:
+    """Finding 2.4: the denominator was the number of audits begun, and lines that people search for
+    did not exist."""
     bench.sell("1")
     bench.sell("2")
     bench.offer("3")
@@ -296,7 +314,9 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
     ]
 
 
-def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_holds_up_no_other(bench: Bench) -> None:
+def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_holds_up_no_other(
+    bench: Bench,
+) -> None:
     bench.sell("1")
     first, second = bench.automatic(), bench.automatic(name="Second")
     ticket = bench.until_work("1")
@@ -333,7 +353,10 @@ def test_the_time_for_work_is_that_of_the_run_over_its_batches_and_attempts(benc
         spent = timedelta(seconds=bench.work.transcription_seconds + bench.work.audit_seconds)
         session.execute(
             insert(RunPhaseRow).values(
-                run_id=ticket.run_id, attempt=0, phase="transcribing", entered_at=database_time(session) - spent
+                run_id=ticket.run_id,
+                attempt=0,
+                phase="transcribing",
+                entered_at=database_time(session) - spent,
             )
         )
     bench.carry_out_work(ticket)
@@ -349,4 +372,10 @@ def test_fiches_without_recordings_are_neither_transcribed_nor_audited(bench: Be
     bench.carry_out_work(ticket)
     with bench.database.reading() as session:
         done = progress_of(session, ticket.run_id)
-    assert (done.fetched, done.to_work, done.transcribed, done.audited, done.ended) == (2, 1, 1, 1, 2)
+    assert (done.fetched, done.to_work, done.transcribed, done.audited, done.ended) == (
+        2,
+        1,
+        1,
+        1,
+        2,
+    )

@@ -1,4 +1,5 @@
-"""What is known of fiches before their details: groupe, and whether some audit of theirs is the latest."""
+"""What is known of fiches before their details: groupe, and whether some audit of theirs is the
+latest."""
 
 from datetime import date
 
@@ -25,7 +26,9 @@ def sold(database: Database, clock: StandingClock, day: date, *fiche_ids: str) -
         save_sales_list(session, listed, clock.now())
 
 
-def test_the_fiches_of_some_days_come_by_day_in_one_query(database: Database, clock: StandingClock) -> None:
+def test_the_fiches_of_some_days_come_by_day_in_one_query(
+    database: Database, clock: StandingClock
+) -> None:
     sold(database, clock, TUESDAY, "1", "4")
     sold(database, clock, MONDAY, "3", "2")
     sold(database, clock, SUNDAY, "5")
@@ -35,7 +38,9 @@ def test_the_fiches_of_some_days_come_by_day_in_one_query(database: Database, cl
     assert len([statement for statement in made if "fiche_cache" in statement]) == 1
 
 
-def test_named_fiches_come_as_they_were_named_mirrored_or_not(database: Database, clock: StandingClock) -> None:
+def test_named_fiches_come_as_they_were_named_mirrored_or_not(
+    database: Database, clock: StandingClock
+) -> None:
     bench = Bench(database, clock)
     bench.sell("2")
     with database.reading() as session:
@@ -57,4 +62,7 @@ def test_a_latest_audit_counts_unless_it_is_incomplete(
         audit.status, audit.is_latest, audit.score_percentage = status, is_latest, None
     counts = is_latest and status is not AuditStatus.INCOMPLETE
     with database.reading() as session:
-        assert [candidate.audited for candidate in fiches_named(session, ["1", "2"])] == [counts, False]
+        assert [candidate.audited for candidate in fiches_named(session, ["1", "2"])] == [
+            counts,
+            False,
+        ]

@@ -1,4 +1,5 @@
-"""What the gate reads: recordings that lack a transcript, found without a look at those that have theirs."""
+"""What the gate reads: recordings that lack a transcript, found without a look at those that have
+theirs."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -13,9 +14,11 @@ from automation_pipeline.storage.statements import is_postgres
 from automation_pipeline_tests.conftest import StandingClock
 
 
-def mirrored(database: Database, clock: StandingClock, *, fiches: int, calls: int, lacking: int) -> None:
-    """Fiches by their numbers, each with so many calls. Of every tenth, so many lack a transcript, and one more that
-    has vanished lacks its own."""
+def mirrored(
+    database: Database, clock: StandingClock, *, fiches: int, calls: int, lacking: int
+) -> None:
+    """Fiches by their numbers, each with so many calls. Of every tenth, so many lack a transcript,
+    and one more that has vanished lacks its own."""
     now = clock.now()
     numbers = range(1, fiches + 1)
     lists = {"raw_data": {}, "fetched_at": now, "expires_at": now + timedelta(days=30)}
@@ -31,9 +34,15 @@ def mirrored(database: Database, clock: StandingClock, *, fiches: int, calls: in
         "recording_url": "https://calls.example/1", "start_time": now, "duration_seconds": 60, "direction": "out",
         "from_number": "1", "to_number": "2", "answered": True,
     }  # fmt: skip
-    heard = [{**call, "fiche_cache_id": n, "call_id": f"{n}-{m}", **said(n, m)} for n in numbers for m in range(calls)]
+    heard = [
+        {**call, "fiche_cache_id": n, "call_id": f"{n}-{m}", **said(n, m)}
+        for n in numbers
+        for m in range(calls)
+    ]
     with database.transaction() as session:
-        session.execute(insert(FicheCacheRow), [{"id": n, "fiche_id": str(n), **lists} for n in numbers])
+        session.execute(
+            insert(FicheCacheRow), [{"id": n, "fiche_id": str(n), **lists} for n in numbers]
+        )
         session.execute(insert(CallRecordingRow), heard)
 
 
@@ -53,14 +62,18 @@ def planned(session: Session, fiche_ids: Sequence[str]) -> str:
     return str(connection.exec_driver_sql(f"{explain} {statement}", given).all())
 
 
-def test_every_fiche_is_answered_for_with_what_it_lacks(database: Database, clock: StandingClock) -> None:
+def test_every_fiche_is_answered_for_with_what_it_lacks(
+    database: Database, clock: StandingClock
+) -> None:
     mirrored(database, clock, fiches=20, calls=4, lacking=2)
     with database.reading() as session:
         found = dict(untranscribed(session, ["9", "10", "20", "99"]))
     assert found == {"9": 0, "10": 2, "20": 2}
 
 
-def test_recordings_with_a_transcript_are_not_looked_at(database: Database, clock: StandingClock) -> None:
+def test_recordings_with_a_transcript_are_not_looked_at(
+    database: Database, clock: StandingClock
+) -> None:
     mirrored(database, clock, fiches=2000, calls=4, lacking=1)
     fiche_ids = [str(n) for n in range(1, 51)]
     with database.transaction() as session:

@@ -13,7 +13,8 @@ from automation_pipeline_tests.conftest import StandingClock
 
 
 def many(database: Database, clock: StandingClock, schedules: int, due: int) -> None:
-    """So many, of which so many are due at ten and the others later, at a thousand different times."""
+    """So many, of which so many are due at ten and the others later, at a thousand different
+    times."""
     a_daily(database, clock)
     with database.transaction() as session:
         [first] = session.execute(select(*ScheduleRow.__table__.columns)).mappings()

@@ -10,10 +10,17 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 
-def test_the_last_due_times_are_told_with_their_run_or_the_reason(database: Database, clock: StandingClock) -> None:
+def test_the_last_due_times_are_told_with_their_run_or_the_reason(
+    database: Database, clock: StandingClock
+) -> None:
     mine, other = a_schedule(database, clock), a_schedule(database, clock)
     run, now = request_run(mine.id, database=database, clock=clock), clock.now()
-    decided = [(mine, 2, None, "skipped"), (mine, 1, run.id, None), (mine, 3, None, "old"), (other, 0, None, "other")]
+    decided = [
+        (mine, 2, None, "skipped"),
+        (mine, 1, run.id, None),
+        (mine, 3, None, "old"),
+        (other, 0, None, "other"),
+    ]
     with database.transaction() as session:
         session.add_all(
             OccurrenceRow(

@@ -12,7 +12,12 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule
 
 WORDS = "Paused after {} failed runs in a row"
-STATUSES = {"f": RunStatus.FAILED, "p": RunStatus.PARTIAL, "c": RunStatus.COMPLETED, "x": RunStatus.CANCELLED}
+STATUSES = {
+    "f": RunStatus.FAILED,
+    "p": RunStatus.PARTIAL,
+    "c": RunStatus.COMPLETED,
+    "x": RunStatus.CANCELLED,
+}
 
 
 @pytest.mark.parametrize(
@@ -40,11 +45,17 @@ def test_failures_in_a_row_pause_a_schedule(
             count_ended_run(session, schedule.id, STATUSES[status])
     with database.reading() as session:
         stored = get_schedule(session, schedule.id)
-    assert (stored.failures_in_a_row, stored.is_active, stored.paused_reason) == (in_a_row, active, reason)
+    assert (stored.failures_in_a_row, stored.is_active, stored.paused_reason) == (
+        in_a_row,
+        active,
+        reason,
+    )
     assert stored.total_runs == len(ended)
 
 
-def test_a_schedule_that_an_operator_paused_keeps_its_own_reason(database: Database, clock: StandingClock) -> None:
+def test_a_schedule_that_an_operator_paused_keeps_its_own_reason(
+    database: Database, clock: StandingClock
+) -> None:
     schedule = a_schedule(database, clock, pauseAfterFailures=1)
     change(database, schedule.id, is_active=False, paused_reason="Holidays")
     with database.transaction() as session:

@@ -1,4 +1,5 @@
-"""What is kept of the phases of a run, of its last attempt alone, and measured once when it ends."""
+"""What is kept of the phases of a run, of its last attempt alone, and measured once when it
+ends."""
 
 from datetime import timedelta
 
@@ -24,7 +25,9 @@ def enter(database: Database, ticket: RunAttempt, *phases: Phase) -> None:
 
 def entered(database: Database) -> list[tuple[int, str]]:
     with database.reading() as session:
-        query = select(RunPhaseRow.attempt, RunPhaseRow.phase).order_by(RunPhaseRow.attempt, RunPhaseRow.entered_at)
+        query = select(RunPhaseRow.attempt, RunPhaseRow.phase).order_by(
+            RunPhaseRow.attempt, RunPhaseRow.entered_at
+        )
         return [*session.execute(query).tuples()]
 
 
@@ -39,7 +42,12 @@ def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: Standin
     enter(database, ticket, Phase.FETCHING, Phase.TRANSCRIBING)
     push_back(database, Phase.TRANSCRIBING, 60)
     enter(database, ticket, Phase.AUDITING, Phase.TRANSCRIBING, Phase.TRANSCRIBING)
-    assert sorted(phase for _, phase in entered(database)) == ["auditing", "fetching", "selection", "transcribing"]
+    assert sorted(phase for _, phase in entered(database)) == [
+        "auditing",
+        "fetching",
+        "selection",
+        "transcribing",
+    ]
     with database.reading() as session:
         lengths = {each.phase: each.seconds for each in time_by_phase(session, ticket.run_id)}
     assert 55 < lengths[Phase.TRANSCRIBING] < 65
@@ -50,12 +58,22 @@ def test_an_attempt_that_died_in_a_phase_does_not_hide_the_next_ones_entry(
 ) -> None:
     first = an_open_run(database, clock)
     enter(database, first, Phase.FETCHING)
-    second = open_run(an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock)
+    second = open_run(
+        an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
+    )
     enter(database, second, Phase.FETCHING)
     enter(database, first, Phase.AUDITING)
-    assert entered(database) == [(1, "selection"), (1, "fetching"), (2, "selection"), (2, "fetching")]
+    assert entered(database) == [
+        (1, "selection"),
+        (1, "fetching"),
+        (2, "selection"),
+        (2, "fetching"),
+    ]
     with database.reading() as session:
-        assert [each.phase for each in time_by_phase(session, first.run_id)] == [Phase.SELECTION, Phase.FETCHING]
+        assert [each.phase for each in time_by_phase(session, first.run_id)] == [
+            Phase.SELECTION,
+            Phase.FETCHING,
+        ]
 
 
 def test_the_end_of_a_run_is_measured_once(database: Database, clock: StandingClock) -> None:

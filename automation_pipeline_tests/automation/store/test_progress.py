@@ -57,11 +57,20 @@ def put(database: Database, run_id: int, rows: Sequence[dict[str, object]]) -> N
     [
         ({}, RunProgress(1, 0, 0, 0, 0, 0, 0)),
         ({"stage": "fetched", "recordings_count": 0}, RunProgress(1, 1, 0, 0, 0, 0, 0)),
-        ({"stage": "fetched", "status": "successful", "recordings_count": 0}, RunProgress(1, 1, 0, 0, 0, 1, 0)),
+        (
+            {"stage": "fetched", "status": "successful", "recordings_count": 0},
+            RunProgress(1, 1, 0, 0, 0, 1, 0),
+        ),
         ({"stage": "fetched", **CALLED}, RunProgress(1, 1, 1, 0, 0, 0, 0)),
         ({"stage": "fetched", **CALLED, "transcribed": True}, RunProgress(1, 1, 1, 1, 0, 0, 0)),
-        ({"stage": "fetched", **CALLED, "transcribed": True, "audits": 2}, RunProgress(1, 1, 1, 1, 0, 0, 2)),
-        ({"status": "successful", **CALLED, "transcribed": True, "audits": 3}, RunProgress(1, 1, 1, 1, 1, 1, 3)),
+        (
+            {"stage": "fetched", **CALLED, "transcribed": True, "audits": 2},
+            RunProgress(1, 1, 1, 1, 0, 0, 2),
+        ),
+        (
+            {"status": "successful", **CALLED, "transcribed": True, "audits": 3},
+            RunProgress(1, 1, 1, 1, 1, 1, 3),
+        ),
         ({"stage": "fetched", **CALLED, "status": "failed"}, RunProgress(1, 1, 1, 0, 0, 1, 0)),
         ({"status": "successful", **CALLED}, RunProgress(1, 1, 1, 0, 0, 1, 0)),
         ({"status": "failed"}, RunProgress(1, 1, 0, 0, 0, 1, 0)),
@@ -77,9 +86,17 @@ def test_a_fiche_counts_for_each_phase_that_it_has_behind_it(
         assert progress_of(session, run_id + 1) == RunProgress(0, 0, 0, 0, 0, 0, 0)
 
 
-def test_reasons_are_counted_by_outcome_the_most_frequent_first(database: Database, run_id: int) -> None:
-    failed = [{"status": "failed", "reason": reason} for reason in ("audit_failed", "fetch_failed", "fetch_failed")]
-    others: list[dict[str, object]] = [{"status": "failed"}, {"status": "ignored", "reason": "not_found"}]
+def test_reasons_are_counted_by_outcome_the_most_frequent_first(
+    database: Database, run_id: int
+) -> None:
+    failed = [
+        {"status": "failed", "reason": reason}
+        for reason in ("audit_failed", "fetch_failed", "fetch_failed")
+    ]
+    others: list[dict[str, object]] = [
+        {"status": "failed"},
+        {"status": "ignored", "reason": "not_found"},
+    ]
     put(database, run_id, [*failed, *others, {"status": "successful"}, {}])
     with database.reading() as session:
         reasons = reasons_of(session, run_id)
@@ -90,7 +107,9 @@ def test_reasons_are_counted_by_outcome_the_most_frequent_first(database: Databa
     assert list(reasons["failed"]) == ["fetch_failed", "audit_failed", "unknown"]
 
 
-def test_logs_are_read_on_from_where_one_was_and_by_urgency(database: Database, run_id: int) -> None:
+def test_logs_are_read_on_from_where_one_was_and_by_urgency(
+    database: Database, run_id: int
+) -> None:
     with database.transaction() as session:
         for level in LOG_LEVELS:
             write_log(session, run_id, NOW, level, f"a {level}")
@@ -98,7 +117,10 @@ def test_logs_are_read_on_from_where_one_was_and_by_urgency(database: Database, 
     with database.reading() as session:
         rows = logs_after(session, run_id, 0, "debug")
         assert [row.level for row in rows] == list(LOG_LEVELS)
-        assert [row.level for row in logs_after(session, run_id, 0, "warning")] == ["warning", "error"]
+        assert [row.level for row in logs_after(session, run_id, 0, "warning")] == [
+            "warning",
+            "error",
+        ]
         assert [row.level for row in logs_after(session, run_id, rows[2].id, "debug")] == ["error"]
         assert logs_after(session, run_id, rows[3].id, "debug") == []
 
@@ -148,16 +170,27 @@ def test_runs_cancelled_in_a_span_are_told_from_others(
     assert found == ([run_id] if is_found else [])
 
 
-def test_notifications_are_those_of_the_run(database: Database, clock: StandingClock, run_id: int) -> None:
+def test_notifications_are_those_of_the_run(
+    database: Database, clock: StandingClock, run_id: int
+) -> None:
     with database.transaction() as session:
         for target in ("a@example.org", "b@example.org"):
             session.add(
                 NotificationRow(
-                    run_id=run_id, channel="email", target=target, payload={}, status="sent", attempts=1, created_at=NOW
+                    run_id=run_id,
+                    channel="email",
+                    target=target,
+                    payload={},
+                    status="sent",
+                    attempts=1,
+                    created_at=NOW,
                 )
             )
     with database.reading() as session:
-        assert [row.target for row in notifications_of_run(session, run_id)] == ["a@example.org", "b@example.org"]
+        assert [row.target for row in notifications_of_run(session, run_id)] == [
+            "a@example.org",
+            "b@example.org",
+        ]
         assert notifications_of_run(session, run_id + 1) == []
         assert session.get_one(RunRow, run_id).status == "pending"
 

@@ -33,12 +33,23 @@ def found(audits: tuple[DayAudit, ...]) -> list[tuple[str, int, str]]:
     return [(audit.fiche_id, audit.audit_id, audit.status) for audit in audits]
 
 
-def test_a_day_has_its_fiches_their_audits_what_is_not_met_and_why_fiches_failed(bench: Bench) -> None:
+def test_a_day_has_its_fiches_their_audits_what_is_not_met_and_why_fiches_failed(
+    bench: Bench,
+) -> None:
     a_reported_run(bench)
     day = quality(bench)
-    assert day.fiches == (FicheSold("1", "NORD", True), FicheSold("2", "SUD", True), FicheSold("3", EVIL, True))
+    assert day.fiches == (
+        FicheSold("1", "NORD", True),
+        FicheSold("2", "SUD", True),
+        FicheSold("3", EVIL, True),
+    )
     good, bad = day.audits
-    assert (good.fiche_id, good.groupe, good.status, good.score) == ("1", "NORD", "completed", 100.0)
+    assert (good.fiche_id, good.groupe, good.status, good.score) == (
+        "1",
+        "NORD",
+        "completed",
+        100.0,
+    )
     assert bad.score is not None
     assert bad.score < 100
     assert [(point.failing, point.judged) for point in day.failing_points] == [(1, 2), (1, 2)]
@@ -75,7 +86,11 @@ def test_of_a_fiche_only_its_newest_run_counts(bench: Bench) -> None:
     retried = open_a_run(bench, ("1",))
     with bench.database.transaction() as session:
         end(session, retried, "1", "successful")
-    assert quality(bench).failures == {"fetch_failed": 1, "transcription_incomplete": 1, "unknown": 1}
+    assert quality(bench).failures == {
+        "fetch_failed": 1,
+        "transcription_incomplete": 1,
+        "unknown": 1,
+    }
 
 
 def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
@@ -87,7 +102,9 @@ def _a_run_failed(bench: Bench, reasons: Mapping[str, str | None]) -> None:
 
 
 def test_a_day_of_which_nothing_is_known_is_empty(bench: Bench) -> None:
-    assert quality(bench) == QualityDay(day=DAY, fiches=(), audits=(), failing_points=(), failures={})
+    assert quality(bench) == QualityDay(
+        day=DAY, fiches=(), audits=(), failing_points=(), failures={}
+    )
 
 
 def test_a_long_day_takes_no_more_queries_than_a_short_one(bench: Bench) -> None:

@@ -1,4 +1,5 @@
-"""What the report of a run tells: every outcome with why, every audit with its proofs, and no query a fiche."""
+"""What the report of a run tells: every outcome with why, every audit with its proofs, and no query
+a fiche."""
 
 from datetime import date, timedelta
 
@@ -55,7 +56,10 @@ def test_audits_are_told_down_to_what_was_said(bench: Bench) -> None:
 def test_only_the_worst_audits_are_told_in_full_and_only_so_many_fiches(bench: Bench) -> None:
     run_id = a_reported_run(bench)
     told = report(bench, run_id, most_in_full=1)
-    assert [(audit.fiche_id, bool(audit.steps)) for audit in told.audits] == [("1", False), ("2", True)]
+    assert [(audit.fiche_id, bool(audit.steps)) for audit in told.audits] == [
+        ("1", False),
+        ("2", True),
+    ]
     short = report(bench, run_id, most_fiches=3)
     assert [fiche.fiche_id for fiche in short.fiches] == ["3", "4", "1"]
     assert ([audit.fiche_id for audit in short.audits], short.audit_count) == (["1"], 2)

@@ -11,11 +11,21 @@ from automation_pipeline_tests.factories import an_open_run
 
 def test_what_is_told_with_a_line_is_masked(database: Database, clock: StandingClock) -> None:
     run_id = an_open_run(database, clock).run_id
-    details = {"apiKey": "hush", "prospectNom": "Dupont", "url": "https://h.test/?sig=hush", "total_tokens": 12}
+    details = {
+        "apiKey": "hush",
+        "prospectNom": "Dupont",
+        "url": "https://h.test/?sig=hush",
+        "total_tokens": 12,
+    }
     with database.transaction() as session:
         write_log(session, run_id, clock.now(), "info", "Told", details)
         write_log(session, run_id, clock.now(), "info", "Plain")
     with database.reading() as session:
         kept = dict(session.execute(select(LogRow.message, LogRow.details)).tuples().all())
-    masked = {"apiKey": "[masked]", "prospectNom": "[masked]", "url": "https://h.test/?[masked]", "total_tokens": 12}
+    masked = {
+        "apiKey": "[masked]",
+        "prospectNom": "[masked]",
+        "url": "https://h.test/?[masked]",
+        "total_tokens": 12,
+    }
     assert (kept["Told"], kept["Plain"]) == (masked, {})

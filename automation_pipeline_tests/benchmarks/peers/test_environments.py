@@ -43,7 +43,10 @@ def test_another_pin_is_another_environment_and_the_same_pins_are_the_same() -> 
 @every_case(
     ("said", "sentence"),
     [
-        (AWAY, "celery cannot be installed: the package index does not answer. Its benchmark needs the network once."),
+        (
+            AWAY,
+            "celery cannot be installed: the package index does not answer. Its benchmark needs the network once.",
+        ),
         (
             GONE,
             (
@@ -72,7 +75,9 @@ def test_a_peer_pins_all_it_needs_and_has_a_contestant(name: str) -> None:
     assert subject["contestant_of"](name).exists()
 
 
-def test_a_ready_environment_is_found_again_without_installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ready_environment_is_found_again_without_installing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BENCH_PEERS_HOME", str(tmp_path))
     requirements = (PEERS / "celery" / "requirements.txt").read_text()
     room = tmp_path / subject["folder"]("celery", requirements)

@@ -1,4 +1,5 @@
-"""How a peer without an event loop runs the coroutines of the workload, and what it leaves behind."""
+"""How a peer without an event loop runs the coroutines of the workload, and what it leaves
+behind."""
 
 import asyncio
 import importlib.util
@@ -45,10 +46,14 @@ def test_an_outcome_given_twice_is_one_row(tmp_path: Path) -> None:
     results.add(OUTCOME)
     results.add(OUTCOME)
     results.close()
-    assert sqlite3.connect(tmp_path / "result.db").execute("SELECT * FROM outcomes").fetchall() == [OUTCOME]
+    assert sqlite3.connect(tmp_path / "result.db").execute("SELECT * FROM outcomes").fetchall() == [
+        OUTCOME
+    ]
 
 
-def test_only_the_first_item_says_when_the_work_began(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_first_item_says_when_the_work_began(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = subject.Results(tmp_path), subject.Results(tmp_path)
     first.begin()
     began = (tmp_path / "began").read_text()

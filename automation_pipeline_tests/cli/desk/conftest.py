@@ -38,7 +38,8 @@ def bench(terminal: Terminal, clock: StandingClock) -> Bench:
 
 @pytest.fixture
 def stored(bench: Bench) -> Bench:
-    """Run 1 of schedule 1, ended and told; two audits by configuration 1, one of them deleted; a token."""
+    """Run 1 of schedule 1, ended and told; two audits by configuration 1, one of them deleted; a
+    token."""
     run_id = a_reported_run(bench)
     now = bench.clock.now()
     with bench.database.transaction() as session:
@@ -48,8 +49,25 @@ def stored(bench: Bench) -> Bench:
         row.error_details = {"failed_days": ["2026-02-02"]}
         row.selection_summary = {"picked": 4, "days": ["2026-02-03"]}
         for number in range(5):
-            write_log(session, run_id, now, "warning" if number % 2 else "info", f"Line [{number}]", {"number": number})
-        message = {"run_id": run_id, "channel": "email", "payload": {}, "attempts": 2, "created_at": now}
+            write_log(
+                session,
+                run_id,
+                now,
+                "warning" if number % 2 else "info",
+                f"Line [{number}]",
+                {"number": number},
+            )
+        message = {
+            "run_id": run_id,
+            "channel": "email",
+            "payload": {},
+            "attempts": 2,
+            "created_at": now,
+        }
         session.add(NotificationRow(**message, target="a@example.test", status="sent", sent_at=now))
-        session.add(NotificationRow(**message, target="b@example.test", status="failed", last_error="refused"))
+        session.add(
+            NotificationRow(
+                **message, target="b@example.test", status="failed", last_error="refused"
+            )
+        )
     return bench

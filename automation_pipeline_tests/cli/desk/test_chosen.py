@@ -1,4 +1,5 @@
-"""Which desk it is: by the option, else by the environment; what is wrong with either is one sentence."""
+"""Which desk it is: by the option, else by the environment; what is wrong with either is one
+sentence."""
 
 import pytest
 
@@ -8,12 +9,18 @@ from automation_pipeline_tests.cli.terminal import Terminal
 
 def test_the_environment_says_which_api_and_with_what_token(far: Far) -> None:
     far.here.create()
-    far.here.export(AUTOMATION_API_URL=far.url, AUTOMATION_API_TOKEN=MACHINE, DATABASE_URL="sqlite:///elsewhere.db")
+    far.here.export(
+        AUTOMATION_API_URL=far.url,
+        AUTOMATION_API_TOKEN=MACHINE,
+        DATABASE_URL="sqlite:///elsewhere.db",
+    )
     assert [one["id"] for one in far.here.json("schedules", "list")["schedules"]] == ["1"]
 
 
 def test_an_option_outdoes_the_environment(far: Far) -> None:
-    far.here.export(AUTOMATION_API_URL="http://127.0.0.1:9", AUTOMATION_API_TOKEN="another-token-altogether")
+    far.here.export(
+        AUTOMATION_API_URL="http://127.0.0.1:9", AUTOMATION_API_TOKEN="another-token-altogether"
+    )
     assert far.json("schedules", "list") == {"schedules": []}
 
 

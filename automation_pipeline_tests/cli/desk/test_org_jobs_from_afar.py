@@ -1,4 +1,5 @@
-"""Organisations' jobs by another machine's API: the same output, complaint and exit code as here."""
+"""Organisations' jobs by another machine's API: the same output, complaint and exit code as
+here."""
 
 import json
 
@@ -105,16 +106,26 @@ FAULTY: list[tuple[str, object]] = [
 
 @pytest.fixture
 def counter(terminal: Terminal) -> Counter:
-    """Of two organisations one has a schedule with a failed job, a backfill, a host and a server."""
+    """Of two organisations one has a schedule with a failed job, a backfill, a host and a
+    server."""
     terminal.export(LOGNAME="ada")
     counter = Counter(terminal)
     counter.org("globex")
     counter.org()
     counter.server()
     schedule_id = counter.schedule("--org", "acme")
-    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], attempt_failed("Gone [away]", "NOT_FOUND"))
+    counter.do(
+        counter.json("schedules", "run-now", schedule_id)["job_id"],
+        attempt_failed("Gone [away]", "NOT_FOUND"),
+    )
     counter.json(
-        "schedules", "backfill", schedule_id, "--from", "2026-05-01T00:00:00Z", "--until", "2026-05-02T00:00:00Z"
+        "schedules",
+        "backfill",
+        schedule_id,
+        "--from",
+        "2026-05-01T00:00:00Z",
+        "--until",
+        "2026-05-02T00:00:00Z",
     )
     return counter
 
@@ -138,7 +149,8 @@ def test_what_is_shown_is_the_same_from_afar(schedule_id: str, far: Far) -> None
 
 def test_what_is_refused_is_refused_alike_from_afar(counter: Counter, far: Far) -> None:
     commands = [
-        command + (" --json" if number % 2 else "") for number, command in enumerate(REFUSED.strip().splitlines())
+        command + (" --json" if number % 2 else "")
+        for number, command in enumerate(REFUSED.strip().splitlines())
     ]
     assert [fault for command in commands for fault in differing(far, command)] == []
     ended = [far.run("org-jobs", *command.split()) for command in commands]
@@ -155,14 +167,30 @@ def test_a_schedule_is_worked_with_from_afar(counter: Counter, far: Far) -> None
     words = ("org-jobs", "schedules")
     assert made == counter.json("schedules", "show", made["id"])
     assert (made["orgId"], made["createdBy"]) == ("globex", "machine:environment")
-    assert far.json(*words, "update", made["id"], "--name", "Other", "--retries", "1")["name"] == "Other"
-    paused = far.json(*words, "pause", made["id"], "--reason", "Rest", "--until", "2127-01-01T00:00:00Z")
+    assert (
+        far.json(*words, "update", made["id"], "--name", "Other", "--retries", "1")["name"]
+        == "Other"
+    )
+    paused = far.json(
+        *words, "pause", made["id"], "--reason", "Rest", "--until", "2127-01-01T00:00:00Z"
+    )
     assert (paused["pauseReason"], paused["pausedUntil"]) == ("Rest", "2127-01-01T00:00:00.000Z")
     assert far.json(*words, "resume", made["id"])["state"] == "ACTIVE"
-    assert far.json(*words, "skip-next", made["id"], "--reason", "Party")["skipNextRunReason"] == "Party"
+    assert (
+        far.json(*words, "skip-next", made["id"], "--reason", "Party")["skipNextRunReason"]
+        == "Party"
+    )
     assert far.json(*words, "keep-next", made["id"])["skipNextRun"] is False
     previewed = far.json(
-        *words, "preview", "--file", "-", "--after", "2026-05-04T00:00:00Z", "--count", "1", given=CALL
+        *words,
+        "preview",
+        "--file",
+        "-",
+        "--after",
+        "2026-05-04T00:00:00Z",
+        "--count",
+        "1",
+        given=CALL,
     )
     assert previewed["occurrences"] == ["2026-05-05T00:00:00Z"]
     period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-01T12:00:00Z")
@@ -184,21 +212,32 @@ def test_a_job_is_followed_from_afar(
 
     payload = ("--payload", '{"url": "https://example.com/other"}')
     meanwhile(monkeypatch, work)
-    told = far.json("org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload, "--wait")
+    told = far.json(
+        "org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload, "--wait"
+    )
     assert (told["status"], [told["job_id"]]) == ("success", done)
     asked = far.json("org-jobs", "create", "--org", "globex", "--type", "HTTPS_CALL", *payload)
-    assert far.json("org-jobs", "cancel", asked["job_id"], "--reason", "No")["status"] == "cancelled"
+    assert (
+        far.json("org-jobs", "cancel", asked["job_id"], "--reason", "No")["status"] == "cancelled"
+    )
     assert far.json("org-jobs", "retry", asked["job_id"])["status"] == "pending"
 
 
-def test_organisations_hosts_and_servers_are_worked_with_from_afar(counter: Counter, far: Far) -> None:
+def test_organisations_hosts_and_servers_are_worked_with_from_afar(
+    counter: Counter, far: Far
+) -> None:
     far.json("org-jobs", "orgs", "create", "third", "--name", "Third")
     assert far.json("org-jobs", "orgs", "update", "third", "--max-running", "2")["maxRunning"] == 2
     assert far.json("org-jobs", "orgs", "suspend", "third", "--reason", "x")["suspendReason"] == "x"
     assert far.json("org-jobs", "orgs", "resume", "third")["suspendedAt"] is None
     host = far.json("org-jobs", "hosts", "create", "--org", "third", "--name", "h")["id"]
     assert far.json("org-jobs", "hosts", "update", host, "--name", "g")["name"] == "g"
-    server = far.json("org-jobs", "servers", "create", "--org", "third", "--name", "s", "--host", host)["id"]
+    server = far.json(
+        "org-jobs", "servers", "create", "--org", "third", "--name", "s", "--host", host
+    )["id"]
     assert far.json("org-jobs", "servers", "update", server, "--no-host")["hostId"] is None
-    assert far.json("org-jobs", "servers", "delete", server, "--yes") == {"id": server, "deleted": True}
+    assert far.json("org-jobs", "servers", "delete", server, "--yes") == {
+        "id": server,
+        "deleted": True,
+    }
     assert far.json("org-jobs", "hosts", "delete", host, "--yes") == {"id": host, "deleted": True}

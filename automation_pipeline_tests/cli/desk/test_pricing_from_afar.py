@@ -1,4 +1,5 @@
-"""Pricing by another machine's API: the same output, complaint and exit code as here, and the work is done there."""
+"""Pricing by another machine's API: the same output, complaint and exit code as here, and the work
+is done there."""
 
 import json
 
@@ -6,7 +7,11 @@ import pytest
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.models.history import (
+    AlertCandidate,
+    AlertSeverity,
+    PricingAlertName,
+)
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.desk.served import Far
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop, meanwhile
@@ -91,14 +96,25 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
 
 @pytest.fixture
 def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
-    """Run 1 of rule 1 was applied but for one target; project summer has guardrails, an alert and a rule."""
+    """Run 1 of rule 1 was applied but for one target; project summer has guardrails, an alert and a
+    rule."""
     terminal.export(LOGNAME="ada")
     shop.refuse("11")
     workshop = Workshop(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
     workshop.applied()
     workshop.rule("--project", "summer", name="Été", enabled=False)
-    workshop.json("policy", "set", "--file", "-", "--project", "summer", given={"floor": 100, "currency": "EUR"})
-    alert = AlertCandidate(PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed [price] changes wait.")
+    workshop.json(
+        "policy",
+        "set",
+        "--file",
+        "-",
+        "--project",
+        "summer",
+        given={"floor": 100, "currency": "EUR"},
+    )
+    alert = AlertCandidate(
+        PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed [price] changes wait."
+    )
     with terminal.database.transaction() as session:
         add_alerts(session, [("summer", alert)], SystemClock().now(), webhooks=EVERY_ALERT)
     return workshop
@@ -112,12 +128,15 @@ def differing(far: Far, command: str, given: object = None) -> list[str]:
 
 
 def test_what_is_shown_is_the_same_from_afar(workshop: Workshop, far: Far) -> None:
-    assert [fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)] == []
+    assert [
+        fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)
+    ] == []
 
 
 def test_what_is_refused_is_refused_alike_from_afar(workshop: Workshop, far: Far) -> None:
     commands = [
-        command + (" --json" if number % 2 else "") for number, command in enumerate(REFUSED.strip().splitlines())
+        command + (" --json" if number % 2 else "")
+        for number, command in enumerate(REFUSED.strip().splitlines())
     ]
     assert [fault for command in commands for fault in differing(far, command)] == []
     ended = [far.run("pricing", *command.split()) for command in commands]
@@ -131,9 +150,18 @@ def test_faults_of_what_is_sent_are_told_alike(workshop: Workshop, far: Far) -> 
 def test_a_price_is_changed_and_taken_back_from_afar(
     workshop: Workshop, far: Far, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = far.json("pricing", "rules", "create", "--file", "-", given={**TENTH_OFF, "selector": {"sku": "MUG-0"}})
+    made = far.json(
+        "pricing",
+        "rules",
+        "create",
+        "--file",
+        "-",
+        given={**TENTH_OFF, "selector": {"sku": "MUG-0"}},
+    )
     assert made == workshop.json("rules", "show", made["id"])
-    changed = far.json("pricing", "rules", "update", made["id"], "--file", "-", given={"name": "Other"})
+    changed = far.json(
+        "pricing", "rules", "update", made["id"], "--file", "-", given={"name": "Other"}
+    )
     assert (changed["name"], changed["version"]) == ("Other", 1)
     shop.edit("13", amount=2000)
     planned = far.json("pricing", "preview", made["id"])
@@ -147,12 +175,18 @@ def test_a_price_is_changed_and_taken_back_from_afar(
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
     assert far.json("pricing", "runs", "rollback", run_id, "--wait")["status"] == "ROLLED_BACK"
     assert shop.amounts()["13"] == 2000
-    assert far.json("pricing", "rules", "delete", made["id"], "--yes") == {"id": made["id"], "deleted": True}
+    assert far.json("pricing", "rules", "delete", made["id"], "--yes") == {
+        "id": made["id"],
+        "deleted": True,
+    }
 
 
 def test_what_has_failed_is_seen_to_from_afar(workshop: Workshop, far: Far, shop: FakeShop) -> None:
     shop.accept("11")
-    assert far.json("pricing", "dlq", "--retry", "--force") == {"project": "default", "run_ids": ["1"]}
+    assert far.json("pricing", "dlq", "--retry", "--force") == {
+        "project": "default",
+        "run_ids": ["1"],
+    }
     workshop.work("1")
     assert workshop.json("runs", "show", "1")["status"] == "APPLIED"
     shop.refuse("21")

@@ -1,4 +1,5 @@
-"""The same command here and by the API of another machine: the same output, complaint and exit code."""
+"""The same command here and by the API of another machine: the same output, complaint and exit
+code."""
 
 import json
 
@@ -104,17 +105,30 @@ def differing(far: Far, command: str, given: object = None) -> list[str]:
 def test_what_is_shown_is_the_same_from_afar(far: Far, stored: Bench) -> None:
     far.here.create()
     far.here.json("audits", "delete", "2")
-    far.here.json("tokens", "create", "--name", "[nightly]", "--permission", "automation.write", "--scope", "ALL")
-    assert [fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)] == []
+    far.here.json(
+        "tokens",
+        "create",
+        "--name",
+        "[nightly]",
+        "--permission",
+        "automation.write",
+        "--scope",
+        "ALL",
+    )
+    assert [
+        fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)
+    ] == []
 
 
 def test_what_is_refused_is_refused_alike_from_afar(far: Far, stored: Bench) -> None:
     refused = [
-        command + (" --json" if number % 2 else "") for number, command in enumerate(REFUSED.strip().splitlines())
+        command + (" --json" if number % 2 else "")
+        for number, command in enumerate(REFUSED.strip().splitlines())
     ]
     assert [fault for command in refused for fault in differing(far, command)] == []
     ends = {
-        (ended.code > 0, ended.out, len(ended.err.splitlines())) for ended in (far.run(*c.split()) for c in refused)
+        (ended.code > 0, ended.out, len(ended.err.splitlines()))
+        for ended in (far.run(*c.split()) for c in refused)
     }
     assert ends == {(True, "", 1)}
 

@@ -1,4 +1,5 @@
-"""Work that is asked for through another machine's API: done once, stored there, followed to its end."""
+"""Work that is asked for through another machine's API: done once, stored there, followed to its
+end."""
 
 import json
 import threading
@@ -62,21 +63,34 @@ def test_the_list_of_schedules_is_whole_however_long(far: Far) -> None:
 def test_a_schedule_lives_its_life_from_afar(far: Far) -> None:
     made = far.json("schedules", "create", "--file", "-", given=DAILY)
     assert made == far.here.json("schedules", "show", made["id"])
-    changed = far.json("schedules", "update", made["id"], "--file", "-", given={"timeOfDay": "04:15"})
+    changed = far.json(
+        "schedules", "update", made["id"], "--file", "-", given={"timeOfDay": "04:15"}
+    )
     assert changed["timeOfDay"] == "04:15"
-    assert far.json("schedules", "pause", made["id"], "--reason", "closed")["pausedReason"] == "closed"
+    assert (
+        far.json("schedules", "pause", made["id"], "--reason", "closed")["pausedReason"] == "closed"
+    )
     assert far.json("schedules", "resume", made["id"])["isActive"] is True
     coming = far.json("schedules", "next", made["id"], "--count", "1")["occurrences"]
-    assert far.json("schedules", "skip-next", made["id"]) == {"id": made["id"], "skipped": coming[0]}
+    assert far.json("schedules", "skip-next", made["id"]) == {
+        "id": made["id"],
+        "skipped": coming[0],
+    }
     run = far.json("schedules", "run-now", made["id"])
     assert [request.config["run_id"] for request in requests(far)] == [int(run["run_id"])]
     ended = far.json("runs", "cancel", run["run_id"], "--yes", "--reason", "wrong day")
-    assert ended == {"run_id": run["run_id"], "status": "cancelled", "error": "Cancelled by an operator: wrong day"}
+    assert ended == {
+        "run_id": run["run_id"],
+        "status": "cancelled",
+        "error": "Cancelled by an operator: wrong day",
+    }
     assert far.run("schedules", "delete", made["id"], given=b"y\n", somebody=True).code == 0
     assert far.here.json("schedules", "list")["schedules"] == []
 
 
-def test_a_run_for_some_fiches_is_followed_to_its_end(far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_for_some_fiches_is_followed_to_its_end(
+    far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     schedule_id = far.here.create()
     meanwhile(
         monkeypatch,
@@ -85,7 +99,9 @@ def test_a_run_for_some_fiches_is_followed_to_its_end(far: Far, bench: Bench, mo
     )
     chosen = far.here.room / "chosen.json"
     chosen.write_text(json.dumps({"mode": "manual", "ficheIds": ["7"]}))
-    ended = far.run("schedules", "run-now", schedule_id, "--selection", str(chosen), "--wait", "--json")
+    ended = far.run(
+        "schedules", "run-now", schedule_id, "--selection", str(chosen), "--wait", "--json"
+    )
     assert (ended.code, json.loads(ended.out)["status"]) == (1, "failed")
 
 
@@ -107,11 +123,17 @@ def test_a_configuration_is_carried_over_and_changed(far: Far) -> None:
         far.here.run("audit-configs", "import", "-", given=json.dumps(other).encode()).err,
     )
     assert far.json("audit-configs", "import", "-", "--update", given=other)["outcome"] == "updated"
-    assert far.json("audit-configs", "deactivate", "1") == {"id": "1", "name": "Sales", "isActive": False}
+    assert far.json("audit-configs", "deactivate", "1") == {
+        "id": "1",
+        "name": "Sales",
+        "isActive": False,
+    }
     assert far.json("audit-configs", "activate", "1")["isActive"] is True
     shown = far.json("audit-configs", "show", "1")
     turned = [step["id"] for step in reversed(shown["steps"])]
-    assert [step["id"] for step in far.json("audit-configs", "reorder", "1", *turned)["steps"]] == turned
+    assert [
+        step["id"] for step in far.json("audit-configs", "reorder", "1", *turned)["steps"]
+    ] == turned
     assert far.json("audit-configs", "delete", "1") == {"id": "1", "deleted": True}
 
 
@@ -126,16 +148,41 @@ def test_a_token_is_shown_once_and_revoked(far: Far) -> None:
     assert made["token"] not in far.run("tokens", "list", "--all").out
     assert far.json("tokens", "revoke", made["id"])["state"] == "revoked"
     ended = robot.run("schedules", "list")
-    assert (ended.code, ended.err) == (1, f"The API at {far.url} refuses our token: Missing or invalid credentials.\n")
+    assert (ended.code, ended.err) == (
+        1,
+        f"The API at {far.url} refuses our token: Missing or invalid credentials.\n",
+    )
     assert made["token"] not in ended.err
 
 
 def test_people_overrule_and_withdraw_an_audit(far: Far, stored: Bench) -> None:
     told = far.json(
-        "audits", "review", "1", "--step", "1", "--conforme", "PARTIEL", "--score", "1", "--reviewer", "anna"
+        "audits",
+        "review",
+        "1",
+        "--step",
+        "1",
+        "--conforme",
+        "PARTIEL",
+        "--score",
+        "1",
+        "--reviewer",
+        "anna",
     )
     assert (told["step"]["conforme"], told["step"]["human_review"][0]["by"]) == ("PARTIEL", "anna")
-    told = far.json("audits", "review", "1", "--step", "2", "--point", "1", "--statut", "ABSENT", "--reviewer", "anna")
+    told = far.json(
+        "audits",
+        "review",
+        "1",
+        "--step",
+        "2",
+        "--point",
+        "1",
+        "--statut",
+        "ABSENT",
+        "--reviewer",
+        "anna",
+    )
     assert told["step"]["points_controle"][0]["statut"] == "ABSENT"
     assert "stepResults" not in told["audit"]
     assert far.json("audits", "delete", "1") == {"id": "1", "deleted": True}
@@ -160,49 +207,81 @@ def test_audits_are_followed_and_one_that_never_begins_is_told(
     assert told["batch_id"] in told["audits"][0]["tracking_id"]
 
 
-def test_one_audit_is_shown_with_its_steps(far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    meanwhile(monkeypatch, audit_command, lambda: stored.audit("1", 1, requests(far)[0].request_key) and None)
+def test_one_audit_is_shown_with_its_steps(
+    far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile(
+        monkeypatch,
+        audit_command,
+        lambda: stored.audit("1", 1, requests(far)[0].request_key) and None,
+    )
     ended = far.run("audit", "1", "--config", "1", "--tools", "--wait")
     assert (ended.code, ended.err) == (0, "")
     assert requests(far)[0].config["trigger_source"] == "cli"
     assert "critical steps passed" in ended.out
 
 
-def test_a_rerun_that_comes_to_nothing_is_told(far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_that_comes_to_nothing_is_told(
+    far: Far, stored: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> None:
         with stored.database.transaction() as session:
             mark_refused(session, requests(far)[0].request_key, "The model is away.")
 
     meanwhile(monkeypatch, audits, refuse)
-    told = far.json("audits", "rerun", "1", "--step", "1", "--instructions", "Look again", "--wait", code=1)
-    assert (told["error"], requests(far)[0].config["custom_prompt"]) == ("The model is away.", "Look again")
+    told = far.json(
+        "audits", "rerun", "1", "--step", "1", "--instructions", "Look again", "--wait", code=1
+    )
+    assert (told["error"], requests(far)[0].config["custom_prompt"]) == (
+        "The model is away.",
+        "Look again",
+    )
 
 
-def test_transcriptions_are_followed_to_their_ends(far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transcriptions_are_followed_to_their_ends(
+    far: Far, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first is refused, the second comes to its end: both are told, here as from afar."""
 
     def work() -> None:
         with bench.database.transaction() as session:
             mark_refused(session, requests(far)[0].request_key, "The CRM knows no fiche 7.")
-            ended = {"status": "completed", "total_recordings": 3, "already_transcribed": 1, "target_total": 2}
+            ended = {
+                "status": "completed",
+                "total_recordings": 3,
+                "already_transcribed": 1,
+                "target_total": 2,
+            }
             times = dict.fromkeys(("started_at", "touched_at", "finished_at"), bench.clock.now())
             run = {"id": requests(far)[1].config["run_id"], "fiche_id": "8", "priority": "high"}
-            session.add(TranscriptionRunRow(**run, **ended, **times, processed=2, cached=0, failed=0))
+            session.add(
+                TranscriptionRunRow(**run, **ended, **times, processed=2, cached=0, failed=0)
+            )
 
     meanwhile(monkeypatch, transcribe, work)
-    told = far.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)["transcriptions"]
+    told = far.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)[
+        "transcriptions"
+    ]
     assert [{**one, "run_id": None} for one in told] == [
         {"fiche_id": "7", "run_id": None, "status": "failed", "recordings": None, "transcribed": None, "failed": None,
          "error": "The CRM knows no fiche 7."},
         {"fiche_id": "8", "run_id": None, "status": "completed", "recordings": 3, "transcribed": 3, "failed": 0,
          "error": None},
     ]  # fmt: skip
-    assert [one["run_id"] for one in told] == [request.config["run_id"] for request in requests(far)]
+    assert [one["run_id"] for one in told] == [
+        request.config["run_id"] for request in requests(far)
+    ]
 
 
 @pytest.mark.parametrize(
     ("command", "options"),
-    [("db upgrade", ""), ("db current", ""), ("simulator", ""), ("api", ""), ("fiches sync", "--date 2026-02-03")],
+    [
+        ("db upgrade", ""),
+        ("db current", ""),
+        ("simulator", ""),
+        ("api", ""),
+        ("fiches sync", "--date 2026-02-03"),
+    ],
 )
 def test_what_only_makes_sense_here_says_so(far: Far, command: str, options: str) -> None:
     ended = far.run(*command.split(), *options.split())

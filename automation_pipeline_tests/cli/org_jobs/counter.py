@@ -28,7 +28,8 @@ NOWHERE = "00000000-0000-4000-8000-000000000000"
 
 
 class Meanwhile(threading.Event):
-    """Nobody sleeps: in the first pauses between two looks something is done, then somebody presses Ctrl-C."""
+    """Nobody sleeps: in the first pauses between two looks something is done, then somebody presses
+    Ctrl-C."""
 
     def __init__(self, *acts: Callable[[], object]) -> None:
         super().__init__()
@@ -83,7 +84,9 @@ class Counter:
         """As whoever does it would, who is heard of for the next minute."""
         now = SystemClock().now()
         held = {"lease_owner": "agent:h", "lease_token": 1, "lease_until": database_now(60.0)}
-        self.bench.set_run(self._run_id(job_id), status="running", started_at=now, **(held | columns))
+        self.bench.set_run(
+            self._run_id(job_id), status="running", started_at=now, **(held | columns)
+        )
 
     def end(self, job_id: str, end: AttemptEnd) -> None:
         with self.terminal.database.transaction() as session:

@@ -1,4 +1,5 @@
-"""Every command: help that teaches with an example, JSON on demand, one plain sentence when it cannot be."""
+"""Every command: help that teaches with an example, JSON on demand, one plain sentence when it
+cannot be."""
 
 from collections.abc import Iterator
 
@@ -24,7 +25,9 @@ def commands() -> list[tuple[str, ...]]:
 
 
 @every_case("words", commands(), ids=" ".join)
-def test_a_command_teaches_with_an_example_and_speaks_json(bare: Counter, words: tuple[str, ...]) -> None:
+def test_a_command_teaches_with_an_example_and_speaks_json(
+    bare: Counter, words: tuple[str, ...]
+) -> None:
     said = bare.said(*words, "--help")
     assert "For example" in said.replace("for example", "For example")
     assert f"automation org-jobs {' '.join(words)}" in said
@@ -33,9 +36,8 @@ def test_a_command_teaches_with_an_example_and_speaks_json(bare: Counter, words:
 
 def test_the_names_that_others_hold_on_to_are_there() -> None:
     told = {" ".join(words) for words in commands()}
-    schedules = (
-        "create list show update delete pause resume run-now skip-next keep-next backfill next fires log preview"
-    )
+    schedules = "create list show update delete pause resume run-now skip-next keep-next "
+    schedules += "backfill next fires log preview"
     nouns = {
         "schedules": schedules,
         "backfills": "list show cancel",
@@ -44,7 +46,11 @@ def test_the_names_that_others_hold_on_to_are_there() -> None:
         "servers": "list create update delete",
     }
     wanted = {f"{noun} {deed}" for noun, deeds in nouns.items() for deed in deeds.split()}
-    assert wanted | {"list", "show", "cancel", "retry", "create", "types", "queues", "alerts", "audit-log"} <= told
+    assert (
+        wanted
+        | {"list", "show", "cancel", "retry", "create", "types", "queues", "alerts", "audit-log"}
+        <= told
+    )
 
 
 NOT_THERE = f"""
@@ -153,9 +159,13 @@ def test_without_an_organisation_nothing_can_be_made(bare: Counter) -> None:
     assert said == "There is no organisation yet: `automation org-jobs orgs create` adds one."
 
 
-def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(counter: Counter) -> None:
+def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(
+    counter: Counter,
+) -> None:
     assert counter.json("hosts", "create", "--name", "paris-1")["orgId"] == "acme"
     counter.org("globex")
     said = counter.refused("schedules", "create", "--name", "x", code=2)
     assert said == "There are several organisations: say with --org which one it is for."
-    assert counter.json("hosts", "create", "--name", "paris-1", "--org", "globex")["orgId"] == "globex"
+    assert (
+        counter.json("hosts", "create", "--name", "paris-1", "--org", "globex")["orgId"] == "globex"
+    )

@@ -34,8 +34,12 @@ class Passing(threading.Event):
 
 def why(clock: StandingClock) -> str | None:
     """The code by which the command stops to follow job 1; None if it goes on."""
-    launching = SimpleNamespace(probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", ""))
-    passing = cast("Client", SimpleNamespace(clock=clock, org_jobs=client().org_jobs, launching=launching))
+    launching = SimpleNamespace(
+        probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", "")
+    )
+    passing = cast(
+        "Client", SimpleNamespace(clock=clock, org_jobs=client().org_jobs, launching=launching)
+    )
     try:
         follow_job(1, passing, pause=Passing(clock, 35), quiet=True)
     except NotStartedError as error:
@@ -45,7 +49,9 @@ def why(clock: StandingClock) -> str | None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_ctrl_c_says_that_the_job_goes_on(counter: Counter, monkeypatch: pytest.MonkeyPatch, flags: list[str]) -> None:
+def test_ctrl_c_says_that_the_job_goes_on(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
     meanwhile(monkeypatch)
     ended = counter.run("watch", counter.job(), *flags)
     assert (ended.code, ended.err) == (130, GOES_ON)
@@ -63,7 +69,9 @@ def test_the_command_says_why_a_job_does_not_begin(counter: Counter, clock: Stan
     assert why(clock) == "SUSPENDED"
 
 
-def test_without_a_daemon_a_job_of_this_system_does_not_begin(counter: Counter, clock: StandingClock) -> None:
+def test_without_a_daemon_a_job_of_this_system_does_not_begin(
+    counter: Counter, clock: StandingClock
+) -> None:
     counter.job()
     assert why(clock) == "NO_DAEMON"
     counter.begin("1")

@@ -1,4 +1,5 @@
-"""Jobs from the command line: listed, shown, made without a schedule, stopped, tried again; their queues and types."""
+"""Jobs from the command line: listed, shown, made without a schedule, stopped, tried again; their
+queues and types."""
 
 import pytest
 
@@ -9,7 +10,9 @@ from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
 def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     counter.org("globex")
     server = counter.server()
-    restart = counter.json("create", "--type", "SERVER_RESTART", "--server", server, "--org", "acme")["job_id"]
+    restart = counter.json(
+        "create", "--type", "SERVER_RESTART", "--server", server, "--org", "acme"
+    )["job_id"]
     call, other = counter.job("--org", "acme"), counter.job("--org", "globex")
     counter.do(call, attempt_succeeded())
 
@@ -55,7 +58,9 @@ def test_a_job_is_stopped(counter: Counter) -> None:
     assert "asked to stop" in counter.said("cancel", "2", "--reason", "Wrong [one]")
     shown = counter.said("show", "2")
     assert "by cli:ada: Wrong [one]" in shown
-    assert counter.said("cancel", "2", "--at-once") == "Job 2, HTTPS_CALL: cancelled, attempt 1 of 3."
+    assert (
+        counter.said("cancel", "2", "--at-once") == "Job 2, HTTPS_CALL: cancelled, attempt 1 of 3."
+    )
     counter.do(counter.job(), attempt_succeeded())
     assert "there is nothing to cancel" in counter.refused("cancel", "3")
 
@@ -90,7 +95,10 @@ def test_queues_tell_what_waits_and_what_is_at_work(counter: Counter) -> None:
     counter.org("globex")
     counter.json("orgs", "suspend", "globex")
     told = counter.json("queues")["queues"]
-    assert [(one["orgId"], one["waiting"], one["running"]) for one in told] == [("acme", 1, 1), ("globex", 0, 0)]
+    assert [(one["orgId"], one["waiting"], one["running"]) for one in told] == [
+        ("acme", 1, 1),
+        ("globex", 0, 0),
+    ]
     assert [one["orgId"] for one in counter.json("queues", "--org", "acme")["queues"]] == ["acme"]
     said = counter.said("queues")
     assert "acme in service 1 0 0 1 10" in said

@@ -7,16 +7,33 @@ from automation_pipeline_tests.cli.org_jobs.counter import Counter
 def test_an_organisation_is_made_changed_and_shown(bare: Counter) -> None:
     made = bare.json("orgs", "create", "acme", "--name", "Acme [EU]", "--max-running", "3")
     assert (made["id"], made["name"], made["maxRunning"]) == ("acme", "Acme [EU]", 3)
-    assert bare.json("orgs", "create", "--file", "-", given={"id": "globex", "name": "Globex"})["maxRunning"] == 10
+    assert (
+        bare.json("orgs", "create", "--file", "-", given={"id": "globex", "name": "Globex"})[
+            "maxRunning"
+        ]
+        == 10
+    )
     until = ("--maintenance-until", "2127-01-01T01:00:00+01:00")
-    assert bare.json("orgs", "update", "acme", *until)["maintenanceUntil"] == "2127-01-01T00:00:00.000Z"
+    assert (
+        bare.json("orgs", "update", "acme", *until)["maintenanceUntil"]
+        == "2127-01-01T00:00:00.000Z"
+    )
     shown = bare.said("orgs", "show", "acme")
-    assert "organisation acme Acme [EU] state in service at once 3 jobs at most maintenance until 2127-01-01" in shown
+    assert (
+        "organisation acme Acme [EU] state in service at once 3 jobs at most maintenance until 2127-01-01"
+        in shown
+    )
     assert bare.json("orgs", "update", "acme", "--end-maintenance")["maintenanceUntil"] is None
     assert [one["id"] for one in bare.json("orgs", "list")["organisations"]] == ["acme", "globex"]
-    assert bare.said("orgs", "list", "--limit", "1").endswith("There are more: --offset 1 shows the next.")
-    assert bare.refused("orgs", "create", "acme", "--name", "Again").startswith("There is an organisation 'acme'")
-    assert "id: must be made of small letters" in bare.refused("orgs", "create", "A!", "--name", "x", code=2)
+    assert bare.said("orgs", "list", "--limit", "1").endswith(
+        "There are more: --offset 1 shows the next."
+    )
+    assert bare.refused("orgs", "create", "acme", "--name", "Again").startswith(
+        "There is an organisation 'acme'"
+    )
+    assert "id: must be made of small letters" in bare.refused(
+        "orgs", "create", "A!", "--name", "x", code=2
+    )
 
 
 def test_a_suspended_organisation_rests_with_its_schedules(counter: Counter) -> None:
@@ -34,7 +51,9 @@ def test_hosts_tell_when_their_agent_was_heard_of(counter: Counter) -> None:
     assert f"{host_id} acme paris [1] never" in counter.said("hosts", "list")
     now = counter.bench.now
     counter.bench.set_host(int(host_id), last_seen_at=now, agent_version="1.2")
-    assert f"agent 1.2 last heard of {now:%Y-%m-%d %H:%M} UTC" in counter.said("hosts", "show", host_id)
+    assert f"agent 1.2 last heard of {now:%Y-%m-%d %H:%M} UTC" in counter.said(
+        "hosts", "show", host_id
+    )
     assert counter.json("hosts", "list", "--org", "acme")["hosts"][0]["lastSeenAt"] == iso(now)
     assert counter.json("hosts", "update", host_id, "--name", "lyon-1")["name"] == "lyon-1"
     said = counter.refused("hosts", "delete", host_id, code=2)
@@ -47,12 +66,16 @@ def test_servers_are_moved_and_taken_out_of_use(counter: Counter) -> None:
     host_id = counter.json("hosts", "create", "--name", "lyon-1")["id"]
     moved = counter.json("servers", "update", server_id, "--host", host_id, "--disabled")
     assert (moved["hostId"], moved["isEnabled"]) == (host_id, False)
-    assert f"{server_id} acme lobby [3] {host_id} disabled" in counter.said("servers", "list", "--org", "acme")
+    assert f"{server_id} acme lobby [3] {host_id} disabled" in counter.said(
+        "servers", "list", "--org", "acme"
+    )
     assert "host none: its jobs wait" in counter.said("servers", "update", server_id, "--no-host")
     refused = counter.run("servers", "delete", server_id, given=b"n\n", somebody=True)
     assert refused.code == 130
     assert f"Delete server {server_id}, lobby [3]?" in refused.err
-    assert counter.said("servers", "delete", server_id, "--yes") == f"Server {server_id} is deleted."
+    assert (
+        counter.said("servers", "delete", server_id, "--yes") == f"Server {server_id} is deleted."
+    )
 
 
 def test_a_host_with_servers_stays(counter: Counter) -> None:

@@ -1,4 +1,5 @@
-"""What is done about schedules: paused, resumed, run, left out once, done again; --wait says by its end how it went."""
+"""What is done about schedules: paused, resumed, run, left out once, done again; --wait says by its
+end how it went."""
 
 import pytest
 
@@ -9,7 +10,13 @@ from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
 def test_a_schedule_is_paused_and_resumed(counter: Counter) -> None:
     schedule_id = counter.schedule()
     paused = counter.json(
-        "schedules", "pause", schedule_id, "--reason", "Disk full", "--until", "2127-01-01T01:00:00+01:00"
+        "schedules",
+        "pause",
+        schedule_id,
+        "--reason",
+        "Disk full",
+        "--until",
+        "2127-01-01T01:00:00+01:00",
     )
     assert (paused["state"], paused["pauseReason"]) == ("PAUSED", "Disk full")
     assert (paused["pausedUntil"], paused["nextRunAt"]) == ("2127-01-01T00:00:00.000Z", None)
@@ -29,8 +36,16 @@ BEFORE_ALL, AFTER_ALL = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
         (("pause", "--until", AFTER_ALL), "--until", AFTER_ALL),
         (("next", "--after", BEFORE_ALL), "--after", BEFORE_ALL),
         (("next", "--after", AFTER_ALL), "--after", AFTER_ALL),
-        (("backfill", "--from", BEFORE_ALL, "--until", "2026-05-03T00:00:00Z"), "--from", BEFORE_ALL),
-        (("backfill", "--from", "2026-05-03T00:00:00Z", "--until", AFTER_ALL), "--until", AFTER_ALL),
+        (
+            ("backfill", "--from", BEFORE_ALL, "--until", "2026-05-03T00:00:00Z"),
+            "--from",
+            BEFORE_ALL,
+        ),
+        (
+            ("backfill", "--from", "2026-05-03T00:00:00Z", "--until", AFTER_ALL),
+            "--until",
+            AFTER_ALL,
+        ),
     ],
 )
 def test_an_instant_that_no_calendar_reaches_is_refused(
@@ -41,7 +56,9 @@ def test_an_instant_that_no_calendar_reaches_is_refused(
 
 
 @pytest.mark.parametrize("instant", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_the_ends_of_the_calendar_are_told_of_without_a_traceback(counter: Counter, instant: str) -> None:
+def test_the_ends_of_the_calendar_are_told_of_without_a_traceback(
+    counter: Counter, instant: str
+) -> None:
     schedule_id = counter.schedule(timezone="Pacific/Kiritimati")
     for deed in (
         ("next", schedule_id, "--after", instant),
@@ -70,7 +87,9 @@ def test_the_next_time_is_left_out_and_kept_after_all(counter: Counter) -> None:
 
 def test_a_run_by_hand_answers_at_once(counter: Counter) -> None:
     schedule_id = counter.schedule("--disabled")
-    told = counter.json("schedules", "run-now", schedule_id, "--payload", '{"url": "https://example.com/other"}')
+    told = counter.json(
+        "schedules", "run-now", schedule_id, "--payload", '{"url": "https://example.com/other"}'
+    )
     assert (told["schedule_id"], told["status"]) == (schedule_id, "pending")
     job = counter.json("show", told["job_id"])
     assert (job["scheduleId"], job["payload"]["url"]) == (schedule_id, "https://example.com/other")
@@ -84,12 +103,17 @@ def test_outside_of_its_window_it_must_be_forced(counter: Counter) -> None:
     window = f"{(now.hour + 3) % 24:02}:00-{(now.hour + 4) % 24:02}:00"
     schedule_id = counter.schedule("--window", window, timezone="UTC")
     assert counter.refused("schedules", "run-now", schedule_id)
-    assert counter.json("schedules", "run-now", schedule_id, "--ignore-window")["status"] == "pending"
+    assert (
+        counter.json("schedules", "run-now", schedule_id, "--ignore-window")["status"] == "pending"
+    )
 
 
 @pytest.mark.parametrize(
     ("end", "code", "status"),
-    [(attempt_succeeded({"status": 200}), 0, "success"), (attempt_failed("No [host]", "NOT_FOUND"), 1, "failed")],
+    [
+        (attempt_succeeded({"status": 200}), 0, "success"),
+        (attempt_failed("No [host]", "NOT_FOUND"), 1, "failed"),
+    ],
 )
 def test_a_run_that_is_waited_for_says_how_it_ended(
     counter: Counter, monkeypatch: pytest.MonkeyPatch, end: object, code: int, status: str
@@ -115,7 +139,9 @@ def test_a_past_period_is_done_again(counter: Counter) -> None:
     assert counter.json("list")["jobs"] == []
     made = counter.json("schedules", "backfill", schedule_id, *period)
     assert (made["status"], made["total"], made["pending"]) == ("running", 3, 3)
-    again = counter.said("schedules", "backfill", schedule_id, *period, "--behaviour", "failed", "--dry-run")
+    again = counter.said(
+        "schedules", "backfill", schedule_id, *period, "--behaviour", "failed", "--dry-run"
+    )
     assert "left out: its job is not over" in again
     fault = counter.refused(
         "schedules", "backfill", schedule_id, *period[:2], "--until", "2026-04-01T00:00:00Z", code=2
@@ -123,7 +149,9 @@ def test_a_past_period_is_done_again(counter: Counter) -> None:
     assert fault == "Invalid backfill: until: must not be earlier than from."
     assert [one["id"] for one in counter.json("backfills", "list")["backfills"]] == [made["id"]]
     assert len(counter.json("list", "--backfill", made["id"])["jobs"]) == 3
-    assert f"automation org-jobs backfills cancel {made['id']}" in counter.said("backfills", "show", made["id"])
+    assert f"automation org-jobs backfills cancel {made['id']}" in counter.said(
+        "backfills", "show", made["id"]
+    )
     assert "3 = 3 pending" in counter.said("backfills", "list", "--org", "acme")
     cancelled = counter.json("backfills", "cancel", made["id"])
     assert (cancelled["status"], cancelled["cancelled"]) == ("cancelled", 3)

@@ -45,7 +45,16 @@ def test_a_paused_one_has_no_coming_times_and_says_why(counter: Counter) -> None
 
 
 def test_what_is_not_stored_is_previewed(counter: Counter) -> None:
-    options = ("--cron", "0 12 * * *", "--window", "22:00-06:00", "--after", "2026-05-04T00:00:00Z", "--count", "1")
+    options = (
+        "--cron",
+        "0 12 * * *",
+        "--window",
+        "22:00-06:00",
+        "--after",
+        "2026-05-04T00:00:00Z",
+        "--count",
+        "1",
+    )
     told = counter.json("schedules", "preview", "--file", "-", *options, given=CALL)
     assert told["occurrences"] == ["2026-05-04T20:00:00Z"]
     assert "it waits until 22:00" in told["runs"][0]["note"]

@@ -35,7 +35,9 @@ def test_a_schedule_is_made_by_flags(counter: Counter) -> None:
 
 
 def test_a_schedule_is_made_from_a_file_and_a_flag_beats_it(counter: Counter) -> None:
-    made = counter.json("schedules", "create", "--file", "-", "--name", "Other", "--disabled", given=CALL)
+    made = counter.json(
+        "schedules", "create", "--file", "-", "--name", "Other", "--disabled", given=CALL
+    )
     assert (made["name"], made["jobType"], made["state"]) == ("Other", "HTTPS_CALL", "PAUSED")
     path = counter.terminal.room / "call.json"
     path.write_text(json.dumps(CALL))
@@ -58,7 +60,9 @@ def test_a_schedule_is_made_from_a_file_and_a_flag_beats_it(counter: Counter) ->
 )
 def test_every_fault_is_told_by_its_field(counter: Counter, flags: list[str], fault: str) -> None:
     given = json.dumps(CALL).encode()
-    assert fault in counter.refused("schedules", "create", "--file", "-", *flags, code=2, given=given)
+    assert fault in counter.refused(
+        "schedules", "create", "--file", "-", *flags, code=2, given=given
+    )
     assert counter.json("schedules", "list")["schedules"] == []
 
 
@@ -73,14 +77,19 @@ def test_a_call_that_would_be_refused_is_refused_before_it_is_saved(counter: Cou
         ("create", "--type", "HTTPS_CALL"),
     ):
         said = counter.refused(*words, "--payload", inside, code=2)
-        assert "payload.url: url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists" in said, words
+        assert (
+            "payload.url: url must begin with https:// unless ORG_JOBS_HTTPS_ALLOWED_ORIGINS lists"
+            in said
+        ), words
         assert counter.json(*words, "--payload", listed), words
 
 
 def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     counter.org("globex")
     server = counter.server()
-    restart = counter.schedule("--org", "acme", "--server", server, jobType="SERVER_RESTART", payload={}, name="Été")
+    restart = counter.schedule(
+        "--org", "acme", "--server", server, jobType="SERVER_RESTART", payload={}, name="Été"
+    )
     paused = counter.schedule("--org", "acme", "--disabled")
     other = counter.schedule("--org", "globex")
 
@@ -90,7 +99,12 @@ def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
     assert listed() == {restart, paused, other}
     assert listed("--org", "acme") == {restart, paused}
     assert listed("--state", "paused") == {paused}
-    assert listed("--type", "SERVER_RESTART") == listed("--server", server) == listed("--query", "ét") == {restart}
+    assert (
+        listed("--type", "SERVER_RESTART")
+        == listed("--server", server)
+        == listed("--query", "ét")
+        == {restart}
+    )
     assert counter.json("schedules", "list", "--limit", "2")["more"] is True
     said = counter.said("schedules", "list", "--limit", "2")
     assert said.endswith("There are more: --offset 2 shows the next.")
@@ -99,7 +113,13 @@ def test_schedules_are_listed_and_can_be_narrowed(counter: Counter) -> None:
 
 def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None:
     schedule_id = counter.schedule(
-        "--window", "22:00-06:00", "--retries", "3", "--backoff", "exponential", description="Keeps [it] warm"
+        "--window",
+        "22:00-06:00",
+        "--retries",
+        "3",
+        "--backoff",
+        "exponential",
+        description="Keeps [it] warm",
     )
     shown = counter.said("schedules", "show", schedule_id)
     for words in (
@@ -110,12 +130,22 @@ def test_the_page_of_a_schedule_tells_all_that_matters(counter: Counter) -> None
         "by cli:ada",
     ):  # fmt: skip
         assert words in shown
-    counter.json("schedules", "pause", schedule_id, "--reason", "Disk [full]", "--until", "2127-01-01T00:00:00Z")
+    counter.json(
+        "schedules",
+        "pause",
+        schedule_id,
+        "--reason",
+        "Disk [full]",
+        "--until",
+        "2127-01-01T00:00:00Z",
+    )
     shown = counter.said("schedules", "show", schedule_id)
     assert "state PAUSED" in shown
     assert "paused because Disk [full]; it is resumed 2127-01-01 00:00 UTC" in shown
     assert "next never, as it is" in shown
-    assert shown.endswith(f"Take it into use again: `automation org-jobs schedules resume {schedule_id}`.")
+    assert shown.endswith(
+        f"Take it into use again: `automation org-jobs schedules resume {schedule_id}`."
+    )
 
 
 def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Counter) -> None:
@@ -129,16 +159,24 @@ def test_the_page_tells_the_last_five_fires_with_outcome_and_reason(counter: Cou
     assert "SKIPPED overlap: One is [still] at work" in shown
     assert "01 May" not in shown
     fires = counter.json("schedules", "fires", schedule_id, "--limit", "4")
-    assert ([one["outcome"] for one in fires["fires"]][:2], fires["more"]) == (["SKIPPED", "DISPATCHED"], True)
+    assert ([one["outcome"] for one in fires["fires"]][:2], fires["more"]) == (
+        ["SKIPPED", "DISPATCHED"],
+        True,
+    )
     said = counter.said("schedules", "fires", schedule_id, "--limit", "4")
     assert said.endswith(f"There are more: --after {fires['fires'][-1]['id']} shows the next.")
-    rest = counter.json("schedules", "fires", schedule_id, "--after", fires["fires"][-1]["id"])["fires"]
+    rest = counter.json("schedules", "fires", schedule_id, "--after", fires["fires"][-1]["id"])[
+        "fires"
+    ]
     assert [one["scheduledFor"] for one in rest] == [iso(start.replace(day=2)), iso(start)]
 
 
 def test_a_fire_tells_what_became_of_its_job(counter: Counter) -> None:
     schedule_id = counter.schedule()
-    counter.do(counter.json("schedules", "run-now", schedule_id)["job_id"], attempt_failed("Gone", "NOT_FOUND"))
+    counter.do(
+        counter.json("schedules", "run-now", schedule_id)["job_id"],
+        attempt_failed("Gone", "NOT_FOUND"),
+    )
     assert "MANUAL DISPATCHED 1 failed" in counter.said("schedules", "fires", schedule_id)
     shown = counter.said("schedules", "show", schedule_id)
     assert "1 job, 1 failed, 1 in a row" in shown
@@ -147,10 +185,14 @@ def test_a_fire_tells_what_became_of_its_job(counter: Counter) -> None:
 
 def test_a_schedule_is_changed_by_flags_or_by_a_file(counter: Counter) -> None:
     schedule_id = counter.schedule("--retries", "3", "--backoff-ms", "1000", description="Old")
-    changed = counter.json("schedules", "update", schedule_id, "--cron", "30 3 * * *", "--retries", "4")
+    changed = counter.json(
+        "schedules", "update", schedule_id, "--cron", "30 3 * * *", "--retries", "4"
+    )
     assert (changed["cronExpression"], changed["version"]) == ("30 3 * * *", 2)
     assert changed["retryPolicy"] | {"maxRetries": 4, "backoffMs": 1000} == changed["retryPolicy"]
-    cleared = counter.json("schedules", "update", schedule_id, "--file", "-", given={"description": None})
+    cleared = counter.json(
+        "schedules", "update", schedule_id, "--file", "-", given={"description": None}
+    )
     assert cleared["description"] is None
     seen = json.dumps({"name": "New", "updatedAt": "2020-01-01T00:00:00.000Z"}).encode()
     assert counter.refused("schedules", "update", schedule_id, "--file", "-", given=seen)
@@ -164,7 +206,10 @@ def test_a_schedule_is_deleted_when_somebody_says_so(counter: Counter) -> None:
     refused = counter.run("schedules", "delete", schedule_id, given=b"n\n", somebody=True)
     assert refused.code == 130
     assert f"Delete schedule {schedule_id}, Warm [cache]?" in refused.err
-    assert counter.json("schedules", "delete", schedule_id, "--yes") == {"id": schedule_id, "deleted": True}
+    assert counter.json("schedules", "delete", schedule_id, "--yes") == {
+        "id": schedule_id,
+        "deleted": True,
+    }
     assert counter.json("schedules", "list")["schedules"] == []
 
 

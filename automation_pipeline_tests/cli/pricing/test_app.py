@@ -1,4 +1,5 @@
-"""Every pricing command: help that teaches with an example, JSON on demand, one plain sentence when it cannot be."""
+"""Every pricing command: help that teaches with an example, JSON on demand, one plain sentence when
+it cannot be."""
 
 from collections.abc import Iterator
 
@@ -28,7 +29,9 @@ def commands() -> list[tuple[str, ...]]:
 
 
 @every_case("words", commands(), ids=" ".join)
-def test_a_command_teaches_with_an_example_and_speaks_json(terminal: Terminal, words: tuple[str, ...]) -> None:
+def test_a_command_teaches_with_an_example_and_speaks_json(
+    terminal: Terminal, words: tuple[str, ...]
+) -> None:
     ended = terminal.run(*words, "--help")
     said = " ".join(ended.out.split())
     assert (ended.code, ended.err) == (0, "")
@@ -38,7 +41,10 @@ def test_a_command_teaches_with_an_example_and_speaks_json(terminal: Terminal, w
 
 def test_the_names_that_others_hold_on_to_are_there() -> None:
     told = {" ".join(words[1:]) for words in commands()}
-    runs = {f"runs {what}" for what in ("list", "show", "apply", "retry", "rollback", "reconcile", "cancel")}
+    runs = {
+        f"runs {what}"
+        for what in ("list", "show", "apply", "retry", "rollback", "reconcile", "cancel")
+    }
     rules = {f"rules {what}" for what in ("create", "list", "show", "update", "delete")}
     assert runs | rules | {"preview", "dlq"} <= told
 
@@ -51,7 +57,10 @@ PRICES = ("1995.00 EUR", "1795.50 EUR", "-10.0 %  -199.50 EUR")
 @pytest.mark.parametrize(
     ("words", "whole"),
     [
-        (("preview", "1"), ("1795.50 EUR", "1615.95 EUR", "-10.0 %  -179.55 EUR", "1995.00 EUR -> 1795.50 EUR")),
+        (
+            ("preview", "1"),
+            ("1795.50 EUR", "1615.95 EUR", "-10.0 %  -179.55 EUR", "1995.00 EUR -> 1795.50 EUR"),
+        ),
         (("changes",), ("apply (rule:1)", *PRICES)),
         (("runs", "targets", "1"), ("APPLIED", *PRICES)),
         (("runs", "list"), ("APPLIED", "cli", "5 = 5 applied")),
@@ -65,9 +74,19 @@ def test_no_command_breaks_a_price_or_a_state_at_80_columns(
     whole: tuple[str, ...],
     is_terminal: bool,
 ) -> None:
-    shop.put(variant("70000010001", "7000001", 199_500, sku="SKU-" + "9" * 20, title=TITLE, compare_at=249_900))
+    shop.put(
+        variant(
+            "70000010001",
+            "7000001",
+            199_500,
+            sku="SKU-" + "9" * 20,
+            title=TITLE,
+            compare_at=249_900,
+        )
+    )
     workshop.applied(
-        name="A rule of a long name " * 5, transform={"op": "percent", "value": -10, "compareAt": "before"}
+        name="A rule of a long name " * 5,
+        transform={"op": "percent", "value": -10, "compareAt": "before"},
     )
     on_terminal(80, is_terminal=is_terminal)
     said = workshop.run(*words).out

@@ -22,7 +22,10 @@ def test_the_report_tells_reasons_and_what_to_do(workshop: Workshop, failed: str
     assert (report["totalFailed"], report["retryable"]) == (2, 0)
     assert report["byErrorType"] == {"conflict": 1, "validation": 1}
     said = workshop.said("dlq")
-    assert "2 failed: 0 worth another try, 0 older than a day. By reason: 1 conflict, 1 validation." in said
+    assert (
+        "2 failed: 0 worth another try, 0 older than a day. By reason: 1 conflict, 1 validation."
+        in said
+    )
     assert "- 1 variant had another price than was previewed: preview again." in said
     assert "1/11 20" in said
     assert workshop.said("dlq", "--project", "other") == "Project other has no dead letter."
@@ -32,19 +35,29 @@ def test_they_are_tried_again_by_force_when_the_cause_is_removed(
     workshop: Workshop, shop: FakeShop, failed: str
 ) -> None:
     said = workshop.said("dlq", "--retry")
-    assert said == "No dead letter is worth another try as things are: remove the cause, then say --retry --force."
+    assert (
+        said
+        == "No dead letter is worth another try as things are: remove the cause, then say --retry --force."
+    )
     shop.accept("11")
     assert workshop.json("dlq", "--retry", "--force") == {"project": "default", "run_ids": [failed]}
     workshop.work(failed)
     assert workshop.json("dlq")["byErrorType"] == {"conflict": 1}
     said = workshop.said("dlq", "--retry", "--force")
-    assert said == f"Tried again in run {failed}: `automation pricing runs watch {failed}` follows it."
+    assert (
+        said == f"Tried again in run {failed}: `automation pricing runs watch {failed}` follows it."
+    )
 
 
 def test_what_is_acknowledged_is_reported_no_more(workshop: Workshop, failed: str) -> None:
     one = workshop.target(failed, "11")
-    assert workshop.json("dlq", "--acknowledge", "--target", one) == {"project": "default", "acknowledged": 1}
-    assert [entry["targetId"] for entry in workshop.json("dlq")["entries"]] == [workshop.target(failed, "12")]
+    assert workshop.json("dlq", "--acknowledge", "--target", one) == {
+        "project": "default",
+        "acknowledged": 1,
+    }
+    assert [entry["targetId"] for entry in workshop.json("dlq")["entries"]] == [
+        workshop.target(failed, "12")
+    ]
     assert workshop.said("dlq", "--acknowledge") == "1 dead letter of default acknowledged."
     assert workshop.json("dlq")["totalFailed"] == 0
 
@@ -52,10 +65,18 @@ def test_what_is_acknowledged_is_reported_no_more(workshop: Workshop, failed: st
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--retry", "--acknowledge"], "--retry and --acknowledge are two things: say one of them."),
+        (
+            ["--retry", "--acknowledge"],
+            "--retry and --acknowledge are two things: say one of them.",
+        ),
         (["--force"], "--force goes with --retry."),
-        (["--target", "1"], "--target goes with --acknowledge: `automation pricing runs retry` tries some again."),
+        (
+            ["--target", "1"],
+            "--target goes with --acknowledge: `automation pricing runs retry` tries some again.",
+        ),
     ],
 )
-def test_what_does_not_go_together_is_wrong_usage(workshop: Workshop, options: list[str], sentence: str) -> None:
+def test_what_does_not_go_together_is_wrong_usage(
+    workshop: Workshop, options: list[str], sentence: str
+) -> None:
     assert workshop.refused("dlq", *options, code=2) == sentence

@@ -1,4 +1,5 @@
-"""Following a run: Ctrl-C leaves it at work, the command says why a run does not begin, the bar counts targets."""
+"""Following a run: Ctrl-C leaves it at work, the command says why a run does not begin, the bar
+counts targets."""
 
 import threading
 from datetime import timedelta
@@ -20,7 +21,9 @@ GOES_ON = "Run 1 goes on without us: `automation pricing runs show 1` tells how 
 
 
 def a_run(clock: StandingClock, **fields: object) -> RuleRun:
-    nothing = dict.fromkeys(name for name, field in RuleRun.model_fields.items() if field.is_required())
+    nothing = dict.fromkeys(
+        name for name, field in RuleRun.model_fields.items() if field.is_required()
+    )
     known: dict[str, object] = {
         "id": 1, "project_id": "default", "rule_id": 1, "rule_name": "Summer", "rule_version": 1,
         "rule_version_hash": "x", "shop": "shop.test",
@@ -51,9 +54,12 @@ def why(clock: StandingClock, run: RuleRun, *, paused: bool = False) -> str | No
     """The code by which the command stops to follow the run within a minute; None if it goes on."""
     standing = SimpleNamespace(paused_at=clock.now() if paused else None)
     pricing = SimpleNamespace(
-        runs=SimpleNamespace(get=lambda _run_id: run), shop=SimpleNamespace(standing=lambda: standing)
+        runs=SimpleNamespace(get=lambda _run_id: run),
+        shop=SimpleNamespace(standing=lambda: standing),
     )
-    launching = SimpleNamespace(probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", ""))
+    launching = SimpleNamespace(
+        probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", "")
+    )
     desk = cast("Client", SimpleNamespace(clock=clock, pricing=pricing, launching=launching))
     try:
         follow_run(1, desk, pause=Passing(clock, 120), quiet=True)
@@ -86,14 +92,21 @@ def test_the_command_says_why_a_run_does_not_begin(clock: StandingClock) -> None
 @pytest.mark.parametrize(
     ("fields", "bar"),
     [
-        ({"status": "PREVIEW", "previewed_at": None, "wish": Wish.APPLY}, ("reading the catalogue", 0, None)),
+        (
+            {"status": "PREVIEW", "previewed_at": None, "wish": Wish.APPLY},
+            ("reading the catalogue", 0, None),
+        ),
         ({"status": "QUEUED"}, ("queued: 0 applied, 0 failed", 0, 10)),
         (
             {"status": "APPLYING", "targets": TargetCounts(applied=6, failed=1, queued=3)},
             ("applying: 6 applied, 1 failed", 7, 10),
         ),
         (
-            {"status": "APPLIED", "wish": Wish.ROLLBACK, "targets": TargetCounts(applied=4, rolled_back=6)},
+            {
+                "status": "APPLIED",
+                "wish": Wish.ROLLBACK,
+                "targets": TargetCounts(applied=4, rolled_back=6),
+            },
             ("taking back: 4 applied", 6, 10),
         ),
         (

@@ -1,6 +1,10 @@
 """What was written, and why somebody was called, from the command line."""
 
-from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.models.history import (
+    AlertCandidate,
+    AlertSeverity,
+    PricingAlertName,
+)
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 
@@ -30,9 +34,18 @@ def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
     raised = [
         (
             "default",
-            AlertCandidate(PricingAlertName.DEAD_LETTERS, AlertSeverity.WARNING, "60 failed price changes wait."),
+            AlertCandidate(
+                PricingAlertName.DEAD_LETTERS,
+                AlertSeverity.WARNING,
+                "60 failed price changes wait.",
+            ),
         ),
-        ("summer", AlertCandidate(PricingAlertName.SUCCESS_RATE, AlertSeverity.CRITICAL, "Only [half] succeeded.")),
+        (
+            "summer",
+            AlertCandidate(
+                PricingAlertName.SUCCESS_RATE, AlertSeverity.CRITICAL, "Only [half] succeeded."
+            ),
+        ),
     ]
     with workshop.terminal.database.transaction() as session:
         add_alerts(session, raised, workshop.bench.clock.now(), webhooks={})

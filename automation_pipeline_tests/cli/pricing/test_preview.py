@@ -1,4 +1,5 @@
-"""A preview from the command line: every price before and after, what is blocked and why, and what to type next."""
+"""A preview from the command line: every price before and after, what is blocked and why, and what
+to type next."""
 
 import pytest
 
@@ -43,13 +44,25 @@ def test_nothing_is_written_by_a_preview(workshop: Workshop, shop: FakeShop) -> 
 
 
 def test_what_the_guardrails_block_is_listed_with_the_failing_checks(workshop: Workshop) -> None:
-    guardrails = {"maxPctDelta": 0.08, "floor": 1000, "ceiling": 40_000, "currency": "EUR", "autoApply": True}
+    guardrails = {
+        "maxPctDelta": 0.08,
+        "floor": 1000,
+        "ceiling": 40_000,
+        "currency": "EUR",
+        "autoApply": True,
+    }
     workshop.json("policy", "set", "--file", "-", given=guardrails)
     workshop.rule()
     said = workshop.said("preview", "1")
     assert "Blocked by the project's guardrails: 4" in said
-    assert "1/13 MUG-0 10.00 EUR 9.00 EUR changes by 10 %, more than 8 %; below the floor of 10.00 EUR" in said
-    assert "2/21 TABLE 500.00 EUR 450.00 EUR changes by 10 %, more than 8 %; above the ceiling of 400.00 EUR" in said
+    assert (
+        "1/13 MUG-0 10.00 EUR 9.00 EUR changes by 10 %, more than 8 %; below the floor of 10.00 EUR"
+        in said
+    )
+    assert (
+        "2/21 TABLE 500.00 EUR 450.00 EUR changes by 10 %, more than 8 %; above the ceiling of 400.00 EUR"
+        in said
+    )
     assert "Picked: 5 = 0 to change + 1 left alone + 4 blocked." in said
     assert said.endswith("There is nothing to apply.")
 
@@ -58,9 +71,15 @@ def test_where_the_project_wants_it_a_second_person_must_approve(workshop: Works
     workshop.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
     workshop.rule()
     said = workshop.said("preview", "1")
-    assert "A second person must approve it, with `automation pricing runs approve 1`. Then apply it, until " in said
+    assert (
+        "A second person must approve it, with `automation pricing runs approve 1`. Then apply it, until "
+        in said
+    )
     assert workshop.refused("runs", "apply", "1") == "The run must be approved first."
-    assert workshop.refused("runs", "approve", "1") == "The run must be approved by somebody else than its creator."
+    assert (
+        workshop.refused("runs", "approve", "1")
+        == "The run must be approved by somebody else than its creator."
+    )
     workshop.terminal.export(LOGNAME="bob")
     approved = workshop.said("runs", "approve", "1")
     assert approved.startswith("Run 1 is approved by cli:bob. Apply it, until ")
@@ -69,12 +88,16 @@ def test_where_the_project_wants_it_a_second_person_must_approve(workshop: Works
 
 def test_a_disabled_rule_can_be_looked_at(workshop: Workshop) -> None:
     workshop.rule(enabled=False)
-    assert "The rule is disabled: it can be applied once it is enabled." in workshop.said("preview", "1")
+    assert "The rule is disabled: it can be applied once it is enabled." in workshop.said(
+        "preview", "1"
+    )
     assert workshop.refused("runs", "apply", "1") == "Pricing rule 1 is disabled: enable it first."
 
 
 @pytest.mark.parametrize("guardrails", [{}, {"maxPctDelta": 0.05, "autoApply": True}])
-def test_what_is_left_out_is_said(workshop: Workshop, shop: FakeShop, guardrails: dict[str, object]) -> None:
+def test_what_is_left_out_is_said(
+    workshop: Workshop, shop: FakeShop, guardrails: dict[str, object]
+) -> None:
     shop.put(*shelf(60))
     if guardrails:
         workshop.json("policy", "set", "--file", "-", given=guardrails)

@@ -3,7 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.commands.rendering import amount, change, compare_at_change, percent
+from automation_pipeline.pricing.commands.rendering import (
+    amount,
+    change,
+    compare_at_change,
+    percent,
+)
 from automation_pipeline.pricing.models.shop import PriceDocument
 from automation_pipeline_tests.tables import every_case
 
@@ -22,7 +27,9 @@ AMOUNTS = st.integers(min_value=0, max_value=10**12)
         (1_000_000, 1_000_001, "KWD", "+<0.1 %  +0.001 KWD", "green"),
     ],
 )
-def test_a_change_is_told_as_share_and_amount(before: int, after: int, currency: str, words: str, colour: str) -> None:
+def test_a_change_is_told_as_share_and_amount(
+    before: int, after: int, currency: str, words: str, colour: str
+) -> None:
     told = change(before, after, currency)
     assert (told.plain, told.style) == (words, colour)
 

@@ -1,4 +1,5 @@
-"""Reconciliation from the command line: what differs in the shop, how much it weighs, and the run that repairs it."""
+"""Reconciliation from the command line: what differs in the shop, how much it weighs, and the run
+that repairs it."""
 
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.fakes.shop import FakeShop
@@ -6,7 +7,10 @@ from automation_pipeline_tests.fakes.shop import FakeShop
 
 def test_prices_that_stand_are_well(workshop: Workshop) -> None:
     run_id = workshop.applied()
-    assert workshop.said("runs", "reconcile", run_id) == "Run 1: 4 prices compared, 0 differ, 0 could not be read."
+    assert (
+        workshop.said("runs", "reconcile", run_id)
+        == "Run 1: 4 prices compared, 0 differ, 0 could not be read."
+    )
     assert workshop.json("runs", "reconcile", run_id, "--repair")["repairRunId"] is None
 
 

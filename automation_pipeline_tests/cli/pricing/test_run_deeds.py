@@ -1,4 +1,5 @@
-"""What is done about runs: applied, tried again, taken back; --wait follows, and the exit code says how it ended."""
+"""What is done about runs: applied, tried again, taken back; --wait follows, and the exit code says
+how it ended."""
 
 import json
 
@@ -14,7 +15,10 @@ def test_what_was_previewed_is_applied_and_followed(
     run_id = workshop.previewed()
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
     said = workshop.said("runs", "apply", run_id, "--wait")
-    assert "Run 1 is APPLIED: 4 = 4 applied. Take it back: `automation pricing runs rollback 1`." in said
+    assert (
+        "Run 1 is APPLIED: 4 = 4 applied. Take it back: `automation pricing runs rollback 1`."
+        in said
+    )
     assert shop.amounts() == {"11": 1799, "12": 2699, "13": 900, "21": 45_000, "31": 100}
     assert "4/4" in said
 
@@ -40,7 +44,9 @@ def test_a_rule_is_planned_and_applied_at_once_when_it_is_started(
     said = workshop.said("runs", "start", rule_id)
     assert said == "Run 2 of rule 1 is asked for: `automation pricing runs watch 2` follows it."
     assert workshop.json("runs", "show", "2")["wish"] == "apply"
-    assert workshop.refused("runs", "start", rule_id).startswith("Run 2 of pricing rule 1 waits to be applied")
+    assert workshop.refused("runs", "start", rule_id).startswith(
+        "Run 2 of pricing rule 1 waits to be applied"
+    )
 
 
 def test_a_start_that_needs_an_approval_stays_a_preview_and_says_why(
@@ -50,7 +56,10 @@ def test_a_start_that_needs_an_approval_stays_a_preview_and_says_why(
     rule_id = workshop.rule()
     meanwhile(monkeypatch, lambda: workshop.work("1"))
     said = workshop.said("runs", "start", rule_id, "--wait", code=1)
-    assert "Run 1 is PREVIEW: 4 = 4 preview. The run must be approved first. A second person must approve it" in said
+    assert (
+        "Run 1 is PREVIEW: 4 = 4 preview. The run must be approved first. A second person must approve it"
+        in said
+    )
 
 
 def test_a_rest_is_cut_short_by_force(workshop: Workshop) -> None:
@@ -61,11 +70,15 @@ def test_a_rest_is_cut_short_by_force(workshop: Workshop) -> None:
     assert workshop.json("runs", "apply", "2", "--force")["status"] == "QUEUED"
 
 
-def test_what_failed_is_tried_again(workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_is_tried_again(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.refuse("11")
     shop.refuse("12")
     run_id = workshop.applied()
-    assert "No failed target of the run is worth another attempt" in workshop.refused("runs", "retry", run_id)
+    assert "No failed target of the run is worth another attempt" in workshop.refused(
+        "runs", "retry", run_id
+    )
     first = workshop.target(run_id, "11")
     hopeless = workshop.refused("runs", "retry", run_id, "--target", first, code=2)
     assert hopeless.endswith(f"targetIds: {first} would fail again: fix its cause, then use force.")
@@ -80,24 +93,33 @@ def test_what_failed_is_tried_again(workshop: Workshop, shop: FakeShop, monkeypa
     assert workshop.json("runs", "watch", run_id)["status"] == "APPLIED"
 
 
-def test_a_run_is_taken_back(workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_taken_back(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, run_id = shop.amounts(), workshop.applied()
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
     said = workshop.said("runs", "rollback", run_id, "--wait")
     assert "Run 1 is ROLLED_BACK: 4 = 4 rolled back." in said
     assert shop.amounts() == before
     assert workshop.json("runs", "watch", run_id)["status"] == "ROLLED_BACK"
-    assert workshop.refused("runs", "rollback", run_id) == "A run that is ROLLED_BACK cannot be rolled back."
+    assert (
+        workshop.refused("runs", "rollback", run_id)
+        == "A run that is ROLLED_BACK cannot be rolled back."
+    )
 
 
-def test_some_targets_are_taken_back(workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_targets_are_taken_back(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_id = workshop.applied()
     chosen = ["--target", workshop.target(run_id, "11"), "--target", workshop.target(run_id, "21")]
     meanwhile(monkeypatch, lambda: workshop.work(run_id))
     told = workshop.json("runs", "rollback", run_id, *chosen, "--wait")
     assert (told["status"], told["run"]["rollbackState"]) == ("APPLIED", "PARTIAL")
     assert shop.amounts() == {"11": 1999, "12": 2699, "13": 900, "21": 50_000, "31": 100}
-    assert workshop.said("runs", "show", run_id).endswith("Take the rest back: `automation pricing runs rollback 1`.")
+    assert workshop.said("runs", "show", run_id).endswith(
+        "Take the rest back: `automation pricing runs rollback 1`."
+    )
 
 
 def test_what_was_edited_since_stays_unless_forced(
@@ -131,4 +153,7 @@ def test_yes_leaves_the_question_out(workshop: Workshop) -> None:
     run_id = workshop.applied()
     asked = workshop.run("runs", "rollback", run_id, "--yes", somebody=True)
     assert (asked.code, asked.err) == (0, "")
-    assert asked.out == "Run 1 is asked to be taken back: `automation pricing runs watch 1` follows it.\n"
+    assert (
+        asked.out
+        == "Run 1 is asked to be taken back: `automation pricing runs watch 1` follows it.\n"
+    )

@@ -1,4 +1,5 @@
-"""Runs from the command line: listed, shown with what to type next, target by target, and everything that moved."""
+"""Runs from the command line: listed, shown with what to type next, target by target, and
+everything that moved."""
 
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.fakes.shop import FakeShop
@@ -21,22 +22,35 @@ def test_runs_are_listed_newest_first_and_can_be_narrowed(workshop: Workshop) ->
     said = workshop.said("runs", "list", "--limit", "2")
     assert "2 1 Summer [sale] default PREVIEW cli" in said
     assert said.endswith("There are more: --offset 2 shows the next.")
-    assert workshop.refused("runs", "list", "--status", "done", code=2).startswith("Invalid value for '--status'")
+    assert workshop.refused("runs", "list", "--status", "done", code=2).startswith(
+        "Invalid value for '--status'"
+    )
 
 
 def test_a_run_tells_how_it_stands_and_what_to_type_next(workshop: Workshop) -> None:
     run_id = workshop.previewed()
     shown = workshop.said("runs", "show", run_id)
-    assert "run 1 of rule 1, Summer [sale], version 1 project default shop shop.test status PREVIEW" in shown
-    assert "picked 5 = 4 to change + 1 left alone + 0 blocked left alone 1 not_active targets 4 = 4 preview" in shown
+    assert (
+        "run 1 of rule 1, Summer [sale], version 1 project default shop shop.test status PREVIEW"
+        in shown
+    )
+    assert (
+        "picked 5 = 4 to change + 1 left alone + 0 blocked left alone 1 not_active targets 4 = 4 preview"
+        in shown
+    )
     assert "Apply it, until " in shown
     asked = workshop.said("runs", "apply", run_id)
     assert asked == "Run 1 is queued, 4 prices: `automation pricing runs watch 1` follows it."
-    assert workshop.said("runs", "show", run_id).endswith("Follow it: `automation pricing runs watch 1`.")
+    assert workshop.said("runs", "show", run_id).endswith(
+        "Follow it: `automation pricing runs watch 1`."
+    )
     workshop.work(run_id)
     shown = workshop.said("runs", "show", run_id)
     assert "status APPLIED" in shown
-    assert "targets 4 = 4 applied success 100.0 % Take it back: `automation pricing runs rollback 1`." in shown
+    assert (
+        "targets 4 = 4 applied success 100.0 % Take it back: `automation pricing runs rollback 1`."
+        in shown
+    )
     assert workshop.json("runs", "show", run_id)["targets"]["applied"] == 4
 
 
@@ -47,7 +61,10 @@ def test_a_run_that_was_cancelled_or_has_failed_says_so(workshop: Workshop, shop
     shown = workshop.said("runs", "show", run_id)
     assert "status PARTIAL" in shown
     assert "targets 4 = 2 applied + 2 failed success 50.0 %" in shown
-    assert "See what failed: `automation pricing runs targets 1 --status FAILED`; try again: `automation" in shown
+    assert (
+        "See what failed: `automation pricing runs targets 1 --status FAILED`; try again: `automation"
+        in shown
+    )
     assert shown.endswith("Take it back: `automation pricing runs rollback 1`.")
     cancelled = workshop.previewed()
     workshop.json("runs", "apply", cancelled)
@@ -66,7 +83,10 @@ def test_every_target_is_told_with_why_it_failed(workshop: Workshop, shop: FakeS
     ]  # fmt: skip
     assert workshop.json("runs", "targets", run_id, "--status", "failed")["targets"] == every[:1]
     said = workshop.said("runs", "targets", run_id)
-    assert "1 Mug [small] 1/11 MUG-S 19.99 EUR 17.99 EUR -10.0 % -2.00 EUR FAILED validation, not worth another" in said
+    assert (
+        "1 Mug [small] 1/11 MUG-S 19.99 EUR 17.99 EUR -10.0 % -2.00 EUR FAILED validation, not worth another"
+        in said
+    )
     assert "2 Mug [large] 1/12 MUG-L 29.99 EUR 26.99 EUR -10.0 % -3.00 EUR APPLIED" in said
 
 
@@ -86,7 +106,9 @@ def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
     assert lines[0].endswith("rule run 1          PREVIEW -> QUEUED  by cli:ada")
 
 
-@every_case("what", ["show", "targets", "log", "apply", "approve", "retry", "cancel", "watch", "rollback"])
+@every_case(
+    "what", ["show", "targets", "log", "apply", "approve", "retry", "cancel", "watch", "rollback"]
+)
 def test_a_run_that_is_not_there_is_one_sentence(workshop: Workshop, what: str) -> None:
     assert workshop.refused("runs", what, "9") == "Rule run 9 does not exist."
     assert workshop.refused("runs", what, "x", code=2).startswith("Invalid value for 'run_id': ")

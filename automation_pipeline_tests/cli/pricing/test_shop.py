@@ -13,9 +13,15 @@ from automation_pipeline_tests.cli.terminal import Terminal
 
 def test_a_shop_tells_how_it_stands(workshop: Workshop) -> None:
     told = workshop.json("shop", "show")
-    assert (told["shop"], told["circuit"]["state"], told["pausedAt"]) == ("shop.test", "closed", None)
+    assert (told["shop"], told["circuit"]["state"], told["pausedAt"]) == (
+        "shop.test",
+        "closed",
+        None,
+    )
     said = workshop.said("shop", "show")
-    assert said.startswith("shop shop.test prices are written calls are made points 1000000000 of 1000000000 were left")
+    assert said.startswith(
+        "shop shop.test prices are written calls are made points 1000000000 of 1000000000 were left"
+    )
 
 
 def test_a_pause_has_a_reason_and_ends(workshop: Workshop) -> None:
@@ -33,10 +39,15 @@ def test_a_pause_has_a_reason_and_ends(workshop: Workshop) -> None:
         ({"circuit": "open"}, "are not made until "),
         ({"circuit": "half_open"}, "one is made, to see whether the shop is well again"),
         ({"circuit": "closed"}, "the shop asked us to wait until "),
-        ({"circuit": "closed", "refusals": [1.0, 60.0]}, "2 calls for coming too fast, last at 1970-01-01 00:01 UTC"),
+        (
+            {"circuit": "closed", "refusals": [1.0, 60.0]},
+            "2 calls for coming too fast, last at 1970-01-01 00:01 UTC",
+        ),
     ],
 )
-def test_a_circuit_is_told_in_words(workshop: Workshop, circuit: dict[str, object], words: str) -> None:
+def test_a_circuit_is_told_in_words(
+    workshop: Workshop, circuit: dict[str, object], words: str
+) -> None:
     until = SystemClock().now() + timedelta(hours=1)
     with workshop.terminal.database.transaction() as session:
         session.execute(update(ShopRow).values(until=until, **circuit))

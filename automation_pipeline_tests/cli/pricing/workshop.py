@@ -32,7 +32,8 @@ def a_shop() -> FakeShop:
 
 
 class Meanwhile(threading.Event):
-    """Nobody sleeps: in the first pauses between two looks something is done, then somebody presses Ctrl-C."""
+    """Nobody sleeps: in the first pauses between two looks something is done, then somebody presses
+    Ctrl-C."""
 
     def __init__(self, *acts: Callable[[], object]) -> None:
         super().__init__()
@@ -87,7 +88,9 @@ class Workshop:
         self.bench.work_id(int(run_id))
 
     def target(self, run_id: str, variant_id: str) -> str:
-        found = {one["variantId"]: one["id"] for one in self.json("runs", "targets", run_id)["targets"]}
+        found = {
+            one["variantId"]: one["id"] for one in self.json("runs", "targets", run_id)["targets"]
+        }
         return found[variant_id]
 
 

@@ -28,7 +28,9 @@ def read_anew() -> Iterator[None]:
         ("AUTOMATION_CELERY_CONCURRENCY", "4", 4),
     ],
 )
-def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, read: object) -> None:
+def test_a_variable_is_read(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, read: object
+) -> None:
     monkeypatch.setenv(variable, value)
     assert getattr(load_settings(), variable.lower()) == read
 
@@ -36,7 +38,11 @@ def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch, variable: str, valu
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
-        ("AUTOMATION_EXECUTOR", "threads", "it should be 'in_process', 'multiprocess', 'celery' or 'k8s'"),
+        (
+            "AUTOMATION_EXECUTOR",
+            "threads",
+            "it should be 'in_process', 'multiprocess', 'celery' or 'k8s'",
+        ),
         ("AUTOMATION_MAX_PROCESSES", "0", "it should be greater than or equal to 1"),
         ("AUTOMATION_MAX_PROCESSES", "65", "it should be less than or equal to 64"),
         ("AUTOMATION_HEARTBEAT_SECONDS", "0", "it should be greater than 0"),
@@ -44,7 +50,11 @@ def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch, variable: str, valu
         ("AUTOMATION_HEARTBEAT_SECONDS", "601", "it should be less than or equal to 600"),
         ("AUTOMATION_LOST_AFTER_SECONDS", "-1", "it should be greater than 0"),
         ("AUTOMATION_LOST_AFTER_SECONDS", "inf", "it should be less than or equal to 86400"),
-        ("AUTOMATION_CELERY_BROKER_URL", "amqp://rabbit", "it must start with redis://, rediss:// or unix://"),
+        (
+            "AUTOMATION_CELERY_BROKER_URL",
+            "amqp://rabbit",
+            "it must start with redis://, rediss:// or unix://",
+        ),
         ("AUTOMATION_CELERY_CONCURRENCY", "0", "it should be greater than or equal to 1"),
     ],
 )
@@ -71,6 +81,8 @@ def test_a_heartbeat_that_is_too_slow_is_one_sentence_that_names_both(
 ) -> None:
     monkeypatch.setenv("AUTOMATION_HEARTBEAT_SECONDS", heartbeat)
     monkeypatch.setenv("AUTOMATION_LOST_AFTER_SECONDS", lost_after)
-    sentence = "^AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS.$"
+    sentence = (
+        "^AUTOMATION_HEARTBEAT_SECONDS must be at most a third of AUTOMATION_LOST_AFTER_SECONDS.$"
+    )
     with pytest.raises(InvalidInputError, match=sentence):
         load_settings()

@@ -20,7 +20,11 @@ def _an_empty_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("variable", "value", "why"),
     [
-        ("RECHERCHE_ENTREPRISES_BASE_URL", "search.test", "it must be an http:// or https:// address"),
+        (
+            "RECHERCHE_ENTREPRISES_BASE_URL",
+            "search.test",
+            "it must be an http:// or https:// address",
+        ),
         ("RECHERCHE_ENTREPRISES_PER_SECOND", "0", "it should be greater than or equal to 1"),
         ("INPI_RNE_CALLS_PER_DAY", "0", "it should be greater than or equal to 1"),
         ("API_ENTREPRISE_TOKEN", "s3cret\nX-Admin: 1", "it holds characters that cannot be sent"),

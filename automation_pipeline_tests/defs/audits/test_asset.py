@@ -41,7 +41,9 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
     our.database.dispose()
 
 
-def materialize(services: Services, selection: dg.AssetSelection | None = None) -> dg.ExecuteInProcessResult:
+def materialize(
+    services: Services, selection: dg.AssetSelection | None = None
+) -> dg.ExecuteInProcessResult:
     class Given(ServicesResource):
         def get(self) -> Services:
             return services
@@ -96,15 +98,25 @@ def test_a_model_that_is_refused_fails_audits_and_checks_and_names_the_cause(
     assert result.success
     assert told(result)["audited"] == 0
     assert "0 of 2 steps judged" in str(told(result)["failures"])
-    assert verdicts(result) == {"every_fiche_audited": False, "steps_judged": False, "evidence_holds": True}
+    assert verdicts(result) == {
+        "every_fiche_audited": False,
+        "steps_judged": False,
+        "evidence_holds": True,
+    }
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_an_automatic_configuration_the_day_says_what_is_missing(services: Services) -> None:
+def test_without_an_automatic_configuration_the_day_says_what_is_missing(
+    services: Services,
+) -> None:
     everything = dg.AssetSelection.assets(sales_list, audit_outcomes)
     result = materialize(services, everything)
     assert "automation audit-configs import" in str(told(result)["note"])
-    [check] = [one for one in result.get_asset_check_evaluations() if one.check_name == "every_fiche_audited"]
+    [check] = [
+        one
+        for one in result.get_asset_check_evaluations()
+        if one.check_name == "every_fiche_audited"
+    ]
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert check.description == told(result)["note"]
 
@@ -115,5 +127,7 @@ def test_the_audits_of_a_day_that_was_never_asked_for_are_not_green(services: Se
     result = materialize(services, dg.AssetSelection.assets(audit_outcomes))
     checks = result.get_asset_check_evaluations()
     assert {check.check_name for check in checks} == set(AUDIT_CHECKS)
-    assert {(check.passed, check.severity) for check in checks} == {(False, dg.AssetCheckSeverity.ERROR)}
+    assert {(check.passed, check.severity) for check in checks} == {
+        (False, dg.AssetCheckSeverity.ERROR)
+    }
     assert {check.description for check in checks} == {"The day was never asked for."}

@@ -1,4 +1,5 @@
-"""The job `audit_fiche`, executed: it is green with a result, whatever its grade, and red without one."""
+"""The job `audit_fiche`, executed: it is green with a result, whatever its grade, and red without
+one."""
 
 import dagster as dg
 import pytest
@@ -33,19 +34,25 @@ def services_of(bench: Bench) -> bootstrap.Services:
 
 def execute(config_id: int) -> dg.ExecuteInProcessResult:
     return audit_fiche.execute_in_process(
-        run_config={"ops": {"audit": {"config": {"fiche_id": "1900417", "audit_config_id": config_id}}}},
+        run_config={
+            "ops": {"audit": {"config": {"fiche_id": "1900417", "audit_config_id": config_id}}}
+        },
         resources={"services": ServicesResource()},
         raise_on_error=False,
     )
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
-    [outputs] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    [outputs] = [
+        event.step_output_data.metadata for event in result.all_events if event.is_successful_output
+    ]
     return {name: value.value for name, value in outputs.items()}
 
 
 @pytest.mark.parametrize(
-    ("statut", "score", "niveau"), [("PRESENT", 5, "EXCELLENT"), ("ABSENT", 0, "INSUFFISANT")], ids=["best", "worst"]
+    ("statut", "score", "niveau"),
+    [("PRESENT", 5, "EXCELLENT"), ("ABSENT", 0, "INSUFFISANT")],
+    ids=["best", "worst"],
 )
 def test_an_audit_with_a_grade_is_green(bench: Bench, statut: str, score: int, niveau: str) -> None:
     bench.model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=statut, score=score))
@@ -69,10 +76,16 @@ def test_an_audit_without_a_grade_is_red_and_says_why(bench: Bench) -> None:
     assert "The key is refused" in (failure.step_failure_data.user_failure_data.description or "")
 
 
-def test_audits_and_their_sweep_do_not_stop_with_redis(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    services = bootstrap.Services(Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"), bench.clock)
+def test_audits_and_their_sweep_do_not_stop_with_redis(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = bootstrap.Services(
+        Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"), bench.clock
+    )
     services.database, services.crm = bench.database, bench.crm
-    monkeypatch.setattr("automation_pipeline.clients.factories.open_model", lambda *_given: bench.model)
+    monkeypatch.setattr(
+        "automation_pipeline.clients.factories.open_model", lambda *_given: bench.model
+    )
     monkeypatch.setattr(bootstrap, "services", lambda: services)
     result = execute(bench.configure(steps=2))
     assert result.success
@@ -91,7 +104,9 @@ def test_an_audit_without_all_transcripts_is_red_and_says_so(bench: Bench) -> No
     result = execute(bench.configure(steps=1))
     assert not result.success
     [failure] = result.get_step_failure_events()
-    assert "transcripts of 1 of 2 recordings" in str(failure.step_failure_data.user_failure_data.description)
+    assert "transcripts of 1 of 2 recordings" in str(
+        failure.step_failure_data.user_failure_data.description
+    )
 
 
 def test_the_words_of_a_retry_are_those_of_its_cause() -> None:

@@ -21,8 +21,11 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """One step of two points, the second ABSENT; the services of the process are those of the bench."""
-    model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3))
+    """One step of two points, the second ABSENT; the services of the process are those of the
+    bench."""
+    model = FakeLanguageModel(
+        lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
+    )
     bench = Bench(database, clock, model=model)
     bench.sell("1900417")
     bench.audit("1900417", bench.configure(steps=1))
@@ -43,7 +46,9 @@ def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInP
 
 
 def test_a_request_is_carried_out_and_taken(bench: Bench) -> None:
-    asked = request_rerun(StepLocation(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock)
+    asked = request_rerun(
+        StepLocation(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock
+    )
     with bench.database.transaction() as session:
         [wish] = offer_waiting(session, limit=9)
     launch = run_request(wish)
@@ -69,8 +74,14 @@ def test_the_launchpad_needs_no_more_than_a_step(bench: Bench) -> None:
     ("config", "words"),
     [
         ({"audit_id": 7, "step_position": 1}, "Audit not found"),
-        ({"audit_id": 1, "step_position": 1, "control_point_index": 9}, "Audit control point with ID '1:1:9'"),
-        ({"audit_id": 1, "step_position": 1, "custom_prompt": "x" * 5001}, "at most 5000 characters"),
+        (
+            {"audit_id": 1, "step_position": 1, "control_point_index": 9},
+            "Audit control point with ID '1:1:9'",
+        ),
+        (
+            {"audit_id": 1, "step_position": 1, "custom_prompt": "x" * 5001},
+            "at most 5000 characters",
+        ),
     ],
 )
 def test_what_cannot_be_done_fails_for_good_in_one_sentence(

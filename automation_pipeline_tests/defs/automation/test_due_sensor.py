@@ -22,12 +22,16 @@ class _Ours:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
-def test_a_tick_files_what_is_due_and_says_so(database_url: str, database: Database, clock: StandingClock) -> None:
+def test_a_tick_files_what_is_due_and_says_so(
+    database_url: str, database: Database, clock: StandingClock
+) -> None:
     ours = _Ours(Services(Settings(database_url=database_url), clock))
     a_daily(database, clock)
     said = []
     for _ in range(2):
-        context = dg.build_sensor_context(resources={"services": dg.ResourceDefinition.hardcoded_resource(ours)})
+        context = dg.build_sensor_context(
+            resources={"services": dg.ResourceDefinition.hardcoded_resource(ours)}
+        )
         reason = due_sensor.due_schedules(context)
         assert isinstance(reason, dg.SkipReason)
         said.append(reason.skip_message)

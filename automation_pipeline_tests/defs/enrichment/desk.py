@@ -1,4 +1,5 @@
-"""Dagster's side of enrichment over a fake register: the services of the process are those of a test."""
+"""Dagster's side of enrichment over a fake register: the services of the process are those of a
+test."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +15,13 @@ from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.registries import NEVER_WAITS, SIREN, FakeRegistry, record, registries
+from automation_pipeline_tests.fakes.registries import (
+    NEVER_WAITS,
+    SIREN,
+    FakeRegistry,
+    record,
+    registries,
+)
 
 OURS = {"services": ServicesResource()}
 ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
@@ -35,7 +42,9 @@ class Office:
         )
 
 
-def an_office(database: Database, monkeypatch: pytest.MonkeyPatch, *, configured: bool = True) -> Office:
+def an_office(
+    database: Database, monkeypatch: pytest.MonkeyPatch, *, configured: bool = True
+) -> Office:
     office = Office(database, StandingClock(datetime.now(UTC)), FakeRegistry(record()))
     services = bootstrap.Services(Settings(), office.clock)
     its = {SourceApi.SEARCH: office.search} if configured else {}
@@ -44,7 +53,9 @@ def an_office(database: Database, monkeypatch: pytest.MonkeyPatch, *, configured
     return office
 
 
-def execute(job: dg.JobDefinition, tags: dict[str, str] | None = None, **config: object) -> dg.ExecuteInProcessResult:
+def execute(
+    job: dg.JobDefinition, tags: dict[str, str] | None = None, **config: object
+) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
         return job.execute_in_process(
             run_config={"ops": {"work_company_enrichment": {"config": config}}},
@@ -57,7 +68,9 @@ def execute(job: dg.JobDefinition, tags: dict[str, str] | None = None, **config:
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """The metadata of the one step."""
-    [output] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    [output] = [
+        event.step_output_data.metadata for event in result.all_events if event.is_successful_output
+    ]
     return {name: value.value for name, value in output.items()}
 
 

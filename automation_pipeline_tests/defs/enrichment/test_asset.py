@@ -28,7 +28,9 @@ def test_without_companies_all_is_well(database: Database, monkeypatch: pytest.M
     assert checks == {"coverage": True, "freshness": True}
 
 
-def test_companies_are_told_by_status_and_age(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_companies_are_told_by_status_and_age(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     office = an_office(database, monkeypatch)
     for siren in (SIREN, "732829320"):
         execute(company_enrichment, job_id=office.ask(siren).job_id)

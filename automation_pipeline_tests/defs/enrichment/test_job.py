@@ -1,4 +1,5 @@
-"""The job of an enrichment: what was asked for is done, what is done is left alone, nonsense is refused."""
+"""The job of an enrichment: what was asked for is done, what is done is left alone, nonsense is
+refused."""
 
 import pytest
 from sqlalchemy import select
@@ -18,7 +19,9 @@ def status(database: Database, siren: str = SIREN) -> str | None:
         return session.scalar(select(EnrichmentRow.status).where(EnrichmentRow.siren == siren))
 
 
-def test_what_was_asked_for_is_done_through_the_door(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_asked_for_is_done_through_the_door(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     office = an_office(database, monkeypatch)
     asked = office.ask()
     with database.transaction() as session:
@@ -34,7 +37,9 @@ def test_what_was_asked_for_is_done_through_the_door(database: Database, monkeyp
         assert session.scalars(select(RunRequestRow.state)).all() == ["taken"]
 
 
-def test_a_job_that_is_done_is_left_alone(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_done_is_left_alone(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     office = an_office(database, monkeypatch)
     asked = office.ask()
     for _ in range(2):
@@ -42,7 +47,9 @@ def test_a_job_that_is_done_is_left_alone(database: Database, monkeypatch: pytes
     assert len(office.search.calls) == 1
 
 
-def test_an_enrichment_that_fails_is_red(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_enrichment_that_fails_is_red(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = an_office(database, monkeypatch).ask("732829320")
     reason = "The enrichment of 732829320 failed: API_RECHERCHE_ENTREPRISES:404:NOT_FOUND."
     assert refusal(execute(company_enrichment, job_id=asked.job_id)) == reason
@@ -58,7 +65,9 @@ def test_an_enrichment_that_is_put_off_is_green_and_says_until_when(
     assert "not_before" in page
 
 
-def test_a_company_is_asked_for_from_the_launchpad(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_company_is_asked_for_from_the_launchpad(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     office = an_office(database, monkeypatch)
     assert told(execute(company_enrichment, siren=SIREN))["status"] == "SUCCESS"
     assert told(execute(company_enrichment, siren=SIREN)) == {}
@@ -88,7 +97,9 @@ def test_nonsense_is_refused(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_the_required_register_nothing_is_begun(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_required_register_nothing_is_begun(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = an_office(database, monkeypatch, configured=False).ask()
     assert refusal(execute(company_enrichment, job_id=asked.job_id)) == NOT_CONFIGURED
     assert status(database) == "PENDING"

@@ -23,12 +23,16 @@ def tick() -> str:
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_the_required_register_a_tick_only_says_so(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_required_register_a_tick_only_says_so(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     an_office(database, monkeypatch, configured=False)
     assert tick() == NOT_CONFIGURED
 
 
-def test_what_is_old_grows_stale_and_is_refreshed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_old_grows_stale_and_is_refreshed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     office = an_office(database, monkeypatch)
     asked = office.ask()
     result = execute(company_enrichment, job_id=asked.job_id)
@@ -37,11 +41,15 @@ def test_what_is_old_grows_stale_and_is_refreshed(database: Database, monkeypatc
     office.clock.pass_time(timedelta(days=33))
     assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
     with database.reading() as session:
-        triggers = session.scalars(select(EnrichmentJobRow.trigger).order_by(EnrichmentJobRow.id)).all()
+        triggers = session.scalars(
+            select(EnrichmentJobRow.trigger).order_by(EnrichmentJobRow.id)
+        ).all()
     assert triggers == ["REQUEST_CREATED", "STALE_SWEEP"]
 
 
-def test_a_job_that_nobody_has_begun_is_asked_for_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_nobody_has_begun_is_asked_for_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     office = an_office(database, monkeypatch)
     office.ask()
     with database.transaction() as session:

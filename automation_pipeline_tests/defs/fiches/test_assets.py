@@ -10,7 +10,11 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches.assets import fiche_details, sales_list
-from automation_pipeline.defs.fiches.checks import fiche_details_checks, no_stale_day, sales_list_checks
+from automation_pipeline.defs.fiches.checks import (
+    fiche_details_checks,
+    no_stale_day,
+    sales_list_checks,
+)
 from automation_pipeline.defs.fiches.schedule import (
     sales_list_revalidation,
     sales_list_staleness,
@@ -28,7 +32,9 @@ DAY = "2026-02-03"
 
 @pytest.fixture
 def services(database_url: str, simulated: str) -> Iterator[Services]:
-    settings = Settings(database_url=database_url, fiche_api_base_url=simulated, fiche_api_auth_token="sim-token")
+    settings = Settings(
+        database_url=database_url, fiche_api_base_url=simulated, fiche_api_auth_token="sim-token"
+    )
     our = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
     yield our
     our.database.dispose()
@@ -43,7 +49,10 @@ def given(services: Services) -> ServicesResource:
 
 
 def materialize(
-    services: Services, *definitions: object, day: str | None = DAY, selection: dg.AssetSelection | None = None
+    services: Services,
+    *definitions: object,
+    day: str | None = DAY,
+    selection: dg.AssetSelection | None = None,
 ) -> dg.ExecuteInProcessResult:
     instance = dg.DagsterInstance.ephemeral()
     return dg.materialize(
@@ -71,10 +80,15 @@ def test_a_day_is_mirrored_with_counts_that_people_can_read(services: Services) 
     told = metadata(result, "sales_list")
     assert (told["fiches"], told["new"], told["changed"]) == (24, 24, 0)
     assert "| fiches | 24 |" in str(told["summary"])
-    assert verdicts(result) == {**dict.fromkeys(DAY_CHECKS, True), "every_fiche_has_a_cle": told["missing_cle"] == 0}
+    assert verdicts(result) == {
+        **dict.fromkeys(DAY_CHECKS, True),
+        "every_fiche_has_a_cle": told["missing_cle"] == 0,
+    }
 
 
-def test_a_second_time_finds_nothing_new_and_costs_one_call(services: Services, simulated: str) -> None:
+def test_a_second_time_finds_nothing_new_and_costs_one_call(
+    services: Services, simulated: str
+) -> None:
     materialize(services, sales_list)
     told = metadata(materialize(services, sales_list), "sales_list")
     assert (told["fiches"], told["new"], told["changed"]) == (24, 0, 0)
@@ -85,14 +99,21 @@ def test_the_details_of_the_day_are_covered(services: Services) -> None:
     result = materialize(services, sales_list, fiche_details, fiche_details_checks)
     assert result.success
     told = metadata(result, "fiche_details")
-    assert (told["fiches"], told["with_details"], told["not_found"], told["coverage"]) == (24, 23, 1, 1.0)
+    assert (told["fiches"], told["with_details"], told["not_found"], told["coverage"]) == (
+        24,
+        23,
+        1,
+        1.0,
+    )
     assert verdicts(result) == dict.fromkeys(COVERAGE_CHECKS, True)
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_the_details_of_a_day_that_was_never_asked_for_are_not_green(services: Services) -> None:
     days = [fiche_details, fiche_details_checks]
-    result = materialize(services, sales_list, *days, selection=dg.AssetSelection.assets(fiche_details))
+    result = materialize(
+        services, sales_list, *days, selection=dg.AssetSelection.assets(fiche_details)
+    )
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     assert set(checks) == set(COVERAGE_CHECKS)
     for check in checks.values():
@@ -116,7 +137,13 @@ def test_a_list_that_cannot_be_understood_fails_the_asset_and_changes_nothing(
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_stale_days_are_named_without_asking_anybody(services: Services, simulated: str) -> None:
     materialize(services, sales_list)
-    result = materialize(services, sales_list, no_stale_day, day=None, selection=dg.AssetSelection.checks(no_stale_day))
+    result = materialize(
+        services,
+        sales_list,
+        no_stale_day,
+        day=None,
+        selection=dg.AssetSelection.checks(no_stale_day),
+    )
     [check] = result.get_asset_check_evaluations()
     assert not check.passed
     assert "2026-02-02" in str(check.description)
@@ -133,7 +160,9 @@ def test_no_check_stays_planned_after_the_nightly_jobs(services: Services) -> No
         jobs=[sales_list_revalidation, sales_list_staleness],
         resources={"services": given(services)},
     )
-    day = night.resolve_job_def("sales_list_revalidation").execute_in_process(instance=instance, partition_key=DAY)
+    day = night.resolve_job_def("sales_list_revalidation").execute_in_process(
+        instance=instance, partition_key=DAY
+    )
     assert set(verdicts(day)) == set(DAY_CHECKS)
     look = night.resolve_job_def("sales_list_staleness").execute_in_process(instance=instance)
     assert set(verdicts(look)) == {STALE_CHECK}

@@ -1,4 +1,5 @@
-"""The job `sales_range_fetch`: a request becomes the days, and whatever ends the run badly ends the job over days."""
+"""The job `sales_range_fetch`: a request becomes the days, and whatever ends the run badly ends the
+job over days."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -23,10 +24,13 @@ from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
 
 @pytest.fixture
 def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
-    """The services of the process are those of the test; the clock shows the present, as Dagster's does."""
+    """The services of the process are those of the test; the clock shows the present, as Dagster's
+    does."""
     ranges = Ranges(database, StandingClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), ranges.clock)
-    services.__dict__.update(database=database, crm=ranges.crm, sales_list_semaphore=ranges.semaphore)
+    services.__dict__.update(
+        database=database, crm=ranges.crm, sales_list_semaphore=ranges.semaphore
+    )
     monkeypatch.setattr(bootstrap, "services", lambda: services)
     return ranges
 
@@ -53,8 +57,14 @@ def test_a_request_brings_the_days(ranges: Ranges) -> None:
     assert result.success
     assert (ranges.stored(job).status, ranges.stored(job).total_fiches) == (JobStatus.COMPLETE, 14)
     assert [request.state for request in ranges.requests] == ["taken"]
-    [told] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
-    assert (told["days"].value, told["fetched_days"].value, told["status"].value) == (7, 7, "complete")
+    [told] = [
+        event.step_output_data.metadata for event in result.all_events if event.is_successful_output
+    ]
+    assert (told["days"].value, told["fetched_days"].value, told["status"].value) == (
+        7,
+        7,
+        "complete",
+    )
     assert [each.event for each in ranges.deliveries] == ["progress", "complete"]
 
 
@@ -76,14 +86,22 @@ def test_a_run_that_breaks_ends_the_job(ranges: Ranges, monkeypatch: pytest.Monk
     with dg.DagsterInstance.ephemeral() as instance:
         assert not launch(ranges, instance).success
     ended = ranges.stored(job)
-    assert (ended.status, ended.error, ended.remaining) == (JobStatus.FAILED, "ZeroDivisionError: a bug", DAYS)
+    assert (ended.status, ended.error, ended.remaining) == (
+        JobStatus.FAILED,
+        "ZeroDivisionError: a bug",
+        DAYS,
+    )
     assert [each.event for each in ranges.deliveries] == ["failed"]
 
 
-def begun(ranges: Ranges, instance: dg.DagsterInstance, job: FetchJob, **fields: object) -> dg.DagsterRun:
+def begun(
+    ranges: Ranges, instance: dg.DagsterInstance, job: FetchJob, **fields: object
+) -> dg.DagsterRun:
     config = {"ops": {"fetch_days": {"config": {"job_id": job.id, "refresh": False}}}}
     given = {"status": S.STARTED, "tags": {REQUEST_TAG: job.id}, **fields}
-    run = instance.add_run(dg.DagsterRun("sales_range_fetch", run_id=f"r-{job.id}", run_config=config, **given))  # type: ignore[arg-type]
+    run = instance.add_run(
+        dg.DagsterRun("sales_range_fetch", run_id=f"r-{job.id}", run_config=config, **given)
+    )  # type: ignore[arg-type]
     with ranges.database.transaction() as session:
         mark_taken(session, job.id, run.run_id)
     return run
@@ -111,7 +129,10 @@ def test_what_a_failed_run_leaves_is_ended_once(ranges: Ranges) -> None:
         run = begun(ranges, instance, job)
     for _ in range(2):
         end_work_of(run, "Its process died", bootstrap.services())
-    assert (ranges.stored(job).status, ranges.stored(job).error) == (JobStatus.FAILED, "Its process died")
+    assert (ranges.stored(job).status, ranges.stored(job).error) == (
+        JobStatus.FAILED,
+        "Its process died",
+    )
     assert len(ranges.deliveries) == 1
     assert [request.state for request in ranges.requests] == ["refused"]
 
@@ -127,7 +148,9 @@ def test_a_job_that_nobody_works_on_any_more_is_swept(
     with dg.DagsterInstance.ephemeral() as instance:
         begun(ranges, instance, job, status=status)
         ranges.clock.pass_time(timedelta(minutes=minutes))
-        with dg.build_sensor_context(instance=instance, resources={"services": ServicesResource()}) as context:
+        with dg.build_sensor_context(
+            instance=instance, resources={"services": ServicesResource()}
+        ) as context:
             said = sweep_range_fetches(context)
     assert isinstance(said, dg.SkipReason)
     assert said.skip_message == (f"Ended {job.id}." if ended else "No job over days is abandoned.")

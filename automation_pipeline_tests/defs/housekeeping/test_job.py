@@ -1,4 +1,5 @@
-"""The job `housekeeping`: our rows and Dagster's go in one run, which reports them and takes its request."""
+"""The job `housekeeping`: our rows and Dagster's go in one run, which reports them and takes its
+request."""
 
 from pathlib import Path
 

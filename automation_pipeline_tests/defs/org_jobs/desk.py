@@ -1,4 +1,5 @@
-"""Dagster's side of organisations' jobs: the services of the process are those of a bench, the doers are fakes."""
+"""Dagster's side of organisations' jobs: the services of the process are those of a bench, the
+doers are fakes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -34,7 +35,10 @@ class FakeDoer:
 
 
 def a_bench(
-    database: Database, monkeypatch: pytest.MonkeyPatch, doer: FakeDoer | None = None, **settings: object
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    doer: FakeDoer | None = None,
+    **settings: object,
 ) -> Bench:
     """Its clock shows the present, as Dagster's and the database's do."""
     bench = Bench(database, StandingClock(datetime.now(UTC)))
@@ -69,7 +73,9 @@ def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """The metadata of the one step."""
-    [output] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    [output] = [
+        event.step_output_data.metadata for event in result.all_events if event.is_successful_output
+    ]
     return {name: value.value for name, value in output.items()}
 
 

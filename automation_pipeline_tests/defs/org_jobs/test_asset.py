@@ -1,4 +1,5 @@
-"""The asset of a day's outcomes: counted in the zone of the partitions, and judged by its checks."""
+"""The asset of a day's outcomes: counted in the zone of the partitions, and judged by its
+checks."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

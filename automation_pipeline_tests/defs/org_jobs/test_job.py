@@ -1,4 +1,5 @@
-"""The job `org_job`: a request, or a config of the launchpad, becomes an attempt; what stops it in Dagster stops it."""
+"""The job `org_job`: a request, or a config of the launchpad, becomes an attempt; what stops it in
+Dagster stops it."""
 
 import dagster as dg
 import pytest
@@ -16,7 +17,16 @@ from automation_pipeline.org_jobs.models.attempts import attempt_failed
 from automation_pipeline.org_jobs.models.jobs import RetryPolicy, request_key
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.defs.org_jobs.desk import OP, OURS, FakeDoer, a_bench, execute, launch, refusal, told
+from automation_pipeline_tests.defs.org_jobs.desk import (
+    OP,
+    OURS,
+    FakeDoer,
+    a_bench,
+    execute,
+    launch,
+    refusal,
+    told,
+)
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
 from automation_pipeline_tests.tables import every_case
 
@@ -48,7 +58,11 @@ def test_a_request_becomes_an_attempt(bench: Bench, doer: FakeDoer) -> None:
     result = launch(bench, org_job)
     assert result.success
     run = bench.run_row(job_id)
-    assert (run.status, run.result, bench.job_row(job_id).status) == ("success", {"seen": True}, "success")
+    assert (run.status, run.result, bench.job_row(job_id).status) == (
+        "success",
+        {"seen": True},
+        "success",
+    )
     assert [(one.run_id, one.attempt_no, one.payload) for one in doer.asked] == [
         (run_id, 1, {"url": "https://example.com"})
     ]
@@ -68,13 +82,19 @@ def test_the_launchpad_needs_no_more_than_the_run(bench: Bench) -> None:
     assert (result.success, bench.run_row(job_id).status) == (True, "success")
 
 
-def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(bench: Bench, doer: FakeDoer) -> None:
+def test_a_job_that_failed_is_an_outcome_and_says_when_it_is_tried_again(
+    bench: Bench, doer: FakeDoer
+) -> None:
     doer.end = attempt_failed("The server said no.")
     job_id = bench.job(of_type=SERVICE, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
     result = execute(org_job, {"job_run_id": bench.run_row(job_id).id})
     page = told(result)
     assert result.success
-    assert (page["status"], page["attempt"], page["error"]) == ("pending", "2 of 2", "The server said no.")
+    assert (page["status"], page["attempt"], page["error"]) == (
+        "pending",
+        "2 of 2",
+        "The server said no.",
+    )
     assert page["again_at"]
 
 
@@ -89,14 +109,18 @@ def test_what_is_over_is_not_done_again(bench: Bench, doer: FakeDoer) -> None:
     ("run_id", "says"),
     [(99, "Job run 99 does not exist."), (0, "Invalid config: job_run_id: must be from 1 to ")],
 )
-def test_what_cannot_be_worked_on_is_refused_in_one_sentence(bench: Bench, run_id: int, says: str) -> None:
+def test_what_cannot_be_worked_on_is_refused_in_one_sentence(
+    bench: Bench, run_id: int, says: str
+) -> None:
     assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(says)
 
 
 def a_dagster_run(
     job: str = "org_job", tags: dict[str, str] | None = None, run_id: str = "r-1", **config: object
 ) -> dg.DagsterRun:
-    return dg.DagsterRun(job, run_id=run_id, run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
+    return dg.DagsterRun(
+        job, run_id=run_id, run_config={"ops": {OP: {"config": config}}}, tags=tags or {}
+    )
 
 
 @every_case(
@@ -122,17 +146,25 @@ def terminate(run: dg.DagsterRun, before: dg.DagsterRun | None = None) -> None:
         ended = instance.get_run_by_id(run.run_id)
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
-        with dg.build_run_status_sensor_context("terminated_runs", event, instance, ended, resources=OURS) as context:
+        with dg.build_run_status_sensor_context(
+            "terminated_runs", event, instance, ended, resources=OURS
+        ) as context:
             terminated_runs(context)
 
 
 def worker_for(run_id: int, number: int) -> dg.DagsterRun:
     """What the n-th request for a worker became."""
-    return a_dagster_run(tags={REQUEST_TAG: request_key(run_id, number)}, run_id=f"worker-{number}", job_run_id=run_id)
+    return a_dagster_run(
+        tags={REQUEST_TAG: request_key(run_id, number)},
+        run_id=f"worker-{number}",
+        job_run_id=run_id,
+    )
 
 
 @pytest.mark.parametrize(("at_work", "idle"), [(1, 2), (2, 1)])
-def test_who_terminates_the_worker_that_is_at_it_cancels_the_job(bench: Bench, at_work: int, idle: int) -> None:
+def test_who_terminates_the_worker_that_is_at_it_cancels_the_job(
+    bench: Bench, at_work: int, idle: int
+) -> None:
     job_id = bench.running_job(of_type=SERVICE)
     run_id = bench.run_row(job_id).id
     bench.set_run(run_id, requests=2, dagster_run_id=f"worker-{at_work}")
@@ -190,7 +222,11 @@ def test_what_failed_for_good_before_it_began_rests(bench: Bench) -> None:
     assert bench.run_row(job_id).next_attempt_at is None
     died(run_id, number=1)
     put_off = bench.run_row(job_id)
-    assert (put_off.status, put_off.error, put_off.requested_at) == ("pending", "DATABASE_URL is not set.", None)
+    assert (put_off.status, put_off.error, put_off.requested_at) == (
+        "pending",
+        "DATABASE_URL is not set.",
+        None,
+    )
     assert put_off.next_attempt_at is not None
     assert put_off.next_attempt_at > bench.now
 
@@ -209,19 +245,28 @@ def test_a_bug_does_not_put_off_the_retry_that_the_policy_has_planned(
     died(run_id, number=1)
     died(run_id, number=None)
     run = bench.run_row(job_id)
-    assert (run.attempt_no, run.next_attempt_at, run.error) == (2, planned.next_attempt_at, planned.error)
+    assert (run.attempt_no, run.next_attempt_at, run.error) == (
+        2,
+        planned.next_attempt_at,
+        planned.error,
+    )
 
 
 def died(run_id: int, number: int | None) -> None:
-    """The Dagster run that the n-th request became has failed for good; None: it was launched by hand."""
+    """The Dagster run that the n-th request became has failed for good; None: it was launched by
+    hand."""
     of_request = {} if number is None else {REQUEST_TAG: request_key(run_id, number)}
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(
-            a_dagster_run(tags={LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB), **of_request}, job_run_id=run_id)
+            a_dagster_run(
+                tags={LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB), **of_request}, job_run_id=run_id
+            )
         )
         instance.report_run_failed(run, "DATABASE_URL is not set.")
         ended = instance.get_run_by_id(run.run_id)
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
-        with dg.build_run_status_sensor_context("run_failures", event, instance, ended, resources=OURS) as context:
+        with dg.build_run_status_sensor_context(
+            "run_failures", event, instance, ended, resources=OURS
+        ) as context:
             run_failures(context.for_run_failure())

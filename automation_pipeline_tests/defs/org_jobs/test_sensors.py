@@ -5,7 +5,11 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from automation_pipeline.defs.org_jobs.sensors import due_org_schedules, org_job_alerts, org_job_queue
+from automation_pipeline.defs.org_jobs.sensors import (
+    due_org_schedules,
+    org_job_alerts,
+    org_job_queue,
+)
 from automation_pipeline.orchestration import org_jobs as of_dagster
 from automation_pipeline.org_jobs.events import FIRES
 from automation_pipeline.storage.clock import database_now
@@ -52,7 +56,9 @@ def test_a_schedule_that_is_due_is_dispatched_and_counted(bench: Bench) -> None:
 
 def test_a_schedule_whose_pause_is_over_goes_on(bench: Bench) -> None:
     over = bench.now - timedelta(seconds=1)
-    schedule = bench.schedule(state="PAUSED", enabled=False, paused_until=over, job_type=SERVICE.name)
+    schedule = bench.schedule(
+        state="PAUSED", enabled=False, paused_until=over, job_type=SERVICE.name
+    )
     assert tick(due_org_schedules) == "Resumed 1. Dispatched 0."
     assert bench.schedule_row(schedule).state == "ACTIVE"
 
@@ -87,7 +93,12 @@ def test_what_fails_in_a_part_of_the_tick_does_not_keep_the_others_from_theirs(
 def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
-        bench = a_bench(database, monkeypatch, org_jobs_alert_webhook_url=url, webhook_allowed_origins=(hook.url,))
+        bench = a_bench(
+            database,
+            monkeypatch,
+            org_jobs_alert_webhook_url=url,
+            webhook_allowed_origins=(hook.url,),
+        )
         bench.schedule(state="INVALID_CRON")
         assert tick(org_job_alerts) == "Raised 1 alerts; tried 1 webhooks."
         assert tick(org_job_alerts) == "Raised 0 alerts; tried 0 webhooks."

@@ -21,7 +21,12 @@ SHOP_URL = "https://shop.test"
 
 def a_bench(database: Database, monkeypatch: pytest.MonkeyPatch, **settings: object) -> Bench:
     """Its clock shows the present, as Dagster's and the database's do; its worker never waits."""
-    bench = Bench(database, StandingClock(datetime.now(UTC)), FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+    bench = Bench(
+        database,
+        StandingClock(datetime.now(UTC)),
+        FakeShop(*shelf(3)),
+        {"longest_pause_seconds": 0.0},
+    )
     given = {"shop_api_base_url": SHOP_URL, "shop_api_token": "shop-token", **settings}
     services = bootstrap.Services(Settings(**given), bench.clock)  # type: ignore[arg-type]
     services.__dict__.update(database=database, storefront=bench.front)
@@ -55,7 +60,9 @@ def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     """The metadata of the one step."""
-    [output] = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+    [output] = [
+        event.step_output_data.metadata for event in result.all_events if event.is_successful_output
+    ]
     return {name: value.value for name, value in output.items()}
 
 

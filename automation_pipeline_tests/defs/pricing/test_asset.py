@@ -31,7 +31,10 @@ def materialize() -> tuple[dict[str, object], dict[str, tuple[bool, str]]]:
         )
     [event] = result.asset_materializations_for_node("pricing_runs")
     page = {name: value.value for name, value in event.metadata.items()}
-    return page, {one.check_name: (one.passed, one.severity.value) for one in result.get_asset_check_evaluations()}
+    return page, {
+        one.check_name: (one.passed, one.severity.value)
+        for one in result.get_asset_check_evaluations()
+    }
 
 
 def test_a_day_without_runs_is_a_good_day() -> None:

@@ -1,4 +1,5 @@
-"""The job `rule_run`: a request, or a config of the launchpad, becomes prices; what goes wrong is told plainly."""
+"""The job `rule_run`: a request, or a config of the launchpad, becomes prices; what goes wrong is
+told plainly."""
 
 import dagster as dg
 import pytest
@@ -16,7 +17,14 @@ from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, launch, refusal, told
+from automation_pipeline_tests.defs.pricing.desk import (
+    OURS,
+    a_bench,
+    execute,
+    launch,
+    refusal,
+    told,
+)
 from automation_pipeline_tests.fakes.shop import shelf
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.tables import every_case
@@ -41,7 +49,12 @@ def test_a_request_becomes_prices(bench: Bench) -> None:
     assert bench.shop.amounts() == {"101": 900, "201": 900, "301": 900}
     assert (bench.run(run_id).status, request_states(bench)[0]) == ("APPLIED", "taken")
     page = told(result)
-    assert (page["run"], page["status"], page["applied"], page["success_rate"]) == (str(run_id), "APPLIED", 3, 1.0)
+    assert (page["run"], page["status"], page["applied"], page["success_rate"]) == (
+        str(run_id),
+        "APPLIED",
+        3,
+        1.0,
+    )
     assert page["rule"] == "A tenth off (version 1)"
     assert "| SKU-1-1 | 10.00 EUR | 9.00 EUR | APPLIED |" in str(page["targets"])
     assert "resume_at" not in page
@@ -59,7 +72,11 @@ def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
     bench.asked_for(bench.rule())
     result = launch(bench, rule_run)
     assert not result.success
-    [failed] = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+    [failed] = [
+        event.step_failure_data.user_failure_data
+        for event in result.all_events
+        if event.is_step_failure
+    ]
     assert failed
     page = {name: value.value for name, value in failed.metadata.items()}
     assert (page["status"], page["failed"], page["success_rate"]) == ("FAILED", 3, 0.0)
@@ -141,8 +158,12 @@ def test_an_illegal_move_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatc
     assert counted["rules_illegal_moves_total", 'machine="rule run"'] == 1
 
 
-def a_dagster_run(job: str = "rule_run", tags: dict[str, str] | None = None, **config: object) -> dg.DagsterRun:
-    return dg.DagsterRun(job, run_id="r-1", run_config={"ops": {OP: {"config": config}}}, tags=tags or {})
+def a_dagster_run(
+    job: str = "rule_run", tags: dict[str, str] | None = None, **config: object
+) -> dg.DagsterRun:
+    return dg.DagsterRun(
+        job, run_id="r-1", run_config={"ops": {OP: {"config": config}}}, tags=tags or {}
+    )
 
 
 @every_case(
@@ -171,10 +192,16 @@ def test_who_terminates_it_in_dagster_cancels_the_run(bench: Bench) -> None:
         ended = instance.get_run_by_id(run.run_id)
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
-        with dg.build_run_status_sensor_context("terminated_runs", event, instance, ended, resources=OURS) as context:
+        with dg.build_run_status_sensor_context(
+            "terminated_runs", event, instance, ended, resources=OURS
+        ) as context:
             terminated_runs(context)
     stopped = bench.run(queued.id)
-    assert (stopped.status, stopped.targets.cancelled, stopped.cancel_requested_at is not None) == ("FAILED", 3, True)
+    assert (stopped.status, stopped.targets.cancelled, stopped.cancel_requested_at is not None) == (
+        "FAILED",
+        3,
+        True,
+    )
     with bench.database.reading() as session:
         [request] = session.scalars(select(RunRequestRow).where(RunRequestRow.request_key == key))
         assert (request.state, request.reason) == ("refused", TERMINATED)
@@ -188,7 +215,9 @@ def test_what_failed_for_good_rests_before_it_is_tried_again(bench: Bench) -> No
         ended = instance.get_run_by_id(run.run_id)
         assert ended
         [event] = [one.dagster_event for one in instance.all_logs(run.run_id) if one.dagster_event]
-        with dg.build_run_status_sensor_context("run_failures", event, instance, ended, resources=OURS) as context:
+        with dg.build_run_status_sensor_context(
+            "run_failures", event, instance, ended, resources=OURS
+        ) as context:
             run_failures(context.for_run_failure())
     put_off = bench.run(queued.id)
     assert (put_off.status, put_off.error_message) == ("QUEUED", "SHOP_API_TOKEN is not set.")

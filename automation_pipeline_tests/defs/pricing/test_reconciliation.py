@@ -5,7 +5,10 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from automation_pipeline.defs.pricing.reconciliation import daily_pricing_reconciliation, rule_reconciliation
+from automation_pipeline.defs.pricing.reconciliation import (
+    daily_pricing_reconciliation,
+    rule_reconciliation,
+)
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
@@ -37,7 +40,9 @@ def test_a_check_of_a_run_tells_what_has_changed(bench: Bench, changed: RuleRun)
     assert (check.mismatches, check.worst) == (1, "critical")
 
 
-def test_a_check_that_reads_no_price_at_all_is_red_and_says_why(bench: Bench, changed: RuleRun) -> None:
+def test_a_check_that_reads_no_price_at_all_is_red_and_says_why(
+    bench: Bench, changed: RuleRun
+) -> None:
     bench.shop.refuse_everything(FailureSignal(status=401))
     said = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert said.startswith("None of 3 prices could be read: ")
@@ -57,12 +62,16 @@ def test_without_a_run_all_that_is_watched_is_looked_up(bench: Bench, changed: R
 
 
 def test_a_check_needs_its_run(bench: Bench) -> None:
-    assert refusal(execute(rule_reconciliation, OP, check="5m")).startswith("check names a check of one run")
+    assert refusal(execute(rule_reconciliation, OP, check="5m")).startswith(
+        "check names a check of one run"
+    )
 
 
 @pytest.mark.parametrize("run_id", [0, -1, 2**63])
 def test_the_run_of_a_check_has_an_id_within_bounds(bench: Bench, run_id: int) -> None:
-    assert refusal(execute(rule_reconciliation, OP, run_id=run_id)).startswith("Invalid config: run_id: must be from 1")
+    assert refusal(execute(rule_reconciliation, OP, run_id=run_id)).startswith(
+        "Invalid config: run_id: must be from 1"
+    )
 
 
 def test_a_strange_check_is_refused_in_one_sentence(bench: Bench, changed: RuleRun) -> None:
@@ -84,7 +93,10 @@ def test_a_strange_check_is_refused_in_one_sentence(bench: Bench, changed: RuleR
 )
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_every_morning_all_is_looked_up_where_there_is_a_shop(
-    database: Database, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], says: str | None
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, object],
+    says: str | None,
 ) -> None:
     a_bench(database, monkeypatch, **settings)
     tick = datetime(2026, 5, 4, 4, 0, tzinfo=UTC)

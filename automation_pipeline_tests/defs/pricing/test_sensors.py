@@ -1,4 +1,5 @@
-"""The sensors of pricing: each does its part in a tick, and none has anything to say where there is no shop."""
+"""The sensors of pricing: each does its part in a tick, and none has anything to say where there is
+no shop."""
 
 from datetime import timedelta
 
@@ -7,7 +8,12 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.core.clock import iso
-from automation_pipeline.defs.pricing.sensors import due_pricing_rules, due_rule_checks, pricing_alerts, sweep_rule_runs
+from automation_pipeline.defs.pricing.sensors import (
+    due_pricing_rules,
+    due_rule_checks,
+    pricing_alerts,
+    sweep_rule_runs,
+)
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
@@ -50,7 +56,9 @@ def test_a_rule_that_is_due_is_started(database: Database, monkeypatch: pytest.M
     assert bench.run(1).trigger == "schedule"
 
 
-def test_a_check_that_is_due_is_asked_for(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_is_due_is_asked_for(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = a_bench(database, monkeypatch)
     ended = bench.work(bench.queued())
     assert tick(due_rule_checks) == "No check is due."
@@ -59,12 +67,16 @@ def test_a_check_that_is_due_is_asked_for(database: Database, monkeypatch: pytes
     assert bench.requests()[-1][1] == {"run_id": ended.id, "check": "5m"}
 
 
-def test_where_reconciliation_is_off_no_check_is_asked_for(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_reconciliation_is_off_no_check_is_asked_for(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a_bench(database, monkeypatch, worker_enable_reconciliation=False)
     assert tick(due_rule_checks) == "WORKER_ENABLE_RECONCILIATION is off."
 
 
-def test_a_run_without_a_worker_is_asked_for_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_worker_is_asked_for_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = a_bench(database, monkeypatch)
     run = bench.queued()
     assert tick(sweep_rule_runs) == "No run is left alone."
@@ -77,7 +89,12 @@ def test_a_run_without_a_worker_is_asked_for_again(database: Database, monkeypat
 def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
-        bench = a_bench(database, monkeypatch, pricing_alert_webhook_url=url, webhook_allowed_origins=(hook.url,))
+        bench = a_bench(
+            database,
+            monkeypatch,
+            pricing_alert_webhook_url=url,
+            webhook_allowed_origins=(hook.url,),
+        )
         an_ended_run(database, bench.clock, 89, 11)
         assert tick(pricing_alerts) == "Raised 1 alerts; tried 1 webhooks."
         assert tick(pricing_alerts) == "Raised 0 alerts; tried 0 webhooks."
@@ -85,7 +102,9 @@ def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.Mon
     assert [row.status for row in alert_rows(database)] == ["sent"]
 
 
-def test_without_a_webhook_an_alert_is_only_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_webhook_an_alert_is_only_kept(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = a_bench(database, monkeypatch)
     an_ended_run(database, bench.clock, 89, 11)
     assert tick(pricing_alerts) == "Raised 1 alerts; tried 0 webhooks."

@@ -1,4 +1,5 @@
-"""The asset of a day's report: a table, a picture and files that are the same as long as the rows are."""
+"""The asset of a day's report: a table, a picture and files that are the same as long as the rows
+are."""
 
 import base64
 import csv
@@ -66,14 +67,21 @@ def files(report: Told) -> tuple[bytes, bytes]:
     return Path(str(report["parquet"])).read_bytes(), Path(str(report["csv"])).read_bytes()
 
 
-def test_a_day_is_told_by_groupe_with_what_is_not_met_and_why_fiches_failed(services: Services, bench: Bench) -> None:
+def test_a_day_is_told_by_groupe_with_what_is_not_met_and_why_fiches_failed(
+    services: Services, bench: Bench
+) -> None:
     a_reported_run(bench)
     result = materialize(services)
     report = told(result)
     lines = str(report["by_groupe"]).splitlines()
-    assert lines[0] == "| groupe | fiches | transcribed | audited | audits | mean score | compliant | rejected |"
+    assert (
+        lines[0]
+        == "| groupe | fiches | transcribed | audited | audits | mean score | compliant | rejected |"
+    )
     assert "| NORD | 1 | 1 | 1 | 1 | 100.0 | 100% | 0 |" in lines
-    assert next(line for line in lines if "script" in line).endswith("\\| $x^{$ | 1 | 1 | 0 | 0 | – | – | 0 |")
+    assert next(line for line in lines if "script" in line).endswith(
+        "\\| $x^{$ | 1 | 1 | 0 | 0 | – | – | 0 |"
+    )
     assert lines[-1].startswith("| all | 3 | 3 | 2 | 2 | ")
     assert "| transcription_incomplete | 1 |" in str(report["failures"])
     assert "| 1 | 2 | 50% |" in str(report["failing_points"])
@@ -90,7 +98,9 @@ def test_the_picture_stands_in_the_metadata_and_is_small(services: Services, ben
     assert len(drawn) < 60_000
 
 
-def test_the_files_have_a_row_an_audit_and_the_same_columns(services: Services, bench: Bench) -> None:
+def test_the_files_have_a_row_an_audit_and_the_same_columns(
+    services: Services, bench: Bench
+) -> None:
     a_reported_run(bench)
     report = told(materialize(services))
     rows = pq.read_table(str(report["parquet"])).to_pylist()
@@ -105,7 +115,9 @@ def test_the_files_have_a_row_an_audit_and_the_same_columns(services: Services, 
     assert list(written[0]) == list(rows[0])
 
 
-def test_the_same_rows_make_the_same_bytes_and_leave_nothing_beside(services: Services, bench: Bench) -> None:
+def test_the_same_rows_make_the_same_bytes_and_leave_nothing_beside(
+    services: Services, bench: Bench
+) -> None:
     a_reported_run(bench)
     first = told(materialize(services))
     bytes_of_first = files(first)
@@ -113,13 +125,20 @@ def test_the_same_rows_make_the_same_bytes_and_leave_nothing_beside(services: Se
     assert again == first
     assert files(again) == bytes_of_first
     folder = Path(services.settings.automation_reports_dir)
-    assert sorted(path.name for path in folder.iterdir()) == [f"quality-{DAY}.csv", f"quality-{DAY}.parquet"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"quality-{DAY}.csv",
+        f"quality-{DAY}.parquet",
+    ]
 
 
 def test_a_day_without_audits_or_without_fiches_says_so(services: Services, bench: Bench) -> None:
     result = materialize(services)
     assert result.success
-    assert told(result)["by_groupe"] == told(result)["note"] == "No fiche was sold on this day, as far as is known."
+    assert (
+        told(result)["by_groupe"]
+        == told(result)["note"]
+        == "No fiche was sold on this day, as far as is known."
+    )
     assert check(result) == (False, "The day was never asked for.")
     sold(bench, "1", "2")
     result = materialize(services)
@@ -130,7 +149,9 @@ def test_a_day_without_audits_or_without_fiches_says_so(services: Services, benc
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_rows_that_are_filed_can_be_counted_afterwards(services: Services, bench: Bench) -> None:
+def test_the_rows_that_are_filed_can_be_counted_afterwards(
+    services: Services, bench: Bench
+) -> None:
     a_reported_run(bench)
     folder = Path(services.settings.automation_reports_dir)
     assert rows_filed(DAY, folder) is None
@@ -139,7 +160,9 @@ def test_the_rows_that_are_filed_can_be_counted_afterwards(services: Services, b
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_a_folder_that_cannot_be_made_fails_the_asset_with_its_name(services: Services, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_fails_the_asset_with_its_name(
+    services: Services, tmp_path: Path
+) -> None:
     (tmp_path / "reports").write_text("a file")
     result = materialize(services)
     assert not result.success

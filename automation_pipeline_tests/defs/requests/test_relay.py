@@ -37,10 +37,14 @@ def tick(services: Services) -> str | None:
 
 def published(database: Database) -> set[str]:
     with database.reading() as session:
-        return set(session.scalars(select(OutboxRow.event_key).where(OutboxRow.published_at.is_not(None))))
+        return set(
+            session.scalars(select(OutboxRow.event_key).where(OutboxRow.published_at.is_not(None)))
+        )
 
 
-def test_a_tick_sends_what_waits(database: Database, database_url: str, clock: StandingClock) -> None:
+def test_a_tick_sends_what_waits(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
     with receiver() as hook:
         an_ended_run(database, clock, webhookUrl=f"{hook.url}/run")
         settings = Settings(database_url=database_url, webhook_allowed_origins=(hook.url,))
@@ -48,7 +52,10 @@ def test_a_tick_sends_what_waits(database: Database, database_url: str, clock: S
         said = tick(services)
         assert said is not None
         assert said.endswith("tried 1 messages.")
-        assert ([call.path for call in hook.calls], records(database)[0].status) == (["/run"], "sent")
+        assert ([call.path for call in hook.calls], records(database)[0].status) == (
+            ["/run"],
+            "sent",
+        )
     with database.transaction() as session:
         enqueue(session, [event("later")])
     tick(services)
@@ -63,7 +70,10 @@ def test_a_tick_calls_the_webhooks_of_jobs_over_days(
         ranges = Ranges(database, clock)
         job = request_range(
             RangeRequest(
-                start=DAYS[0], end=DAYS[0], reach=EVERYTHING, webhook=JobWebhook(f"{hook.url}/days", "s3cret")
+                start=DAYS[0],
+                end=DAYS[0],
+                reach=EVERYTHING,
+                webhook=JobWebhook(f"{hook.url}/days", "s3cret"),
             ),
             database=database,
             clock=clock,
@@ -72,7 +82,9 @@ def test_a_tick_calls_the_webhooks_of_jobs_over_days(
         ).job
         assert job
         ranges.work(job)
-        services = Services(Settings(database_url=database_url, webhook_allowed_origins=(hook.url,)), clock)
+        services = Services(
+            Settings(database_url=database_url, webhook_allowed_origins=(hook.url,)), clock
+        )
         said = tick(services)
         services.database.dispose()
         [call] = hook.calls

@@ -1,4 +1,5 @@
-"""The sensor `terminated_runs`: a run that somebody terminated ends the waiting for what it was to do."""
+"""The sensor `terminated_runs`: a run that somebody terminated ends the waiting for what it was to
+do."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -34,12 +35,17 @@ def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return bench
 
 
-def terminate(bench: Bench, instance: dg.DagsterInstance, *, before: Callable[[str], None] = lambda _: None) -> None:
-    """The run of the one request that waits, begun and then terminated, and the sensor told of it."""
+def terminate(
+    bench: Bench, instance: dg.DagsterInstance, *, before: Callable[[str], None] = lambda _: None
+) -> None:
+    """The run of the one request that waits, begun and then terminated, and the sensor told of
+    it."""
     with bench.database.transaction() as session:
         [wish] = offer_waiting(session, limit=9)
     launch = run_request(wish)
-    run = dg.DagsterRun(wish.job, run_id="r-1", run_config=dict(launch.run_config), tags=dict(launch.tags))
+    run = dg.DagsterRun(
+        wish.job, run_id="r-1", run_config=dict(launch.run_config), tags=dict(launch.tags)
+    )
     instance.add_run(run)
     before(run.run_id)
     with bench.database.transaction() as session:
@@ -61,7 +67,9 @@ def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> No
         terminate(bench, instance)
     with bench.database.reading() as session:
         assert batch_summary(session, filed.batch_id or "").failures == [("7", TERMINATED)]
-        assert refusals(session, [filed.audits[0].tracking_id]) == {filed.audits[0].tracking_id: TERMINATED}
+        assert refusals(session, [filed.audits[0].tracking_id]) == {
+            filed.audits[0].tracking_id: TERMINATED
+        }
 
 
 def test_an_audit_that_was_terminated_at_work_has_failed(bench: Bench) -> None:

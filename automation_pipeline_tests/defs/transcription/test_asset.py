@@ -1,4 +1,5 @@
-"""The asset of a day's transcripts: what is missing is transcribed, what failed is named, coverage is checked."""
+"""The asset of a day's transcripts: what is missing is transcribed, what failed is named, coverage
+is checked."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -33,7 +34,9 @@ def services(database_url: str, simulated: str) -> Iterator[Services]:
     our.database.dispose()
 
 
-def materialize(services: Services, selection: dg.AssetSelection | None = None) -> dg.ExecuteInProcessResult:
+def materialize(
+    services: Services, selection: dg.AssetSelection | None = None
+) -> dg.ExecuteInProcessResult:
     class Given(ServicesResource):
         def get(self) -> Services:
             return services
@@ -74,7 +77,9 @@ def test_failures_are_counted_by_cause(services: Services, simulated: str) -> No
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_the_transcripts_of_a_day_that_was_never_asked_for_are_not_green(services: Services) -> None:
+def test_the_transcripts_of_a_day_that_was_never_asked_for_are_not_green(
+    services: Services,
+) -> None:
     result = materialize(services, dg.AssetSelection.assets(transcripts))
     [check] = result.get_asset_check_evaluations()
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.ERROR)

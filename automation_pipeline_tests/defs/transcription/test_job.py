@@ -32,7 +32,8 @@ REFUSED = PermanentError("The CRM refuses the token (status 403).")
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The services of the process are those of the bench. `Services` without a key raise when speech is asked for."""
+    """The services of the process are those of the bench. `Services` without a key raise when
+    speech is asked for."""
     bench = Bench(database, clock)
     monkeypatch.setattr(failures, "STEP_RETRY_SECONDS", 0)
     services = bootstrap.Services(Settings(elevenlabs_api_key=None), clock)
@@ -45,12 +46,18 @@ def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPa
 def requested(bench: Bench, fiche_id: str) -> RequestedTranscription:
     bench.clock.pass_time_a_second()
     [asked] = request_transcriptions(
-        [fiche_id], priority=TranscriptionPriority.NORMAL, batch=False, database=bench.database, clock=bench.clock
+        [fiche_id],
+        priority=TranscriptionPriority.NORMAL,
+        batch=False,
+        database=bench.database,
+        clock=bench.clock,
     )
     return asked
 
 
-def execute(asked: RequestedTranscription, instance: dg.DagsterInstance | None = None) -> dg.ExecuteInProcessResult:
+def execute(
+    asked: RequestedTranscription, instance: dg.DagsterInstance | None = None
+) -> dg.ExecuteInProcessResult:
     config = {"fiche_id": asked.fiche_id, "run_id": asked.run_id}
     return transcribe_fiche.execute_in_process(
         run_config={"ops": {"transcribe": {"config": config}}},
@@ -66,7 +73,9 @@ FICHES = iter(range(7000, 8000))
 
 def one_fails(bench: Bench, fiche_id: str) -> None:
     bench.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
-    bench.speech.fail_always(call(f"{fiche_id}b").url, PermanentError("Audio download failed status=404"))
+    bench.speech.fail_always(
+        call(f"{fiche_id}b").url, PermanentError("Audio download failed status=404")
+    )
 
 
 def no_key(bench: Bench, fiche_id: str) -> None:
@@ -88,17 +97,48 @@ def unknown(bench: Bench, fiche_id: str) -> None:
 
 
 Case = tuple[str, Callable[[Bench, str], None], bool, str, str | None]
-# How the world is; whether the job is green; the run's status; the reason that run, event and log line share.
+# How the world is; whether the job is green; the run's status; the reason that run, event and log
+# line share.
 CASES: tuple[Case, ...] = (
-    ("all is transcribed", lambda bench, fiche: bench.sell(fiche, call(f"{fiche}a")), True, "completed", None),
+    (
+        "all is transcribed",
+        lambda bench, fiche: bench.sell(fiche, call(f"{fiche}a")),
+        True,
+        "completed",
+        None,
+    ),
     ("nothing to do", lambda bench, fiche: bench.sell(fiche), True, "completed", None),
     ("nothing to do, no key", nothing_to_do_without_a_key, True, "completed", None),
-    ("one has no audio", lambda bench, fiche: bench.sell(fiche, call(fiche, url="")), True, "completed", None),
+    (
+        "one has no audio",
+        lambda bench, fiche: bench.sell(fiche, call(fiche, url="")),
+        True,
+        "completed",
+        None,
+    ),
     ("one could not be", one_fails, False, "completed", None),
-    ("CRM down", lambda bench, fiche: bench.crm.fail_always(fiche, CRM_DOWN), False, "failed", str(CRM_DOWN)),
-    ("CRM refuses", lambda bench, fiche: bench.crm.fail_always(fiche, REFUSED), False, "failed", str(REFUSED)),
+    (
+        "CRM down",
+        lambda bench, fiche: bench.crm.fail_always(fiche, CRM_DOWN),
+        False,
+        "failed",
+        str(CRM_DOWN),
+    ),
+    (
+        "CRM refuses",
+        lambda bench, fiche: bench.crm.fail_always(fiche, REFUSED),
+        False,
+        "failed",
+        str(REFUSED),
+    ),
     ("unknown fiche", unknown, False, "failed", "Fiche not found (404)"),
-    ("key missing", no_key, False, "failed", "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)"),
+    (
+        "key missing",
+        no_key,
+        False,
+        "failed",
+        "ElevenLabs API key not configured (set ELEVENLABS_API_KEY)",
+    ),
     ("no address of the CRM", no_crm, False, "failed", "FICHE_API_BASE_URL is not set"),
 )
 
@@ -118,7 +158,10 @@ def test_the_job_is_red_exactly_if_the_work_was_not_done_and_every_request_ends_
         right = (
             result.success is green
             and left["status"] == status
-            and (reason is None or (reason in left["error"] and left["events"] == 1 and left["logged"]))
+            and (
+                reason is None
+                or (reason in left["error"] and left["events"] == 1 and left["logged"])
+            )
         )
         if not right:
             wrong.append((name, result.success, left))
@@ -128,12 +171,16 @@ def test_the_job_is_red_exactly_if_the_work_was_not_done_and_every_request_ends_
 def _left_behind(bench: Bench, asked: RequestedTranscription) -> dict[str, Any]:
     run = bench.standing(str(asked.run_id))
     with bench.database.reading() as session:
-        lines = session.scalars(select(WorkflowLogRow).where(WorkflowLogRow.trace_id == asked.run_id)).all()
+        lines = session.scalars(
+            select(WorkflowLogRow).where(WorkflowLogRow.trace_id == asked.run_id)
+        ).all()
         [request] = filed_requests(session, [str(asked.key)])
     return {
         "status": run.status.value,
         "error": run.error or "",
-        "events": sum(event["run_id"] == asked.run_id for event in bench.events("transcription.failed")),
+        "events": sum(
+            event["run_id"] == asked.run_id for event in bench.events("transcription.failed")
+        ),
         "logged": any(run.error and run.error in line.message for line in lines),
         "request": (request.state, request.reason),
     }
@@ -162,7 +209,11 @@ def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(bench: Ben
         run = instance.create_run_for_job(
             transcribe_fiche,
             run_config={
-                "ops": {"transcribe": {"config": {"fiche_id": "7", "priority": "normal", "run_id": asked.run_id}}}
+                "ops": {
+                    "transcribe": {
+                        "config": {"fiche_id": "7", "priority": "normal", "run_id": asked.run_id}
+                    }
+                }
             },
             tags={REQUEST_TAG: str(asked.key), LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB)},
         )

@@ -43,7 +43,9 @@ def test_what_is_wrong_has_a_code_of_the_contract(given: dict[str, object], code
     assert refused.value.code == code
 
 
-@every_case("given", [{"siren": 552032534}, {"siren": "5" * 65}, {"siren": SIREN, "name": "DANONE"}])
+@every_case(
+    "given", [{"siren": 552032534}, {"siren": "5" * 65}, {"siren": SIREN, "name": "DANONE"}]
+)
 def test_what_is_not_of_the_form_is_refused_by_its_field(given: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_request(given)

@@ -56,13 +56,17 @@ def test_a_source_that_is_too_busy_rests_as_long_as_it_says_and_not_too_short(
         (RCS, "UPSTREAM_5XX", MINUTE),
     ],
 )
-def test_a_source_that_is_down_rests_after_ten_in_a_row(source: SourceApi, code: str, length: timedelta) -> None:
+def test_a_source_that_is_down_rests_after_ten_in_a_row(
+    source: SourceApi, code: str, length: timedelta
+) -> None:
     assert rest_after(source, error(code), MAX_FAILURES - 1) is None
     assert rest_after(source, error(code), MAX_FAILURES) == length
 
 
 @every_case(("code", "length"), [("AUTH_ERROR", HOUR), ("FORBIDDEN", None), ("NOT_FOUND", None)])
-def test_a_source_that_refuses_us_is_not_asked_until_somebody_has_looked(code: str, length: timedelta | None) -> None:
+def test_a_source_that_refuses_us_is_not_asked_until_somebody_has_looked(
+    code: str, length: timedelta | None
+) -> None:
     assert rest_after(INPI, error(code), 0) == length
 
 
@@ -108,6 +112,8 @@ def test_only_what_may_pass_soon_is_sent_again_and_never_to_inpi_when_it_is_busy
         ("UPSTREAM_5XX", 503, False, True),
     ],
 )
-def test_whoever_answers_with_a_status_is_not_silent(code: str, status: int | None, silent: bool, down: bool) -> None:
+def test_whoever_answers_with_a_status_is_not_silent(
+    code: str, status: int | None, silent: bool, down: bool
+) -> None:
     said = replace(error(code), http_status=status)
     assert (is_silent(said), is_down(said)) == (silent, down)

@@ -1,6 +1,11 @@
 """The table of the countries is whole, and says of each country one thing."""
 
-from automation_pipeline.enrichment.rules.normalisation import BY_NAME, BY_THREE_LETTERS, OVERSEAS, TWO_LETTERS
+from automation_pipeline.enrichment.rules.normalisation import (
+    BY_NAME,
+    BY_THREE_LETTERS,
+    OVERSEAS,
+    TWO_LETTERS,
+)
 from automation_pipeline_tests.tables import every_case
 
 UNION = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK"

@@ -1,7 +1,11 @@
 """Whether the companies stand well enough as a whole."""
 
 from automation_pipeline.enrichment.models import EnrichmentStatus as S
-from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage, CoverageFinding, evaluate_coverage
+from automation_pipeline.enrichment.rules.evaluation import (
+    CompanyCoverage,
+    CoverageFinding,
+    evaluate_coverage,
+)
 from automation_pipeline_tests.tables import every_case
 
 
@@ -10,7 +14,8 @@ def judged(**about: object) -> dict[str, CoverageFinding]:
 
 
 @every_case(
-    ("success", "failed", "passes"), [(0, 0, True), (90, 10, True), (89, 11, False), (0, 19, True), (0, 20, False)]
+    ("success", "failed", "passes"),
+    [(0, 0, True), (90, 10, True), (89, 11, False), (0, 19, True), (0, 20, False)],
 )
 def test_more_than_a_tenth_of_many_may_not_fail(success: int, failed: int, passes: bool) -> None:
     coverage = judged(statuses={S.SUCCESS: success, S.FAILED: failed})["coverage"]

@@ -1,4 +1,5 @@
-"""How long a snapshot is fresh, when it is done again by itself, and how long nobody may ask again."""
+"""How long a snapshot is fresh, when it is done again by itself, and how long nobody may ask
+again."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -32,7 +33,8 @@ def evaluation(status: str, *, again: bool) -> Evaluation:
 
 
 @every_case(
-    ("age", "fresh"), [(timedelta(0), True), (DAYS - timedelta(seconds=1), True), (DAYS, False), (2 * DAYS, False)]
+    ("age", "fresh"),
+    [(timedelta(0), True), (DAYS - timedelta(seconds=1), True), (DAYS, False), (2 * DAYS, False)],
 )
 def test_exactly_as_old_as_that_is_stale(age: timedelta, fresh: bool) -> None:
     assert is_fresh(NOW - age, NOW, DAYS) is fresh
@@ -46,11 +48,18 @@ def test_what_is_not_there_is_not_fresh() -> None:
     ("status", "again", "retries", "hours"),
     [("PARTIAL", True, 0, 6), ("PARTIAL", True, 1, 24), ("FAILED", True, 2, 72)],
 )
-def test_what_may_pass_by_itself_is_tried_again_soon(status: str, again: bool, retries: int, hours: int) -> None:
-    assert due_at("552032534", evaluation(status, again=again), retries, NOW, DAYS) == NOW + timedelta(hours=hours)
+def test_what_may_pass_by_itself_is_tried_again_soon(
+    status: str, again: bool, retries: int, hours: int
+) -> None:
+    assert due_at(
+        "552032534", evaluation(status, again=again), retries, NOW, DAYS
+    ) == NOW + timedelta(hours=hours)
 
 
-@every_case(("status", "again", "retries"), [("SUCCESS", True, 0), ("PARTIAL", False, 0), ("FAILED", True, 3)])
+@every_case(
+    ("status", "again", "retries"),
+    [("SUCCESS", True, 0), ("PARTIAL", False, 0), ("FAILED", True, 3)],
+)
 def test_all_else_waits_until_it_is_stale(status: str, again: bool, retries: int) -> None:
     due = due_at("552032534", evaluation(status, again=again), retries, NOW, DAYS)
     assert timedelta(days=30) <= due - NOW <= timedelta(days=33)
@@ -71,7 +80,9 @@ def test_a_refresh_is_due_within_a_tenth_after_the_freshness_ends(siren: str) ->
         ("FAILED", timedelta(0), False),
     ],
 )
-def test_nobody_asks_again_within_the_cooldown_unless_it_failed(status: str, ago: timedelta, rests: bool) -> None:
+def test_nobody_asks_again_within_the_cooldown_unless_it_failed(
+    status: str, ago: timedelta, rests: bool
+) -> None:
     until = cooldown_until(EnrichmentStatus(status), NOW - ago, NOW, MINUTES)
     assert until == (NOW - ago + MINUTES if rests else None)
 

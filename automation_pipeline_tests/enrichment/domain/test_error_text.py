@@ -1,7 +1,12 @@
 """Why an enrichment came to less, as one text that fits."""
 
 from automation_pipeline.enrichment.models import ErrorCode, SourceApi
-from automation_pipeline.enrichment.rules.evaluation import LOST_WORKER, MAX_ERROR_LENGTH, error_item, error_text
+from automation_pipeline.enrichment.rules.evaluation import (
+    LOST_WORKER,
+    MAX_ERROR_LENGTH,
+    error_item,
+    error_text,
+)
 
 
 def test_it_is_told_in_the_order_of_the_calls() -> None:

@@ -1,4 +1,5 @@
-"""The four events of the contract: what each of them tells, in whose name, and what makes it one."""
+"""The four events of the contract: what each of them tells, in whose name, and what makes it
+one."""
 
 from datetime import UTC, datetime
 
@@ -25,8 +26,12 @@ from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
 JOB = JobFacts(job_id=7, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")
-RECORD = SourceRecord(siren="552032534", said=CompanyFields(legal_name="DANONE"), document={"officers": ["Secret"]})
-ERROR = SourceError(error_code=ErrorCode.RATE_LIMIT, http_status=429, message="It is busy.", retryable=True)
+RECORD = SourceRecord(
+    siren="552032534", said=CompanyFields(legal_name="DANONE"), document={"officers": ["Secret"]}
+)
+ERROR = SourceError(
+    error_code=ErrorCode.RATE_LIMIT, http_status=429, message="It is busy.", retryable=True
+)
 FOUND = SourceOutcome(source=SourceApi.SEARCH, duration_ms=12, record=RECORD)
 HELD_BACK = SourceOutcome(source=SourceApi.RCS, duration_ms=4200, attempts=3, error=ERROR)
 PARTIAL = Evaluation(
@@ -41,7 +46,9 @@ PARTIAL = Evaluation(
 
 
 def wish(
-    request_id: int = 3, trigger: EnrichmentTrigger = EnrichmentTrigger.REQUEST_CREATED, now: datetime = NOW
+    request_id: int = 3,
+    trigger: EnrichmentTrigger = EnrichmentTrigger.REQUEST_CREATED,
+    now: datetime = NOW,
 ) -> Event:
     told = {"tenant_id": "t1", "correlation_id": "c1", "now": now}
     return enrichment_requested(request_id, "552032534", None, trigger, **told)
@@ -82,11 +89,17 @@ def test_a_beginning_tells_which_one_it_is() -> None:
         (HELD_BACK, ("API_ENTREPRISE_RCS", "FAILED", 429, "RATE_LIMIT", 4200, 3)),
     ],
 )
-def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(outcome: SourceOutcome, told: tuple[object, ...]) -> None:
+def test_a_call_tells_how_it_ended_and_nothing_of_the_answer(
+    outcome: SourceOutcome, told: tuple[object, ...]
+) -> None:
     event = source_fetched(JOB, outcome, NOW)
     names = ("source_api", "status", "http_status", "error_code", "duration_ms", "attempts")
     assert event.name == "CompanyEnrichmentSourceFetched"
-    assert event.payload == {"job_id": "7", "company_siren": "552032534", **dict(zip(names, told, strict=True))}
+    assert event.payload == {
+        "job_id": "7",
+        "company_siren": "552032534",
+        **dict(zip(names, told, strict=True)),
+    }
 
 
 def test_an_end_tells_the_counts_of_the_contract() -> None:
@@ -112,7 +125,11 @@ def test_the_same_is_told_once_and_everything_else_by_itself() -> None:
         *(event.key for event in TOLD),
         *(
             one.key
-            for one in (wish(4), wish(trigger=EnrichmentTrigger.MANUAL_REFRESH), wish(now=NOW.replace(minute=1)))
+            for one in (
+                wish(4),
+                wish(trigger=EnrichmentTrigger.MANUAL_REFRESH),
+                wish(now=NOW.replace(minute=1)),
+            )
         ),
         *(enrichment_started(job, NOW).key for job in (other, third)),
         source_fetched(JOB, HELD_BACK, NOW).key,
@@ -121,4 +138,7 @@ def test_the_same_is_told_once_and_everything_else_by_itself() -> None:
     ]
     assert len(set(keys)) == len(keys)
     assert source_fetched(third, FOUND, NOW).key == source_fetched(JOB, FOUND, NOW).key
-    assert enrichment_completed(third, 3, PARTIAL, NOW).key == enrichment_completed(JOB, 3, PARTIAL, NOW).key
+    assert (
+        enrichment_completed(third, 3, PARTIAL, NOW).key
+        == enrichment_completed(JOB, 3, PARTIAL, NOW).key
+    )

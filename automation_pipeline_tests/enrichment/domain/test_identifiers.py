@@ -20,14 +20,21 @@ def test_a_sound_siren(siren: str) -> None:
     assert parse_identifiers(siren, None) == Identifiers(siren)
 
 
-@every_case("siret", ["73282932000074", "13002526500013", "35600000000048", "88087814500015", "35600000049837"])
+@every_case(
+    "siret",
+    ["73282932000074", "13002526500013", "35600000000048", "88087814500015", "35600000049837"],
+)
 def test_a_sound_siret_says_its_siren(siret: str) -> None:
     assert parse_identifiers(None, siret) == Identifiers(siret[:9], siret)
 
 
 @every_case("siren", ["123456789", "889742876"])
-def test_a_wrong_check_digit_of_a_siren_is_warned_of_and_refused_where_somebody_is_strict(siren: str) -> None:
-    assert parse_identifiers(siren, None).warnings == (f"the check digit of the SIREN {siren} is wrong",)
+def test_a_wrong_check_digit_of_a_siren_is_warned_of_and_refused_where_somebody_is_strict(
+    siren: str,
+) -> None:
+    assert parse_identifiers(siren, None).warnings == (
+        f"the check digit of the SIREN {siren} is wrong",
+    )
     with pytest.raises(IdentifierError) as refused:
         parse_identifiers(siren, None, strict=True)
     assert refused.value.code == "INVALID_SIREN_FORMAT"
@@ -35,7 +42,10 @@ def test_a_wrong_check_digit_of_a_siren_is_warned_of_and_refused_where_somebody_
 
 @every_case("siret", ["12345678900012", "98765432100012"])
 def test_a_wrong_check_digit_of_a_siret_is_warned_of(siret: str) -> None:
-    assert parse_identifiers(None, siret).warnings[-1] == f"the check digit of the SIRET {siret} is wrong"
+    assert (
+        parse_identifiers(None, siret).warnings[-1]
+        == f"the check digit of the SIRET {siret} is wrong"
+    )
 
 
 @every_case(
@@ -76,7 +86,11 @@ def test_of_la_poste_a_sum_that_five_divides_will_do(siret: str) -> None:
 
 @every_case(
     ("siren", "number"),
-    [("552032534", "FR27552032534"), ("356000000", "FR39356000000"), ("732829320", "FR44732829320")],
+    [
+        ("552032534", "FR27552032534"),
+        ("356000000", "FR39356000000"),
+        ("732829320", "FR44732829320"),
+    ],
 )
 def test_the_vat_number(siren: str, number: str) -> None:
     assert vat_number(siren) == number

@@ -20,9 +20,13 @@ OF_THE_LOG = {"timestamp", "level"}
 
 JOB = JobFacts(job_id=7, siren="552032534", attempt=1, tenant_id="t1", correlation_id="c1")
 RECORD = SourceRecord(
-    siren="552032534", said=CompanyFields(legal_name="Secret"), document={"officers": [{"nom": "Secret"}]}
+    siren="552032534",
+    said=CompanyFields(legal_name="Secret"),
+    document={"officers": [{"nom": "Secret"}]},
 )
-ERROR = SourceError(error_code=ErrorCode.UPSTREAM_5XX, http_status=503, message="It is down.", retryable=True)
+ERROR = SourceError(
+    error_code=ErrorCode.UPSTREAM_5XX, http_status=503, message="It is down.", retryable=True
+)
 OUTCOMES = [
     None,
     SourceOutcome(source=SourceApi.INPI, duration_ms=12, record=RECORD),
@@ -40,10 +44,15 @@ def test_a_line_has_all_of_them_and_no_other(outcome: SourceOutcome | None) -> N
 
 def test_a_call_that_failed_says_how() -> None:
     fields = job_log_fields(JOB, "CompanyEnrichmentSourceFetched", OUTCOMES[2])
-    said = [fields[name] for name in ("source_api", "http_status", "error_code", "error_message", "duration_ms")]
+    said = [
+        fields[name]
+        for name in ("source_api", "http_status", "error_code", "error_message", "duration_ms")
+    ]
     assert said == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
 
 
 def test_a_wish_has_a_request_and_maybe_a_job() -> None:
     known = {"siren": "552032534", "tenant_id": "t1", "correlation_id": "c1", "request_id": 3}
-    assert [log_fields("CompanyEnrichmentRequested", **known)[name] for name in ("request_id", "job_id")] == ["3", None]
+    assert [
+        log_fields("CompanyEnrichmentRequested", **known)[name] for name in ("request_id", "job_id")
+    ] == ["3", None]

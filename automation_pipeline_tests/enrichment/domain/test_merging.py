@@ -1,4 +1,5 @@
-"""By field the first source that says something; what nobody says, and what a user has locked, stays."""
+"""By field the first source that says something; what nobody says, and what a user has locked,
+stays."""
 
 from datetime import date
 from typing import Any
@@ -6,8 +7,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.enrichment.models import FIELDS, CompanyFields, Identifiers, Snapshot, SourceApi, SourceRecord
-from automation_pipeline.enrichment.rules.evaluation import PRIORITY, changed_fields, has_core_identity, merge_records
+from automation_pipeline.enrichment.models import (
+    FIELDS,
+    CompanyFields,
+    Identifiers,
+    Snapshot,
+    SourceApi,
+    SourceRecord,
+)
+from automation_pipeline.enrichment.rules.evaluation import (
+    PRIORITY,
+    changed_fields,
+    has_core_identity,
+    merge_records,
+)
 
 WHO = Identifiers("552032534")
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
@@ -19,9 +32,21 @@ def record(**said: Any) -> SourceRecord:
 
 def test_each_field_has_its_own_order() -> None:
     records = {
-        SEARCH: record(legal_name="DANONE", legal_form="5599", creation_date=date(1955, 1, 1), naf_label="Holding"),
-        INPI: record(legal_name="Danone SA", legal_form="5510", country_code="FR", rcs_city="Paris"),
-        RCS: record(legal_name="DANONE (RCS)", legal_form="SAh", rcs_city="PARIS", registry_name="Greffe de Paris"),
+        SEARCH: record(
+            legal_name="DANONE",
+            legal_form="5599",
+            creation_date=date(1955, 1, 1),
+            naf_label="Holding",
+        ),
+        INPI: record(
+            legal_name="Danone SA", legal_form="5510", country_code="FR", rcs_city="Paris"
+        ),
+        RCS: record(
+            legal_name="DANONE (RCS)",
+            legal_form="SAh",
+            rcs_city="PARIS",
+            registry_name="Greffe de Paris",
+        ),
     }
     snapshot = merge_records(None, records, WHO)
     assert snapshot.values == CompanyFields(
@@ -45,7 +70,9 @@ def test_every_field_has_an_order() -> None:
 
 def test_what_a_user_has_locked_is_not_overwritten() -> None:
     before = Snapshot(WHO.siren, CompanyFields(legal_name="Our name", city="PARIS"))
-    after = merge_records(before, {SEARCH: record(legal_name="DANONE", city="LYON")}, WHO, locked={"legal_name"})
+    after = merge_records(
+        before, {SEARCH: record(legal_name="DANONE", city="LYON")}, WHO, locked={"legal_name"}
+    )
     assert (after.values.legal_name, after.values.city) == ("Our name", "LYON")
     assert changed_fields(before, after) == {"city": {"before": "PARIS", "after": "LYON"}}
 
@@ -55,7 +82,9 @@ _FIELDS = st.fixed_dictionaries({field: _TEXTS for field in FIELDS if field != "
 _RECORDS = st.dictionaries(st.sampled_from(SourceApi), _FIELDS.map(lambda said: record(**said)))
 
 
-@given(before=_FIELDS.map(lambda said: Snapshot(WHO.siren, CompanyFields(**said))), records=_RECORDS)
+@given(
+    before=_FIELDS.map(lambda said: Snapshot(WHO.siren, CompanyFields(**said))), records=_RECORDS
+)
 def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
     before: Snapshot, records: dict[SourceApi, SourceRecord]
 ) -> None:
@@ -73,7 +102,9 @@ def test_an_empty_value_never_overwrites_and_every_value_has_its_source(
 @given(_FIELDS)
 def test_core_identity_is_a_name_and_a_place(said: dict[str, str | None]) -> None:
     place = said["address_line1"] or said["postal_code"] or said["city"]
-    assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**said))) == bool(said["legal_name"] and place)
+    assert has_core_identity(Snapshot(WHO.siren, CompanyFields(**said))) == bool(
+        said["legal_name"] and place
+    )
 
 
 KNOWN = Snapshot(
@@ -92,8 +123,12 @@ def test_what_a_source_has_said_that_comes_first_and_fails_now_is_kept() -> None
     assert (heard.values.legal_form, heard.sources["legal_form"]) == ("5599", SEARCH)
 
 
-def test_what_a_source_has_said_that_comes_later_or_not_at_all_is_not_kept_because_it_fails() -> None:
-    after = merge_records(KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH})
+def test_what_a_source_has_said_that_comes_later_or_not_at_all_is_not_kept_because_it_fails() -> (
+    None
+):
+    after = merge_records(
+        KNOWN, {INPI: record(city="LYON", rcs_city="LYON")}, WHO, failed={RCS, SEARCH}
+    )
     assert (after.values.city, after.values.rcs_city) == ("LYON", "LYON")
 
 

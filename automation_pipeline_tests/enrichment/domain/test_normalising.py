@@ -2,13 +2,28 @@
 
 from datetime import date
 
-from automation_pipeline.enrichment.rules.normalisation import country, day, is_masked, line, naf, postal_code, text
+from automation_pipeline.enrichment.rules.normalisation import (
+    country,
+    day,
+    is_masked,
+    line,
+    naf,
+    postal_code,
+    text,
+)
 from automation_pipeline_tests.tables import every_case
 
 
 @every_case(
     ("given", "said"),
-    [("70.10Z", "70.10Z"), ("6201Z", "62.01Z"), ("6201z", "62.01Z"), ("x", None), (None, None), ("", None)],
+    [
+        ("70.10Z", "70.10Z"),
+        ("6201Z", "62.01Z"),
+        ("6201z", "62.01Z"),
+        ("x", None),
+        (None, None),
+        ("", None),
+    ],
 )
 def test_a_naf_code_has_its_dot(given: object, said: str | None) -> None:
     assert naf(given) == said
@@ -43,7 +58,10 @@ def test_a_country_has_two_letters(given: object, said: str | None) -> None:
     assert country(given) == said
 
 
-@every_case("given", ["2020-10-13", "13/10/2020", "13-10-2020", 20201013, "20201013", "2020-10-13T00:00:00+02:00"])
+@every_case(
+    "given",
+    ["2020-10-13", "13/10/2020", "13-10-2020", 20201013, "20201013", "2020-10-13T00:00:00+02:00"],
+)
 def test_a_day_is_read_in_every_spelling(given: object) -> None:
     assert day(given) == date(2020, 10, 13)
 
@@ -85,5 +103,7 @@ def test_a_line_is_made_of_what_is_said() -> None:
         (None, None, None),
     ],
 )
-def test_a_postal_code_of_france_has_its_leading_zero(given: object, country_said: object, said: str | None) -> None:
+def test_a_postal_code_of_france_has_its_leading_zero(
+    given: object, country_said: object, said: str | None
+) -> None:
     assert postal_code(given, country_said) == said

@@ -13,5 +13,9 @@ PUT_OFF = {("RUNNING", "PENDING"), ("RUNNING", "STALE")}
 
 
 def test_the_legal_moves_are_those_of_the_contract_and_the_wait_for_a_register() -> None:
-    legal = {(a.value, b.value) for a, b in product(EnrichmentStatus, EnrichmentStatus) if b in ENRICHMENT.moves[a]}
+    legal = {
+        (a.value, b.value)
+        for a, b in product(EnrichmentStatus, EnrichmentStatus)
+        if b in ENRICHMENT.moves[a]
+    }
     assert legal == OF_THE_CONTRACT | PUT_OFF

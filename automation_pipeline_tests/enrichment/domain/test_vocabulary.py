@@ -1,4 +1,5 @@
-"""The checklist at the end of the contract: names, states, codes and counters, as it and all others write them."""
+"""The checklist at the end of the contract: names, states, codes and counters, as it and all others
+write them."""
 
 from dataclasses import fields
 from datetime import timedelta
@@ -56,7 +57,10 @@ def test_every_source_is_required_or_optional() -> None:
 def test_the_tables_allow_the_states_and_no_other(table: type[tables.Table]) -> None:
     rules = [str(getattr(rule, "sqltext", "")) for rule in table.__table__.constraints]
     [allowed] = [rule for rule in rules if " IN (" in rule]
-    assert allowed.split(" IN ")[1] == "(" + ", ".join(f"'{status}'" for status in EnrichmentStatus) + ")"
+    assert (
+        allowed.split(" IN ")[1]
+        == "(" + ", ".join(f"'{status}'" for status in EnrichmentStatus) + ")"
+    )
 
 
 def test_what_is_counted_of_a_job_is_what_its_end_tells() -> None:
@@ -79,8 +83,16 @@ def test_an_error_is_written_as_in_the_contract() -> None:
 
 def test_the_numbers_are_those_of_the_contract() -> None:
     knobs = EnrichmentOptions()
-    assert (knobs.freshness, knobs.lock_seconds, knobs.heartbeat_seconds) == (timedelta(days=30), 120, 30)
+    assert (knobs.freshness, knobs.lock_seconds, knobs.heartbeat_seconds) == (
+        timedelta(days=30),
+        120,
+        30,
+    )
     assert (knobs.call_seconds, knobs.max_retries, knobs.max_attempts) == (5, 2, 3)
-    assert (knobs.backoff.base_seconds, knobs.backoff.cap_seconds, knobs.backoff.multiplier) == (0.25, 0.5, 2)
+    assert (knobs.backoff.base_seconds, knobs.backoff.cap_seconds, knobs.backoff.multiplier) == (
+        0.25,
+        0.5,
+        2,
+    )
     assert (knobs.cooldown, knobs.longest_retry_after_seconds) == (timedelta(minutes=15), 5)
     assert knobs.sync_seconds < 1.2

@@ -1,4 +1,5 @@
-"""What other processes do in tests of enrichment; importable, so that they can be started with it."""
+"""What other processes do in tests of enrichment; importable, so that they can be started with
+it."""
 
 import os
 import signal
@@ -23,7 +24,9 @@ def bench_at(url: str, now: str) -> Generator[Bench]:
     """With the leases that all processes share."""
     database = Database(url)
     try:
-        yield Bench(database, StandingClock(datetime.fromisoformat(now)), claims=DatabaseClaims(database))
+        yield Bench(
+            database, StandingClock(datetime.fromisoformat(now)), claims=DatabaseClaims(database)
+        )
     finally:
         database.dispose()
 
@@ -76,7 +79,8 @@ def _child(url: str, now: str, job_id: int, place: str) -> int:
 
 
 def _work_and_be_killed(url: str, now: str, job_id: int, place: str) -> None:
-    """While a source is asked; or when the end is written and nothing is kept; or when all of it is kept."""
+    """While a source is asked; or when the end is written and nothing is kept; or when all of it is
+    kept."""
     with bench_at(url, now) as bench:
         if place in list(SourceApi):
             bench.sources[SourceApi(place)].script = [_die]

@@ -1,4 +1,5 @@
-"""One call of one source: again where that helps and never where it harms, in turn, within the day, with its rests."""
+"""One call of one source: again where that helps and never where it harms, in turn, within the day,
+with its rests."""
 
 import asyncio
 from collections import Counter
@@ -9,7 +10,12 @@ from random import Random
 import pytest
 
 from automation_pipeline.enrichment import sources as module
-from automation_pipeline.enrichment.models import RATE_LIMITED, SourceApi, SourceError, SourceOutcome
+from automation_pipeline.enrichment.models import (
+    RATE_LIMITED,
+    SourceApi,
+    SourceError,
+    SourceOutcome,
+)
 from automation_pipeline.enrichment.ports import Registries
 from automation_pipeline.enrichment.queries.sources import SourceStatus, set_rest, source_statuses
 from automation_pipeline.enrichment.sources import call_source
@@ -43,9 +49,16 @@ class Middle(Random):
         return (a + b) / 2
 
 
-async def calling(bench: Bench, source: SourceApi, registries: Registries | None = None) -> SourceOutcome:
+async def calling(
+    bench: Bench, source: SourceApi, registries: Registries | None = None
+) -> SourceOutcome:
     known = registries or bench.registries
-    world = {"registries": known, "database": bench.database, "clock": bench.clock, "random": Middle()}
+    world = {
+        "registries": known,
+        "database": bench.database,
+        "clock": bench.clock,
+        "random": Middle(),
+    }
     return await call_source(known.sources[source], SIREN, None, **world)
 
 
@@ -74,7 +87,9 @@ def test_an_answer_ends_the_trying(bench: Bench, waits: list[float], source: Sou
     assert (outcome.status, outcome.attempts, waits) == ("SUCCESS", 2, [0.25])
 
 
-def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(bench: Bench, waits: list[float]) -> None:
+def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(
+    bench: Bench, waits: list[float]
+) -> None:
     bench.tell(rcs=DOWN)
     registries = bench.registries
     for seed in range(3):
@@ -85,9 +100,13 @@ def test_the_waits_are_a_fifth_more_or_less_and_half_a_second_at_most(bench: Ben
 
 
 @pytest.mark.parametrize(
-    "error", [UNKNOWN, REFUSED, fails("FORBIDDEN", 403), fails("INTERNAL_ERROR", 400)], ids=lambda one: one.error_code
+    "error",
+    [UNKNOWN, REFUSED, fails("FORBIDDEN", 403), fails("INTERNAL_ERROR", 400)],
+    ids=lambda one: one.error_code,
 )
-def test_what_does_not_pass_is_not_tried_again(bench: Bench, waits: list[float], error: SourceError) -> None:
+def test_what_does_not_pass_is_not_tried_again(
+    bench: Bench, waits: list[float], error: SourceError
+) -> None:
     bench.tell(rcs=error)
     assert (call(bench).error, len(bench.sources[RCS].asked), waits) == (error, 1, [])
 
@@ -106,7 +125,12 @@ def test_what_does_not_pass_is_not_tried_again(bench: Bench, waits: list[float],
     ],
 )
 def test_a_source_that_says_when_is_asked_again_then_if_that_is_soon(
-    bench: Bench, waits: list[float], source: SourceApi, error: SourceError, calls: int, waited: list[float]
+    bench: Bench,
+    waits: list[float],
+    source: SourceApi,
+    error: SourceError,
+    calls: int,
+    waited: list[float],
 ) -> None:
     bench.sources[source].always = error
     outcome = call(bench, source)
@@ -114,7 +138,8 @@ def test_a_source_that_says_when_is_asked_again_then_if_that_is_soon(
 
 
 @pytest.mark.parametrize(
-    ("source", "error", "minutes"), [(RCS, UNSAID, 1), (SEARCH, BUSY, 1), (INPI, BUSY, 10), (RCS, REFUSED, 60)]
+    ("source", "error", "minutes"),
+    [(RCS, UNSAID, 1), (SEARCH, BUSY, 1), (INPI, BUSY, 10), (RCS, REFUSED, 60)],
 )
 def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
     bench: Bench, source: SourceApi, error: SourceError, minutes: int
@@ -126,7 +151,11 @@ def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
     assert until == bench.clock.now() + timedelta(minutes=minutes)
     refused = call(bench, source)
     assert refused.error is not None
-    assert (refused.error.error_code, refused.error.http_status, refused.attempts) == ("RATE_LIMIT", None, 0)
+    assert (refused.error.error_code, refused.error.http_status, refused.attempts) == (
+        "RATE_LIMIT",
+        None,
+        0,
+    )
     assert f"It rests until {until:%H:%M} UTC" in refused.error.message
     assert len(bench.sources[source].asked) == told
     bench.clock.pass_time(timedelta(minutes=minutes))
@@ -134,7 +163,9 @@ def test_a_source_that_wants_to_be_left_alone_is_left_alone_by_all(
     assert call(bench, source).status == "SUCCESS"
 
 
-def test_what_is_left_of_a_short_rest_is_waited_for_by_others(bench: Bench, waits: list[float]) -> None:
+def test_what_is_left_of_a_short_rest_is_waited_for_by_others(
+    bench: Bench, waits: list[float]
+) -> None:
     with bench.database.transaction() as session:
         set_rest(session, RCS, timedelta(seconds=60), "It is busy.", bench.clock.now())
     bench.pass_time(seconds=54)
@@ -153,7 +184,9 @@ def test_whoever_is_refused_another_call_tells_what_the_last_one_came_to(bench: 
     assert (outcome.error, outcome.attempts) == (DOWN, 1)
 
 
-@pytest.mark.parametrize(("source", "length"), [(RCS, timedelta(hours=12)), (SEARCH, timedelta(minutes=1))])
+@pytest.mark.parametrize(
+    ("source", "length"), [(RCS, timedelta(hours=12)), (SEARCH, timedelta(minutes=1))]
+)
 def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
     bench: Bench, source: SourceApi, length: timedelta
 ) -> None:
@@ -163,7 +196,9 @@ def test_a_source_that_has_not_answered_ten_times_in_a_row_is_left_alone(
     assert standing(bench, source).failures == 9
     outcome = call(bench, source)
     assert (outcome.error, outcome.attempts) == (SILENT, 1)
-    assert standing(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
+    assert (
+        standing(bench, source).open_until == bench.clock.now() - timedelta(seconds=0.25) + length
+    )
     bench.pass_time(seconds=length.total_seconds())
     bench.sources[source].always = says(source)
     assert call(bench, source).status == "SUCCESS"
@@ -178,7 +213,9 @@ def test_an_answer_of_any_kind_says_that_it_is_up(bench: Bench, answer: object) 
     assert standing(bench).failures == 0
 
 
-def test_a_sources_calls_of_the_day_are_not_exceeded_and_come_back_at_midnight(bench: Bench) -> None:
+def test_a_sources_calls_of_the_day_are_not_exceeded_and_come_back_at_midnight(
+    bench: Bench,
+) -> None:
     bench.a_day = {RCS: 2}
     outcomes = [call(bench) for _ in range(3)]
     assert [one.status for one in outcomes] == ["SUCCESS", "SUCCESS", "FAILED"]
@@ -228,7 +265,11 @@ def test_a_turn_that_is_too_far_away_is_not_waited_for(bench: Bench) -> None:
     bench.limiter.reserve = lambda *_given, **_more: None
     outcome = call(bench)
     assert outcome.error is not None
-    assert (outcome.error.error_code, outcome.attempts, bench.sources[RCS].asked) == ("RATE_LIMIT", 0, [])
+    assert (outcome.error.error_code, outcome.attempts, bench.sources[RCS].asked) == (
+        "RATE_LIMIT",
+        0,
+        [],
+    )
     assert standing(bench).quota_used == 0
 
 
@@ -242,7 +283,11 @@ def test_a_source_that_does_not_answer_in_time_is_taken_for_silent(
     bench.sources[RCS].fetch = never
     outcome = call(bench)
     assert outcome.error is not None
-    assert (outcome.error.error_code, outcome.error.http_status, outcome.attempts) == ("TIMEOUT", None, 3)
+    assert (outcome.error.error_code, outcome.error.http_status, outcome.attempts) == (
+        "TIMEOUT",
+        None,
+        3,
+    )
     assert outcome.error.message == "It did not answer within 600 s."
 
 
@@ -252,7 +297,9 @@ def test_what_the_source_holds_back_is_counted(bench: Bench) -> None:
     assert {name: amount for (name, _), amount in bench.meter.drain().items()} == {RATE_LIMITED: 3}
 
 
-def test_however_many_call_no_source_is_called_beyond_its_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_however_many_call_no_source_is_called_beyond_its_limit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each knows how long it has waited, by what it was told to; nobody has waited in truth."""
     bench.limiter, starts = CountingLimiter(bench.clock, is_keeping=True), []
     waited: Counter[object] = Counter()

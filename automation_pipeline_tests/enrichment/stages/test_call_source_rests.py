@@ -1,4 +1,5 @@
-"""When a source's short rest is over, whoever has waited for it calls in turn, by the test's clock."""
+"""When a source's short rest is over, whoever has waited for it calls in turn, by the test's
+clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +18,15 @@ from automation_pipeline.storage import rate_limits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.bench import RATE, Bench
-from automation_pipeline_tests.enrichment.scripted import BUSY, DOWN, RCS, SILENT, SIREN, fails, says
+from automation_pipeline_tests.enrichment.scripted import (
+    BUSY,
+    DOWN,
+    RCS,
+    SILENT,
+    SIREN,
+    fails,
+    says,
+)
 from automation_pipeline_tests.waiting import run
 
 CALLERS = 16
@@ -57,12 +66,18 @@ def sleepers(clock: StandingClock, waits: list[float], monkeypatch: pytest.Monke
     them = Sleepers(clock)
     theirs = SimpleNamespace(sleep=them.sleep, to_thread=at_once, timeout=asyncio.timeout)
     monkeypatch.setattr(module, "asyncio", theirs)
-    monkeypatch.setattr(rate_limits, "database_epoch", lambda: literal(clock.now().timestamp(), rate_limits.Float(53)))
+    monkeypatch.setattr(
+        rate_limits,
+        "database_epoch",
+        lambda: literal(clock.now().timestamp(), rate_limits.Float(53)),
+    )
     return them
 
 
 @pytest.mark.parametrize("said", [[BUSY], [says(RCS)] * 3 + [BUSY] * 2])
-def test_after_a_rest_nobody_calls_but_in_a_new_turn(bench: Bench, sleepers: Sleepers, said: list[object]) -> None:
+def test_after_a_rest_nobody_calls_but_in_a_new_turn(
+    bench: Bench, sleepers: Sleepers, said: list[object]
+) -> None:
     bench.limiter, starts = DatabaseRateLimiter(bench.database), []
     script = list(said)
 
@@ -73,7 +88,8 @@ def test_after_a_rest_nobody_calls_but_in_a_new_turn(bench: Bench, sleepers: Sle
     async def all_at_once() -> list[object]:
         registries, world = bench.registries, {"database": bench.database, "clock": bench.clock}
         calls = [
-            call_source(registries.sources[RCS], SIREN, None, registries=registries, **world) for _ in range(CALLERS)
+            call_source(registries.sources[RCS], SIREN, None, registries=registries, **world)
+            for _ in range(CALLERS)
         ]
         tasks = [asyncio.ensure_future(call) for call in calls]
         await sleepers.see_through(tasks)
@@ -81,7 +97,10 @@ def test_after_a_rest_nobody_calls_but_in_a_new_turn(bench: Bench, sleepers: Sle
 
     bench.sources[RCS].fetch = fetch
     assert run(all_at_once()) == ["SUCCESS"] * CALLERS
-    apart = [(later - first).total_seconds() for first, later in zip(starts, starts[RATE.limit :], strict=False)]
+    apart = [
+        (later - first).total_seconds()
+        for first, later in zip(starts, starts[RATE.limit :], strict=False)
+    ]
     assert min(apart) >= RATE.period_seconds - 0.001
     assert len(starts) == CALLERS + sum(one is BUSY for one in said) == calls_of_the_day(bench, RCS)
 

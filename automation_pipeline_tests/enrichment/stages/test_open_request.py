@@ -1,4 +1,5 @@
-"""Whoever looks sees what is known now, and what is stale or missing is refreshed meanwhile, once a day."""
+"""Whoever looks sees what is known now, and what is stale or missing is refreshed meanwhile, once a
+day."""
 
 import pytest
 
@@ -25,7 +26,9 @@ def test_a_fresh_company_is_shown_and_nothing_is_asked_for(bench: Bench) -> None
     assert len(seen.documents) == 3
     assert (seen.enrichment_running, seen.job_id) == (False, None)
     assert opened(bench) == 0
-    assert not [one for one in sent if one.startswith(("INSERT", "UPDATE")) or "payload_json" in one]
+    assert not [
+        one for one in sent if one.startswith(("INSERT", "UPDATE")) or "payload_json" in one
+    ]
 
 
 def test_a_stale_company_is_shown_while_it_is_refreshed(bench: Bench) -> None:
@@ -37,7 +40,9 @@ def test_a_stale_company_is_shown_while_it_is_refreshed(bench: Bench) -> None:
     job = bench.work(seen.job_id)
     assert (job.trigger, job.status) == ("REQUEST_OPENED", "SUCCESS")
     assert bench.open(asked.request_id).request.enrichment_status == "SUCCESS"
-    assert [event.payload["request_id"] for event in bench.events("Completed")] == [str(asked.request_id)] * 2
+    assert [event.payload["request_id"] for event in bench.events("Completed")] == [
+        str(asked.request_id)
+    ] * 2
 
 
 def test_looking_leads_to_one_wish_a_day(bench: Bench) -> None:

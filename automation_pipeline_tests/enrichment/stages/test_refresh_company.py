@@ -13,7 +13,11 @@ def test_a_fresh_company_grows_stale_first(bench: Bench) -> None:
     asked = bench.enriched()
     again = bench.refresh(asked.request_id)
     assert (again.asked, again.status) == ("ENQUEUED", "STALE")
-    assert bench.events("Requested")[-1].payload["trigger"] == bench.job(again.job_id).trigger == "MANUAL_REFRESH"
+    assert (
+        bench.events("Requested")[-1].payload["trigger"]
+        == bench.job(again.job_id).trigger
+        == "MANUAL_REFRESH"
+    )
     bench.work(again.job_id)
     assert bench.moves()[2:] == [("SUCCESS", "STALE"), ("STALE", "RUNNING"), ("RUNNING", "SUCCESS")]
     assert len(bench.events("Completed")) == 2

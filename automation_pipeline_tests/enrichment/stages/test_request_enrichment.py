@@ -1,4 +1,5 @@
-"""What becomes of a wish for a company: the answer that is there, the job that is open, or a new one."""
+"""What becomes of a wish for a company: the answer that is there, the job that is open, or a new
+one."""
 
 import logging
 from datetime import timedelta
@@ -18,12 +19,20 @@ def test_a_new_company_gets_a_job_and_a_worker_is_asked_for(bench: Bench) -> Non
     asked = bench.request()
     job, row = bench.job(asked.job_id), bench.request_row(asked.request_id)
     assert (asked.asked, asked.status) == ("ENQUEUED", "PENDING")
-    assert (job.state, job.trigger, job.attempt, job.company_siren) == ("PENDING", "REQUEST_CREATED", 0, SIREN)
+    assert (job.state, job.trigger, job.attempt, job.company_siren) == (
+        "PENDING",
+        "REQUEST_CREATED",
+        0,
+        SIREN,
+    )
     assert bench.asked_for() == [(f"{SIREN}:REQUEST_CREATED:2026-05-04", {"job_id": job.id})]
     assert bench.waiting_for(job.id) == [asked.request_id]
     assert (row.enrichment_status, row.created_by, row.siren_raw) == ("PENDING", "user:1", SIREN)
     [event] = bench.events()
-    assert (event.payload["request_id"], event.payload["trigger"]) == (str(asked.request_id), "REQUEST_CREATED")
+    assert (event.payload["request_id"], event.payload["trigger"]) == (
+        str(asked.request_id),
+        "REQUEST_CREATED",
+    )
 
 
 def test_a_siret_is_enough(bench: Bench) -> None:
@@ -80,7 +89,9 @@ def test_a_company_that_lacks_something_is_an_answer_too(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def test_a_company_that_was_not_found_is_asked_for_again_after_a_quarter_of_an_hour(bench: Bench) -> None:
+def test_a_company_that_was_not_found_is_asked_for_again_after_a_quarter_of_an_hour(
+    bench: Bench,
+) -> None:
     bench.tell(search=NOBODY)
     bench.enriched()
     bench.pass_time(minutes=14)

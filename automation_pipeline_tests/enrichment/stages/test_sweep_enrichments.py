@@ -1,4 +1,5 @@
-"""What nobody asks for: lost workers are followed, what is old grows stale, what is due is refreshed."""
+"""What nobody asks for: lost workers are followed, what is old grows stale, what is due is
+refreshed."""
 
 from datetime import timedelta
 
@@ -31,7 +32,11 @@ def test_a_snapshot_grows_stale_when_it_is_exactly_thirty_days_old(bench: Bench)
     assert bench.sweep().stale == 0
     bench.pass_time(hours=1)
     assert bench.sweep().stale == 1
-    assert bench.enrichment(LATE).status == bench.request_row(asked.request_id).enrichment_status == "STALE"
+    assert (
+        bench.enrichment(LATE).status
+        == bench.request_row(asked.request_id).enrichment_status
+        == "STALE"
+    )
     assert bench.company(LATE) is not None
     assert bench.sweep().stale == 0
 
@@ -45,7 +50,9 @@ def test_what_became_fresh_in_one_night_is_not_refreshed_in_one_night(bench: Ben
     assert bench.sweep().refreshed == 1
     assert bench.moves(EARLY)[-1] == ("SUCCESS", "STALE")
     assert [job.company_siren for job in bench.jobs()[2:]] == [EARLY]
-    assert {row.enrichment_status for row in bench.requests() if row.company_siren == EARLY} == {"STALE"}
+    assert {row.enrichment_status for row in bench.requests() if row.company_siren == EARLY} == {
+        "STALE"
+    }
     bench.work(bench.jobs()[-1].id)
     bench.pass_time(days=2, hours=23)
     assert (bench.sweep().refreshed, bench.enrichment(LATE).status) == (0, "STALE")
@@ -78,7 +85,9 @@ def test_the_longest_due_come_first(bench: Bench) -> None:
     with bench.database.transaction() as session:
         for place, siren in enumerate(reversed(sirens)):
             due = bench.clock.now() - timedelta(days=1, seconds=-place)
-            session.execute(update(EnrichmentRow).where(EnrichmentRow.siren == siren).values(due_at=due))
+            session.execute(
+                update(EnrichmentRow).where(EnrichmentRow.siren == siren).values(due_at=due)
+            )
     assert bench.sweep(limit=2).refreshed == 2
     assert [job.company_siren for job in bench.jobs()[3:]] == [sirens[2], sirens[1]]
 
@@ -93,7 +102,8 @@ def test_what_is_asked_for_already_is_left_to_that(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls_a_day", "used", "refreshed"), [(10, 0, 3), (10, 6, 2), (10, 8, 0), (10, 20, 0), (2, 0, 1)]
+    ("calls_a_day", "used", "refreshed"),
+    [(10, 0, 3), (10, 6, 2), (10, 8, 0), (10, 20, 0), (2, 0, 1)],
 )
 def test_a_fifth_of_a_sources_day_is_kept_for_those_who_ask(
     bench: Bench, calls_a_day: int, used: int, refreshed: int
@@ -123,7 +133,9 @@ def test_nothing_is_refreshed_while_the_required_source_rests(bench: Bench) -> N
     assert bench.sweep().refreshed == 1
 
 
-@pytest.mark.parametrize(("search", "rcs", "status"), [(NOBODY, (), "FAILED"), ((), DOWN, "PARTIAL")])
+@pytest.mark.parametrize(
+    ("search", "rcs", "status"), [(NOBODY, (), "FAILED"), ((), DOWN, "PARTIAL")]
+)
 def test_what_came_to_less_than_all_is_tried_again_when_it_is_due(
     bench: Bench, search: object, rcs: object, status: str
 ) -> None:
@@ -188,7 +200,11 @@ def test_a_sweep_asks_as_many_questions_whatever_is_due(bench: Bench) -> None:
             siren = f"3{place:08}"
             kept = {column: getattr(rows[0], column) for column in ("legal_name", "updated_at")}
             session.add(CompanyRow(siren=siren, is_masked=False, **kept))
-            times = {"due_at": kept["updated_at"], "created_at": kept["updated_at"], "updated_at": kept["updated_at"]}
+            times = {
+                "due_at": kept["updated_at"],
+                "created_at": kept["updated_at"],
+                "updated_at": kept["updated_at"],
+            }
             session.add(EnrichmentRow(siren=siren, status="SUCCESS", **times))
     with statements(bench.database) as much:
         assert (bench.sweep().refreshed, bench.sweep().stale) == (20, 0)
@@ -196,12 +212,14 @@ def test_a_sweep_asks_as_many_questions_whatever_is_due(bench: Bench) -> None:
 
 
 def questions(sent: list[str]) -> list[str]:
-    """Rows that are new are one statement on PostgreSQL, but one each on SQLite, which is not asked over a network."""
+    """Rows that are new are one statement on PostgreSQL, but one each on SQLite, which is not asked
+    over a network."""
     return [one for one in sent if one.startswith(("SELECT", "UPDATE"))]
 
 
 def after_one_that_died(bench: Bench) -> int | None:
-    """A job whose worker finds the lease of the one before, which has died when its work was done."""
+    """A job whose worker finds the lease of the one before, which has died when its work was
+    done."""
     bench.enriched()
     bench.pass_time(days=31)
     lock = bench.claims.take(claim_key(SIREN), "dead", bench.knobs.lock_seconds)

@@ -53,14 +53,27 @@ def test_a_company_that_all_three_know_is_a_success(bench: Bench) -> None:
     assert company.updated_at == bench.clock.now()
     assert (row.status, row.enrichment_error, row.running_job_id) == ("SUCCESS", None, None)
     assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
-    assert bench.told() == ["Requested", "Started", "SourceFetched", "SourceFetched", "SourceFetched", "Completed"]
-    assert [event.payload["source_api"] for event in bench.events("SourceFetched")] == [SEARCH, INPI, RCS]
+    assert bench.told() == [
+        "Requested",
+        "Started",
+        "SourceFetched",
+        "SourceFetched",
+        "SourceFetched",
+        "Completed",
+    ]
+    assert [event.payload["source_api"] for event in bench.events("SourceFetched")] == [
+        SEARCH,
+        INPI,
+        RCS,
+    ]
     assert counts(bench) == (3, 0, 0, 0)
     assert bench.request_row(asked.request_id).enrichment_status == "SUCCESS"
     assert bench.holder() is None
 
 
-def test_two_that_answer_and_one_that_is_too_busy_three_times(bench: Bench, waits: list[float]) -> None:
+def test_two_that_answer_and_one_that_is_too_busy_three_times(
+    bench: Bench, waits: list[float]
+) -> None:
     bench.tell(rcs=BUSY)
     bench.enriched()
     row = bench.enrichment()
@@ -75,7 +88,10 @@ def test_a_required_source_that_finds_nobody_ends_the_job(bench: Bench) -> None:
     bench.tell(search=NOBODY)
     bench.enriched()
     row = bench.enrichment()
-    assert (row.status, row.enrichment_error) == ("FAILED", "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND")
+    assert (row.status, row.enrichment_error) == (
+        "FAILED",
+        "API_RECHERCHE_ENTREPRISES:200:NOT_FOUND",
+    )
     assert counts(bench) == (0, 1, 1, 0)
     assert bench.calls() == {SEARCH: 1, INPI: 0, RCS: 0}
     assert bench.company() is None
@@ -93,7 +109,11 @@ def test_an_old_snapshot_outlives_a_required_source_that_does_not_answer(bench: 
     assert (row.status, row.enrichment_error) == ("FAILED", "API_RECHERCHE_ENTREPRISES:-:TIMEOUT")
     assert before is not None
     assert after is not None
-    assert (after.legal_name, after.city, after.updated_at) == ("DANONE", "PARIS", before.updated_at)
+    assert (after.legal_name, after.city, after.updated_at) == (
+        "DANONE",
+        "PARIS",
+        before.updated_at,
+    )
     assert bench.moves()[-2:] == [("STALE", "RUNNING"), ("RUNNING", "FAILED")]
 
 
@@ -104,7 +124,10 @@ def test_two_tenants_that_want_the_same_company_share_its_job(bench: Bench) -> N
     [started], completed = bench.events("Started"), bench.events("Completed")
     assert (started.tenant_id, started.correlation_id) == ("t1", "of-t1")
     assert {event.tenant_id for event in bench.events("SourceFetched")} == {"t1"}
-    assert [(each.tenant_id, each.correlation_id) for each in completed] == [("t1", "of-t1"), ("t2", "of-t2")]
+    assert [(each.tenant_id, each.correlation_id) for each in completed] == [
+        ("t1", "of-t1"),
+        ("t2", "of-t2"),
+    ]
     assert {row.enrichment_status for row in bench.requests()} == {"SUCCESS"}
 
 
@@ -126,7 +149,10 @@ def test_a_worker_that_is_killed_is_followed_when_its_lease_is_over(bench: Bench
     assert bench.work(asked.job_id).attempt == 1
     bench.pass_time(seconds=1)
     assert bench.sweep().asked_again == 1
-    assert bench.asked_for()[-1] == (f"{SIREN}:REQUEST_CREATED:2026-05-04-retry-1", {"job_id": asked.job_id})
+    assert bench.asked_for()[-1] == (
+        f"{SIREN}:REQUEST_CREATED:2026-05-04-retry-1",
+        {"job_id": asked.job_id},
+    )
     job = bench.work(asked.job_id)
     assert (job.attempt, job.status) == (2, "SUCCESS")
     assert bench.calls() == {SEARCH: 1, INPI: 1, RCS: 2}
@@ -161,7 +187,9 @@ def test_a_job_that_is_lost_again_and_again_is_given_up(bench: Bench) -> None:
 
 def test_a_second_worker_leaves_the_job_to_the_first(bench: Bench) -> None:
     asked, seen = bench.request(), []
-    bench.tell(inpi=[lambda: seen.append(bench.claims.take(f"company_enrichment:{SIREN}", "second", 1.0))])
+    bench.tell(
+        inpi=[lambda: seen.append(bench.claims.take(f"company_enrichment:{SIREN}", "second", 1.0))]
+    )
     bench.work(asked.job_id)
     assert seen == [None]
     assert bench.work(asked.job_id).attempt == 1
@@ -183,7 +211,9 @@ def test_without_the_required_source_nothing_is_a_success(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("is_masked", "code"), [(False, "NOT_FOUND"), (True, "FORBIDDEN")])
-def test_a_company_without_a_name_says_why_it_failed(bench: Bench, is_masked: bool, code: str) -> None:
+def test_a_company_without_a_name_says_why_it_failed(
+    bench: Bench, is_masked: bool, code: str
+) -> None:
     bench.tell(search=says(SEARCH, legal_name=None, is_masked=is_masked), inpi=UNKNOWN, rcs=UNKNOWN)
     bench.enriched()
     first = (bench.enrichment().enrichment_error or "").split("|")[0]
@@ -197,7 +227,11 @@ def test_an_empty_value_overwrites_nothing_and_keeps_where_it_came_from(bench: B
     bench.enriched()
     company = bench.company()
     assert company is not None
-    assert (company.legal_name, company.naf_code, company.legal_form) == ("DANONE SA", "70.10Z", "5510")
+    assert (company.legal_name, company.naf_code, company.legal_form) == (
+        "DANONE SA",
+        "70.10Z",
+        "5510",
+    )
     rows = bench.rows(select(FieldSourceRow).order_by(FieldSourceRow.id))
     ages = {row.field: bench.clock.now() - row.fetched_at for row in rows}
     assert ages["naf_code"] >= timedelta(days=30)
@@ -223,15 +257,24 @@ def test_what_was_said_is_kept_once_a_version(bench: Bench) -> None:
     bench.pass_time(days=30)
     bench.tell(inpi=says(INPI, legal_form="5599"), rcs=DOWN)
     bench.enriched()
-    kept = [row.source_api for row in bench.rows(select(CompanyDocumentRow).order_by(CompanyDocumentRow.id))]
+    kept = [
+        row.source_api
+        for row in bench.rows(select(CompanyDocumentRow).order_by(CompanyDocumentRow.id))
+    ]
     assert sorted(kept) == sorted([SEARCH, INPI, RCS, INPI])
     retrievals = {row.source_api: row for row in bench.rows(select(RetrievalRow))}
     said = retrievals[RCS]
-    assert (said.last_status, said.last_http_status, said.last_error) == ("FAILED", 503, "UPSTREAM_5XX")
+    assert (said.last_status, said.last_http_status, said.last_error) == (
+        "FAILED",
+        503,
+        "UPSTREAM_5XX",
+    )
 
 
 @pytest.mark.parametrize("optional", [UNKNOWN, fails("AUTH_ERROR", 401)])
-def test_what_does_not_pass_by_itself_waits_until_it_is_stale(bench: Bench, optional: object) -> None:
+def test_what_does_not_pass_by_itself_waits_until_it_is_stale(
+    bench: Bench, optional: object
+) -> None:
     bench.tell(inpi=optional)
     bench.enriched()
     row = bench.enrichment()
@@ -241,7 +284,9 @@ def test_what_does_not_pass_by_itself_waits_until_it_is_stale(bench: Bench, opti
     assert row.retries == 0
 
 
-def test_what_may_pass_is_tried_after_6_24_and_72_hours_and_then_when_it_is_stale(bench: Bench) -> None:
+def test_what_may_pass_is_tried_after_6_24_and_72_hours_and_then_when_it_is_stale(
+    bench: Bench,
+) -> None:
     bench.tell(rcs=DOWN)
     bench.enriched()
     waited: list[float] = []
@@ -256,7 +301,10 @@ def test_what_may_pass_is_tried_after_6_24_and_72_hours_and_then_when_it_is_stal
     assert waited == [6, 24, 72]
     assert row.due_at is not None
     assert row.due_at - bench.clock.now() >= timedelta(days=27)
-    assert {move for move in bench.moves() if "PENDING" not in move} == {("RUNNING", "PARTIAL"), ("PARTIAL", "RUNNING")}
+    assert {move for move in bench.moves() if "PENDING" not in move} == {
+        ("RUNNING", "PARTIAL"),
+        ("PARTIAL", "RUNNING"),
+    }
 
 
 def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
@@ -269,7 +317,11 @@ def test_every_line_of_the_log_has_the_thirteen_fields_and_no_answer(
     lines = [json.loads(line) for line in written.splitlines() if line.startswith("{")]
     assert [line["event_type"].removeprefix("CompanyEnrichment") for line in lines] == bench.told()
     assert all(line.keys() >= THIRTEEN for line in lines)
-    assert all(line[name] for line in lines for name in ("timestamp", "level", "correlation_id", "company_siren"))
+    assert all(
+        line[name]
+        for line in lines
+        for name in ("timestamp", "level", "correlation_id", "company_siren")
+    )
     assert {line["tenant_id"] for line in lines} == {"t1"}
     assert (lines[4]["error_code"], lines[4]["http_status"]) == ("UPSTREAM_5XX", 503)
     assert SECRET not in written
@@ -285,7 +337,9 @@ def test_lines_events_and_calls_bear_the_id_of_whoever_asked_not_of_whoever_work
     configure_logs("info", "json", of="package")
     with correlated("of-the-run"):
         bench.work(asked.job_id)
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    lines = [
+        json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")
+    ]
     assert [line["correlation_id"] for line in lines] == ["of-t1"] * 5
     assert {event.correlation_id for event in bench.events()} == {"of-t1"}
     assert calls == ["of-t1"] * 3
@@ -296,13 +350,18 @@ def test_what_is_done_is_counted(bench: Bench) -> None:
     bench.enriched()
     counted = {(name, labels): amount for (name, labels), amount in bench.meter.drain().items()}
     assert counted[measures.ENDED_JOBS, 'status="PARTIAL"'] == 1
-    assert counted[measures.CALLS, 'error_code="NOT_FOUND",source="API_ENTREPRISE_RCS",status="FAILED"'] == 1
+    assert (
+        counted[
+            measures.CALLS, 'error_code="NOT_FOUND",source="API_ENTREPRISE_RCS",status="FAILED"'
+        ]
+        == 1
+    )
     assert sum(amount for (name, _), amount in counted.items() if name == measures.CALLS) == 3
 
 
 def work_until_done(bench: Bench, job_ids: list[int]) -> list[timedelta]:
-    """The workers that Dagster starts: one per job at once, then one per request that the sweep files. Returns how long
-    the jobs waited for their source, one entry per wait."""
+    """The workers that Dagster starts: one per job at once, then one per request that the sweep
+    files. Returns how long the jobs waited for their source, one entry per wait."""
     bench.take_requests()
     waits: list[timedelta] = []
     for job_id in job_ids:
@@ -329,8 +388,12 @@ def test_one_429_of_the_required_register_fails_no_company(
 ) -> None:
     sirens = [f"{100_000_000 + number:09d}" for number in range(count)]
     jobs = [bench.request(siren=siren).job_id for siren in sirens]
-    bench.sources[SEARCH].script = [says(SEARCH)] * 39 + [fails("RATE_LIMIT", 429, after=retry_after)]
-    assert work_until_done(bench, [job for job in jobs if job]) == [timedelta(seconds=wait) for wait in waited]
+    bench.sources[SEARCH].script = [says(SEARCH)] * 39 + [
+        fails("RATE_LIMIT", 429, after=retry_after)
+    ]
+    assert work_until_done(bench, [job for job in jobs if job]) == [
+        timedelta(seconds=wait) for wait in waited
+    ]
     assert {row.status for row in bench.enrichments()} == {"SUCCESS"}
     assert len(bench.enrichments()) == count
     assert {job.attempt for job in bench.jobs()} == {1}
@@ -342,26 +405,38 @@ def test_one_429_of_the_required_register_fails_no_company(
 def test_a_rest_that_begins_between_two_calls_of_a_company_puts_it_off(
     bench: Bench, waits: list[float], first: SourceError
 ) -> None:
-    """Another company's third 429 makes the required register rest while this one is about to repeat its call."""
+    """Another company's third 429 makes the required register rest while this one is about to
+    repeat its call."""
     asked = bench.request()
 
     def another_is_refused() -> None:
         with bench.database.transaction() as session:
-            set_rest(session, SEARCH, timedelta(seconds=60), "It was asked too often.", bench.clock.now())
+            set_rest(
+                session, SEARCH, timedelta(seconds=60), "It was asked too often.", bench.clock.now()
+            )
 
     bench.sources[SEARCH].script = [another_is_refused, first]
     job = bench.work(asked.job_id)
-    assert (job.state, bench.enrichment().status, bench.calls()[SEARCH]) == ("PENDING", "PENDING", 1)
+    assert (job.state, bench.enrichment().status, bench.calls()[SEARCH]) == (
+        "PENDING",
+        "PENDING",
+        1,
+    )
     work_until_done(bench, [asked.job_id])
     assert (bench.enrichment().status, bench.calls()[SEARCH]) == ("SUCCESS", 2)
 
 
-def test_a_required_register_that_answers_429_again_and_again_fails_the_company_at_last(bench: Bench) -> None:
+def test_a_required_register_that_answers_429_again_and_again_fails_the_company_at_last(
+    bench: Bench,
+) -> None:
     asked = bench.request()
     bench.tell(search=fails("RATE_LIMIT", 429))
     assert len(work_until_done(bench, [asked.job_id])) == 10
     row = bench.enrichment()
-    assert (row.status, row.enrichment_error) == ("FAILED", "API_RECHERCHE_ENTREPRISES:429:RATE_LIMIT")
+    assert (row.status, row.enrichment_error) == (
+        "FAILED",
+        "API_RECHERCHE_ENTREPRISES:429:RATE_LIMIT",
+    )
 
 
 def test_a_stale_company_stays_stale_while_its_register_asks_to_wait(bench: Bench) -> None:
@@ -383,7 +458,10 @@ def test_an_unknown_establishment_is_a_warning_and_the_company_is_enriched(bench
     bench.work(asked.job_id)
     row = bench.request_row(asked.request_id)
     assert row.enrichment_status == "SUCCESS"
-    assert f"The register does not know the establishment {invented}." in (row.warnings or {})["warnings"]
+    assert (
+        f"The register does not know the establishment {invented}."
+        in (row.warnings or {})["warnings"]
+    )
     assert [siret for _, siret in bench.sources[SEARCH].asked] == [invented, None]
 
 
@@ -408,7 +486,9 @@ def test_establishments_of_requests_that_share_a_job_are_looked_up_too(bench: Be
     assert {one.job_id for one in asked.values()} == {plain.job_id}
     assert warnings(bench, plain) == []
     said = [closed(own), closed(other), f"The register does not know the establishment {late}."]
-    assert [[why for why in warnings(bench, one) if "check digit" not in why] for one in asked.values()] == [
+    assert [
+        [why for why in warnings(bench, one) if "check digit" not in why] for one in asked.values()
+    ] == [
         *([one] for one in said),
         [f"The establishment {unasked} could not be looked up: ask for it again later."],
     ]
@@ -423,21 +503,33 @@ def test_an_establishment_that_was_not_looked_up_is_no_cache_hit(bench: Bench) -
     assert asked.asked == "ENQUEUED"
     bench.sources[SEARCH].script = [replace(says(SEARCH), warnings=(closed(siret),))]
     bench.work(asked.job_id)
-    assert bench.moves()[-3:] == [("SUCCESS", "STALE"), ("STALE", "RUNNING"), ("RUNNING", "SUCCESS")]
+    assert bench.moves()[-3:] == [
+        ("SUCCESS", "STALE"),
+        ("STALE", "RUNNING"),
+        ("RUNNING", "SUCCESS"),
+    ]
     again = bench.request(siret=siret, tenant="t2")
     assert (again.asked, closed(siret) in again.warnings) == ("CACHE_HIT", True)
     assert warnings(bench, again) == warnings(bench, asked)
-    assert (bench.request().asked, bench.request(siret=f"{SIREN}00002").asked) == ("CACHE_HIT", "ENQUEUED")
+    assert (bench.request().asked, bench.request(siret=f"{SIREN}00002").asked) == (
+        "CACHE_HIT",
+        "ENQUEUED",
+    )
 
 
-def test_an_establishment_is_not_asked_about_again_and_again_while_its_register_fails(bench: Bench) -> None:
+def test_an_establishment_is_not_asked_about_again_and_again_while_its_register_fails(
+    bench: Bench,
+) -> None:
     bench.enriched()
     siret = f"{SIREN}00001"
     bench.tell(search=SILENT)
     bench.work(bench.request(siret=siret).job_id)
     again = bench.request(siret=siret)
     assert (again.asked, again.status) == ("CACHE_HIT", "FAILED")
-    assert f"The establishment {siret} could not be looked up: ask for it again later." in again.warnings
+    assert (
+        f"The establishment {siret} could not be looked up: ask for it again later."
+        in again.warnings
+    )
 
 
 def warnings(bench: Bench, asked: EnrichmentAnswer) -> list[str]:

@@ -1,5 +1,5 @@
-"""Whatever sources say and workers suffer, in whatever order: what is always true of enrichments stays true, and every
-job comes to an end."""
+"""Whatever sources say and workers suffer, in whatever order: what is always true of enrichments
+stays true, and every job comes to an end."""
 
 import shutil
 from collections.abc import Callable
@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.enrichment.models import ENRICHMENT, FIELDS, EnrichmentStatus
@@ -36,8 +42,22 @@ from automation_pipeline_tests.enrichment.scripted import (
 SIRENS, TENANTS = ("552032534", "732829320"), ("t1", "t2")
 FRESH, LOCK = timedelta(days=30), timedelta(seconds=120)
 LIVE = {"PENDING", "RUNNING"}
-LENGTHS = [timedelta(seconds=60), timedelta(minutes=15), timedelta(hours=6), timedelta(days=20), timedelta(days=33)]
-ERRORS = [BUSY, DOWN, SILENT, UNKNOWN, fails("AUTH_ERROR", 401), fails("FORBIDDEN", 403), fails("INTERNAL_ERROR", 400)]
+LENGTHS = [
+    timedelta(seconds=60),
+    timedelta(minutes=15),
+    timedelta(hours=6),
+    timedelta(days=20),
+    timedelta(days=33),
+]
+ERRORS = [
+    BUSY,
+    DOWN,
+    SILENT,
+    UNKNOWN,
+    fails("AUTH_ERROR", 401),
+    fails("FORBIDDEN", 403),
+    fails("INTERNAL_ERROR", 400),
+]
 SEARCHES = st.sampled_from(
     [
         says(SEARCH), says(SEARCH, legal_name="DANONE SA", naf_code=None), says(SEARCH, city=None),
@@ -51,7 +71,9 @@ DEATHS = st.sampled_from([SEARCH, INPI, RCS, None])
 class Life(RuleBasedStateMachine):
     """Of two companies that two tenants ask about."""
 
-    def __init__(self, fresh: Callable[[], Database], waiting_by: Callable[[StandingClock], object]) -> None:
+    def __init__(
+        self, fresh: Callable[[], Database], waiting_by: Callable[[StandingClock], object]
+    ) -> None:
         super().__init__()
         clock = StandingClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
         waiting_by(clock)
@@ -131,28 +153,46 @@ class Life(RuleBasedStateMachine):
             if check is not None:
                 check(row, [job for job in its if job.state == "DONE"], running)
 
-    def _running(self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]) -> None:
+    def _running(
+        self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]
+    ) -> None:
         """Under a lease that is held, or that is over and will be followed."""
         [job] = running
         assert (job.state, job.id) == ("RUNNING", row.running_job_id)
         assert job.heartbeat_at is not None
         assert self.bench.holder(row.siren) or self.bench.clock.now() - job.heartbeat_at >= LOCK
 
-    def _success(self, row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]) -> None:
+    def _success(
+        self, row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]
+    ) -> None:
         last = done[-1]
-        assert (last.status, row.enrichment_error, last.core_identity_present) == ("SUCCESS", None, True)
+        assert (last.status, row.enrichment_error, last.core_identity_present) == (
+            "SUCCESS",
+            None,
+            True,
+        )
         assert (last.required_failed_count, last.optional_failed_count) == (0, 0)
 
-    def _partial(self, _row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]) -> None:
+    def _partial(
+        self, _row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]
+    ) -> None:
         last = done[-1]
-        assert (last.status, last.required_failed_count, last.core_identity_present) == ("PARTIAL", 0, True)
+        assert (last.status, last.required_failed_count, last.core_identity_present) == (
+            "PARTIAL",
+            0,
+            True,
+        )
         assert last.optional_failed_count > 0
 
-    def _failed(self, row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]) -> None:
+    def _failed(
+        self, row: EnrichmentRow, done: list[EnrichmentJobRow], _running: list[EnrichmentJobRow]
+    ) -> None:
         assert done[-1].required_failed_count > 0 or not done[-1].core_identity_present
         assert row.enrichment_error
 
-    def _stale(self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]) -> None:
+    def _stale(
+        self, row: EnrichmentRow, _done: list[EnrichmentJobRow], running: list[EnrichmentJobRow]
+    ) -> None:
         """A refresh that is wanted before its time is over is open."""
         company = self.bench.company(row.siren)
         assert company is not None
@@ -162,17 +202,27 @@ class Life(RuleBasedStateMachine):
     def a_snapshot_is_that_of_the_last_good_job(self) -> None:
         for row in self.known():
             company = self.bench.company(row.siren)
-            done = [job for job in self.bench.jobs() if job.company_siren == row.siren and job.state == "DONE"]
+            done = [
+                job
+                for job in self.bench.jobs()
+                if job.company_siren == row.siren and job.state == "DONE"
+            ]
             good = [job.finished_at for job in done if job.status in {"SUCCESS", "PARTIAL"}]
             assert (None if company is None else company.updated_at) == (good[-1] if good else None)
             now = {} if company is None else {field: getattr(company, field) for field in FIELDS}
-            lost = [field for field, value in self.values.get(row.siren, {}).items() if value and not now[field]]
+            lost = [
+                field
+                for field, value in self.values.get(row.siren, {}).items()
+                if value and not now[field]
+            ]
             assert lost == []
             self.values[row.siren] = now
 
     @invariant()
     def requests_say_what_their_company_says(self) -> None:
-        standing = {row.siren: (row.status, row.enrichment_error, row.last_run_at) for row in self.known()}
+        standing = {
+            row.siren: (row.status, row.enrichment_error, row.last_run_at) for row in self.known()
+        }
         for row in self.bench.requests():
             its = (row.enrichment_status, row.enrichment_error, row.enrichment_last_run_at)
             assert its == standing[row.company_siren]
@@ -184,20 +234,32 @@ class Life(RuleBasedStateMachine):
             states = ["PENDING", *[to for _, to in moves]]
             assert moves == list(pairwise(states))
             assert states[-1] == row.status
-            assert all(ENRICHMENT.can_move(EnrichmentStatus(frm), EnrichmentStatus(to)) for frm, to in moves)
+            assert all(
+                ENRICHMENT.can_move(EnrichmentStatus(frm), EnrichmentStatus(to))
+                for frm, to in moves
+            )
 
     @invariant()
     def events_are_told_as_often_as_they_happen(self) -> None:
-        told = [(event.name.removeprefix("CompanyEnrichment"), event.payload) for event in self.bench.events()]
+        told = [
+            (event.name.removeprefix("CompanyEnrichment"), event.payload)
+            for event in self.bench.events()
+        ]
         for job in self.bench.jobs():
-            its = [(name, payload) for name, payload in told if payload.get("job_id") == str(job.id)]
+            its = [
+                (name, payload) for name, payload in told if payload.get("job_id") == str(job.id)
+            ]
             begun = [payload["attempt"] for name, payload in its if name == "Started"]
             put_off = job.not_before is not None  # it began and does not count
             assert begun == list(range(1, min(job.attempt + put_off, 3) + 1))
             asked = [payload["source_api"] for name, payload in its if name == "SourceFetched"]
-            assert sorted(asked) == sorted(api for api, row in self.bench.heard(job.id).items() if row.attempts)
+            assert sorted(asked) == sorted(
+                api for api, row in self.bench.heard(job.id).items() if row.attempts
+            )
             ends = [payload for name, payload in its if name == "Completed"]
-            assert len(ends) == (max(len(self.bench.waiting_for(job.id)), 1) if job.state == "DONE" else 0)
+            assert len(ends) == (
+                max(len(self.bench.waiting_for(job.id)), 1) if job.state == "DONE" else 0
+            )
             assert all(payload["enrichment_status"] == job.status for payload in ends)
 
     def all_comes_to_an_end(self) -> None:
@@ -205,7 +267,9 @@ class Life(RuleBasedStateMachine):
         self.bench.tell(says(SEARCH), says(INPI), says(RCS))
         for _ in range(4):
             for key, config in self.bench.asked_for(waiting=True):
-                assert self.bench.work(config["job_id"]).state in {"DONE", "RUNNING", "PENDING"}, key
+                assert self.bench.work(config["job_id"]).state in {"DONE", "RUNNING", "PENDING"}, (
+                    key
+                )
             self.bench.take_requests()
             self.bench.pass_time(hours=2)  # a refused login rests for an hour
             self.bench.sweep()
@@ -218,8 +282,11 @@ def fresh(sqlite_template: Path, tmp_path: Path) -> Callable[[], Database]:
     numbers = count(1)
 
     def copy() -> Database:
-        """A file of its own: next to a used name, SQLite could find the journal of the database before."""
-        return Database(f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'life-{next(numbers)}.db')}")
+        """A file of its own: next to a used name, SQLite could find the journal of the database
+        before."""
+        return Database(
+            f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'life-{next(numbers)}.db')}"
+        )
 
     return copy
 

@@ -1,4 +1,5 @@
-"""Several workers, some of whom die at the worst of moments: what is written is what one healthy worker would write."""
+"""Several workers, some of whom die at the worst of moments: what is written is what one healthy
+worker would write."""
 
 import asyncio
 import json
@@ -47,7 +48,9 @@ def shared(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, claims=DatabaseClaims(database))
 
 
-def test_several_processes_that_want_the_same_new_company_make_one_job(shared: Bench, database_url: str) -> None:
+def test_several_processes_that_want_the_same_new_company_make_one_job(
+    shared: Bench, database_url: str
+) -> None:
     now = shared.clock.now().isoformat()
     said = at_once(ask, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
     [job] = shared.jobs()
@@ -57,20 +60,33 @@ def test_several_processes_that_want_the_same_new_company_make_one_job(shared: B
     assert len(shared.waiting_for(job.id)) == len(shared.events("Requested")) == CREW
 
 
-def test_of_several_processes_that_are_given_the_same_job_one_does_it(shared: Bench, database_url: str) -> None:
+def test_of_several_processes_that_are_given_the_same_job_one_does_it(
+    shared: Bench, database_url: str
+) -> None:
     asked = shared.request()
     calls = at_once(work, *[(database_url, shared.clock.now().isoformat(), asked.job_id)] * CREW)
     assert sorted(calls) == [0] * (CREW - 1) + [3]
     assert (shared.job(asked.job_id).attempt, shared.enrichment().status) == (1, "SUCCESS")
-    assert shared.told() == ["Requested", "Started", "SourceFetched", "SourceFetched", "SourceFetched", "Completed"]
+    assert shared.told() == [
+        "Requested",
+        "Started",
+        "SourceFetched",
+        "SourceFetched",
+        "SourceFetched",
+        "Completed",
+    ]
 
 
-def test_wherever_a_process_is_killed_the_next_finishes_what_it_left(shared: Bench, database_url: str) -> None:
+def test_wherever_a_process_is_killed_the_next_finishes_what_it_left(
+    shared: Bench, database_url: str
+) -> None:
     sirens = {place: f"10000000{number}" for number, place in enumerate(HEARD)}
     jobs = {place: shared.request(siren).job_id for place, siren in sirens.items()}
     shared.take_requests()
     given = [database_url, shared.clock.now().isoformat(), json.dumps(jobs)]
-    died = subprocess.run([sys.executable, "-c", DIE, *given], check=True, capture_output=True, text=True)
+    died = subprocess.run(
+        [sys.executable, "-c", DIE, *given], check=True, capture_output=True, text=True
+    )
     assert json.loads(died.stdout) == [-signal.SIGKILL] * len(HEARD)
     assert {place: len(shared.heard(job_id)) for place, job_id in jobs.items()} == HEARD
     statuses = {place: shared.enrichment(siren).status for place, siren in sirens.items()}
@@ -81,10 +97,14 @@ def test_wherever_a_process_is_killed_the_next_finishes_what_it_left(shared: Ben
     shared.pass_time(seconds=120)
     assert shared.sweep().asked_again == len(HEARD) - 1
     for place, job_id in jobs.items():
-        finished_by_the_next(shared, job_id, sirens[place], HEARD[place], attempts=1 if place == KEPT else 2)
+        finished_by_the_next(
+            shared, job_id, sirens[place], HEARD[place], attempts=1 if place == KEPT else 2
+        )
 
 
-def finished_by_the_next(bench: Bench, job_id: int, siren: str, heard: int, *, attempts: int) -> None:
+def finished_by_the_next(
+    bench: Bench, job_id: int, siren: str, heard: int, *, attempts: int
+) -> None:
     job = bench.work(job_id)
     assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", attempts)
     assert sum(bench.calls(of=siren).values()) == 3 - heard
@@ -115,7 +135,9 @@ def test_a_worker_whose_lease_has_passed_on_writes_nothing(bench: Bench, place: 
     assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
 
 
-def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(bench: Bench) -> None:
+def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(
+    bench: Bench,
+) -> None:
     asked = bench.request()
 
     def die_with_it() -> None:
@@ -141,7 +163,9 @@ def test_a_worker_that_cannot_hold_its_lease_stops(bench: Bench) -> None:
     assert bench.sweep().asked_again == 1
 
 
-def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss(bench: Bench) -> None:
+def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss(
+    bench: Bench,
+) -> None:
     bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0)
     asked, missed = bench.request(), []
 

@@ -24,7 +24,9 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
         ({"status": "FAILED", "enrichment_error": "X:-:TIMEOUT"}, 30 * DAY, False),
     ],
 )
-def test_a_fresh_snapshot_answers(bench: Bench, columns: dict[str, str], age: timedelta, answered: bool) -> None:
+def test_a_fresh_snapshot_answers(
+    bench: Bench, columns: dict[str, str], age: timedelta, answered: bool
+) -> None:
     bench.enriched()
     bench.set(EnrichmentRow, **columns)
     bench.clock.pass_time(age)
@@ -34,7 +36,9 @@ def test_a_fresh_snapshot_answers(bench: Bench, columns: dict[str, str], age: ti
 
 
 @pytest.mark.parametrize(("age", "answered"), [(14 * MINUTE, True), (15 * MINUTE, False)])
-def test_a_failure_without_a_snapshot_answers_for_a_while(bench: Bench, age: timedelta, answered: bool) -> None:
+def test_a_failure_without_a_snapshot_answers_for_a_while(
+    bench: Bench, age: timedelta, answered: bool
+) -> None:
     bench.tell(search=NOBODY)
     bench.enriched()
     bench.clock.pass_time(age)

@@ -1,4 +1,5 @@
-"""How many requests stand, told at once: each with its own numbers, its status and what is known of its company."""
+"""How many requests stand, told at once: each with its own numbers, its status and what is known of
+its company."""
 
 import pytest
 from sqlalchemy import event
@@ -24,7 +25,9 @@ def test_every_request_is_told_by_as_many_queries_however_many_there_are(
             told = request_statuses(session, ids)
         counts.append(sum("SELECT" in one for one in statements))
     assert [one.request_id for one in told] == asked
-    assert [(one.siren, one.is_running, one.company) for one in told] == [(siren, True, None) for siren in SIRENS]
+    assert [(one.siren, one.is_running, one.company) for one in told] == [
+        (siren, True, None) for siren in SIRENS
+    ]
     assert counts[0] == counts[1]
     assert [one.open_job_id for one in told] == [1, 2, 3, 1]
 

@@ -15,7 +15,9 @@ from automation_pipeline_tests.enrichment.scripted import SIREN
 def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
     bench.request()
     with pytest.raises(IntegrityError), bench.database.transaction() as session:
-        add_job(session, Identifiers(SIREN), EnrichmentTrigger.STALE_SWEEP, asking(), bench.clock.now())
+        add_job(
+            session, Identifiers(SIREN), EnrichmentTrigger.STALE_SWEEP, asking(), bench.clock.now()
+        )
     assert len(bench.jobs()) == 1
 
 
@@ -35,7 +37,9 @@ def test_every_worker_is_asked_for_under_a_key_of_its_own(bench: Bench) -> None:
     asked = bench.request()
     for _ in range(2):
         with bench.database.transaction() as session:
-            request_workers(session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now())
+            request_workers(
+                session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now()
+            )
     [row, *_] = bench.rows_of(RunRequestRow)
     assert [key for key, _ in bench.asked_for()] == [KEY, f"{KEY}-retry-1", f"{KEY}-retry-2"]
     assert (row.job, row.tags["enrichment/siren"], row.tags["enrichment/trigger"]) == (
@@ -48,7 +52,9 @@ def test_every_worker_is_asked_for_under_the_id_of_whoever_wanted_the_job(bench:
     with correlated("of-the-run"):
         asked = bench.request(tenant="t1")
         with bench.database.transaction() as session:
-            request_workers(session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now())
+            request_workers(
+                session, [session.get_one(EnrichmentJobRow, asked.job_id)], bench.clock.now()
+            )
     assert [row.tags[CORRELATION_TAG] for row in bench.rows_of(RunRequestRow)] == ["of-t1", "of-t1"]
 
 

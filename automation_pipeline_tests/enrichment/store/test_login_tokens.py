@@ -2,7 +2,12 @@
 
 from datetime import timedelta
 
-from automation_pipeline.enrichment.queries.sources import DatabaseLoginTokens, set_rest, source_statuses, take_call
+from automation_pipeline.enrichment.queries.sources import (
+    DatabaseLoginTokens,
+    set_rest,
+    source_statuses,
+    take_call,
+)
 from automation_pipeline.enrichment.tables import SourceStatusRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import INPI, RCS

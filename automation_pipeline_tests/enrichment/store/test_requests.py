@@ -43,8 +43,12 @@ def test_a_request_is_found_by_its_tenant_only(bench: Bench) -> None:
             request_of(session, asked.request_id, "t2")
 
 
-@pytest.mark.parametrize(("tenant", "key", "found"), [("t1", "k1", True), ("t2", "k1", False), ("t1", None, False)])
-def test_a_request_is_known_by_its_tenants_key(bench: Bench, tenant: str, key: str | None, found: bool) -> None:
+@pytest.mark.parametrize(
+    ("tenant", "key", "found"), [("t1", "k1", True), ("t2", "k1", False), ("t1", None, False)]
+)
+def test_a_request_is_known_by_its_tenants_key(
+    bench: Bench, tenant: str, key: str | None, found: bool
+) -> None:
     bench.request(tenant="t1", key="k1")
     bench.request(tenant="t1")
     with bench.database.reading() as session:

@@ -33,7 +33,9 @@ def test_a_source_that_was_never_called_stands_well(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("a_day", "taken"), [(None, 3), (2, 2), (5, 3)])
-def test_no_more_calls_are_taken_than_a_day_has(bench: Bench, a_day: int | None, taken: int) -> None:
+def test_no_more_calls_are_taken_than_a_day_has(
+    bench: Bench, a_day: int | None, taken: int
+) -> None:
     with bench.database.transaction() as session:
         said = [take_call(session, INPI, a_day, bench.clock.now()) for _ in range(3)]
     assert said == [True] * taken + [False] * (3 - taken)
@@ -44,8 +46,12 @@ def test_no_more_calls_are_taken_than_a_day_has(bench: Bench, a_day: int | None,
         assert take_call(session, INPI, a_day, tomorrow)
 
 
-def test_of_a_day_several_processes_take_no_more_than_it_has(bench: Bench, database_url: str) -> None:
-    taken = at_once(take_calls, *[(database_url, bench.clock.now().isoformat(), INPI, 4, 10)] * CREW)
+def test_of_a_day_several_processes_take_no_more_than_it_has(
+    bench: Bench, database_url: str
+) -> None:
+    taken = at_once(
+        take_calls, *[(database_url, bench.clock.now().isoformat(), INPI, 4, 10)] * CREW
+    )
     assert sum(taken) == 10
     assert standing(bench).quota_used == 10
 
@@ -63,7 +69,9 @@ def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None
 
 def test_failures_in_a_row_are_counted_until_it_answers(bench: Bench) -> None:
     with bench.database.transaction() as session:
-        assert [record_failure(session, INPI, bench.clock.now(), is_silent=True) for _ in range(3)] == [1, 2, 3]
+        assert [
+            record_failure(session, INPI, bench.clock.now(), is_silent=True) for _ in range(3)
+        ] == [1, 2, 3]
         record_failure(session, RCS, bench.clock.now(), is_silent=False)
         record_answer(session, INPI, bench.clock.now())
     assert standing(bench).failures == 0
@@ -80,7 +88,11 @@ def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str)
         set_rest(session, INPI, 10 * MINUTE, "first", now)
         set_rest(session, INPI, then * MINUTE, "then", now)
     known = standing(bench)
-    assert (known.open_until, known.open_reason, known.quota_used) == (now + left * MINUTE, reason, 1)
+    assert (known.open_until, known.open_reason, known.quota_used) == (
+        now + left * MINUTE,
+        reason,
+        1,
+    )
     assert known.rests_seconds(now + MINUTE) == (left - 1) * 60
     assert not known.is_resting(now + left * MINUTE)
 
@@ -89,5 +101,12 @@ def test_failures_of_the_other_kind_begin_the_row_anew(bench: Bench) -> None:
     now = bench.clock.now()
     with bench.database.transaction() as session:
         kinds = (True, True, False, False, False, True)
-        assert [record_failure(session, INPI, now, is_silent=kind) for kind in kinds] == [1, 2, 1, 2, 3, 1]
+        assert [record_failure(session, INPI, now, is_silent=kind) for kind in kinds] == [
+            1,
+            2,
+            1,
+            2,
+            3,
+            1,
+        ]
     assert standing(bench).failures == 1

@@ -52,7 +52,10 @@ def test_a_sweep_asks_again_for_others_and_anew_for_itself(bench: Bench) -> None
     bench.pass_time(minutes=5)
     with correlated("of-the-tick"):
         bench.sweep()
-    tags = [(row.tags["enrichment/siren"], row.tags[CORRELATION_TAG]) for row in bench.rows_of(RunRequestRow)]
+    tags = [
+        (row.tags["enrichment/siren"], row.tags[CORRELATION_TAG])
+        for row in bench.rows_of(RunRequestRow)
+    ]
     assert tags[2:] == [(SIREN, "of-t1"), (SIRENS[0], "of-the-tick")]
     job = bench.jobs()[-1]
     bench.work(job.id)

@@ -7,7 +7,13 @@ import pytest
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.enrichment.queries.sources import set_rest
-from automation_pipeline.enrichment.queries.views import find_company, get_job, get_request, list_requests, source_views
+from automation_pipeline.enrichment.queries.views import (
+    find_company,
+    get_job,
+    get_request,
+    list_requests,
+    source_views,
+)
 from automation_pipeline.enrichment.tables import FieldSourceRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARCH, SIREN
@@ -19,7 +25,10 @@ def test_a_job_tells_how_each_of_its_calls_ended(bench: Bench) -> None:
     asked = bench.enriched()
     with bench.database.reading() as session:
         job = get_job(session, asked.job_id)
-    told = [(one.source_api, one.status, one.http_status, one.error_code, one.attempts) for one in job.sources]
+    told = [
+        (one.source_api, one.status, one.http_status, one.error_code, one.attempts)
+        for one in job.sources
+    ]
     assert told == [
         (SEARCH, "SUCCESS", 200, None, 1), (INPI, "SUCCESS", 200, None, 1), (RCS, "FAILED", 503, "UPSTREAM_5XX", 3),
     ]  # fmt: skip
@@ -75,6 +84,9 @@ def test_how_the_sources_stand(bench: Bench) -> None:
         set_rest(session, INPI, timedelta(minutes=1), "It is busy.", now)
         set_rest(session, RCS, timedelta(minutes=1), "It was busy.", now - timedelta(hours=1))
         told = {one.source_api: one for one in source_views(session, now)}
-    assert (told[INPI].resting_until, told[INPI].reason) == (now + timedelta(minutes=1), "It is busy.")
+    assert (told[INPI].resting_until, told[INPI].reason) == (
+        now + timedelta(minutes=1),
+        "It is busy.",
+    )
     assert (told[RCS].resting_until, told[RCS].reason) == (None, None)
     assert {one.calls_today for one in told.values()} == {1}

@@ -1,4 +1,5 @@
-"""A job at work: whoever has a lower token than another writes nothing; what was heard comes back as it was said."""
+"""A job at work: whoever has a lower token than another writes nothing; what was heard comes back
+as it was said."""
 
 from datetime import date
 
@@ -8,7 +9,12 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.enrichment.models import CompanyFields, SourceApi, SourceOutcome, SourceRecord
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    SourceApi,
+    SourceOutcome,
+    SourceRecord,
+)
 from automation_pipeline.enrichment.queries.jobs import (
     LostJobError,
     StartedJob,
@@ -24,12 +30,20 @@ from automation_pipeline.enrichment.queries.jobs import (
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, RCS, SEARCH, says
 
-SAID = SourceOutcome(source=SEARCH, duration_ms=5, record=says(SEARCH, creation_date=date(1955, 1, 1)))
+SAID = SourceOutcome(
+    source=SEARCH, duration_ms=5, record=says(SEARCH, creation_date=date(1955, 1, 1))
+)
 
 
 def begun(bench: Bench, job_id: int, token: int) -> StartedJob | None:
     with bench.database.transaction() as session:
-        return start_job(session, job_id, Claim("company_enrichment:1", f"worker-{token}", token), 3, bench.clock.now())
+        return start_job(
+            session,
+            job_id,
+            Claim("company_enrichment:1", f"worker-{token}", token),
+            3,
+            bench.clock.now(),
+        )
 
 
 def begun_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
@@ -100,7 +114,12 @@ def test_what_was_heard_comes_back_in_the_order_of_the_calls(bench: Bench) -> No
     assert SAID.record is not None
     assert (record.said, record.document) == (SAID.record.said, SAID.record.document)
     assert error is not None
-    assert (error.error_code, error.http_status, error.retryable, known[RCS].attempts) == ("UPSTREAM_5XX", 503, True, 3)
+    assert (error.error_code, error.http_status, error.retryable, known[RCS].attempts) == (
+        "UPSTREAM_5XX",
+        503,
+        True,
+        3,
+    )
 
 
 def test_whoever_goes_on_is_told_whom_not_to_ask(bench: Bench) -> None:
@@ -117,7 +136,9 @@ def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
         siren_of(session, 99)
 
 
-@given(st.builds(CompanyFields, legal_name=st.none() | st.text(), creation_date=st.none() | st.dates()))
+@given(
+    st.builds(CompanyFields, legal_name=st.none() | st.text(), creation_date=st.none() | st.dates())
+)
 def test_fields_that_were_kept_are_the_same_fields(said: CompanyFields) -> None:
     kept = {name: value for name, value in vars(said).items() if value is not None}
     if said.creation_date is not None:
@@ -130,6 +151,11 @@ def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
     document = {"liste": [{"é": "œuvre"}, None, 1.5], "vide": {}}
     record = SourceRecord(siren="1", said=CompanyFields(), document=document, is_masked=True)
     with bench.database.transaction() as session:
-        save_outcome(session, current, SourceOutcome(source=INPI, duration_ms=1, record=record), bench.clock.now())
+        save_outcome(
+            session,
+            current,
+            SourceOutcome(source=INPI, duration_ms=1, record=record),
+            bench.clock.now(),
+        )
     row = bench.heard(current.facts.job_id)[SourceApi.INPI]
     assert (row.document, row.said, row.is_masked) == (document, {}, True)

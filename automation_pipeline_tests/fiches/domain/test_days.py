@@ -18,8 +18,17 @@ TUESDAY, SUNDAY = date(2026, 2, 3), date(2026, 2, 8)
 TUESDAY_ENDS = datetime(2026, 2, 3, 23, 0, tzinfo=UTC)
 
 
-def a_day(day: date = TUESDAY, revalidated_at: datetime = TUESDAY_ENDS, listed: int = 20, **counts: int) -> SalesDay:
-    rest = {"duplicates": 0, "new": 0, "changed": 0, "missing_cle": 0, "without_recordings": 0, **counts}
+def a_day(
+    day: date = TUESDAY, revalidated_at: datetime = TUESDAY_ENDS, listed: int = 20, **counts: int
+) -> SalesDay:
+    rest = {
+        "duplicates": 0,
+        "new": 0,
+        "changed": 0,
+        "missing_cle": 0,
+        "without_recordings": 0,
+        **counts,
+    }
     return SalesDay(day=day, revalidated_at=revalidated_at, listed=listed, **rest)
 
 
@@ -58,7 +67,9 @@ def test_a_list_is_final_from_midnight_in_paris_on(early: timedelta, final: bool
 
 def test_a_day_that_was_never_asked_for_is_stale_and_named() -> None:
     days = [TUESDAY, SUNDAY]
-    stale = stale_days(days, {SUNDAY: TUESDAY_ENDS + timedelta(days=5)}, TUESDAY_ENDS + timedelta(days=6))
+    stale = stale_days(
+        days, {SUNDAY: TUESDAY_ENDS + timedelta(days=5)}, TUESDAY_ENDS + timedelta(days=6)
+    )
     finding = evaluate_staleness(stale, days)
     assert (finding.passed, finding.says) == (False, "1 of the last 2 days are stale: 2026-02-03")
     assert evaluate_staleness((), days).passed
@@ -81,7 +92,9 @@ def test_a_weekday_has_sales(day: date, listed: int, fine: bool) -> None:
         (0, (0, 0), True),
     ],
 )
-def test_the_volume_stays_within_half_of_the_usual(listed: int, earlier: tuple[int, ...], fine: bool) -> None:
+def test_the_volume_stays_within_half_of_the_usual(
+    listed: int, earlier: tuple[int, ...], fine: bool
+) -> None:
     assert passed("volume_in_band", a_day(listed=listed), earlier) is fine
 
 

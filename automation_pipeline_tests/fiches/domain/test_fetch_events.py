@@ -36,7 +36,9 @@ def test_an_event_has_the_fields_of_the_reference_and_a_key_of_its_own() -> None
     assert told.payload == {"jobId": "j-1", **days, **STANDING, "latestDate": "2026-02-02"}
     later = replace(JOB, fetched=(ONE, THREE), remaining=())
     ended = replace(later, status=JobStatus.COMPLETE)
-    keys = [job_event(job, event_name(job), AT).key for job in (JOB, later, ended)] + [job_event(JOB, CREATED, AT).key]
+    keys = [job_event(job, event_name(job), AT).key for job in (JOB, later, ended)] + [
+        job_event(JOB, CREATED, AT).key
+    ]
     assert len(set(keys)) == 4
     assert "latestDate" not in job_event(JOB, CREATED, AT).payload
 
@@ -80,7 +82,13 @@ def test_the_webhook_hears_of_every_few_days_and_of_the_end(
 
 def due(secret: str | None) -> DueWebhook:
     return DueWebhook(
-        id=12, job_id="j-1", event="progress", url="https://h.example.com", payload={}, attempt=2, secret=secret
+        id=12,
+        job_id="j-1",
+        event="progress",
+        url="https://h.example.com",
+        payload={},
+        attempt=2,
+        secret=secret,
     )
 
 

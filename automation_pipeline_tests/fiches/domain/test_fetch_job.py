@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.fiches.models.days import DayFailed, SalesDay
-from automation_pipeline.fiches.models.fetch_jobs import FETCH_JOB, FetchJob, JobStatus, count_day, fail_job, start_job
+from automation_pipeline.fiches.models.fetch_jobs import (
+    FETCH_JOB,
+    FetchJob,
+    JobStatus,
+    count_day,
+    fail_job,
+    start_job,
+)
 from automation_pipeline_tests.tables import every_case
 
 FIRST = date(2026, 2, 1)
@@ -27,16 +34,23 @@ def a_job(fetched: int = 0, status: JobStatus = W) -> FetchJob:
 
 def had(day: date, fiches: int = 2) -> SalesDay:
     at = datetime(2026, 5, 4, tzinfo=UTC)
-    return SalesDay(day, at, listed=fiches, duplicates=0, new=0, changed=0, missing_cle=0, without_recordings=0)
+    return SalesDay(
+        day, at, listed=fiches, duplicates=0, new=0, changed=0, missing_cle=0, without_recordings=0
+    )
 
 
 def outcomes(days: Sequence[date], good: Sequence[bool]) -> list[SalesDay | DayFailed]:
-    return [had(day) if is_good else DayFailed(day, "no") for day, is_good in zip(days, good, strict=False)]
+    return [
+        had(day) if is_good else DayFailed(day, "no")
+        for day, is_good in zip(days, good, strict=False)
+    ]
 
 
 @given(
     st.integers(0, 5),
-    st.lists(st.tuples(st.sampled_from((*DAYS, FIRST - timedelta(days=9))), st.booleans()), max_size=20),
+    st.lists(
+        st.tuples(st.sampled_from((*DAYS, FIRST - timedelta(days=9))), st.booleans()), max_size=20
+    ),
 )
 def test_the_days_are_partitioned_whatever_comes_in_whichever_order(
     fetched: int, told: list[tuple[date, bool]]
@@ -83,7 +97,12 @@ def test_a_job_fails_only_when_there_is_not_one_day(
 
 def test_what_was_broken_off_keeps_what_it_has_and_takes_nothing_more() -> None:
     job = fail_job(count_day(a_job(), had(DAYS[0])), "The run was terminated")
-    assert (job.status, job.error, job.fetched, len(job.remaining)) == (F, "The run was terminated", DAYS[:1], 5)
+    assert (job.status, job.error, job.fetched, len(job.remaining)) == (
+        F,
+        "The run was terminated",
+        DAYS[:1],
+        5,
+    )
     assert count_day(job, had(DAYS[1])) is job
 
 

@@ -1,4 +1,5 @@
-"""The name of a recording's file: its parts, what surrounds it in a URL, and names that are not the CRM's."""
+"""The name of a recording's file: its parts, what surrounds it in a URL, and names that are not the
+CRM's."""
 
 from dataclasses import replace
 

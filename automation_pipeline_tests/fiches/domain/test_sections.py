@@ -1,6 +1,8 @@
-"""Every field of the CRM's details: its type, whether it may be null, that it must be there, and what is kept beside.
+"""Every field of the CRM's details: its type, whether it may be null, that it must be there, and
+what is kept beside.
 
-The table is that of the CRM's documentation: s text, n number, b boolean, ? nullable, x anything else.
+The table is that of the CRM's documentation: s text, n number, b boolean, ? nullable, x anything
+else.
 """
 
 import json
@@ -98,7 +100,9 @@ def test_the_models_are_those_of_the_table() -> None:
         if isinstance(one, type) and issubclass(one, Section) and one is not Section
     }
     assert models == set(TABLE)
-    assert {name: list(getattr(sections, name).model_fields) for name in models} == {n: list(kinds(n)) for n in TABLE}
+    assert {name: list(getattr(sections, name).model_fields) for name in models} == {
+        n: list(kinds(n)) for n in TABLE
+    }
 
 
 @every_case("name", TABLE)
@@ -110,13 +114,19 @@ def test_what_is_as_agreed_is_read_as_it_is(name: str) -> None:
 def test_a_field_is_of_its_type_and_must_be_there(name: str, field: str, kind: str) -> None:
     lacking = {key: value for key, value in good(name).items() if key != field}
     wrong = [good(name) | {field: value} for value in BAD[kind[0]]]
-    for document in [lacking, *wrong, *([] if kind.endswith("?") else [good(name) | {field: None}])]:
+    for document in [
+        lacking,
+        *wrong,
+        *([] if kind.endswith("?") else [good(name) | {field: None}]),
+    ]:
         with pytest.raises(ValidationError) as caught:
             read(name, document)
         assert {error["loc"][0] for error in caught.value.errors()} == {field}
 
 
-@every_case(("name", "field"), [(name, field) for name, field, kind in fields() if kind.endswith("?")])
+@every_case(
+    ("name", "field"), [(name, field) for name, field, kind in fields() if kind.endswith("?")]
+)
 def test_a_field_that_may_be_null_may_be_null(name: str, field: str) -> None:
     assert getattr(read(name, good(name) | {field: None}), field) is None
 
@@ -145,7 +155,10 @@ def test_unknown_fields_of_inner_sections_are_found_by_their_position() -> None:
     formule = good("Formule") | {"remise": "5 %"}
     gammes = [good("Gamme"), good("Gamme") | {"formules": [formule, formule]}]
     rest = read("Tarification", good("Tarification") | {"gammes": gammes, "rang": 1}).rest()
-    assert rest == {"rang": 1, "gammes": {"1": {"formules": {"0": {"remise": "5 %"}, "1": {"remise": "5 %"}}}}}
+    assert rest == {
+        "rang": 1,
+        "gammes": {"1": {"formules": {"0": {"remise": "5 %"}, "1": {"remise": "5 %"}}}},
+    }
 
 
 def test_maps_keep_what_json_can_say() -> None:

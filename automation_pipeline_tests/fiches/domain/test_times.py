@@ -1,4 +1,5 @@
-"""The CRM's texts as days and instants: day first, Paris without an offset, the two days a year when clocks change."""
+"""The CRM's texts as days and instants: day first, Paris without an offset, the two days a year
+when clocks change."""
 
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -119,13 +120,17 @@ def test_what_is_no_day_is_an_error(text: str) -> None:
         (utc(2026, 10, 25, 1, 30), "25/10/2026", "02:30"),
     ],
 )
-def test_an_instant_is_shown_on_the_clock_of_paris(instant: datetime, day: str, minute: str) -> None:
+def test_an_instant_is_shown_on_the_clock_of_paris(
+    instant: datetime, day: str, minute: str
+) -> None:
     assert (paris_day(instant), paris_minute(instant)) == (day, minute)
 
 
 @given(
     st.text()
-    | st.from_regex(r"\d\d/\d\d/\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(Z|[+-]\d\d:\d\d)?", fullmatch=True)
+    | st.from_regex(
+        r"\d\d/\d\d/\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(Z|[+-]\d\d:\d\d)?", fullmatch=True
+    )
 )
 def test_any_text_is_an_instant_or_a_value_error(text: str) -> None:
     with suppress(ValueError):

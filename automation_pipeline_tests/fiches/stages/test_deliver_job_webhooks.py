@@ -29,7 +29,9 @@ def ranges(database: Database, clock: StandingClock) -> Ranges:
 
 
 def deliver(ranges: Ranges, sender: FakeWebhookSender, hold_seconds: float = 60) -> int:
-    return asyncio.run(deliver_job_webhooks(sender, database=ranges.database, hold_seconds=hold_seconds))
+    return asyncio.run(
+        deliver_job_webhooks(sender, database=ranges.database, hold_seconds=hold_seconds)
+    )
 
 
 def wait_over(ranges: Ranges) -> None:
@@ -55,12 +57,21 @@ def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) ->
     body = json.loads(posted.body)
     assert (body["event"], body["jobId"], body["data"]["progress"]) == ("complete", job.id, 100)
     told = posted.headers
-    assert (told["X-Webhook-Event"], told["X-Webhook-Job-Id"], told["X-Webhook-Attempt"]) == ("complete", job.id, "1")
+    assert (told["X-Webhook-Event"], told["X-Webhook-Job-Id"], told["X-Webhook-Attempt"]) == (
+        "complete",
+        job.id,
+        "1",
+    )
     assert told["X-Webhook-Delivery-Id"] == str(row.id)
     dated = f"{told['X-Webhook-Timestamp']}.".encode() + posted.body
     for name, signed in (("X-Webhook-Signature", posted.body), ("X-Webhook-Signature-V2", dated)):
         assert told[name] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
-    assert (row.status, row.attempt, row.status_code, row.response_body) == ("sent", 1, 200, "thanks")
+    assert (row.status, row.attempt, row.status_code, row.response_body) == (
+        "sent",
+        1,
+        200,
+        "thanks",
+    )
     assert row.sent_at is not None
 
 
@@ -94,7 +105,9 @@ def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
 @pytest.mark.parametrize(
     "answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody"), TransientError("silent")]
 )
-def test_three_attempts_are_made_with_growing_waits(ranges: Ranges, answer: WebhookAnswer | Exception) -> None:
+def test_three_attempts_are_made_with_growing_waits(
+    ranges: Ranges, answer: WebhookAnswer | Exception
+) -> None:
     worked(ranges)
     sender = FakeWebhookSender([answer])
     for seconds in (2, 4):
@@ -117,7 +130,11 @@ def test_an_address_that_is_not_called_is_given_up_at_once(ranges: Ranges) -> No
     worked(ranges)
     deliver(ranges, FakeWebhookSender([PermanentError("webhookUrl IP not allowed")]))
     [row] = ranges.deliveries
-    assert (row.status, row.last_error, row.status_code) == ("failed", "webhookUrl IP not allowed", None)
+    assert (row.status, row.last_error, row.status_code) == (
+        "failed",
+        "webhookUrl IP not allowed",
+        None,
+    )
 
 
 def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
@@ -137,7 +154,11 @@ def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
     sender = FakeWebhookSender()
     deliver(ranges, sender)
     [row] = ranges.deliveries
-    assert (row.status, row.last_error, sender.posted) == ("failed", "Its delivery broke off every time", [])
+    assert (row.status, row.last_error, sender.posted) == (
+        "failed",
+        "Its delivery broke off every time",
+        [],
+    )
 
 
 def test_whoever_comes_late_writes_nothing(ranges: Ranges) -> None:

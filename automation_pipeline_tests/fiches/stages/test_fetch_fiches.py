@@ -1,4 +1,5 @@
-"""Fetching many: what the CRM told since the given instant is not asked again; every fiche settles exactly once."""
+"""Fetching many: what the CRM told since the given instant is not asked again; every fiche settles
+exactly once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +10,12 @@ from sqlalchemy import select
 
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.fiches.details import fetch_fiches
-from automation_pipeline.fiches.models.fiches import DetailsKnown, FetchFailed, FetchOutcome, FicheNotFound
+from automation_pipeline.fiches.models.fiches import (
+    DetailsKnown,
+    FetchFailed,
+    FetchOutcome,
+    FicheNotFound,
+)
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.conftest import StandingClock
@@ -19,19 +25,27 @@ IDS = ["1", "2", "3"]
 
 
 def fetch(
-    source: FakeFicheSource, database: Database, clock: StandingClock, since: datetime, ids: Sequence[str] = IDS
+    source: FakeFicheSource,
+    database: Database,
+    clock: StandingClock,
+    since: datetime,
+    ids: Sequence[str] = IDS,
 ) -> dict[str, FetchOutcome]:
     settled: list[FetchOutcome] = []
 
     def settle(_session: Session, outcomes: Sequence[FetchOutcome]) -> None:
         settled.extend(outcomes)
 
-    asyncio.run(fetch_fiches(ids, since=since, settle=settle, database=database, source=source, clock=clock))
+    asyncio.run(
+        fetch_fiches(ids, since=since, settle=settle, database=database, source=source, clock=clock)
+    )
     assert sorted(outcome.fiche_id for outcome in settled) == sorted(ids)
     return {outcome.fiche_id: outcome for outcome in settled}
 
 
-def test_what_is_fresh_for_the_purpose_is_not_asked_again(database: Database, clock: StandingClock) -> None:
+def test_what_is_fresh_for_the_purpose_is_not_asked_again(
+    database: Database, clock: StandingClock
+) -> None:
     source = FakeFicheSource([fiche("1", recording("a"), recording("b")), fiche("2")])
     start = clock.now()
     fetch(source, database, clock, start)
@@ -41,7 +55,9 @@ def test_what_is_fresh_for_the_purpose_is_not_asked_again(database: Database, cl
     assert sorted(source.asked) == IDS
 
 
-def test_a_forced_refresh_asks_for_what_is_older_than_its_start(database: Database, clock: StandingClock) -> None:
+def test_a_forced_refresh_asks_for_what_is_older_than_its_start(
+    database: Database, clock: StandingClock
+) -> None:
     source = FakeFicheSource([fiche("1"), fiche("2")])
     fetch(source, database, clock, clock.now())
     clock.pass_time(timedelta(seconds=1))
@@ -60,7 +76,9 @@ def test_absence_is_believed_for_minutes_only(database: Database, clock: Standin
         assert session.scalars(select(FicheCacheRow.details_success)).one() is True
 
 
-def test_a_failure_is_an_outcome_and_the_next_call_asks_again(database: Database, clock: StandingClock) -> None:
+def test_a_failure_is_an_outcome_and_the_next_call_asks_again(
+    database: Database, clock: StandingClock
+) -> None:
     source = FakeFicheSource([fiche("1"), fiche("2"), fiche("3")])
     source.fail_once("2", TransientError("The CRM answered 503 for fiche 2."))
     outcome = fetch(source, database, clock, clock.now())["2"]
@@ -75,7 +93,9 @@ def test_what_cannot_be_settled_is_not_stored(database: Database, clock: Standin
         raise LookupError
 
     source = FakeFicheSource([fiche("1")])
-    stage = fetch_fiches(["1"], since=clock.now(), settle=refuse, database=database, source=source, clock=clock)
+    stage = fetch_fiches(
+        ["1"], since=clock.now(), settle=refuse, database=database, source=source, clock=clock
+    )
     with pytest.raises(LookupError):
         asyncio.run(stage)
     with database.reading() as session:

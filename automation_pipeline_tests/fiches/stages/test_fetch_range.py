@@ -1,4 +1,5 @@
-"""Working on a job over days: each day once, whatever fails or is killed, and the outside hears of it."""
+"""Working on a job over days: each day once, whatever fails or is killed, and the outside hears of
+it."""
 
 import asyncio
 import json
@@ -35,7 +36,12 @@ def test_every_missing_day_is_asked_for_once_and_told(ranges: Ranges) -> None:
     ranges.know(*DAYS[:2])
     ended = ranges.work(ranges.job(webhook=HOOK))
     assert sorted(ranges.crm.asked) == iso(*DAYS[2:])
-    assert (ended.status, ended.fetched, ended.remaining, ended.total_fiches) == (JobStatus.COMPLETE, DAYS, (), 14)
+    assert (ended.status, ended.fetched, ended.remaining, ended.total_fiches) == (
+        JobStatus.COMPLETE,
+        DAYS,
+        (),
+        14,
+    )
     [row] = ranges.jobs
     assert (row.status, row.completed_at) == ("complete", ranges.clock.now())
     progress = [("progress", 100 * n // 7) for n in range(3, 7)]
@@ -49,7 +55,9 @@ def test_every_missing_day_is_asked_for_once_and_told(ranges: Ranges) -> None:
 def test_no_name_of_a_prospect_leaves(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
     ranges.work(ranges.job(webhook=HOOK), tell_every=1)
-    left = [row.payload for row in ranges.rows(OutboxRow)] + [row.payload for row in ranges.deliveries]
+    left = [row.payload for row in ranges.rows(OutboxRow)] + [
+        row.payload for row in ranges.deliveries
+    ]
     assert len(left) == 8 + 7
     said = json.dumps(left)
     for private in ("MARTEL", "Odile", "0600000001", "odile.martel", "s3cret", HOOK.url):
@@ -62,7 +70,10 @@ def test_a_day_that_fails_is_told_apart_and_the_job_goes_on(ranges: Ranges) -> N
     assert (ended.status, ended.failed, ended.error) == (JobStatus.COMPLETE, (DAYS[2],), None)
     assert ended.fetched == (*DAYS[:2], *DAYS[3:])
     [note] = ranges.rows(WorkflowLogRow)
-    assert note.message == f"The sales list of {DAYS[2]} could not be fetched: The CRM does not answer."
+    assert (
+        note.message
+        == f"The sales list of {DAYS[2]} could not be fetched: The CRM does not answer."
+    )
     assert (note.entity_type, note.entity_id, note.level) == ("fetch_job", ended.id, "warning")
 
 
@@ -95,7 +106,9 @@ class MortalSource(FakeFicheSource):
         return await super().sales_list(day)
 
 
-def test_only_the_days_that_remain_are_asked_for_again(database: Database, clock: StandingClock) -> None:
+def test_only_the_days_that_remain_are_asked_for_again(
+    database: Database, clock: StandingClock
+) -> None:
     crm = MortalSource()
     ranges = Ranges(database, clock, crm)
     ranges.sell(*DAYS)
@@ -150,7 +163,9 @@ def test_what_is_over_is_not_worked_on_again(ranges: Ranges) -> None:
 def test_a_job_that_was_broken_off_meanwhile_stays_so(ranges: Ranges) -> None:
     class Slow(FakeFicheSource):
         async def sales_list(self, day: date) -> SalesList:
-            fail_range(job.id, "The run was terminated", database=ranges.database, clock=ranges.clock)
+            fail_range(
+                job.id, "The run was terminated", database=ranges.database, clock=ranges.clock
+            )
             return await super().sales_list(day)
 
     ranges.crm = Slow()
@@ -164,7 +179,11 @@ def test_a_job_that_was_broken_off_meanwhile_stays_so(ranges: Ranges) -> None:
 
 def test_there_must_be_such_a_job(ranges: Ranges) -> None:
     work = fetch_range(
-        "nope", database=ranges.database, source=ranges.crm, clock=ranges.clock, semaphore=ranges.semaphore
+        "nope",
+        database=ranges.database,
+        source=ranges.crm,
+        clock=ranges.clock,
+        semaphore=ranges.semaphore,
     )
     with pytest.raises(NotFoundError, match="Job nope not found"):
         asyncio.run(work)

@@ -27,7 +27,11 @@ def test_days_that_are_missing_become_a_job_and_a_request(ranges: Ranges) -> Non
     assert (row.id, row.status, row.total_days, row.total_fiches) == (told.job.id, "pending", 7, 6)
     assert row.dates_already_fetched == [day.isoformat() for day in DAYS[:3]]
     assert row.dates_remaining == [day.isoformat() for day in DAYS[3:]]
-    assert (row.webhook_url, row.webhook_secret, row.created_by) == (HOOK.url, HOOK.secret, "user:1")
+    assert (row.webhook_url, row.webhook_secret, row.created_by) == (
+        HOOK.url,
+        HOOK.secret,
+        "user:1",
+    )
     assert (request.request_key, request.job) == (row.id, "sales_range_fetch")
     assert request.config == {"job_id": row.id, "refresh": False}
     assert "s3cret" not in str(request.config) + str(request.tags)
@@ -82,7 +86,10 @@ def test_a_job_that_has_failed_is_not_filed_again_at_every_look(ranges: Ranges) 
 
 def test_days_after_today_in_paris_are_left_out(database: Database) -> None:
     late = Ranges(database, StandingClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
-    assert late.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (date(2026, 2, 3), date(2026, 2, 4))
+    assert late.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (
+        date(2026, 2, 3),
+        date(2026, 2, 4),
+    )
     early = Ranges(database, StandingClock(datetime(2026, 2, 3, 22, 30, tzinfo=UTC)))
     assert early.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (date(2026, 2, 3),)
 
@@ -98,7 +105,12 @@ def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
     [
         (DAYS[1], DAYS[0], None, "startDate must be before or equal to endDate"),
         (DAYS[0], DAYS[1], JobWebhook("http://127.0.0.1/"), "webhookUrl IP not allowed"),
-        (DAYS[0], DAYS[1], JobWebhook("ftp://hooks.example.com"), "webhookUrl must use http or https protocol"),
+        (
+            DAYS[0],
+            DAYS[1],
+            JobWebhook("ftp://hooks.example.com"),
+            "webhookUrl must use http or https protocol",
+        ),
         (DAYS[0], DAYS[1], JobWebhook("https://[::ffff:10.0.0.1]/"), "webhookUrl IP not allowed"),
     ],
 )

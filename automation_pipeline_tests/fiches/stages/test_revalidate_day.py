@@ -26,6 +26,8 @@ def test_the_crm_is_asked_from_a_place_only_and_the_place_is_given_back(
             return await super().sales_list(day)
 
     semaphore = Semaphore(DatabasePermits(database), "crm", 1, "me")
-    asyncio.run(revalidate_day(DAY, database=database, source=Watched(), clock=clock, semaphore=semaphore))
+    asyncio.run(
+        revalidate_day(DAY, database=database, source=Watched(), clock=clock, semaphore=semaphore)
+    )
     assert held == [True]
     assert leases.holder("crm:0") is None

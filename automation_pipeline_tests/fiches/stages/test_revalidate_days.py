@@ -1,5 +1,5 @@
-"""Sales lists of several days: one outcome a day, in order; a day that fails takes nothing from the others; what is
-final is not asked for again."""
+"""Sales lists of several days: one outcome a day, in order; a day that fails takes nothing from the
+others; what is final is not asked for again."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
@@ -30,7 +30,12 @@ def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -
     semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
     outcomes = asyncio.run(
         revalidate_days(
-            DAYS, database=database, source=OneBadDay(), clock=clock, semaphore=semaphore, on_day=heard.append
+            DAYS,
+            database=database,
+            source=OneBadDay(),
+            clock=clock,
+            semaphore=semaphore,
+            on_day=heard.append,
         )
     )
     assert [outcome.day for outcome in outcomes] == DAYS
@@ -39,19 +44,32 @@ def test_a_day_that_fails_is_a_value(database: Database, clock: StandingClock) -
 
 
 def revalidate(
-    days: list[date], source: FakeFicheSource, database: Database, clock: StandingClock, *, force: bool = False
+    days: list[date],
+    source: FakeFicheSource,
+    database: Database,
+    clock: StandingClock,
+    *,
+    force: bool = False,
 ) -> list[SalesDay | DayFailed]:
     semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
     heard: list[SalesDay | DayFailed] = []
     work = revalidate_days(
-        days, database=database, source=source, clock=clock, semaphore=semaphore, force=force, on_day=heard.append
+        days,
+        database=database,
+        source=source,
+        clock=clock,
+        semaphore=semaphore,
+        force=force,
+        on_day=heard.append,
     )
     outcomes = asyncio.run(work)
     assert sorted(heard, key=lambda each: each.day) == outcomes
     return outcomes
 
 
-def test_a_final_list_is_told_as_it_was_taken_and_not_asked_for_again(database: Database, clock: StandingClock) -> None:
+def test_a_final_list_is_told_as_it_was_taken_and_not_asked_for_again(
+    database: Database, clock: StandingClock
+) -> None:
     source = FakeFicheSource()
     source.sell(DAYS[0], summary("1"))
     first = revalidate(DAYS[:2], source, database, clock)

@@ -1,4 +1,5 @@
-"""The CRM's day as outcomes to store, and what the database holds of it, put together again as the CRM would say it."""
+"""The CRM's day as outcomes to store, and what the database holds of it, put together again as the
+CRM would say it."""
 
 import json
 from collections import defaultdict
@@ -13,7 +14,12 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.clients.crm import DetailsPayload
 from automation_pipeline.fiches import tables
-from automation_pipeline.fiches.models.fiches import DetailsFetched, FetchOutcome, FicheNotFound, Recording
+from automation_pipeline.fiches.models.fiches import (
+    DetailsFetched,
+    FetchOutcome,
+    FicheNotFound,
+    Recording,
+)
 from automation_pipeline.fiches.queries.details import save_outcomes
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.simulator import World
@@ -29,7 +35,11 @@ LATER = FIRST + timedelta(hours=3)
 URL = "https://records.example.test/1.mp3"
 KEYS = {"fiche_cache_id", "row_index", "etiquette_index", "gamme_index", "formule_index"}
 # Every table of the details' sections.
-SECTIONS = [table for table in vars(tables).values() if getattr(table, "__tablename__", "").startswith("fiche_cache_")]
+SECTIONS = [
+    table
+    for table in vars(tables).values()
+    if getattr(table, "__tablename__", "").startswith("fiche_cache_")
+]
 Document = dict[str, Any]  # Any: whatever JSON holds
 
 
@@ -39,7 +49,10 @@ def payloads(count: int) -> tuple[Document, ...]:
     return tuple(
         details_json(
             fiche,
-            [recording_json(call, "http://crm.test", with_transcription=False) for call in fiche.recordings],
+            [
+                recording_json(call, "http://crm.test", with_transcription=False)
+                for call in fiche.recordings
+            ],
             with_mail_devis=False,
         )
         for fiche in World(fiches_per_day=count, vary=False).day(DAY)
@@ -78,9 +91,11 @@ def save(database: Database, *outcomes: FetchOutcome, at: datetime = FIRST) -> N
 
 
 def save_rounds(url: str, count: int, backwards: bool, missing: int, rounds: int) -> None:
-    """What one of several processes does: every second fiche is missing if `missing` is 0 or 1, none if it is 2."""
+    """What one of several processes does: every second fiche is missing if `missing` is 0 or 1,
+    none if it is 2."""
     outcomes: list[FetchOutcome] = [
-        FicheNotFound(found.fiche_id) if place % 2 == missing else found for place, found in enumerate(day(count))
+        FicheNotFound(found.fiche_id) if place % 2 == missing else found
+        for place, found in enumerate(day(count))
     ]
     database = Database(url)
     for _ in range(rounds):
@@ -106,14 +121,22 @@ def told_again(database: Database) -> dict[str, Document]:
     """The sections as the CRM told them, by fiche id, put together from the tables."""
     with database.reading() as session:
         keys = session.execute(select(FicheCacheRow.id, FicheCacheRow.fiche_id)).tuples().all()
-        rows = {table.__tablename__.removeprefix("fiche_cache_"): _rows(session, table) for table in SECTIONS}
-    return {fiche_id: _told(fiche_id, {name: of.get(key, []) for name, of in rows.items()}) for key, fiche_id in keys}
+        rows = {
+            table.__tablename__.removeprefix("fiche_cache_"): _rows(session, table)
+            for table in SECTIONS
+        }
+    return {
+        fiche_id: _told(fiche_id, {name: of.get(key, []) for name, of in rows.items()})
+        for key, fiche_id in keys
+    }
 
 
 def _rows(session: Session, table: type[Table]) -> Mapping[int, Sequence[Document]]:
     found: dict[int, list[Document]] = defaultdict(list)
     columns = list(table.__table__.columns)
-    for row in session.execute(select(*columns).order_by(*table.__table__.primary_key.columns)).mappings():
+    for row in session.execute(
+        select(*columns).order_by(*table.__table__.primary_key.columns)
+    ).mappings():
         found[row["fiche_cache_id"]].append(dict(row))
     return found
 
@@ -153,7 +176,11 @@ def _subscription(row: Document) -> Document:
 
     accounts = {"compte_prelevement": taken("prelevement_"), "compte_virement": taken("virement_")}
     former, product, payment = taken("ancien_"), taken("produit_"), taken("paiement_")
-    return row | {"ancien_contrat": former, "produit": product, "paiement": payment and payment | accounts}
+    return row | {
+        "ancien_contrat": former,
+        "produit": product,
+        "paiement": payment and payment | accounts,
+    }
 
 
 def _tarification(row: Document, rows: Mapping[str, Sequence[Document]]) -> Document:

@@ -6,8 +6,17 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import delete, select
 
-from automation_pipeline.fiches.models.fiches import DetailsFetched, FetchFailed, FetchOutcome, FicheNotFound
-from automation_pipeline.fiches.queries.details import DETAILS_LIVE_FOR, NOT_FOUND, NOT_FOUND_LIVES_FOR
+from automation_pipeline.fiches.models.fiches import (
+    DetailsFetched,
+    FetchFailed,
+    FetchOutcome,
+    FicheNotFound,
+)
+from automation_pipeline.fiches.queries.details import (
+    DETAILS_LIVE_FOR,
+    NOT_FOUND,
+    NOT_FOUND_LIVES_FOR,
+)
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.crm import fiche, recording
@@ -45,17 +54,31 @@ def everything(database: Database) -> list[dict[str, object]]:
 def test_details_are_kept_with_their_recordings(database: Database) -> None:
     save(database, found("1", recording("11"), recording("12", url="")))
     row = stored(database)["1"]
-    assert (row.groupe, row.agence_nom, row.cle) == ("TEAM R1", "7-TEAMR1", "5f0c77aa91e34b0c8d2e1f6a7b8c9d00")
+    assert (row.groupe, row.agence_nom, row.cle) == (
+        "TEAM R1",
+        "7-TEAMR1",
+        "5f0c77aa91e34b0c8d2e1f6a7b8c9d00",
+    )
     assert (row.prospect_nom, row.prospect_prenom) == ("MARTEL", "Odile")
     assert (row.prospect_email, row.prospect_tel) == ("odile.martel@example.test", "0600000001")
     assert (row.details_success, row.details_message) == (True, None)
     assert row.raw_data == {}
     assert (row.sales_date, row.not_found_until) == ("2026-02-03", None)
-    assert (row.fetched_at, row.details_fetched_at, row.expires_at) == (FIRST, FIRST, FIRST + DETAILS_LIVE_FOR)
+    assert (row.fetched_at, row.details_fetched_at, row.expires_at) == (
+        FIRST,
+        FIRST,
+        FIRST + DETAILS_LIVE_FOR,
+    )
     kept = recordings(database)
-    assert {key: call.recording_url for key, call in kept.items()} == {("1", "11"): URL, ("1", "12"): ""}
+    assert {key: call.recording_url for key, call in kept.items()} == {
+        ("1", "11"): URL,
+        ("1", "12"): "",
+    }
     call = kept["1", "11"]
-    assert (call.start_time, call.duration_seconds) == (datetime(2026, 2, 3, 9, 14, 5, tzinfo=UTC), 742)
+    assert (call.start_time, call.duration_seconds) == (
+        datetime(2026, 2, 3, 9, 14, 5, tzinfo=UTC),
+        742,
+    )
     assert (call.recording_date, call.recording_time, call.uuid) == ("03/02/2026", "10:14", None)
     assert (call.direction, call.from_number, call.to_number, call.answered) == (
         "out", "33100000001", "33600000001", True,
@@ -67,7 +90,12 @@ def test_newer_details_replace_older_ones(database: Database) -> None:
     newer = replace(fiche("1", groupe="TEAM R2", cle=None), prospect=None, rest={"avis": 1})
     save(database, DetailsFetched("1", newer), at=LATER)
     row = stored(database)["1"]
-    assert (row.groupe, row.prospect_email, row.cle, row.details_fetched_at) == ("TEAM R2", None, None, LATER)
+    assert (row.groupe, row.prospect_email, row.cle, row.details_fetched_at) == (
+        "TEAM R2",
+        None,
+        None,
+        LATER,
+    )
     assert row.raw_data == {"avis": 1}
 
 
@@ -105,8 +133,16 @@ def test_a_fiche_that_was_never_known_leaves_a_marker_that_soon_expires(database
     save(database, FicheNotFound("1"))
     row = stored(database)["1"]
     assert (row.details_success, row.details_message, row.raw_data) == (False, NOT_FOUND, {})
-    assert (row.not_found_until, row.expires_at) == (FIRST + NOT_FOUND_LIVES_FOR, FIRST + NOT_FOUND_LIVES_FOR)
-    assert (row.fetched_at, row.details_fetched_at, row.groupe, row.sales_date) == (FIRST, None, None, None)
+    assert (row.not_found_until, row.expires_at) == (
+        FIRST + NOT_FOUND_LIVES_FOR,
+        FIRST + NOT_FOUND_LIVES_FOR,
+    )
+    assert (row.fetched_at, row.details_fetched_at, row.groupe, row.sales_date) == (
+        FIRST,
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_not_found_marker_leaves_what_was_known(database: Database) -> None:
@@ -134,12 +170,18 @@ def test_details_take_a_not_found_marker_away(database: Database) -> None:
 def test_a_failed_fetch_changes_nothing(database: Database, transient: bool) -> None:
     save(database, found("1", recording("11")))
     before = everything(database)
-    save(database, FetchFailed("1", "busy", transient), FetchFailed("2", "busy", transient), at=LATER)
+    save(
+        database, FetchFailed("1", "busy", transient), FetchFailed("2", "busy", transient), at=LATER
+    )
     assert everything(database) == before
 
 
 def test_saving_again_is_saving_once(database: Database) -> None:
-    outcomes = (found("1", recording("11"), recording("12")), FicheNotFound("2"), FetchFailed("3", "busy", True))
+    outcomes = (
+        found("1", recording("11"), recording("12")),
+        FicheNotFound("2"),
+        FetchFailed("3", "busy", True),
+    )
     save(database, *outcomes)
     before = everything(database)
     save(database, *outcomes)
@@ -149,17 +191,30 @@ def test_saving_again_is_saving_once(database: Database) -> None:
 def test_nothing_to_save_is_no_write(database: Database) -> None:
     with statements(database) as sent:
         save(database)
-    assert not [statement for statement in sent if statement.startswith(("INSERT", "UPDATE", "DELETE"))]
+    assert not [
+        statement for statement in sent if statement.startswith(("INSERT", "UPDATE", "DELETE"))
+    ]
 
 
 def test_a_fiche_that_ended_twice_is_saved_as_it_ended_last(database: Database) -> None:
-    save(database, FicheNotFound("1"), found("1", groupe="TEAM R1"), found("1", groupe="TEAM R2"), FicheNotFound("2"))
+    save(
+        database,
+        FicheNotFound("1"),
+        found("1", groupe="TEAM R1"),
+        found("1", groupe="TEAM R2"),
+        FicheNotFound("2"),
+    )
     rows = stored(database)
-    assert (rows["1"].groupe, rows["1"].details_success, rows["2"].details_success) == ("TEAM R2", True, False)
+    assert (rows["1"].groupe, rows["1"].details_success, rows["2"].details_success) == (
+        "TEAM R2",
+        True,
+        False,
+    )
 
 
 def test_the_number_of_statements_does_not_follow_the_number_of_fiches(database: Database) -> None:
-    """The fiches, their keys, the calls that are there, 18 tables replaced by two statements each, the calls."""
+    """The fiches, their keys, the calls that are there, 18 tables replaced by two statements each,
+    the calls."""
     whole = [*day(200), FicheNotFound("1"), FetchFailed("2", "busy", transient=True)]
     with statements(database) as many:
         save(database, *whole)
@@ -167,7 +222,9 @@ def test_the_number_of_statements_does_not_follow_the_number_of_fiches(database:
     with statements(database) as few:
         save(database, full, FicheNotFound("1"))
     assert len(told_sections(full)) >= 10
-    assert len(few) <= len(many) <= 40 + 1  # on SQLite the transaction begins with a statement of its own
+    assert (
+        len(few) <= len(many) <= 40 + 1
+    )  # on SQLite the transaction begins with a statement of its own
     with statements(database) as again:
         save(database, *whole)
     assert len(again) == len(many)
@@ -203,4 +260,7 @@ def test_two_processes_that_disagree_on_what_is_missing_do_not_lock_each_other_o
 
 def test_what_one_fiche_holds_does_not_leak_into_another(database: Database) -> None:
     save(database, found("1"), found("2", groupe="TEAM R2"))
-    assert {key: row.groupe for key, row in stored(database).items()} == {"1": "TEAM R1", "2": "TEAM R2"}
+    assert {key: row.groupe for key, row in stored(database).items()} == {
+        "1": "TEAM R1",
+        "2": "TEAM R2",
+    }

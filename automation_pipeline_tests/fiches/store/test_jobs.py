@@ -33,7 +33,11 @@ def ranges(database: Database, clock: StandingClock) -> Ranges:
 def test_a_job_is_seen_by_who_asked_for_it_or_sees_everything(ranges: Ranges) -> None:
     job = ranges.job()
     with ranges.database.reading() as session:
-        assert [is_job_visible(session, reach, job.id) for reach in (MINE, OTHERS, EVERYTHING)] == [True, False, True]
+        assert [is_job_visible(session, reach, job.id) for reach in (MINE, OTHERS, EVERYTHING)] == [
+            True,
+            False,
+            True,
+        ]
         assert not is_job_visible(session, EVERYTHING, "nope")
         for look in (job_document, poll_document):
             with pytest.raises(NotFoundError, match=f"Job {job.id} not found"):

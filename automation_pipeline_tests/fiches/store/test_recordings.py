@@ -36,7 +36,9 @@ def test_an_audio_address_is_replaced_by_another_but_never_by_none(
     assert (row.recording_url, row.duration_seconds) == (kept, 9)
 
 
-@pytest.mark.parametrize(("before", "after", "kept"), [("a", None, "a"), (None, "b", "b"), ("a", "b", "b")])
+@pytest.mark.parametrize(
+    ("before", "after", "kept"), [("a", None, "a"), (None, "b", "b"), ("a", "b", "b")]
+)
 def test_the_uuid_is_replaced_by_another_but_never_by_none(
     database: Database, before: str | None, after: str | None, kept: str | None
 ) -> None:
@@ -46,14 +48,20 @@ def test_the_uuid_is_replaced_by_another_but_never_by_none(
     assert row.uuid == kept
 
 
-def test_a_call_that_the_details_no_longer_name_is_marked_until_it_comes_back(database: Database) -> None:
+def test_a_call_that_the_details_no_longer_name_is_marked_until_it_comes_back(
+    database: Database,
+) -> None:
     save(database, found("1", recording("11"), recording("12")), found("2", recording("11")))
     save(database, found("1", recording("12")), at=LATER)
     assert vanished(database) == {("1", "11"): LATER, ("1", "12"): None, ("2", "11"): None}
     save(database, found("1"), at=LATER + timedelta(hours=1))
     assert vanished(database)["1", "11"] == LATER
     save(database, found("1", recording("11", url="")), at=LATER + timedelta(hours=2))
-    assert vanished(database) == {("1", "11"): None, ("1", "12"): LATER + timedelta(hours=1), ("2", "11"): None}
+    assert vanished(database) == {
+        ("1", "11"): None,
+        ("1", "12"): LATER + timedelta(hours=1),
+        ("2", "11"): None,
+    }
     assert recordings(database)["1", "11"].recording_url == URL
 
 
@@ -62,7 +70,9 @@ def test_recordings_saved_alone_are_refreshed_and_never_marked(database: Databas
     save(database, found("1", recording("11"), recording("12")), found("2", recording("21")))
     save(database, found("2"), at=LATER)
     with database.transaction() as session:
-        save_recordings(session, {"1": [recording("11", url="")], "2": [recording("21"), recording("22")]})
+        save_recordings(
+            session, {"1": [recording("11", url="")], "2": [recording("21"), recording("22")]}
+        )
         save_recordings(session, {})
     assert vanished(database) == dict.fromkeys([("1", "11"), ("1", "12"), ("2", "21"), ("2", "22")])
     assert recordings(database)["1", "11"].recording_url == URL

@@ -4,8 +4,18 @@ from datetime import date, timedelta
 
 from sqlalchemy import event, select
 
-from automation_pipeline.fiches.models.fiches import DetailsFetched, FicheNotFound, SalesList, SalesListEntry
-from automation_pipeline.fiches.queries.days import fiches_sold_on, sales_day, save_sales_list, volumes_of
+from automation_pipeline.fiches.models.fiches import (
+    DetailsFetched,
+    FicheNotFound,
+    SalesList,
+    SalesListEntry,
+)
+from automation_pipeline.fiches.queries.days import (
+    fiches_sold_on,
+    sales_day,
+    save_sales_list,
+    volumes_of,
+)
 from automation_pipeline.fiches.queries.details import coverage_of, save_outcomes
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
@@ -15,7 +25,9 @@ from automation_pipeline_tests.fakes.crm import fiche, recording
 DAY = date(2026, 2, 3)
 
 
-def summary(fiche_id: str, nom: str = "MARTEL", cle: str | None = "c1", **given: object) -> SalesListEntry:
+def summary(
+    fiche_id: str, nom: str = "MARTEL", cle: str | None = "c1", **given: object
+) -> SalesListEntry:
     fields: dict[str, object] = {
         "prenom": "Odile", "telephone": "0600000001", "telephone_2": None, "email": "o.m@example.test",
         "statut": "Vente", "inserted_at": None, "modified_at": None, "recordings": (), **given,
@@ -34,7 +46,9 @@ def save(database: Database, clock: StandingClock, sales: SalesList):  # noqa: A
 
 def cached(database: Database, fiche_id: str) -> FicheCacheRow:
     with database.reading() as session:
-        return session.scalars(select(FicheCacheRow).where(FicheCacheRow.fiche_id == fiche_id)).one()
+        return session.scalars(
+            select(FicheCacheRow).where(FicheCacheRow.fiche_id == fiche_id)
+        ).one()
 
 
 def test_counts_tell_what_the_list_brought(database: Database, clock: StandingClock) -> None:
@@ -50,19 +64,29 @@ def test_counts_tell_what_the_list_brought(database: Database, clock: StandingCl
         assert fiches_sold_on(session, [DAY]) == ["1", "2", "3"]
 
 
-def test_a_list_with_the_same_content_changes_nothing(database: Database, clock: StandingClock) -> None:
+def test_a_list_with_the_same_content_changes_nothing(
+    database: Database, clock: StandingClock
+) -> None:
     save(database, clock, listed(summary("1"), summary("2")))
     assert save(database, clock, listed(summary("1"), summary("2"))).changed == 0
 
 
 def test_details_are_never_taken_away(database: Database, clock: StandingClock) -> None:
     with database.transaction() as session:
-        save_outcomes(session, [DetailsFetched("1", fiche("1", recording("a"), groupe="TEAM R2"))], clock.now())
+        save_outcomes(
+            session,
+            [DetailsFetched("1", fiche("1", recording("a"), groupe="TEAM R2"))],
+            clock.now(),
+        )
     before = cached(database, "1")
     clock.pass_time(timedelta(hours=1))
     save(database, clock, listed(summary("1", nom="NEW NAME", cle=None)))
     after = cached(database, "1")
-    assert (after.groupe, after.agence_nom, after.raw_data) == (before.groupe, before.agence_nom, before.raw_data)
+    assert (after.groupe, after.agence_nom, after.raw_data) == (
+        before.groupe,
+        before.agence_nom,
+        before.raw_data,
+    )
     assert (after.details_success, after.details_fetched_at) == (True, before.details_fetched_at)
     assert after.cle == before.cle
     assert (after.prospect_nom, after.sales_date) == ("NEW NAME", "2026-02-03")
@@ -70,14 +94,18 @@ def test_details_are_never_taken_away(database: Database, clock: StandingClock) 
         assert coverage_of(session, DAY).with_details == 1
 
 
-def test_a_list_does_not_pass_for_a_refresh_nor_for_details(database: Database, clock: StandingClock) -> None:
+def test_a_list_does_not_pass_for_a_refresh_nor_for_details(
+    database: Database, clock: StandingClock
+) -> None:
     save(database, clock, listed(summary("1")))
     row = cached(database, "1")
     assert (row.details_fetched_at, row.details_success) == (None, None)
     assert row.raw_data["_salesListOnly"] is True
 
 
-def test_a_fiche_that_was_not_found_stays_so_until_details_come(database: Database, clock: StandingClock) -> None:
+def test_a_fiche_that_was_not_found_stays_so_until_details_come(
+    database: Database, clock: StandingClock
+) -> None:
     with database.transaction() as session:
         save_outcomes(session, [FicheNotFound("1")], clock.now())
     save(database, clock, listed(summary("1")))
@@ -86,12 +114,18 @@ def test_a_fiche_that_was_not_found_stays_so_until_details_come(database: Databa
     assert (coverage.not_found, coverage.with_details) == (1, 0)
 
 
-def test_recordings_of_the_list_are_kept_and_their_urls_with_them(database: Database, clock: StandingClock) -> None:
+def test_recordings_of_the_list_are_kept_and_their_urls_with_them(
+    database: Database, clock: StandingClock
+) -> None:
     save(database, clock, listed(summary("1", recordings=(recording("a"), recording("b")))))
     save(database, clock, listed(summary("1", recordings=(recording("a", url=""),))))
     with database.reading() as session:
         rows = session.execute(
-            select(CallRecordingRow.call_id, CallRecordingRow.recording_url, CallRecordingRow.vanished_at)
+            select(
+                CallRecordingRow.call_id,
+                CallRecordingRow.recording_url,
+                CallRecordingRow.vanished_at,
+            )
         )
         assert sorted(rows.tuples()) == [(call, recording(call).url, None) for call in ("a", "b")]
 
@@ -108,7 +142,9 @@ def test_a_long_list_is_a_handful_of_statements(database: Database, clock: Stand
     assert len(statements) <= 6
 
 
-def test_an_empty_list_is_a_day_that_was_asked_for(database: Database, clock: StandingClock) -> None:
+def test_an_empty_list_is_a_day_that_was_asked_for(
+    database: Database, clock: StandingClock
+) -> None:
     save(database, clock, listed())
     with database.reading() as session:
         known = sales_day(session, DAY)

@@ -1,4 +1,5 @@
-"""The sections of details on both databases: what was stored is what the CRM said, and replaces what it said before."""
+"""The sections of details on both databases: what was stored is what the CRM said, and replaces
+what it said before."""
 
 import copy
 from typing import Any
@@ -8,7 +9,12 @@ from sqlalchemy import delete, func, select
 
 from automation_pipeline.fiches.models.fiches import FicheNotFound
 from automation_pipeline.fiches.models.sections import Information
-from automation_pipeline.fiches.tables import CallRecordingRow, EtiquetteRow, FicheCacheRow, InformationRow
+from automation_pipeline.fiches.tables import (
+    CallRecordingRow,
+    EtiquetteRow,
+    FicheCacheRow,
+    InformationRow,
+)
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fiches.store.mirror import (
@@ -40,13 +46,18 @@ def full() -> Document:
 
 def rows(database: Database) -> dict[str, int]:
     with database.reading() as session:
-        return {table.__tablename__: session.scalar(select(func.count()).select_from(table)) or 0 for table in SECTIONS}
+        return {
+            table.__tablename__: session.scalar(select(func.count()).select_from(table)) or 0
+            for table in SECTIONS
+        }
 
 
 def test_a_whole_day_of_all_kinds_of_fiches_reads_as_the_crm_told_it(database: Database) -> None:
     assert {sold.kind for sold in World(fiches_per_day=70, vary=False).day(DAY)} == set(Kind)
     save(database, *day(70))
-    assert told_again(database) == {payload["information"]["fiche_id"]: said(payload) for payload in payloads(70)}
+    assert told_again(database) == {
+        payload["information"]["fiche_id"]: said(payload) for payload in payloads(70)
+    }
 
 
 def test_every_section_has_its_rows(database: Database) -> None:
@@ -63,8 +74,12 @@ def test_every_field_of_the_information_has_its_column() -> None:
 EMPTIED: dict[str, Any] = {"prospect": None, "conjoint": None, "elements_souscription": None}
 
 
-@pytest.mark.parametrize("section", [name for name in payloads(1)[0] if name not in ENVELOPE and name != "information"])
-def test_a_section_that_is_gone_is_gone_and_leaves_the_others(database: Database, section: str) -> None:
+@pytest.mark.parametrize(
+    "section", [name for name in payloads(1)[0] if name not in ENVELOPE and name != "information"]
+)
+def test_a_section_that_is_gone_is_gone_and_leaves_the_others(
+    database: Database, section: str
+) -> None:
     save(database, fetched(full()))
     left = full() | {section: EMPTIED.get(section, {} if section == "raw_sections" else [])}
     save(database, fetched(left))
@@ -105,7 +120,9 @@ def test_rows_count_from_one_in_the_order_of_the_crm(database: Database) -> None
     document["information"]["etiquettes"] = [{"nom": nom, "date": "", "style": ""} for nom in "zab"]
     save(database, fetched(document))
     with database.reading() as session:
-        query = select(EtiquetteRow.etiquette_index, EtiquetteRow.nom).order_by(EtiquetteRow.etiquette_index)
+        query = select(EtiquetteRow.etiquette_index, EtiquetteRow.nom).order_by(
+            EtiquetteRow.etiquette_index
+        )
         assert session.execute(query).tuples().all() == [(1, "z"), (2, "a"), (3, "b")]
 
 

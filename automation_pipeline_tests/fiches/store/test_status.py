@@ -1,4 +1,5 @@
-"""How fiches stand, many at once: right for each, in reach, and in as many statements for many as for one."""
+"""How fiches stand, many at once: right for each, in reach, and in as many statements for many as
+for one."""
 
 from datetime import date, timedelta
 
@@ -29,7 +30,10 @@ ALL = FichePage(1000)
 
 def mirrored(database: Database, *fiche_ids: str, groupe: str = "NORD", calls: int = 2) -> None:
     for fiche_id in fiche_ids:
-        save(database, found(fiche_id, *(recording(f"{fiche_id}0{n}") for n in range(calls)), groupe=groupe))
+        save(
+            database,
+            found(fiche_id, *(recording(f"{fiche_id}0{n}") for n in range(calls)), groupe=groupe),
+        )
 
 
 def transcribed(database: Database, *call_ids: str) -> None:
@@ -62,7 +66,10 @@ def test_calls_that_have_vanished_do_not_count(database: Database) -> None:
         [row], _ = fiches_sold(session, [DAY], EVERYTHING, ALL)
         calls = recordings_of(session, "1", EVERYTHING)
     assert [call["callId"] for call in row["recordings"]] == ["100"]
-    assert [(call["callId"], call["vanishedAt"] is None) for call in calls] == [("100", True), ("101", False)]
+    assert [(call["callId"], call["vanishedAt"] is None) for call in calls] == [
+        ("100", True),
+        ("101", False),
+    ]
 
 
 def test_what_is_out_of_reach_is_not_there(database: Database) -> None:
@@ -71,7 +78,11 @@ def test_what_is_out_of_reach_is_not_there(database: Database) -> None:
     with database.transaction() as session:
         save_sales_list(session, SalesList(DAY, 1, (summary("3"),)), FIRST)
     with database.reading() as session:
-        assert [status["hasData"] for status in statuses_of(session, "123", NORD).values()] == [True, False, False]
+        assert [status["hasData"] for status in statuses_of(session, "123", NORD).values()] == [
+            True,
+            False,
+            False,
+        ]
         rows, total = fiches_sold(session, [DAY], NORD, ALL)
         assert ([row["ficheId"] for row in rows], total) == (["1"], 1)
         rows, total = fiches_in_short(session, [DAY], NORD, ALL)
@@ -100,7 +111,9 @@ def test_days_are_read_in_pages(database: Database) -> None:
         for n, day in enumerate(days):
             save_sales_list(session, SalesList(day, 2, (summary(f"{n}1"), summary(f"{n}2"))), FIRST)
     with database.reading() as session:
-        pages = [fiches_sold(session, days[:2], EVERYTHING, FichePage(3, offset)) for offset in (0, 3)]
+        pages = [
+            fiches_sold(session, days[:2], EVERYTHING, FichePage(3, offset)) for offset in (0, 3)
+        ]
         short, count = fiches_in_short(session, [days[0], days[2]], EVERYTHING, FichePage(3))
         assert fiches_sold(session, [], EVERYTHING, ALL) == ([], 0)
     assert [[row["ficheId"] for row in rows] for rows, _ in pages] == [["01", "02", "11"], ["12"]]

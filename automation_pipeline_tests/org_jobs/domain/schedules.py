@@ -13,14 +13,23 @@ NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 def said(**fields: Any) -> dict[str, object]:
     """A call at 02:00, which is about no server."""
     call = {"url": "https://example.com/"}
-    return {"name": "Nightly", "cronExpression": "0 2 * * *", "jobType": "HTTPS_CALL", "payload": call} | fields
+    return {
+        "name": "Nightly",
+        "cronExpression": "0 2 * * *",
+        "jobType": "HTTPS_CALL",
+        "payload": call,
+    } | fields
 
 
 def stored(fields: dict[str, object] | None = None, **known: Any) -> OrgSchedule:
-    rest: dict[str, Any] = {name: None for name, field in OrgSchedule.model_fields.items() if field.is_required()}
+    rest: dict[str, Any] = {
+        name: None for name, field in OrgSchedule.model_fields.items() if field.is_required()
+    }
     flags = {"is_suspended": False, "skip_next_run": False}
     counts = {"run_count": 0, "failure_count": 0, "consecutive_failures": 0, "version": 1}
     texts = {"id": "s1", "org_id": "acme", "created_by": "user:1", "state": ScheduleState.ACTIVE}
     times = {"created_at": NOW, "updated_at": NOW}
     written = dict(read_schedule(said(**(fields or {}))))
-    return OrgSchedule.model_validate({**rest, **flags, **counts, **texts, **times, **written, **known})
+    return OrgSchedule.model_validate(
+        {**rest, **flags, **counts, **texts, **times, **written, **known}
+    )

@@ -65,7 +65,9 @@ def sized(size: int) -> dict[str, str]:
         ({"attempt_no": 1}, "attempt_no"),
     ],
 )
-def test_a_result_that_says_something_else_is_refused_by_the_field(given: dict[str, Any], field: str) -> None:
+def test_a_result_that_says_something_else_is_refused_by_the_field(
+    given: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         read_result({**OF, "status": "success", **given})
     assert [name for name, _ in refused.value.fields] == [field]

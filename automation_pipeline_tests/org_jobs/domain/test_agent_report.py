@@ -18,14 +18,26 @@ from automation_pipeline.org_jobs.rules.attempts import (
 )
 from automation_pipeline_tests.tables import every_case
 
-SUCCESS, FAILED, CANCELLED = OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED
-REPORTED = {status: PastAttempt(status, None, was_reported=True) for status in (SUCCESS, FAILED, CANCELLED)}
-GIVEN_UP = {status: PastAttempt(status, "STALE", was_reported=False) for status in (FAILED, CANCELLED)}
+SUCCESS, FAILED, CANCELLED = (
+    OrgJobsRunState.SUCCESS,
+    OrgJobsRunState.FAILED,
+    OrgJobsRunState.CANCELLED,
+)
+REPORTED = {
+    status: PastAttempt(status, None, was_reported=True) for status in (SUCCESS, FAILED, CANCELLED)
+}
+GIVEN_UP = {
+    status: PastAttempt(status, "STALE", was_reported=False) for status in (FAILED, CANCELLED)
+}
 UNWANTED = PastAttempt(FAILED, UNWANTED_CANCEL, was_reported=True)
 
 
-def a_report(status: str = "success", attempt_no: int = 1, token: int = 1, **said: Any) -> ResultReport:
-    return ResultReport(attempt_no=attempt_no, lease_token=token, status=AgentStatus(status), **said)
+def a_report(
+    status: str = "success", attempt_no: int = 1, token: int = 1, **said: Any
+) -> ResultReport:
+    return ResultReport(
+        attempt_no=attempt_no, lease_token=token, status=AgentStatus(status), **said
+    )
 
 
 @every_case(
@@ -62,7 +74,11 @@ def a_report(status: str = "success", attempt_no: int = 1, token: int = 1, **sai
     ],
 )
 def test_what_comes_after_the_end_is_the_same_something_else_or_too_late(
-    report: ResultReport, attempt_no: int, token: int, past: PastAttempt | None, verdict: ReportVerdict
+    report: ResultReport,
+    attempt_no: int,
+    token: int,
+    past: PastAttempt | None,
+    verdict: ReportVerdict,
 ) -> None:
     assert verdict_on(report, attempt_no, token, past) is verdict
 
@@ -74,7 +90,9 @@ def test_only_what_was_said_before_is_the_same(
     end = attempt_end(a_report(first, attempt_no), is_cancel_wanted=is_cancel_wanted)
     past = PastAttempt(end.status, end.error_code, was_reported=True)
     verdict = verdict_on(a_report(second, attempt_no), attempt_no, 1, past)
-    was_unwanted = end.error_code == UNWANTED_CANCEL and second is AgentStatus.FAILED  # as which it counts
+    was_unwanted = (
+        end.error_code == UNWANTED_CANCEL and second is AgentStatus.FAILED
+    )  # as which it counts
     is_same = first is second or was_unwanted
     assert verdict is (ReportVerdict.SAME if is_same else ReportVerdict.OTHER)
 
@@ -85,14 +103,30 @@ def test_only_what_was_said_before_is_the_same(
         (a_report("success"), False, SUCCESS, None, None),
         (a_report("success"), True, SUCCESS, None, None),
         (a_report("failed"), False, FAILED, "FAILED", "Its agent does not say why it failed."),
-        (a_report("failed", error_code="DISK_FULL", error="Full."), True, FAILED, "DISK_FULL", "Full."),
+        (
+            a_report("failed", error_code="DISK_FULL", error="Full."),
+            True,
+            FAILED,
+            "DISK_FULL",
+            "Full.",
+        ),
         (a_report("cancelled"), True, CANCELLED, None, "Its agent has stopped it, as was wanted."),
         (a_report("cancelled", error="Halfway."), True, CANCELLED, None, "Halfway."),
-        (a_report("cancelled"), False, FAILED, UNWANTED_CANCEL, "Its agent stopped it, though nobody wanted that."),
+        (
+            a_report("cancelled"),
+            False,
+            FAILED,
+            UNWANTED_CANCEL,
+            "Its agent stopped it, though nobody wanted that.",
+        ),
     ],
 )
 def test_how_an_attempt_ends_by_its_agents_word(
-    report: ResultReport, is_wanted: bool, status: OrgJobsRunState, code: str | None, error: str | None
+    report: ResultReport,
+    is_wanted: bool,
+    status: OrgJobsRunState,
+    code: str | None,
+    error: str | None,
 ) -> None:
     end = attempt_end(report, is_cancel_wanted=is_wanted)
     assert (end.status, end.error_code, end.error) == (status, code, error)
@@ -106,7 +140,9 @@ def test_results_and_logs_are_kept_however_it_ended(status: AgentStatus) -> None
 
 @every_case("verdict", ReportVerdict)
 @every_case("past", [None, REPORTED[SUCCESS], GIVEN_UP[FAILED]])
-def test_every_refusal_says_which_attempt_and_to_stop(verdict: ReportVerdict, past: PastAttempt | None) -> None:
+def test_every_refusal_says_which_attempt_and_to_stop(
+    verdict: ReportVerdict, past: PastAttempt | None
+) -> None:
     words = refusal_message(verdict, 12, 3, past)
     assert words.startswith("Attempt 3 of job run 12 ")
     assert words.endswith(": stop working on it, and claim again.")

@@ -1,4 +1,5 @@
-"""Somebody is called strictly beyond each boundary, once for what happened, and again for what lasts."""
+"""Somebody is called strictly beyond each boundary, once for what happened, and again for what
+lasts."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,14 @@ from automation_pipeline_tests.tables import every_case
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 HOST = QuietHost(
-    org_id="acme", id=7, name="h1", silent_since=NOW, was_seen=True, waiting=0, at_work=0, has_servers=True
+    org_id="acme",
+    id=7,
+    name="h1",
+    silent_since=NOW,
+    was_seen=True,
+    waiting=0,
+    at_work=0,
+    has_servers=True,
 )
 WARNING, CRITICAL = AlertSeverity.WARNING, AlertSeverity.CRITICAL
 
@@ -43,30 +51,59 @@ def test_where_all_is_well_nobody_is_called() -> None:
 
 
 @every_case(("seconds", "is_told"), [(0, False), (300, False), (301, True)])
-def test_what_is_due_and_left_alone_is_about_the_scheduler_itself(seconds: int, is_told: bool) -> None:
+def test_what_is_due_and_left_alone_is_about_the_scheduler_itself(
+    seconds: int, is_told: bool
+) -> None:
     found = told(OrgHealth(oldest_due_at=NOW - seconds * SECOND))
     assert found == ([("oldest_due", "critical", None, "scheduler")] if is_told else [])
 
 
 @every_case(
     ("in_a_row", "is_paused", "severity"),
-    [(0, False, None), (2, False, None), (3, False, "warning"), (9, False, "warning"), (2, True, "critical")],
+    [
+        (0, False, None),
+        (2, False, None),
+        (3, False, "warning"),
+        (9, False, "warning"),
+        (2, True, "critical"),
+    ],
 )
-def test_a_schedule_that_fails_in_a_row_is_told(in_a_row: int, is_paused: bool, severity: str | None) -> None:
+def test_a_schedule_that_fails_in_a_row_is_told(
+    in_a_row: int, is_paused: bool, severity: str | None
+) -> None:
     one = FailingSchedule(
-        org_id="acme", id="s1", name="Nightly", in_a_row=in_a_row, is_paused_for_it=is_paused, last_at=NOW
+        org_id="acme",
+        id="s1",
+        name="Nightly",
+        in_a_row=in_a_row,
+        is_paused_for_it=is_paused,
+        last_at=NOW,
     )
-    assert told(OrgHealth(failing=[one])) == ([("schedule_failed", severity, "acme", "s1")] if severity else [])
+    assert told(OrgHealth(failing=[one])) == (
+        [("schedule_failed", severity, "acme", "s1")] if severity else []
+    )
 
 
 def test_what_happened_once_is_told_with_its_words() -> None:
     health = OrgHealth(
         unreadable=[
-            UnreadableSchedule(org_id="acme", id="s1", name="Nightly", cron_expression="0 2 30 2 *", since=NOW)
+            UnreadableSchedule(
+                org_id="acme", id="s1", name="Nightly", cron_expression="0 2 30 2 *", since=NOW
+            )
         ],
         failed_jobs=[
-            FailedJobs(org_id="acme", schedule_id="s2", type="RCON", count=1, last_id=4, last_at=NOW, last_error="No."),
-            FailedJobs(org_id="acme", schedule_id=None, type="RCON", count=3, last_id=9, last_at=NOW),
+            FailedJobs(
+                org_id="acme",
+                schedule_id="s2",
+                type="RCON",
+                count=1,
+                last_id=4,
+                last_at=NOW,
+                last_error="No.",
+            ),
+            FailedJobs(
+                org_id="acme", schedule_id=None, type="RCON", count=3, last_id=9, last_at=NOW
+            ),
         ],
         batches=[SpoiltBatch(org_id="acme", id=5, schedule_id="s3", finished_at=NOW)],
     )
@@ -96,14 +133,20 @@ def test_what_happened_once_is_told_with_its_words() -> None:
         (15.1, {"was_seen": False, "waiting": 1}, ["heartbeat_missed"]),
     ],
 )
-def test_a_silent_host_is_told(minutes: float, changes: dict[str, object], names: list[str]) -> None:
+def test_a_silent_host_is_told(
+    minutes: float, changes: dict[str, object], names: list[str]
+) -> None:
     host = replace(HOST, silent_since=NOW - minutes * MINUTE, **changes)
     assert [name for name, *_ in told(OrgHealth(quiet_hosts=[host]))] == names
 
 
 def watched(cron: str, since: datetime, **timing: object) -> OrgHealth:
     fields = TimingFields(seed="", cron_expression=cron, timezone="UTC", **timing)  # type: ignore[arg-type]
-    return OrgHealth(watched=[WatchedSchedule(org_id="acme", id="s1", name="Nightly", timing=fields, since=since)])
+    return OrgHealth(
+        watched=[
+            WatchedSchedule(org_id="acme", id="s1", name="Nightly", timing=fields, since=since)
+        ]
+    )
 
 
 @every_case(
@@ -119,18 +162,29 @@ def watched(cron: str, since: datetime, **timing: object) -> OrgHealth:
         ("no cron", NOW - timedelta(days=9), False),
     ],
 )
-def test_a_schedule_is_silent_when_two_due_times_have_gone_by(cron: str, since: datetime, is_told: bool) -> None:
-    assert told(watched(cron, since)) == ([("silent_schedule", "critical", "acme", "s1")] if is_told else [])
+def test_a_schedule_is_silent_when_two_due_times_have_gone_by(
+    cron: str, since: datetime, is_told: bool
+) -> None:
+    assert told(watched(cron, since)) == (
+        [("silent_schedule", "critical", "acme", "s1")] if is_told else []
+    )
 
 
 def test_a_schedule_whose_dates_are_over_may_be_silent() -> None:
     assert told(watched("* * * * *", NOW - timedelta(days=1), end_at=NOW - timedelta(days=1))) == []
 
 
-def an_alert(severity: AlertSeverity = WARNING, happened_at: datetime | None = None) -> OrgAlertCondition:
+def an_alert(
+    severity: AlertSeverity = WARNING, happened_at: datetime | None = None
+) -> OrgAlertCondition:
     name = OrgJobsAlertName.SCHEDULE_FAILED
     return OrgAlertCondition(
-        org_id="acme", name=name, severity=severity, subject="s1", message="!", happened_at=happened_at
+        org_id="acme",
+        name=name,
+        severity=severity,
+        subject="s1",
+        message="!",
+        happened_at=happened_at,
     )
 
 

@@ -64,11 +64,18 @@ def test_a_period_is_all_that_is_needed() -> None:
 
 
 def test_both_ends_are_in_the_period() -> None:
-    assert due({"from": "2026-05-01T02:00:00Z", "until": "2026-05-03T02:00:00Z"}, timing()) == [at(1), at(2), at(3)]
+    assert due({"from": "2026-05-01T02:00:00Z", "until": "2026-05-03T02:00:00Z"}, timing()) == [
+        at(1),
+        at(2),
+        at(3),
+    ]
 
 
 def test_what_lies_ahead_is_not_in_it() -> None:
-    assert due({"from": "2026-05-03T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, timing()) == [at(3), at(4)]
+    assert due({"from": "2026-05-03T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, timing()) == [
+        at(3),
+        at(4),
+    ]
 
 
 def test_what_waits_for_its_window_still_lies_ahead() -> None:
@@ -88,7 +95,9 @@ def test_its_dates_and_excluded_days_are_kept() -> None:
 def test_a_period_of_too_many_is_not_looked_through() -> None:
     with pytest.raises(InvalidInputError) as refused:
         due({"from": "2026-01-01T00:00:00Z", "until": "2026-05-04T00:00:00Z"}, timing("* * * * *"))
-    assert refused.value.fields == (("until", "the period has more than 5000 due times: choose a shorter one"),)
+    assert refused.value.fields == (
+        ("until", "the period has more than 5000 due times: choose a shorter one"),
+    )
 
 
 @every_case(
@@ -112,7 +121,9 @@ def test_a_period_of_too_many_is_not_looked_through() -> None:
         (["running"], "none", "at_work"),
     ],
 )
-def test_the_behaviour_says_what_is_done_again(states: list[str], behaviour: str, left_out: str | None) -> None:
+def test_the_behaviour_says_what_is_done_again(
+    states: list[str], behaviour: str, left_out: str | None
+) -> None:
     done = {at(1): TimesDone(tuple(map(OrgJobsRunState, states)))} if states else {}
     [one] = chosen_times([Planned(at(1), at(1))], done, Behaviour(behaviour), None)
     assert (one.scheduled_for, one.left_out) == (at(1), left_out)
@@ -142,9 +153,13 @@ def test_what_is_made_up_for_is_less_urgent(priority: int, less: int) -> None:
     length=st.integers(0, 3000),
     cron=st.sampled_from(["0 2 * * *", "*/30 * * * *", "15 3,4 * * 1-5"]),
 )
-def test_nothing_of_the_period_is_missed_and_nothing_beyond_it_found(begin: int, length: int, cron: str) -> None:
+def test_nothing_of_the_period_is_missed_and_nothing_beyond_it_found(
+    begin: int, length: int, cron: str
+) -> None:
     start = at(1) + timedelta(minutes=begin)
-    wish = BackfillInput.model_validate({"from_at": start, "until_at": start + timedelta(minutes=length)})
+    wish = BackfillInput.model_validate(
+        {"from_at": start, "until_at": start + timedelta(minutes=length)}
+    )
     found = [one.scheduled_for for one in due_times(timing(cron), wish, NOW)]
     minutes = (start + timedelta(minutes=one) for one in range(length + 1))
     expected = [one for one in minutes if one <= NOW and _says(cron, one)]

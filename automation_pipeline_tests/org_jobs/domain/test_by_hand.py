@@ -16,7 +16,11 @@ from automation_pipeline.org_jobs.rules.schedules import (
 from automation_pipeline_tests.org_jobs.domain.schedules import stored
 from automation_pipeline_tests.tables import every_case
 
-WINDOW = {"executionWindowStart": "22:00", "executionWindowEnd": "06:00", "timezone": "Europe/Paris"}
+WINDOW = {
+    "executionWindowStart": "22:00",
+    "executionWindowEnd": "06:00",
+    "timezone": "Europe/Paris",
+}
 
 
 @every_case(
@@ -38,7 +42,9 @@ def test_a_closed_window_says_when_it_opens(at: datetime, opens: str | None) -> 
             refuse_closed(schedule, window_timing(schedule), at)
 
 
-def test_a_cron_that_means_nothing_does_not_matter_but_a_zone_does_where_there_is_a_window() -> None:
+def test_a_cron_that_means_nothing_does_not_matter_but_a_zone_does_where_there_is_a_window() -> (
+    None
+):
     broken = {"cron_expression": "gone", "timezone": "Gone/City"}
     assert window_timing(stored(**broken)).window is None
     assert window_timing(stored(WINDOW, **broken), ignore_window=True).window is None
@@ -73,7 +79,10 @@ def test_what_is_not_over_is_in_the_way_by_the_overlap_policy(
             refuse_overlap(schedule, at_work, waiting)
 
 
-@every_case(("key", "is_fine"), [(None, True), ("k", True), ("k" * 200, True), ("", False), ("k" * 201, False)])
+@every_case(
+    ("key", "is_fine"),
+    [(None, True), ("k", True), ("k" * 200, True), ("", False), ("k" * 201, False)],
+)
 def test_a_key_is_not_too_long(key: str | None, is_fine: bool) -> None:
     if is_fine:
         check_client_key(key)

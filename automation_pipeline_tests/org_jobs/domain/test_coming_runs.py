@@ -15,7 +15,9 @@ NEXT = {"next_run_at": TOMORROW, "next_scheduled_for": TOMORROW}
 
 def test_the_next_one_is_as_stored_and_marked_if_it_is_left_out() -> None:
     shown = plan_of(stored(**NEXT, skip_next_run=True, skip_next_run_reason="Audit"), NOW, 3, None)
-    assert [run.effective_for for run in shown.runs] == [TOMORROW + timedelta(days=days) for days in range(3)]
+    assert [run.effective_for for run in shown.runs] == [
+        TOMORROW + timedelta(days=days) for days in range(3)
+    ]
     assert [run.is_skipped for run in shown.runs] == [True, False, False]
     assert shown.runs[0].note == "It is left out: Audit"
 
@@ -40,7 +42,9 @@ def test_one_that_is_paused_until_a_time_goes_on_then() -> None:
 
 
 @every_case("state", ScheduleState)
-def test_after_an_instant_that_somebody_names_it_tells_what_its_fields_say(state: ScheduleState) -> None:
+def test_after_an_instant_that_somebody_names_it_tells_what_its_fields_say(
+    state: ScheduleState,
+) -> None:
     known = NEXT if state is ScheduleState.ACTIVE else {}
     shown = plan_of(stored(state=state, **known), NOW, 2, NOW - timedelta(days=60))
     assert [iso(run.scheduled_for)[:10] for run in shown.runs] == ["2026-03-06", "2026-03-07"]

@@ -45,7 +45,13 @@ def test_common_forms_are_said_in_words_and_others_as_they_are(expression: str, 
     assert describe_cron(expression) == words
 
 
-@given(st.lists(st.from_regex(r"\A(\*|L|[0-9]{1,2}|MON|[0-9]-[0-9])(,[0-9]|/[0-9]{1,2})?\Z"), min_size=5, max_size=5))
+@given(
+    st.lists(
+        st.from_regex(r"\A(\*|L|[0-9]{1,2}|MON|[0-9]-[0-9])(,[0-9]|/[0-9]{1,2})?\Z"),
+        min_size=5,
+        max_size=5,
+    )
+)
 def test_whatever_can_be_read_has_words(fields: list[str]) -> None:
     expression = " ".join(fields)
     try:

@@ -5,7 +5,9 @@ from automation_pipeline.org_jobs.rules.days import DAY_CHECKS, Day, DayFires, D
 from automation_pipeline_tests.tables import every_case
 
 
-def fires(org_id: str, outcome: str, count: int, *, reason: str | None = None, latency: float = 0.0) -> DayFires:
+def fires(
+    org_id: str, outcome: str, count: int, *, reason: str | None = None, latency: float = 0.0
+) -> DayFires:
     timed = count if outcome == "DISPATCHED" else 0
     return DayFires(
         org_id=org_id,

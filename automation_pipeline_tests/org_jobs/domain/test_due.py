@@ -1,4 +1,5 @@
-"""What becomes of a due schedule: outages under each policy, overlaps, windows, operators and surroundings."""
+"""What becomes of a due schedule: outages under each policy, overlaps, windows, operators and
+surroundings."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,8 +14,19 @@ from automation_pipeline.org_jobs.models.states import (
     OverlapPolicy,
     SkipReason,
 )
-from automation_pipeline.org_jobs.models.timing import Planned, Timing, TimingFields, next_planned, read_timing
-from automation_pipeline.org_jobs.rules.due import DueOrgSchedule, FireDecision, ScheduleFacts, decide
+from automation_pipeline.org_jobs.models.timing import (
+    Planned,
+    Timing,
+    TimingFields,
+    next_planned,
+    read_timing,
+)
+from automation_pipeline.org_jobs.rules.due import (
+    DueOrgSchedule,
+    FireDecision,
+    ScheduleFacts,
+    decide,
+)
 from automation_pipeline_tests.tables import every_case
 
 TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -22,7 +34,9 @@ BUSY = ScheduleFacts(at_work=1)
 
 
 def timing(cron: str = "*/5 * * * *", **said: Any) -> Timing:
-    return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=said.pop("zone", "UTC"), **said))
+    return read_timing(
+        TimingFields(seed="s", cron_expression=cron, timezone=said.pop("zone", "UTC"), **said)
+    )
 
 
 def due(of: Timing, after: datetime = TEN, **said: Any) -> DueOrgSchedule:
@@ -54,7 +68,9 @@ def test_in_time_it_is_run_and_due_again() -> None:
         (MisfirePolicy.FIRE_ALL, [at(12, 15, 0)], 26, at(12, 20, 0)),
     ],
 )
-def test_down_for_three_hours(policy: MisfirePolicy, run: list[datetime], skipped: int, next_at: datetime) -> None:
+def test_down_for_three_hours(
+    policy: MisfirePolicy, run: list[datetime], skipped: int, next_at: datetime
+) -> None:
     decision = decide(due(timing(), misfire_policy=policy), at(13, 0))
     assert [fire.scheduled_for for fire in decision.fires if fire.skip is None] == run
     assert sum(fire.skip is SkipReason.MISFIRE for fire in decision.fires) == skipped
@@ -74,12 +90,17 @@ def gone_through(schedule: DueOrgSchedule, now: datetime) -> list[datetime]:
             return ran
         around = ScheduleFacts(waiting=len(ran))
         schedule = DueOrgSchedule(
-            timing=schedule.timing, due=decision.next, misfire_policy=schedule.misfire_policy, around=around
+            timing=schedule.timing,
+            due=decision.next,
+            misfire_policy=schedule.misfire_policy,
+            around=around,
         )
     raise AssertionError("It never ends")
 
 
-def test_all_that_was_missed_is_the_newest_ten_oldest_first_though_they_wait_for_each_other() -> None:
+def test_all_that_was_missed_is_the_newest_ten_oldest_first_though_they_wait_for_each_other() -> (
+    None
+):
     ran = gone_through(due(timing(), misfire_policy=MisfirePolicy.FIRE_ALL), at(13, 2))
     assert ran == [at(12, 15, 0) + timedelta(minutes=5 * place) for place in range(MOST_CAUGHT_UP)]
 
@@ -160,7 +181,9 @@ def test_late_and_outside_of_its_window_it_waits_for_the_next() -> None:
     assert after.next == Planned(at(5, 30, 0, day=11), at(5, 30, 0, day=11))
 
 
-def test_what_starts_with_the_next_window_anyway_stands_for_one_that_came_too_late_for_the_last() -> None:
+def test_what_starts_with_the_next_window_anyway_stands_for_one_that_came_too_late_for_the_last() -> (
+    None
+):
     decision = decide(due(timing("30 * * * *", **NIGHT), at(4, 45)), at(9))
     assert told(decision) == ["05:30 outside_window"]
     assert decision.next == Planned(at(1, 30, 0, day=5), at(2, 0, 0, day=5))
@@ -180,7 +203,9 @@ def test_late_and_outside_of_its_window_it_is_left_out_where_the_window_filters(
         ("0 6 * * *", NIGHT, at(6, 0, 59, day=5)),
     ],
 )
-def test_the_last_minute_of_a_window_is_inside(cron: str, window: dict[str, str], now: datetime) -> None:
+def test_the_last_minute_of_a_window_is_inside(
+    cron: str, window: dict[str, str], now: datetime
+) -> None:
     decision = decide(due(timing(cron, **window), at(12)), now)
     assert [fire.skip for fire in decision.fires] == [None]
 
@@ -191,7 +216,9 @@ def test_a_window_that_the_clock_skips_begins_after_the_gap_and_is_as_long(secon
     gap_ends = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
     schedule = due(of, gap_ends - timedelta(hours=1))
     assert schedule.due.effective_for == gap_ends
-    assert [fire.skip for fire in decide(schedule, gap_ends + timedelta(seconds=seconds)).fires] == [None]
+    assert [
+        fire.skip for fire in decide(schedule, gap_ends + timedelta(seconds=seconds)).fires
+    ] == [None]
 
 
 def test_what_is_postponed_keeps_to_the_days_and_the_end() -> None:
@@ -204,7 +231,10 @@ def test_what_is_postponed_keeps_to_the_days_and_the_end() -> None:
 def test_what_is_caught_up_does_not_push_away_what_was_just_made() -> None:
     around = ScheduleFacts(waiting=1)
     schedule = due(
-        timing(), misfire_policy=MisfirePolicy.FIRE_ALL, overlap_policy=OverlapPolicy.CANCEL_OTHER, around=around
+        timing(),
+        misfire_policy=MisfirePolicy.FIRE_ALL,
+        overlap_policy=OverlapPolicy.CANCEL_OTHER,
+        around=around,
     )
     decision = decide(schedule, at(13))
     assert decision.dispatched is not None
@@ -223,7 +253,10 @@ def test_more_jitter_than_there_is_between_two_misses_nothing(policy: MisfirePol
             ran.append(decision.fires[0].scheduled_for)
             assert decision.next is not None
             schedule = DueOrgSchedule(
-                timing=of, due=decision.next, misfire_policy=policy, overlap_policy=OverlapPolicy.ALLOW_ALL
+                timing=of,
+                due=decision.next,
+                misfire_policy=policy,
+                overlap_policy=OverlapPolicy.ALLOW_ALL,
             )
     assert ran == [at(11, 0, 0) + timedelta(hours=place) for place in range(len(ran))]
     assert len(ran) in {47, 48}
@@ -249,7 +282,10 @@ def test_over_the_clock_changes_it_is_run_once(now: datetime, local: str) -> Non
     assert planned.effective_for.astimezone(of.zone).isoformat(" ", "minutes") == local
     following = next_planned(of, planned.scheduled_for)
     assert following is not None
-    assert following.effective_for.astimezone(of.zone).day == planned.effective_for.astimezone(of.zone).day + 1
+    assert (
+        following.effective_for.astimezone(of.zone).day
+        == planned.effective_for.astimezone(of.zone).day + 1
+    )
 
 
 EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FILTER"}
@@ -257,7 +293,12 @@ EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FI
 
 @given(
     of=st.sampled_from(
-        [("*/5 * * * *", {}), ("0 */4 * * *", NIGHT), ("15 12 * * 1-5", NIGHT), ("*/5 * * * *", EVENINGS)]
+        [
+            ("*/5 * * * *", {}),
+            ("0 */4 * * *", NIGHT),
+            ("15 12 * * 1-5", NIGHT),
+            ("*/5 * * * *", EVENINGS),
+        ]
     ).map(lambda said: timing(said[0], zone="Europe/Paris", **said[1])),
     policy=st.sampled_from(MisfirePolicy),
     overlap=st.sampled_from(OverlapPolicy),
@@ -265,7 +306,11 @@ EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FI
     around=st.builds(ScheduleFacts, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
 )
 def test_whatever_happens_it_goes_on_and_decides_nothing_twice(
-    of: Timing, policy: MisfirePolicy, overlap: OverlapPolicy, late: timedelta, around: ScheduleFacts
+    of: Timing,
+    policy: MisfirePolicy,
+    overlap: OverlapPolicy,
+    late: timedelta,
+    around: ScheduleFacts,
 ) -> None:
     schedule = due(of, misfire_policy=policy, overlap_policy=overlap, around=around)
     now, seen = schedule.due.effective_for + late, set[datetime]()
@@ -280,5 +325,7 @@ def test_whatever_happens_it_goes_on_and_decides_nothing_twice(
         assert decision.next.scheduled_for not in seen
         if decision.next.effective_for > now:
             return
-        schedule = DueOrgSchedule(timing=of, due=decision.next, misfire_policy=policy, overlap_policy=overlap)
+        schedule = DueOrgSchedule(
+            timing=of, due=decision.next, misfire_policy=policy, overlap_policy=overlap
+        )
     raise AssertionError("It stays due")

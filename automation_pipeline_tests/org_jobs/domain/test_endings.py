@@ -47,25 +47,39 @@ def ended(end: AttemptEnd, **said: Any) -> RunEnd:
         (attempt_failed("Broken."), {}, AGAIN),
         (attempt_failed("Broken."), {"attempt_no": 2}, AGAIN),
         (attempt_failed("Broken."), {"attempt_no": 3}, RunEnd(OrgJobsRunState.FAILED)),
-        (attempt_failed("Broken."), {"policy": RetryPolicy(max_retries=0)}, RunEnd(OrgJobsRunState.FAILED)),
+        (
+            attempt_failed("Broken."),
+            {"policy": RetryPolicy(max_retries=0)},
+            RunEnd(OrgJobsRunState.FAILED),
+        ),
         (attempt_failed("Wrong.", "VALIDATION"), {}, RunEnd(OrgJobsRunState.FAILED)),
         (attempt_failed("Broken."), {"is_cancel_wanted": True}, RunEnd(OrgJobsRunState.FAILED)),
         (attempt_stale(180), {}, AGAIN),
         (attempt_too_long(900), {}, AGAIN),
         (attempt_cancelled("Not needed."), {}, RunEnd(OrgJobsRunState.CANCELLED)),
         (attempt_cancelled(), {"frm": OrgJobsRunState.PENDING}, RunEnd(OrgJobsRunState.CANCELLED)),
-        (attempt_expired(NOW, Performer.AGENT), {"frm": OrgJobsRunState.PENDING}, RunEnd(OrgJobsRunState.FAILED)),
+        (
+            attempt_expired(NOW, Performer.AGENT),
+            {"frm": OrgJobsRunState.PENDING},
+            RunEnd(OrgJobsRunState.FAILED),
+        ),
     ],
 )
 def test_what_becomes_of_the_run(end: AttemptEnd, said: dict[str, Any], becomes: RunEnd) -> None:
     assert ended(end, **said) == becomes
 
 
-ILLEGAL = [(frm, to) for frm, to in product(OrgJobsRunState, OrgJobsRunState) if not JOB_RUN.can_move(frm, to)]
+ILLEGAL = [
+    (frm, to)
+    for frm, to in product(OrgJobsRunState, OrgJobsRunState)
+    if not JOB_RUN.can_move(frm, to)
+]
 
 
 @every_case(("frm", "to"), [pair for pair in ILLEGAL if pair[1] is not OrgJobsRunState.PENDING])
-def test_an_end_that_its_state_does_not_allow_is_refused(frm: OrgJobsRunState, to: OrgJobsRunState) -> None:
+def test_an_end_that_its_state_does_not_allow_is_refused(
+    frm: OrgJobsRunState, to: OrgJobsRunState
+) -> None:
     with pytest.raises(IllegalMoveError):
         ended(AttemptEnd(status=to, error_code="FAILED"), frm=frm)
 

@@ -13,7 +13,9 @@ DAY = timedelta(days=1)
 
 
 @every_case(("has_window", "days"), [(False, 1), (True, 2)])
-def test_it_waits_a_day_and_under_a_window_until_the_next_one_is_over(has_window: bool, days: int) -> None:
+def test_it_waits_a_day_and_under_a_window_until_the_next_one_is_over(
+    has_window: bool, days: int
+) -> None:
     assert expires_at(BEGINS, has_window=has_window) == BEGINS + days * DAY
     assert expires_at(BEGINS, has_window=has_window, waits=3 * DAY) == BEGINS + (days + 2) * DAY
 

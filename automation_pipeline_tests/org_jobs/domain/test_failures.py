@@ -35,5 +35,7 @@ def test_the_kind_of_an_error_says_whether_it_is_tried_again(
 
 
 def test_fields_are_told_and_secrets_are_not() -> None:
-    error = InvalidInputError("Refused", (("payload.a", "is wrong"), ("payload.b", "token=hunter2hunter2")))
+    error = InvalidInputError(
+        "Refused", (("payload.a", "is wrong"), ("payload.b", "token=hunter2hunter2"))
+    )
     assert end_of_error(error).error == "Refused: payload.a: is wrong; payload.b: token=[masked]"

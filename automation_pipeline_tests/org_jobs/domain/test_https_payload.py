@@ -1,4 +1,5 @@
-"""The payload of a call over HTTPS: addresses, headers and bodies that are taken, and those that are refused."""
+"""The payload of a call over HTTPS: addresses, headers and bodies that are taken, and those that
+are refused."""
 
 import asyncio
 from typing import Any
@@ -42,7 +43,11 @@ def test_a_call_needs_only_its_address() -> None:
 
 
 def test_references_may_stand_in_the_address_the_headers_and_the_body() -> None:
-    given = {"url": REFERENCE, "headers": {"X-Api-Key": REFERENCE}, "body": {"password": REFERENCE, "of": ["x", None]}}
+    given = {
+        "url": REFERENCE,
+        "headers": {"X-Api-Key": REFERENCE},
+        "body": {"password": REFERENCE, "of": ["x", None]},
+    }
     stored = checked(**given)
     assert {name: stored[name] for name in given} == given
     assert checked(**stored) == stored
@@ -86,7 +91,10 @@ def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: object) -> No
         ("http://h:3000/hook", ("http://h:3000",)),
         ("http://127.0.0.1:3000/", ("http://127.0.0.1:3000/",)),
         ("https://LOCALHOST/", ("https://localhost:443",)),
-        ("https://example.com/", ("http://h:3000",)),  # the listed origins are exceptions, not the only ones
+        (
+            "https://example.com/",
+            ("http://h:3000",),
+        ),  # the listed origins are exceptions, not the only ones
     ],
 )
 def test_an_address_that_is_public_or_listed_is_saved(url: str, listed: tuple[str, ...]) -> None:
@@ -168,7 +176,10 @@ def test_an_address_that_is_a_secret_is_seen_only_when_it_is_called() -> None:
 def test_a_secret_in_a_header_is_refused_by_the_name_of_the_header(headers: dict[str, str]) -> None:
     [(where, why)] = faults(headers=headers)
     assert where.startswith("payload.headers")
-    assert (next(iter(headers)) in where + why, "must not be written here: refer to it as" in why) == (True, True)
+    assert (
+        next(iter(headers)) in where + why,
+        "must not be written here: refer to it as" in why,
+    ) == (True, True)
 
 
 @every_case(
@@ -209,7 +220,9 @@ def test_what_is_out_of_bounds_is_refused(payload: dict[str, Any], where: str) -
 
 
 @given(
-    st.sampled_from(["Authorization", "X-Auth-Token", "x-api-key", "Cookie", "Proxy-Authorization"]),
+    st.sampled_from(
+        ["Authorization", "X-Auth-Token", "x-api-key", "Cookie", "Proxy-Authorization"]
+    ),
     st.text("a1", min_size=1),
 )
 def test_no_text_passes_in_a_header_that_is_for_secrets(name: str, text: str) -> None:
@@ -219,7 +232,14 @@ def test_no_text_passes_in_a_header_that_is_for_secrets(name: str, text: str) ->
 
 @every_case(
     ("expected", "status", "is_good"),
-    [((), 200, True), ((), 299, True), ((), 300, False), ((), 404, False), ((404,), 404, True), ((404,), 200, False)],
+    [
+        ((), 200, True),
+        ((), 299, True),
+        ((), 300, False),
+        ((), 404, False),
+        ((404,), 404, True),
+        ((404,), 200, False),
+    ],
 )
 def test_any_status_of_200_is_good_unless_others_are_named(
     expected: tuple[int, ...], status: int, *, is_good: bool

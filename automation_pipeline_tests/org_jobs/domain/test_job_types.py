@@ -9,13 +9,27 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.models.job_types import JOB_TYPES, checked_payload, job_type, job_types
+from automation_pipeline.org_jobs.models.job_types import (
+    JOB_TYPES,
+    checked_payload,
+    job_type,
+    job_types,
+)
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.secrets import HOW
 from automation_pipeline_tests.tables import every_case
 
 AGENTS = [one for one in JOB_TYPES.values() if one.performer is Performer.AGENT]
-FAMILIES = {"SERVER": 6, "RCON": 1, "SEND": 1, "SAVE": 5, "REGION": 2, "PLAYER": 7, "MOD": 8, "PROFILE": 3}
+FAMILIES = {
+    "SERVER": 6,
+    "RCON": 1,
+    "SEND": 1,
+    "SAVE": 5,
+    "REGION": 2,
+    "PLAYER": 7,
+    "MOD": 8,
+    "PROFILE": 3,
+}
 # What makes a payload whole where something must be given.
 LEAST: dict[str, dict[str, Any]] = {
     "RCON": {"command": "list"},
@@ -59,7 +73,12 @@ def test_agents_do_the_33_types_of_the_origin() -> None:
 
 @every_case(
     ("alias", "name"),
-    [("start", "SERVER_START"), ("stop", "SERVER_STOP"), ("restart", "SERVER_RESTART"), ("rcon", "RCON")],
+    [
+        ("start", "SERVER_START"),
+        ("stop", "SERVER_STOP"),
+        ("restart", "SERVER_RESTART"),
+        ("rcon", "RCON"),
+    ],
 )
 def test_an_alias_is_another_name_of_its_type(alias: str, name: str) -> None:
     assert job_type(alias) is job_type(name)
@@ -74,10 +93,19 @@ def test_a_name_of_no_type_is_a_fault_of_the_field(name: str) -> None:
     assert (where, len(why) < 200) == ("jobType", True)
 
 
-def test_reading_is_short_restarts_and_updates_are_long_and_the_rest_has_a_quarter_of_an_hour() -> None:
+def test_reading_is_short_restarts_and_updates_are_long_and_the_rest_has_a_quarter_of_an_hour() -> (
+    None
+):
     limits = {one.name: one.limit_seconds for one in AGENTS}
     reading = {one.name for one in AGENTS if not one.is_mutation}
-    assert reading == {"SAVE_LIST", "REGION_HEALER_SCAN", "PLAYER_LIST", "MOD_LIST", "MOD_SEARCH", "PROFILE_LIST"}
+    assert reading == {
+        "SAVE_LIST",
+        "REGION_HEALER_SCAN",
+        "PLAYER_LIST",
+        "MOD_LIST",
+        "MOD_SEARCH",
+        "PROFILE_LIST",
+    }
     assert {name for name, limit in limits.items() if limit == 180} == reading
     long = {"SERVER_RESTART", "SERVER_SAFE_RESTART", "MOD_UPDATE", "MOD_UPDATE_ALL"}
     assert {name for name, limit in limits.items() if limit == 86_400} == long
@@ -92,13 +120,21 @@ def test_reading_is_short_restarts_and_updates_are_long_and_the_rest_has_a_quart
         ("HTTPS_CALL", 180, None),
     ],
 )
-def test_this_system_does_its_own_under_their_permissions(name: str, limit: int, permission: str | None) -> None:
+def test_this_system_does_its_own_under_their_permissions(
+    name: str, limit: int, permission: str | None
+) -> None:
     one = job_type(name)
-    assert (one.performer, one.limit_seconds, one.permission) == (Performer.SERVICE, limit, permission)
+    assert (one.performer, one.limit_seconds, one.permission) == (
+        Performer.SERVICE,
+        limit,
+        permission,
+    )
 
 
 @every_case("name", JOB_TYPES)
-def test_a_payload_is_taken_with_its_least_and_is_the_same_when_it_is_checked_again(name: str) -> None:
+def test_a_payload_is_taken_with_its_least_and_is_the_same_when_it_is_checked_again(
+    name: str,
+) -> None:
     stored = checked_payload(job_type(name), LEAST.get(name, {}))
     assert checked_payload(job_type(name), stored) == stored
     assert json.loads(json.dumps(stored)) == stored
@@ -109,8 +145,13 @@ def test_a_payload_is_taken_with_its_least_and_is_the_same_when_it_is_checked_ag
 
 
 @pytest.mark.parametrize("name", JOB_TYPES)
-@given(field=st.from_regex(r"[a-z]{9,12}", fullmatch=True), secret=st.sampled_from(["password", "apiKey", "token"]))
-def test_what_a_type_does_not_know_is_refused_and_so_is_a_secret(name: str, field: str, secret: str) -> None:
+@given(
+    field=st.from_regex(r"[a-z]{9,12}", fullmatch=True),
+    secret=st.sampled_from(["password", "apiKey", "token"]),
+)
+def test_what_a_type_does_not_know_is_refused_and_so_is_a_secret(
+    name: str, field: str, secret: str
+) -> None:
     least = LEAST.get(name, {})
     assert f"payload.{field}" in faults(name, {**least, field: 1})
     assert HOW in faults(name, {**least, secret: "hunter2"})[f"payload.{secret}"]
@@ -141,7 +182,9 @@ def test_what_a_type_does_not_know_is_refused_and_so_is_a_secret(name: str, fiel
         ("PRICING_RULE_APPLY", {"ruleId": 1, "force": 1}, "force"),
     ],
 )
-def test_what_is_out_of_bounds_is_refused_by_its_field(name: str, payload: dict[str, Any], where: str) -> None:
+def test_what_is_out_of_bounds_is_refused_by_its_field(
+    name: str, payload: dict[str, Any], where: str
+) -> None:
     assert set(faults(name, payload)) == {f"payload.{where}"}
 
 
@@ -162,14 +205,19 @@ def test_a_payload_is_an_object(payload: object) -> None:
 def test_a_payload_has_at_most_256_kb() -> None:
     payload = {"url": "https://example.com", "body": "é" * 131_000}
     assert checked_payload(job_type("HTTPS_CALL"), payload)["body"] == payload["body"]
-    assert faults("HTTPS_CALL", {**payload, "body": "é" * 132_000}) == {"payload": "must not be larger than 256 kB"}
+    assert faults("HTTPS_CALL", {**payload, "body": "é" * 132_000}) == {
+        "payload": "must not be larger than 256 kB"
+    }
 
 
 def test_every_type_is_shown_with_the_schema_of_its_payload() -> None:
     shown = [as_document(card) for card in job_types()]
     assert [card["name"] for card in shown] == list(JOB_TYPES)
     [rcon] = [card for card in shown if card["name"] == "RCON"]
-    assert {name: rcon[name] for name in ("performer", "isMutation", "limitSeconds", "permission", "aliases")} == {
+    assert {
+        name: rcon[name]
+        for name in ("performer", "isMutation", "limitSeconds", "permission", "aliases")
+    } == {
         "performer": "agent",
         "isMutation": True,
         "limitSeconds": 900,

@@ -25,7 +25,9 @@ from automation_pipeline_tests.tables import every_case
         ("scheduler_failed", "success", "scheduler_failed"),
     ],
 )
-def test_the_last_run_has_one_status(dispatch: str | None, job: str | None, status: str | None) -> None:
+def test_the_last_run_has_one_status(
+    dispatch: str | None, job: str | None, status: str | None
+) -> None:
     assert last_run_status(dispatch, job) == status
 
 
@@ -43,7 +45,10 @@ def test_what_is_left_out_has_its_default() -> None:
         "autoPauseAfter": 10,
         "excludedOn": [],
     }
-    assert expected.items() <= {name: value for name, value in document.items() if name in expected}.items()
+    assert (
+        expected.items()
+        <= {name: value for name, value in document.items() if name in expected}.items()
+    )
     assert len(document) == len(OrgScheduleDefinition.model_fields)
 
 

@@ -1,4 +1,5 @@
-"""What people write of organisations, hosts and servers: what is taken, and which field is at fault."""
+"""What people write of organisations, hosts and servers: what is taken, and which field is at
+fault."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +26,25 @@ def test_an_id_is_a_short_plain_word(org_id: str) -> None:
     assert given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation").id == org_id
 
 
-@every_case("org_id", ["", "A", "acme ", " acme", "-a", "a-", "a--b", "a_b", "é", "a.b", "a/b", "a\n", "a\0", "a" * 41])
+@every_case(
+    "org_id",
+    [
+        "",
+        "A",
+        "acme ",
+        " acme",
+        "-a",
+        "a-",
+        "a--b",
+        "a_b",
+        "é",
+        "a.b",
+        "a/b",
+        "a\n",
+        "a\0",
+        "a" * 41,
+    ],
+)
 def test_anything_else_is_no_id(org_id: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid organisation") as refused:
         given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation")
@@ -34,7 +53,12 @@ def test_anything_else_is_no_id(org_id: str) -> None:
 
 @given(st.text(alphabet="ab0-", max_size=45))
 def test_hyphens_stand_alone_and_between(text: str) -> None:
-    is_id = 0 < len(text) <= 40 and not text.startswith("-") and not text.endswith("-") and "--" not in text
+    is_id = (
+        0 < len(text) <= 40
+        and not text.startswith("-")
+        and not text.endswith("-")
+        and "--" not in text
+    )
     assert (id_fault(text) is None) is is_id
 
 
@@ -65,7 +89,9 @@ def test_an_organisation_needs_little() -> None:
 
 
 def test_an_instant_is_kept_in_utc() -> None:
-    wanted = given_fields(HostInput, {"name": "h", "maintenanceUntil": "2026-05-04T12:00:00+02:00"}, "host")
+    wanted = given_fields(
+        HostInput, {"name": "h", "maintenanceUntil": "2026-05-04T12:00:00+02:00"}, "host"
+    )
     assert wanted.maintenance_until == datetime(2026, 5, 4, 10, tzinfo=UTC)
 
 

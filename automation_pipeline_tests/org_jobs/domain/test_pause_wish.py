@@ -26,7 +26,9 @@ def test_a_pause_may_say_why_and_until_when() -> None:
         (None, datetime(2026, 6, 1), "until"),  # noqa: DTZ001  that is the fault
     ],
 )
-def test_what_makes_no_sense_is_refused(reason: str | None, until: datetime | None, field: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    reason: str | None, until: datetime | None, field: str
+) -> None:
     with pytest.raises(InvalidInputError) as refused:
         read_pause(reason, until, NOW)
     assert [name for name, _ in refused.value.fields] == [field]

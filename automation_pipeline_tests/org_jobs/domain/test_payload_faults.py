@@ -11,16 +11,36 @@ from automation_pipeline.org_jobs.models.secrets import DEEPEST, PLAIN_SECRET, p
 from automation_pipeline_tests.tables import every_case
 
 SECRET = "hunter2hunter2"
-SENSITIVE = ["password", "Authorization", "Cookie", "X-Api-Key", "rconPassword", "client_secret", "token", "privateKey"]
+SENSITIVE = [
+    "password",
+    "Authorization",
+    "Cookie",
+    "X-Api-Key",
+    "rconPassword",
+    "client_secret",
+    "token",
+    "privateKey",
+]
 NAMES = [*SENSITIVE, "webhookKey", "sig", "subscriptionKey", "userKey", "session"]
-CREDENTIALS = ["Bearer hunter2hunter2", "Basic aHVudGVyMjpodW50ZXIy", "ApiKey hunter2hunter2", "Token hunter2hunter2"]
+CREDENTIALS = [
+    "Bearer hunter2hunter2",
+    "Basic aHVudGVyMjpodW50ZXIy",
+    "ApiKey hunter2hunter2",
+    "Token hunter2hunter2",
+]
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.text("abc", max_size=3)
 PLAIN = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=2)
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=2)
+    ),
 )
 SECRETS = st.recursive(
     st.sampled_from([SECRET, 4711_0815, 1.25]),
-    lambda inner: st.lists(inner, min_size=1, max_size=2) | st.dictionaries(st.sampled_from("xyz"), inner, min_size=1),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=2)
+        | st.dictionaries(st.sampled_from("xyz"), inner, min_size=1)
+    ),
     max_leaves=3,
 )
 
@@ -29,16 +49,24 @@ SECRETS = st.recursive(
 def hidden_secrets(draw: st.DrawFn) -> dict[str, Any]:
     """A text by its name, by its look, or by the name beside it."""
     name, text = draw(st.sampled_from(NAMES)), SECRET
-    fields = draw(st.sampled_from([("name", "value"), ("key", "value"), ("header", "val"), ("Name", "Value")]))
+    fields = draw(
+        st.sampled_from([("name", "value"), ("key", "value"), ("header", "val"), ("Name", "Value")])
+    )
     return draw(
         st.sampled_from(
-            [{name: text}, {"x": draw(st.sampled_from(CREDENTIALS))}, dict(zip(fields, (name, text), strict=True))]
+            [
+                {name: text},
+                {"x": draw(st.sampled_from(CREDENTIALS))},
+                dict(zip(fields, (name, text), strict=True)),
+            ]
         )
     )
 
 
 @given(hidden_secrets(), st.lists(st.booleans(), max_size=4), PLAIN)
-def test_a_text_that_is_known_for_a_secret_passes_nowhere(value: Any, ways: list[bool], beside: Any) -> None:
+def test_a_text_that_is_known_for_a_secret_passes_nowhere(
+    value: Any, ways: list[bool], beside: Any
+) -> None:
     for is_listed in ways:
         value = [beside, value] if is_listed else {"beside": beside, "inside": value}
     [(where, why)] = payload_faults({"body": value})
@@ -52,7 +80,11 @@ def test_a_text_that_is_known_for_a_secret_passes_nowhere(value: Any, ways: list
         {"name": "Authorization", "value": {"secretRef": "TOKEN"}},
         {"name": "Authorization", "value": ""},
         {"fields": [{"name": "Username", "value": "bob"}, {"name": "Tokens left", "value": 12}]},
-        {"content": "Basic maintenance tonight", "issueKey": "GAME-7", "session": {"begins": "20:00"}},
+        {
+            "content": "Basic maintenance tonight",
+            "issueKey": "GAME-7",
+            "session": {"begins": "20:00"},
+        },
     ],
 )
 def test_what_only_resembles_one_passes(body: dict[str, Any]) -> None:
@@ -70,7 +102,9 @@ def payloads_with_a_secret(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(payloads_with_a_secret())
-def test_no_payload_with_a_plain_secret_passes_and_no_fault_shows_it(payload: dict[str, Any]) -> None:
+def test_no_payload_with_a_plain_secret_passes_and_no_fault_shows_it(
+    payload: dict[str, Any],
+) -> None:
     faults = payload_faults(payload)
     assert PLAIN_SECRET in {why for _, why in faults}
     assert SECRET not in str(faults)
@@ -105,7 +139,9 @@ def test_the_sentence_says_where_it_is_and_how_to_refer_to_a_secret() -> None:
     )
 
 
-@every_case("reference", [{"secretRef": "A__B"}, {"secretRef": "A", "or": SECRET}, {"secretRef": [SECRET]}])
+@every_case(
+    "reference", [{"secretRef": "A__B"}, {"secretRef": "A", "or": SECRET}, {"secretRef": [SECRET]}]
+)
 def test_half_a_reference_is_none(reference: dict[str, Any]) -> None:
     [(where, why)] = payload_faults({"a": reference})
     assert (where, why.startswith("must be just ")) == ("a", True)

@@ -70,7 +70,9 @@ def test_other_names_are_none(name: str) -> None:
     assert not names_secret(name)
 
 
-@every_case("name", ["key", "X-Key", "xAuth", "functionsKey", "sid", "sessionId", "primaryKey", "email"])
+@every_case(
+    "name", ["key", "X-Key", "xAuth", "functionsKey", "sid", "sessionId", "primaryKey", "email"]
+)
 def test_in_a_header_or_a_query_more_names_are(name: str) -> None:
     assert is_secret_when_sent(name)
 
@@ -121,14 +123,18 @@ def test_a_sentence_is_none(text: str) -> None:
     assert not looks_secret(text)
 
 
-@given(st.text(st.characters(codec="ascii", exclude_characters=":"), max_size=8), st.text(max_size=12))
+@given(
+    st.text(st.characters(codec="ascii", exclude_characters=":"), max_size=8), st.text(max_size=12)
+)
 def test_a_user_and_a_password_are_known_whatever_they_are(user: str, password: str) -> None:
     encoded = b64encode(f"{user}:{password}xx".encode()).decode()
     assert looks_secret(f"Basic {encoded}")
     assert looks_secret(f"basic {encoded.rstrip('=')}")
 
 
-@every_case("text", ["Basic x", "token x", "ApiKey x", "api-key x", "GenieKey x", "Negotiate x", "HMAC x"])
+@every_case(
+    "text", ["Basic x", "token x", "ApiKey x", "api-key x", "GenieKey x", "Negotiate x", "HMAC x"]
+)
 def test_in_a_header_whatever_follows_a_scheme_is_one(text: str) -> None:
     assert is_scheme(text)
     assert not is_scheme(text.replace(" ", "-"))
@@ -148,12 +154,16 @@ def test_in_a_header_whatever_follows_a_scheme_is_one(text: str) -> None:
         ({}, None),
     ],
 )
-def test_a_name_may_stand_beside_it(document: dict[str, object], found: tuple[str, str] | None) -> None:
+def test_a_name_may_stand_beside_it(
+    document: dict[str, object], found: tuple[str, str] | None
+) -> None:
     assert named_beside(document) == found
 
 
 def test_no_field_of_our_own_payloads_is_taken_for_one() -> None:
     fields = {
-        field for known in JOB_TYPES.values() for field in known.payload.model_json_schema().get("properties", ())
+        field
+        for known in JOB_TYPES.values()
+        for field in known.payload.model_json_schema().get("properties", ())
     }
     assert {field for field in fields if names_secret(field)} <= {"password"}

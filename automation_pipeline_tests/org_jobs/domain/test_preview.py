@@ -6,7 +6,12 @@ import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.models.timing import Planned, TimingFields, next_planned, read_timing
+from automation_pipeline.org_jobs.models.timing import (
+    Planned,
+    TimingFields,
+    next_planned,
+    read_timing,
+)
 from automation_pipeline.org_jobs.rules.previews import ComingRun, check_count, following, preview
 from automation_pipeline_tests.tables import every_case
 
@@ -14,7 +19,9 @@ MAY = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SPRING, AUTUMN = datetime(2026, 3, 28, 12, 0, tzinfo=UTC), datetime(2026, 10, 24, 12, 0, tzinfo=UTC)
 
 
-def runs(cron: str, after: datetime, count: int = 2, *, most_jitter: int = 0, **fields: object) -> list[ComingRun]:
+def runs(
+    cron: str, after: datetime, count: int = 2, *, most_jitter: int = 0, **fields: object
+) -> list[ComingRun]:
     said = {"seed": "s", "cron_expression": cron, "timezone": "Europe/Paris"} | fields
     timing = read_timing(TimingFields(**said))  # type: ignore[arg-type]
     return list(preview(timing, after, count, most_jitter=most_jitter).runs)
@@ -22,7 +29,10 @@ def runs(cron: str, after: datetime, count: int = 2, *, most_jitter: int = 0, **
 
 def test_each_run_is_told_on_the_wall_clock() -> None:
     (first, second) = runs("0 2 * * *", MAY)
-    assert (iso(first.scheduled_for), first.effective_for) == ("2026-05-05T00:00:00.000Z", first.scheduled_for)
+    assert (iso(first.scheduled_for), first.effective_for) == (
+        "2026-05-05T00:00:00.000Z",
+        first.scheduled_for,
+    )
     assert (first.local_time, first.note) == ("Tue 2026-05-05 02:00 +0200", None)
     assert second.local_time == "Wed 2026-05-06 02:00 +0200"
 
@@ -48,13 +58,19 @@ def test_by_the_hour_it_is_due_both_times() -> None:
 
 
 def test_what_waits_for_its_window_says_so() -> None:
-    (first, _) = runs("0 12 * * *", MAY - timedelta(hours=1), window_start="22:00", window_end="06:00")
+    (first, _) = runs(
+        "0 12 * * *", MAY - timedelta(hours=1), window_start="22:00", window_end="06:00"
+    )
     assert first.local_time == "Mon 2026-05-04 22:00 +0200"
     assert "closed at 12:00: it waits until 22:00" in (first.note or "")
 
 
 def test_jitter_is_told_in_seconds_or_as_the_most_of_it() -> None:
-    jittered = [run for run in runs("0 2 * * *", MAY, 5, jitter_seconds=3600) if run.effective_for > run.scheduled_for]
+    jittered = [
+        run
+        for run in runs("0 2 * * *", MAY, 5, jitter_seconds=3600)
+        if run.effective_for > run.scheduled_for
+    ]
     assert jittered
     for run in jittered:
         seconds = round((run.effective_for - run.scheduled_for).total_seconds())
@@ -64,7 +80,9 @@ def test_jitter_is_told_in_seconds_or_as_the_most_of_it() -> None:
 
 
 def test_without_any_run_it_says_so() -> None:
-    timing = read_timing(TimingFields(seed="s", cron_expression="0 2 * * *", timezone="UTC", end_at=MAY))
+    timing = read_timing(
+        TimingFields(seed="s", cron_expression="0 2 * * *", timezone="UTC", end_at=MAY)
+    )
     shown = preview(timing, MAY, 10)
     assert (shown.runs, shown.in_words, shown.timezone) == ((), "At 02:00 every day", "UTC")
     assert shown.note
@@ -73,7 +91,9 @@ def test_without_any_run_it_says_so() -> None:
 @every_case("start", [MAY, SPRING, AUTUMN])
 def test_following_the_one_that_is_planned_gives_what_is_planned_after_it(start: datetime) -> None:
     fields = {"window_start": "22:00", "window_end": "06:00", "jitter_seconds": 900}
-    timing = read_timing(TimingFields(seed="s", cron_expression="0 */4 * * *", timezone="Europe/Paris", **fields))
+    timing = read_timing(
+        TimingFields(seed="s", cron_expression="0 */4 * * *", timezone="Europe/Paris", **fields)
+    )
     first = next_planned(timing, start)
     assert first is not None
     found = [one for one, _ in zip(following(timing, first), range(12), strict=False)]
@@ -84,7 +104,13 @@ def test_following_the_one_that_is_planned_gives_what_is_planned_after_it(start:
 
 def test_one_that_was_put_off_to_the_next_window_is_not_followed_by_its_like() -> None:
     timing = read_timing(
-        TimingFields(seed="s", cron_expression="0 * * * *", timezone="UTC", window_start="22:00", window_end="23:30")
+        TimingFields(
+            seed="s",
+            cron_expression="0 * * * *",
+            timezone="UTC",
+            window_start="22:00",
+            window_end="23:30",
+        )
     )
     late = Planned(datetime(2026, 5, 3, 23, 0, tzinfo=UTC), datetime(2026, 5, 4, 22, 0, tzinfo=UTC))
     found = [one.effective_for for one, _ in zip(following(timing, late), range(2), strict=False)]
@@ -93,7 +119,14 @@ def test_one_that_was_put_off_to_the_next_window_is_not_followed_by_its_like() -
 
 @every_case("after", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
 def test_the_ends_of_the_calendar_are_no_fault(after: datetime) -> None:
-    found = runs("0 2 * * *", after, window_start="22:00", window_end="06:00", jitter_seconds=60, start_at=after)
+    found = runs(
+        "0 2 * * *",
+        after,
+        window_start="22:00",
+        window_end="06:00",
+        jitter_seconds=60,
+        start_at=after,
+    )
     assert len(found) == (2 if after.year == 1 else 0)
 
 

@@ -9,7 +9,11 @@ from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=1)
-BEGUN = {"status": OrgJobsRunState.RUNNING, "started_at": NOW - timedelta(minutes=3), "deadline_at": SOON}
+BEGUN = {
+    "status": OrgJobsRunState.RUNNING,
+    "started_at": NOW - timedelta(minutes=3),
+    "deadline_at": SOON,
+}
 WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": NOW}
 
 
@@ -29,10 +33,20 @@ WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": NOW}
         (WAITS | {"expires_at": SOON}, None),
         (WAITS | {"expires_at": None}, None),
         (WAITS | {"is_held": True}, None),
-        ({"status": OrgJobsRunState.FAILED, "silent_seconds": 60.0, "deadline_at": NOW, "expires_at": NOW}, None),
+        (
+            {
+                "status": OrgJobsRunState.FAILED,
+                "silent_seconds": 60.0,
+                "deadline_at": NOW,
+                "expires_at": NOW,
+            },
+            None,
+        ),
     ],
 )
-def test_what_becomes_of_a_run(standing: dict[str, object], outcome: tuple[str, str | None] | None) -> None:
+def test_what_becomes_of_a_run(
+    standing: dict[str, object], outcome: tuple[str, str | None] | None
+) -> None:
     end = end_of_unattended(UnattendedRun(**{"performer": Performer.AGENT} | standing), NOW)
     assert (end and (end.status, end.error_code)) == outcome
 
@@ -40,12 +54,20 @@ def test_what_becomes_of_a_run(standing: dict[str, object], outcome: tuple[str, 
 @every_case(
     ("performer", "words"),
     [
-        (Performer.AGENT, "Nobody began it by 2026-05-04T10:00:00.000Z: is an agent at work for its server?"),
-        (Performer.SERVICE, "Nobody began it by 2026-05-04T10:00:00.000Z: does Dagster start workers"),
+        (
+            Performer.AGENT,
+            "Nobody began it by 2026-05-04T10:00:00.000Z: is an agent at work for its server?",
+        ),
+        (
+            Performer.SERVICE,
+            "Nobody began it by 2026-05-04T10:00:00.000Z: does Dagster start workers",
+        ),
     ],
 )
 def test_what_was_never_begun_says_who_should_have(performer: Performer, words: str) -> None:
-    end = end_of_unattended(UnattendedRun(performer=performer, status=OrgJobsRunState.PENDING, expires_at=NOW), NOW)
+    end = end_of_unattended(
+        UnattendedRun(performer=performer, status=OrgJobsRunState.PENDING, expires_at=NOW), NOW
+    )
     assert end is not None
     assert end.error is not None
     assert end.error.startswith(words)

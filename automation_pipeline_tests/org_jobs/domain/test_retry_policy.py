@@ -44,11 +44,19 @@ def test_the_waits_of_each_kind(kind: BackoffType, backoff_ms: int, waits: list[
 
 def test_without_a_policy_there_are_three_attempts_two_seconds_apart() -> None:
     policy = RetryPolicy()
-    assert (policy.attempts, policy.wait_seconds(1, LUCK), policy.wait_seconds(2, LUCK)) == (3, 2, 2)
+    assert (policy.attempts, policy.wait_seconds(1, LUCK), policy.wait_seconds(2, LUCK)) == (
+        3,
+        2,
+        2,
+    )
 
 
-@every_case(("retries", "failures", "again"), [(0, 1, False), (1, 1, True), (1, 2, False), (10, 10, True)])
-def test_there_is_one_attempt_more_than_there_are_retries(retries: int, failures: int, again: bool) -> None:
+@every_case(
+    ("retries", "failures", "again"), [(0, 1, False), (1, 1, True), (1, 2, False), (10, 10, True)]
+)
+def test_there_is_one_attempt_more_than_there_are_retries(
+    retries: int, failures: int, again: bool
+) -> None:
     at = retry_at(RetryPolicy(max_retries=retries), failures, NOW, None, LUCK)
     assert at == (NOW + timedelta(seconds=2) if again else None)
 
@@ -75,7 +83,9 @@ def test_whether_another_try_can_help(code: str | None, again: bool) -> None:
 
 
 @given(failures=st.integers(1, 10), seed=st.integers(0, 100), backoff_ms=st.integers(0, 3_600_000))
-def test_jitter_is_a_tenth_and_never_beyond_an_hour(failures: int, seed: int, backoff_ms: int) -> None:
+def test_jitter_is_a_tenth_and_never_beyond_an_hour(
+    failures: int, seed: int, backoff_ms: int
+) -> None:
     policy = RetryPolicy(jitter=True, backoff_ms=backoff_ms, backoff_type=BackoffType.EXPONENTIAL)
     nominal = min(backoff_ms / 1000 * 2 ** (failures - 1), 3600)
     wait = policy.wait_seconds(failures, Random(seed))
@@ -102,10 +112,14 @@ def test_a_policy_out_of_bounds_is_refused_by_field(given_: dict[str, Any], fiel
 
 
 @every_case("document", [{"maxRetries": 11}, {"backoffType": "linear"}, {"other": 1}])
-def test_one_that_was_stored_beyond_todays_bounds_tries_nothing_again(document: dict[str, Any]) -> None:
+def test_one_that_was_stored_beyond_todays_bounds_tries_nothing_again(
+    document: dict[str, Any],
+) -> None:
     assert stored_policy(document).attempts == 1
 
 
 def test_one_that_was_stored_is_read_as_it_was() -> None:
-    policy = RetryPolicy(max_retries=7, backoff_ms=5, backoff_type=BackoffType.EXPONENTIAL, jitter=True)
+    policy = RetryPolicy(
+        max_retries=7, backoff_ms=5, backoff_type=BackoffType.EXPONENTIAL, jitter=True
+    )
     assert stored_policy(as_document(policy)) == policy

@@ -35,11 +35,18 @@ PAST, AHEAD = iso(NOW - timedelta(days=1)), iso(NOW + timedelta(days=30))
 def test_what_the_patch_does_not_name_stays_and_null_clears() -> None:
     before = stored({"description": "Why", "retryPolicy": {"maxRetries": 4}, "jitterS": 30})
     changed = changed_schedule(before, {"description": None, "retryPolicy": None, "priority": 1})
-    assert (changed.description, changed.retry_policy, changed.priority, changed.jitter_s) == (None, None, 1, 30)
+    assert (changed.description, changed.retry_policy, changed.priority, changed.jitter_s) == (
+        None,
+        None,
+        1,
+        30,
+    )
     assert changed.payload == before.payload
 
 
-@every_case("field", ["name", "cronExpression", "timezone", "priority", "enabled", "payload", "jitterS"])
+@every_case(
+    "field", ["name", "cronExpression", "timezone", "priority", "enabled", "payload", "jitterS"]
+)
 def test_what_may_not_be_null_says_so(field: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         changed_schedule(stored(), {field: None})
@@ -65,7 +72,9 @@ def test_what_may_not_be_null_says_so(field: str) -> None:
         ({"state": COMPLETED, "end_at": NOW - timedelta(days=2)}, {"endAt": PAST}, COMPLETED),
     ],
 )
-def test_the_state_after_a_change(known: dict[str, Any], patch: dict[str, object], state: ScheduleState | None) -> None:
+def test_the_state_after_a_change(
+    known: dict[str, Any], patch: dict[str, object], state: ScheduleState | None
+) -> None:
     before = stored(**known)
     standing = state_after(before, changed_schedule(before, patch), NOW)
     assert (standing and standing.state) == state
@@ -82,7 +91,9 @@ def test_a_change_that_leaves_no_time_is_refused_unless_an_end_says_so() -> None
 
 
 @given(st.integers(0, 10_000), st.integers(-10_000, 10_000))
-def test_what_was_decided_upon_never_comes_again_even_if_the_clock_is_set_back(now: int, last: int) -> None:
+def test_what_was_decided_upon_never_comes_again_even_if_the_clock_is_set_back(
+    now: int, last: int
+) -> None:
     timing = read_timing(TimingFields(seed="s", cron_expression="*/5 * * * *", timezone="UTC"))
     at, decided = NOW + timedelta(minutes=now), NOW + timedelta(minutes=last)
     planned = next_after(timing, at, decided)
@@ -94,11 +105,15 @@ def test_what_was_decided_upon_never_comes_again_even_if_the_clock_is_set_back(n
     ("expected", "holds"),
     [(None, True), (1, True), (2, False), (NOW, True), (NOW + timedelta(milliseconds=1), False)],
 )
-def test_the_caller_must_have_seen_it_as_it_is(expected: int | datetime | None, holds: bool) -> None:
+def test_the_caller_must_have_seen_it_as_it_is(
+    expected: int | datetime | None, holds: bool
+) -> None:
     assert is_expected(stored(), expected) is holds
 
 
-@every_case(("state", "is_refused"), [(ACTIVE, False), (PAUSED, False), (INVALID, True), (COMPLETED, True)])
+@every_case(
+    ("state", "is_refused"), [(ACTIVE, False), (PAUSED, False), (INVALID, True), (COMPLETED, True)]
+)
 def test_what_is_not_due_any_more_cannot_be_paused(state: ScheduleState, is_refused: bool) -> None:
     if is_refused:
         with pytest.raises(ConflictError):

@@ -53,7 +53,10 @@ def fields_at_fault(given: dict[str, object]) -> set[str]:
         ({"payload": {"url": "https://example.com/", "body": "x" * 270_000}}, {"payload"}),
         ({"serverInstanceId": "3"}, {"serverInstanceId"}),
         ({"jobType": "SERVER_RESTART", "payload": {}}, {"serverInstanceId"}),
-        ({"jobType": "MAKE_COFFEE", "latestStartCutoffMin": 5}, {"jobType", "latestStartCutoffMin"}),
+        (
+            {"jobType": "MAKE_COFFEE", "latestStartCutoffMin": 5},
+            {"jobType", "latestStartCutoffMin"},
+        ),
         ({"name": " "}, {"name"}),
         ({"state": "ACTIVE"}, {"state"}),
     ],
@@ -64,7 +67,11 @@ def test_every_field_at_fault_is_named(fields: dict[str, object], faults: set[st
 
 @every_case(("cutoff", "is_allowed"), [(0, True), (239, True), (240, False), (600, False)])
 def test_the_cutoff_is_shorter_than_the_window(cutoff: int, is_allowed: bool) -> None:
-    window = {"executionWindowStart": "22:00", "executionWindowEnd": "02:00", "latestStartCutoffMin": cutoff}
+    window = {
+        "executionWindowStart": "22:00",
+        "executionWindowEnd": "02:00",
+        "latestStartCutoffMin": cutoff,
+    }
     if is_allowed:
         assert read_schedule(said(**window)).latest_start_cutoff_min == cutoff
     else:
@@ -81,7 +88,9 @@ def test_the_cutoff_is_shorter_than_the_window(cutoff: int, is_allowed: bool) ->
         ("30 * * * *", "02:00", "06:00", True),
     ],
 )
-def test_a_filter_that_leaves_everything_out_is_refused(cron: str, start: str, end: str, is_allowed: bool) -> None:
+def test_a_filter_that_leaves_everything_out_is_refused(
+    cron: str, start: str, end: str, is_allowed: bool
+) -> None:
     window = {"cronExpression": cron, "executionWindowStart": start, "executionWindowEnd": end}
     assert read_schedule(said(**window, windowPolicy="CLAMP"))
     filtered = said(**window, windowPolicy="FILTER")

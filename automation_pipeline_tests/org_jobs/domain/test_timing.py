@@ -1,4 +1,5 @@
-"""When a schedule is due: its dates, the days it leaves out, its jitter, and a window that ends early."""
+"""When a schedule is due: its dates, the days it leaves out, its jitter, and a window that ends
+early."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice
@@ -38,7 +39,13 @@ def effective(of: Timing, count: int, after: datetime = MONDAY) -> list[str]:
 
 def test_weekdays_are_five_days() -> None:
     of = timing("0 9 * * 1-5")
-    assert [one.scheduled_for.isoweekday() for one in islice(planned_after(of, MONDAY), 10)] == [1, 2, 3, 4, 5] * 2
+    assert [one.scheduled_for.isoweekday() for one in islice(planned_after(of, MONDAY), 10)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ] * 2
 
 
 @every_case(
@@ -72,13 +79,23 @@ def test_what_waits_for_the_window_starts_with_it_and_keeps_its_own_instant() ->
 
 
 def test_the_last_minutes_of_a_window_can_be_kept_free() -> None:
-    of = timing("30 * * * *", window_start="02:00", window_end="06:00", window_policy="FILTER", cutoff_minutes=60)
+    of = timing(
+        "30 * * * *",
+        window_start="02:00",
+        window_end="06:00",
+        window_policy="FILTER",
+        cutoff_minutes=60,
+    )
     assert effective(of, 4) == ["04 02:30", "04 03:30", "04 04:30", "05 02:30"]
 
 
 @every_case(
     ("start", "end", "minutes", "becomes"),
-    [("02:00", "06:00", 30, "05:30"), ("22:00", "06:00", 420, "23:00"), ("23:30", "00:30", 45, "23:45")],
+    [
+        ("02:00", "06:00", 30, "05:30"),
+        ("22:00", "06:00", 420, "23:00"),
+        ("23:30", "00:30", 45, "23:45"),
+    ],
 )
 def test_a_shortened_window_ends_earlier(start: str, end: str, minutes: int, becomes: str) -> None:
     window = ExecutionWindow.parse(start, end)
@@ -107,7 +124,9 @@ def test_a_filter_that_drops_everything_is_seen_beforehand() -> None:
 
 @given(jitter=st.integers(1, 86_400), hour=st.integers(0, 23))
 def test_jitter_puts_off_by_at_most_as_much_and_always_by_the_same(jitter: int, hour: int) -> None:
-    first, again = (next_planned(timing(f"0 {hour} * * *", jitter_seconds=jitter), MONDAY) for _ in range(2))
+    first, again = (
+        next_planned(timing(f"0 {hour} * * *", jitter_seconds=jitter), MONDAY) for _ in range(2)
+    )
     assert first == again
     assert first is not None
     assert timedelta(0) <= first.effective_for - first.scheduled_for <= timedelta(seconds=jitter)
@@ -116,7 +135,11 @@ def test_jitter_puts_off_by_at_most_as_much_and_always_by_the_same(jitter: int, 
 @given(st.uuids().map(str))
 def test_jitter_does_not_reach_into_a_day_that_is_left_out(seed: str) -> None:
     fields = TimingFields(
-        seed=seed, cron_expression="55 23 * * *", timezone="UTC", jitter_seconds=3600, excluded_on=("2026-05-05",)
+        seed=seed,
+        cron_expression="55 23 * * *",
+        timezone="UTC",
+        jitter_seconds=3600,
+        excluded_on=("2026-05-05",),
     )
     planned = next_planned(read_timing(fields), MONDAY)
     assert planned is not None
@@ -134,7 +157,9 @@ def test_jitter_does_not_leave_the_window(jitter: int) -> None:
     window=st.sampled_from([None, ("22:00", "06:00"), ("02:00", "02:59"), ("23:30", "00:30")]),
     start=st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC)),  # noqa: DTZ001  bounds have no zone
 )
-def test_due_times_strictly_rise(cron: str, window: tuple[str, str] | None, start: datetime) -> None:
+def test_due_times_strictly_rise(
+    cron: str, window: tuple[str, str] | None, start: datetime
+) -> None:
     bounds = {"window_start": window[0], "window_end": window[1]} if window else {}
     planned = list(islice(planned_after(timing(cron, "Europe/Paris", **bounds), start), 6))
     assert [one.scheduled_for for one in planned] == sorted({one.scheduled_for for one in planned})

@@ -1,4 +1,5 @@
-"""What other processes do in tests of organisations' jobs; importable, so that they can be started with it."""
+"""What other processes do in tests of organisations' jobs; importable, so that they can be started
+with it."""
 
 import os
 import signal
@@ -18,7 +19,9 @@ def look_until_nothing_is_due(url: str, now: datetime) -> int:
     database, dispatched = Database(url), 0
     try:
         while True:
-            dispatched += fire_due_schedules(database=database, clock=StandingClock(now), meter=Meter()).dispatched
+            dispatched += fire_due_schedules(
+                database=database, clock=StandingClock(now), meter=Meter()
+            ).dispatched
             with database.reading() as session:
                 if not count_due(session, now):
                     return dispatched

@@ -21,9 +21,16 @@ def at(day: int, hour: int = 2) -> datetime:
     return datetime(2026, 5, day, hour, tzinfo=UTC)
 
 
-def backfilled(bench: Bench, schedule_id: str, within: OrgScope = ALL_ORGANISATIONS, **given: object) -> Backfill:
+def backfilled(
+    bench: Bench, schedule_id: str, within: OrgScope = ALL_ORGANISATIONS, **given: object
+) -> Backfill:
     return backfill_schedule(
-        schedule_id, PERIOD | given, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
+        schedule_id,
+        PERIOD | given,
+        within=within,
+        database=bench.database,
+        clock=bench.clock,
+        actor=ACTOR,
     )
 
 
@@ -37,7 +44,12 @@ def ended(bench: Bench, job_id: int, *, well: bool) -> None:
     run = bench.run_row(job_id)
     bench.set_run(run.id, status="running", started_at=bench.now, attempt_no=run.max_attempts)
     with bench.database.transaction() as session:
-        end_attempts(session, {run.id: attempt_succeeded() if well else attempt_failed("It broke.")}, "test", bench.now)
+        end_attempts(
+            session,
+            {run.id: attempt_succeeded() if well else attempt_failed("It broke.")},
+            "test",
+            bench.now,
+        )
 
 
 def test_each_due_time_gets_its_job(org_bench: Bench) -> None:
@@ -46,17 +58,29 @@ def test_each_due_time_gets_its_job(org_bench: Bench) -> None:
     schedule = org_bench.schedule(server_instance_id=server, payload={"message": "x"}, priority=4)
     made = backfilled(org_bench, schedule, OrgScope(ORG))
     assert made == stored(org_bench, made)
-    assert (made.status, made.total, made.pending, made.behaviour, made.times) == ("running", 3, 3, "none", ())
+    assert (made.status, made.total, made.pending, made.behaviour, made.times) == (
+        "running",
+        3,
+        3,
+        "none",
+        (),
+    )
     fires, jobs = org_bench.fires(schedule), org_bench.jobs(schedule)
     assert [(one.trigger, one.outcome, one.batch_id, one.actor) for one in fires] == [
         ("BACKFILL", "DISPATCHED", made.id, ACTOR)
     ] * 3
-    assert [one.scheduled_for for one in jobs] == [one.scheduled_for for one in fires] == [at(1), at(2), at(3)]
-    assert {(one.batch_id, one.priority, one.server_instance_id, one.created_by) for one in jobs} == {
-        (made.id, 5, server, ACTOR)
-    }
+    assert (
+        [one.scheduled_for for one in jobs]
+        == [one.scheduled_for for one in fires]
+        == [at(1), at(2), at(3)]
+    )
+    assert {
+        (one.batch_id, one.priority, one.server_instance_id, one.created_by) for one in jobs
+    } == {(made.id, 5, server, ACTOR)}
     runs = [org_bench.run_row(one.id) for one in jobs]
-    assert {(one.line, one.host_id, one.next_attempt_at) for one in runs} == {(f"backfill-{made.id}", host, None)}
+    assert {(one.line, one.host_id, one.next_attempt_at) for one in runs} == {
+        (f"backfill-{made.id}", host, None)
+    }
     row = org_bench.schedule_row(schedule)
     assert (row.run_count, row.last_run_job_id, row.next_scheduled_for) == (3, None, at(5))
     assert len(org_bench.events("schedule.fired")) == 3
@@ -79,7 +103,9 @@ def test_who_waits_in_line_may_wait_longer(org_bench: Bench) -> None:
 def test_a_dry_run_writes_nothing_and_says_why(org_bench: Bench) -> None:
     schedule = org_bench.schedule()
     org_bench.fire(schedule, at(2))
-    org_bench.job(schedule_id=schedule, fire_id=org_bench.fires(schedule)[0].id, scheduled_for=at(2))
+    org_bench.job(
+        schedule_id=schedule, fire_id=org_bench.fires(schedule)[0].id, scheduled_for=at(2)
+    )
     said = backfilled(org_bench, schedule, dryRun=True)
     assert (said.id, said.status, said.total, said.dry_run) == (None, None, 2, True)
     assert [(one.scheduled_for, one.left_out) for one in said.times] == [
@@ -124,7 +150,12 @@ def test_it_is_over_with_its_last_job(org_bench: Bench) -> None:
     assert (stored(org_bench, made).status, stored(org_bench, made).pending) == ("running", 1)
     ended(org_bench, three, well=True)
     over = stored(org_bench, made)
-    assert (over.status, over.success, over.failed, over.pending) == ("completed_with_failures", 2, 1, 0)
+    assert (over.status, over.success, over.failed, over.pending) == (
+        "completed_with_failures",
+        2,
+        1,
+        0,
+    )
     assert over.finished_at == org_bench.now
 
 

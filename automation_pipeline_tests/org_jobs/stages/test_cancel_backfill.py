@@ -1,4 +1,5 @@
-"""The end of a backfill: what waits is cancelled, what is at work is asked to stop, all else stays."""
+"""The end of a backfill: what waits is cancelled, what is at work is asked to stop, all else
+stays."""
 
 import pytest
 
@@ -17,12 +18,19 @@ PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T12:00:00Z"}
 def made(bench: Bench, org_id: str = ORG, **given: object) -> tuple[int, list[int]]:
     """The backfill and its jobs."""
     schedule = bench.schedule(org_id)
-    world = {"within": ALL_ORGANISATIONS, "database": bench.database, "clock": bench.clock, "actor": ACTOR}
+    world = {
+        "within": ALL_ORGANISATIONS,
+        "database": bench.database,
+        "clock": bench.clock,
+        "actor": ACTOR,
+    }
     backfill = backfill_schedule(schedule, PERIOD | given, **world)
     return backfill.id or 0, [job.id for job in bench.jobs(schedule)]
 
 
-def cancel(bench: Bench, batch_id: int, within: OrgScope = ALL_ORGANISATIONS, reason: str | None = None) -> Backfill:
+def cancel(
+    bench: Bench, batch_id: int, within: OrgScope = ALL_ORGANISATIONS, reason: str | None = None
+) -> Backfill:
     world = {"within": within, "database": bench.database, "clock": bench.clock}
     return cancel_backfill(batch_id, **world, actor="user:2", reason=reason)
 
@@ -33,9 +41,18 @@ def test_what_waits_is_cancelled_and_what_runs_is_asked(org_bench: Bench) -> Non
     org_bench.set_run(running, status="running", started_at=org_bench.now)
     other = org_bench.job()
     over = cancel(org_bench, batch_id, OrgScope(ORG), "Wrong period.")
-    assert (over.status, over.running, over.cancelled, over.finished_at) == ("cancelled", 1, 2, org_bench.now)
+    assert (over.status, over.running, over.cancelled, over.finished_at) == (
+        "cancelled",
+        1,
+        2,
+        org_bench.now,
+    )
     asked = org_bench.run_by_id(running)
-    assert (asked.status, asked.cancel_requested_at, asked.cancelled_by) == ("running", org_bench.now, "user:2")
+    assert (asked.status, asked.cancel_requested_at, asked.cancelled_by) == (
+        "running",
+        org_bench.now,
+        "user:2",
+    )
     assert asked.cancel_reason == "Its backfill was cancelled. Wrong period."
     assert {org_bench.run_row(job).status for job in (two, three)} == {"cancelled"}
     assert org_bench.run_row(other).status == "pending"

@@ -1,4 +1,5 @@
-"""Stopping jobs, wherever they are in their lives; and those of other organisations are not there."""
+"""Stopping jobs, wherever they are in their lives; and those of other organisations are not
+there."""
 
 import pytest
 
@@ -11,7 +12,12 @@ from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 
 
 def cancel(
-    bench: Bench, job_id: int, *, reason: str | None = "Not now.", at_once: bool = False, org_id: str = ORG
+    bench: Bench,
+    job_id: int,
+    *,
+    reason: str | None = "Not now.",
+    at_once: bool = False,
+    org_id: str = ORG,
 ) -> OrgJob:
     return cancel_job(
         job_id,
@@ -25,12 +31,23 @@ def cancel(
 
 
 @pytest.mark.parametrize(
-    "run", [{}, {"attempt_no": 2, "next_attempt_at": database_now(60.0)}, {"lease_until": database_now(60.0)}]
+    "run",
+    [
+        {},
+        {"attempt_no": 2, "next_attempt_at": database_now(60.0)},
+        {"lease_until": database_now(60.0)},
+    ],
 )
-def test_what_nobody_has_begun_is_cancelled_at_once(org_bench: Bench, run: dict[str, object]) -> None:
+def test_what_nobody_has_begun_is_cancelled_at_once(
+    org_bench: Bench, run: dict[str, object]
+) -> None:
     job_id = org_bench.job(run=run)
     job = cancel(org_bench, job_id)
-    assert (job.status, job.runs[-1].status, job.runs[-1].error) == ("cancelled", "cancelled", "Not now.")
+    assert (job.status, job.runs[-1].status, job.runs[-1].error) == (
+        "cancelled",
+        "cancelled",
+        "Not now.",
+    )
     assert (job.runs[-1].cancelled_by, job.finished_at) == ("user:1", org_bench.now)
     assert org_bench.moves("job run", job.runs[-1].id) == [("pending", "cancelled")]
     assert [event.name for event in org_bench.events()] == ["job_run.cancelled"]
@@ -39,7 +56,11 @@ def test_what_nobody_has_begun_is_cancelled_at_once(org_bench: Bench, run: dict[
 def test_whoever_is_at_work_is_asked_to_stop(org_bench: Bench) -> None:
     job_id = org_bench.running_job()
     [run] = cancel(org_bench, job_id).runs
-    assert (run.status, run.cancel_requested_at, run.cancel_reason) == ("running", org_bench.now, "Not now.")
+    assert (run.status, run.cancel_requested_at, run.cancel_reason) == (
+        "running",
+        org_bench.now,
+        "Not now.",
+    )
     org_bench.pass_minutes(1)
     again = cancel(org_bench, job_id, reason="Again.")
     assert again.runs[-1].cancel_reason == "Not now."
@@ -68,8 +89,12 @@ def test_cancelling_again_changes_nothing(org_bench: Bench) -> None:
 
 @pytest.mark.parametrize("status", ["success", "failed"])
 def test_what_has_ended_otherwise_is_refused(org_bench: Bench, status: str) -> None:
-    job_id = org_bench.job(run={"status": status, "finished_at": database_now(), "error_code": "FAILED"})
-    with pytest.raises(ConflictError, match=f"Job {job_id} has ended, it is {status}: there is nothing to cancel."):
+    job_id = org_bench.job(
+        run={"status": status, "finished_at": database_now(), "error_code": "FAILED"}
+    )
+    with pytest.raises(
+        ConflictError, match=f"Job {job_id} has ended, it is {status}: there is nothing to cancel."
+    ):
         cancel(org_bench, job_id)
 
 
@@ -77,8 +102,16 @@ def test_who_cancelled_what_is_written_down(org_bench: Bench) -> None:
     job_id = org_bench.job()
     cancel(org_bench, job_id)
     [entry] = org_bench.audit(str(job_id))
-    assert (entry.actor, entry.action, entry.entity, entry.reason) == ("user:1", "cancel", "job", "Not now.")
-    assert (entry.before, entry.after) == ({"status": "pending"}, {"status": "cancelled", "atOnce": False})
+    assert (entry.actor, entry.action, entry.entity, entry.reason) == (
+        "user:1",
+        "cancel",
+        "job",
+        "Not now.",
+    )
+    assert (entry.before, entry.after) == (
+        {"status": "pending"},
+        {"status": "cancelled", "atOnce": False},
+    )
 
 
 def test_a_job_of_another_organisation_does_not_exist(org_bench: Bench) -> None:

@@ -24,10 +24,22 @@ def test_a_job_comes_with_all_that_its_agent_needs(agent: Agent) -> None:
     job_id = agent.wanted(payload=payload, scheduled_for=due)
     (job,) = agent.claim()
     run = bench.run_row(job_id)
-    assert (job.run_id, job.job_id, job.type, job.payload) == (run.id, job_id, CHANGING.name, payload)
+    assert (job.run_id, job.job_id, job.type, job.payload) == (
+        run.id,
+        job_id,
+        CHANGING.name,
+        payload,
+    )
     assert (job.attempt_no, job.max_attempts, job.lease_token, job.status) == (1, 3, 1, "pending")
-    assert (job.server_instance_id, job.server_name) == (agent.server_id, bench.server_row(agent.server_id).name)
-    assert (job.scheduled_for, job.deadline_at, job.lease_expires_at) == (due, None, run.lease_until)
+    assert (job.server_instance_id, job.server_name) == (
+        agent.server_id,
+        bench.server_row(agent.server_id).name,
+    )
+    assert (job.scheduled_for, job.deadline_at, job.lease_expires_at) == (
+        due,
+        None,
+        run.lease_until,
+    )
     assert job.limit_seconds == 86_400
     name = bench.host_row(agent.host_id).name
     assert (run.status, run.lease_owner, run.host_id) == ("pending", f"agent:{name}", agent.host_id)
@@ -50,7 +62,12 @@ def test_a_type_that_is_not_known_any_more_is_given_a_quarter_of_an_hour(agent: 
 def test_many_that_read_are_given_at_once_and_one_that_changes(agent: Agent) -> None:
     for of_type in (READING, READING, CHANGING, CHANGING, READING):
         agent.wanted(of_type)
-    assert [job.type for job in agent.claim(20)] == [READING.name, READING.name, CHANGING.name, READING.name]
+    assert [job.type for job in agent.claim(20)] == [
+        READING.name,
+        READING.name,
+        CHANGING.name,
+        READING.name,
+    ]
     assert agent.claim(20) == []
 
 
@@ -70,4 +87,6 @@ def test_a_host_of_another_organisation_does_not_exist(agent: Agent) -> None:
 def test_what_is_of_another_organisation_or_host_is_given_to_nobody_else(org_bench: Bench) -> None:
     agents = [an_agent(org_bench), an_agent(org_bench), an_agent(org_bench, OTHER_ORG)]
     wanted = [one.wanted() for one in agents]
-    assert [[job.job_id for job in one.claim(20)] for one in agents] == [[job_id] for job_id in wanted]
+    assert [[job.job_id for job in one.claim(20)] for one in agents] == [
+        [job_id] for job_id in wanted
+    ]

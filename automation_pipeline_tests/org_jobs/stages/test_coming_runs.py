@@ -10,7 +10,9 @@ from automation_pipeline_tests.org_jobs.scheduling import MINE
 
 
 def looked(bench: Bench, schedule_id: str, count: int = 10) -> SchedulePreview:
-    return coming_runs(schedule_id, within=MINE, database=bench.database, clock=bench.clock, count=count)
+    return coming_runs(
+        schedule_id, within=MINE, database=bench.database, clock=bench.clock, count=count
+    )
 
 
 def test_the_first_is_the_one_that_is_stored_and_marked_if_it_is_left_out(org_bench: Bench) -> None:

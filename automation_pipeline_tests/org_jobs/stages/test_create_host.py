@@ -9,9 +9,13 @@ from automation_pipeline.org_jobs.queries.organisations import get_host, list_ho
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
-def created(bench: Bench, name: str = "eu-1", org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS) -> Host:
+def created(
+    bench: Bench, name: str = "eu-1", org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS
+) -> Host:
     given = {"name": name}
-    return create_host(given, org_id=org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
+    return create_host(
+        given, org_id=org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
+    )
 
 
 def test_it_is_stored_and_noted(org_bench: Bench) -> None:
@@ -19,7 +23,12 @@ def test_it_is_stored_and_noted(org_bench: Bench) -> None:
     made = created(org_bench, within=OrgScope(ORG))
     with org_bench.database.reading() as session:
         assert get_host(session, made.id, OrgScope(ORG)) == made
-    assert (made.name, made.org_id, made.last_seen_at, made.agent_version) == ("eu-1", ORG, None, None)
+    assert (made.name, made.org_id, made.last_seen_at, made.agent_version) == (
+        "eu-1",
+        ORG,
+        None,
+        None,
+    )
     [entry] = org_bench.audit(str(made.id))
     assert (entry.org_id, entry.action, entry.entity) == (ORG, "create", "host")
 

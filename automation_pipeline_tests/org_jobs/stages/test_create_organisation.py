@@ -3,7 +3,11 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Organisation, OrgScope
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    Organisation,
+    OrgScope,
+)
 from automation_pipeline.org_jobs.organisations import create_organisation
 from automation_pipeline.org_jobs.queries.organisations import get_organisation, list_organisations
 from automation_pipeline_tests.org_jobs.bench import Bench
@@ -12,7 +16,9 @@ WISH = {"id": "acme", "name": "Acme", "maxRunning": 3}
 
 
 def created(bench: Bench, within: OrgScope = ALL_ORGANISATIONS, **fields: object) -> Organisation:
-    return create_organisation(WISH | fields, within=within, database=bench.database, clock=bench.clock, actor="user:1")
+    return create_organisation(
+        WISH | fields, within=within, database=bench.database, clock=bench.clock, actor="user:1"
+    )
 
 
 def test_it_is_stored_as_it_was_wished(org_bench: Bench) -> None:
@@ -22,7 +28,12 @@ def test_it_is_stored_as_it_was_wished(org_bench: Bench) -> None:
     assert (made.id, made.name, made.max_running, made.suspended_at) == ("acme", "Acme", 3, None)
     assert made.created_at == made.updated_at == org_bench.now
     [entry] = org_bench.audit("acme")
-    assert (entry.org_id, entry.actor, entry.action, entry.entity) == ("acme", "user:1", "create", "organisation")
+    assert (entry.org_id, entry.actor, entry.action, entry.entity) == (
+        "acme",
+        "user:1",
+        "create",
+        "organisation",
+    )
     assert entry.after == {**WISH, "maintenanceUntil": None}
 
 

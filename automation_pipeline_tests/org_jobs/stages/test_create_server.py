@@ -9,9 +9,13 @@ from automation_pipeline.org_jobs.queries.organisations import get_server, list_
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
-def created(bench: Bench, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS, **given: object) -> Server:
+def created(
+    bench: Bench, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS, **given: object
+) -> Server:
     wish = {"name": "one", **given}
-    return create_server(wish, org_id=org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
+    return create_server(
+        wish, org_id=org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
+    )
 
 
 def test_it_is_stored_and_noted(org_bench: Bench) -> None:

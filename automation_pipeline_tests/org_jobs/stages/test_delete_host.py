@@ -20,10 +20,15 @@ def hosts(bench: Bench) -> list[int]:
 
 def test_one_that_is_free_goes_and_its_jobs_stay(org_bench: Bench) -> None:
     host_id, other = org_bench.host(name="eu-1"), org_bench.host()
-    job_id = org_bench.job(host_id=host_id, run={"status": "cancelled", "finished_at": org_bench.now})
+    job_id = org_bench.job(
+        host_id=host_id, run={"status": "cancelled", "finished_at": org_bench.now}
+    )
     deleted(org_bench, host_id, OrgScope(ORG))
     assert hosts(org_bench) == [other]
-    assert (org_bench.run_row(job_id).host_id, org_bench.run_row(job_id).status) == (None, "cancelled")
+    assert (org_bench.run_row(job_id).host_id, org_bench.run_row(job_id).status) == (
+        None,
+        "cancelled",
+    )
     [entry] = org_bench.audit(str(host_id))
     assert (entry.action, entry.before) == ("delete", {"name": "eu-1", "maintenanceUntil": None})
 
@@ -31,7 +36,9 @@ def test_one_that_is_free_goes_and_its_jobs_stay(org_bench: Bench) -> None:
 def test_one_with_servers_stays(org_bench: Bench) -> None:
     host_id = org_bench.host()
     org_bench.server(host_id=host_id)
-    with pytest.raises(ConflictError, match=f"Host {host_id} has 1 servers: delete them, or move them"):
+    with pytest.raises(
+        ConflictError, match=f"Host {host_id} has 1 servers: delete them, or move them"
+    ):
         deleted(org_bench, host_id)
     assert hosts(org_bench) == [host_id]
 

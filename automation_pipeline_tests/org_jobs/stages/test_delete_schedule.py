@@ -24,15 +24,25 @@ def test_it_is_not_found_afterwards_but_its_fires_are(org_bench: Bench, state: s
             get_schedule(session, schedule_id, MINE)
     with pytest.raises(NotFoundError):
         delete_schedule(schedule_id, **world(org_bench))
-    assert (log_of(org_bench, schedule_id), len(org_bench.events("schedule.deleted"))) == (["delete"], 1)
+    assert (log_of(org_bench, schedule_id), len(org_bench.events("schedule.deleted"))) == (
+        ["delete"],
+        1,
+    )
 
 
 def test_what_waits_is_cancelled_and_what_is_at_work_goes_on(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(last_run_job_id=None)
-    waiting, at_work = org_bench.job(schedule_id=schedule_id), org_bench.running_job(schedule_id=schedule_id)
+    waiting, at_work = (
+        org_bench.job(schedule_id=schedule_id),
+        org_bench.running_job(schedule_id=schedule_id),
+    )
     other = org_bench.job(schedule_id=org_bench.schedule())
     delete_schedule(schedule_id, **world(org_bench))
-    assert [org_bench.job_row(one).status for one in (waiting, at_work, other)] == ["cancelled", "running", "pending"]
+    assert [org_bench.job_row(one).status for one in (waiting, at_work, other)] == [
+        "cancelled",
+        "running",
+        "pending",
+    ]
     assert org_bench.run_row(waiting).error == "Its schedule was deleted."
 
 

@@ -31,14 +31,18 @@ def test_one_that_nothing_names_goes(org_bench: Bench) -> None:
 def test_one_with_schedules_stays(org_bench: Bench) -> None:
     server = org_bench.server()
     org_bench.schedule(server_instance_id=server)
-    with pytest.raises(ConflictError, match=f"Server {server} has 1 schedules: delete them, or move them"):
+    with pytest.raises(
+        ConflictError, match=f"Server {server} has 1 schedules: delete them, or move them"
+    ):
         deleted(org_bench, server)
     assert servers(org_bench) == [server]
 
 
 def test_one_with_jobs_stays_even_when_they_are_over(org_bench: Bench) -> None:
     server = org_bench.server()
-    org_bench.job(server_instance_id=server, run={"status": "cancelled", "finished_at": org_bench.now})
+    org_bench.job(
+        server_instance_id=server, run={"status": "cancelled", "finished_at": org_bench.now}
+    )
     with pytest.raises(ConflictError, match=r"has 1 jobs.*isEnabled: false"):
         deleted(org_bench, server)
     assert servers(org_bench) == [server]

@@ -1,14 +1,24 @@
-"""The webhook of an alert about organisations' jobs: signed, told once, and how it stands is written down."""
+"""The webhook of an alert about organisations' jobs: signed, told once, and how it stands is
+written down."""
 
 import asyncio
 import json
 
 import pytest
 
-from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, signature
+from automation_pipeline.core.webhooks import (
+    DeliveryPolicy,
+    WebhookAnswer,
+    WebhookSender,
+    signature,
+)
 from automation_pipeline.org_jobs.alerts import DELIVERY_BATCH, deliver_org_alerts
 from automation_pipeline.org_jobs.queries.alerts import add_alerts
-from automation_pipeline.org_jobs.rules.alerts import AlertSeverity, OrgAlertCondition, OrgJobsAlertName
+from automation_pipeline.org_jobs.rules.alerts import (
+    AlertSeverity,
+    OrgAlertCondition,
+    OrgJobsAlertName,
+)
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.org_jobs.bench import ORG, Bench
 
@@ -32,7 +42,9 @@ def raised(bench: Bench, count: int = 1) -> None:
 def deliver(bench: Bench, sender: WebhookSender, secret: str | None = SECRET) -> int:
     patience = DeliveryPolicy(attempts=1)
     return asyncio.run(
-        deliver_org_alerts(webhooks=sender, secret=secret, url=URL, patience=patience, database=bench.database)
+        deliver_org_alerts(
+            webhooks=sender, secret=secret, url=URL, patience=patience, database=bench.database
+        )
     )
 
 
@@ -55,10 +67,18 @@ def test_a_receiver_is_told_once_and_can_check_who_says_it(org_bench: Bench) -> 
         },
     }
     told = posted.headers
-    assert (told["X-Automation-Event"], told["X-Automation-Delivery"]) == ("org_jobs.alert", f"org-jobs-alert-{row.id}")
+    assert (told["X-Automation-Event"], told["X-Automation-Delivery"]) == (
+        "org_jobs.alert",
+        f"org-jobs-alert-{row.id}",
+    )
     moment = int(told["X-Automation-Signature"].removeprefix("t=").partition(",")[0])
     assert told["X-Automation-Signature"] == signature(SECRET, posted.body, moment)
-    assert (row.status, row.attempts, row.status_code, row.sent_at is not None) == ("sent", 1, 200, True)
+    assert (row.status, row.attempts, row.status_code, row.sent_at is not None) == (
+        "sent",
+        1,
+        200,
+        True,
+    )
 
 
 @pytest.mark.parametrize("answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody")])

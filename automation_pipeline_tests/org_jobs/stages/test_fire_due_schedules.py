@@ -1,4 +1,5 @@
-"""The dispatcher on real databases: each due time once, whatever goes wrong, and every schedule goes on."""
+"""The dispatcher on real databases: each due time once, whatever goes wrong, and every schedule
+goes on."""
 
 import signal
 import subprocess
@@ -28,7 +29,10 @@ def look(bench: Bench) -> FireReport:
 
 
 def told(bench: Bench, schedule_id: str) -> list[str]:
-    return [f"{row.scheduled_for:%H:%M} {row.skip_reason or row.outcome}" for row in bench.fires(schedule_id)]
+    return [
+        f"{row.scheduled_for:%H:%M} {row.skip_reason or row.outcome}"
+        for row in bench.fires(schedule_id)
+    ]
 
 
 def set_clock(bench: Bench, hour: int, minute: int = 0) -> None:
@@ -40,7 +44,9 @@ def test_a_due_schedule_makes_its_job_and_is_due_again(org_bench: Bench) -> None
     host = bench.host()
     server = bench.server(host_id=host)
     retry = {"maxRetries": 4, "backoffMs": 500, "backoffType": "exponential"}
-    id_ = bench.schedule(server_instance_id=server, payload={"reason": "nightly"}, retry_policy=retry, **EVERY_FIVE)
+    id_ = bench.schedule(
+        server_instance_id=server, payload={"reason": "nightly"}, retry_policy=retry, **EVERY_FIVE
+    )
     bench.schedule(OTHER_ORG)
     set_clock(bench, 10, 5)
     assert look(bench) == FireReport(dispatched=1)
@@ -51,15 +57,30 @@ def test_a_due_schedule_makes_its_job_and_is_due_again(org_bench: Bench) -> None
         fire.id, due_at, "SERVER_RESTART", {"reason": "nightly"},
     )  # fmt: skip
     assert (job.retry_policy["maxRetries"], job.retry_policy["backoffType"]) == (4, "exponential")
-    assert (run.status, run.max_attempts, run.host_id, run.line, run.org_id) == ("pending", 5, host, id_, ORG)
+    assert (run.status, run.max_attempts, run.host_id, run.line, run.org_id) == (
+        "pending",
+        5,
+        host,
+        id_,
+        ORG,
+    )
     assert (fire.trigger, fire.outcome, fire.scheduled_for, fire.effective_for) == (
         "CRON",
         "DISPATCHED",
         due_at,
         due_at,
     )
-    assert (row.run_count, row.failure_count, row.last_run_job_id, row.last_run_at) == (1, 0, job.id, bench.now)
-    assert (row.last_dispatch_status, row.last_job_status, row.last_scheduled_for) == ("dispatched", None, due_at)
+    assert (row.run_count, row.failure_count, row.last_run_job_id, row.last_run_at) == (
+        1,
+        0,
+        job.id,
+        bench.now,
+    )
+    assert (row.last_dispatch_status, row.last_job_status, row.last_scheduled_for) == (
+        "dispatched",
+        None,
+        due_at,
+    )
     assert row.next_run_at == due_at + timedelta(minutes=5)
     [fired] = bench.events("schedule.fired")
     assert fired.payload["latencyMs"] == 10_000
@@ -78,9 +99,12 @@ def test_the_clock_that_goes_back_repeats_nothing(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "dispatched", "missed"), [("SKIP", 0, 36), ("FIRE_ONCE", 1, 35), ("FIRE_ALL", 10, 26)]
+    ("policy", "dispatched", "missed"),
+    [("SKIP", 0, 36), ("FIRE_ONCE", 1, 35), ("FIRE_ALL", 10, 26)],
 )
-def test_an_outage_of_three_hours(org_bench: Bench, policy: str, dispatched: int, missed: int) -> None:
+def test_an_outage_of_three_hours(
+    org_bench: Bench, policy: str, dispatched: int, missed: int
+) -> None:
     id_ = org_bench.schedule(misfire_policy=policy, overlap_policy="ALLOW_ALL", **EVERY_FIVE)
     set_clock(org_bench, 13)
     for _ in range(12):
@@ -125,10 +149,15 @@ def test_a_long_job_under_each_overlap_policy(
     assert bench.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
 
 
-def test_what_goes_on_elsewhere_is_asked_to_stop_and_the_new_one_waits_for_it(org_bench: Bench) -> None:
+def test_what_goes_on_elsewhere_is_asked_to_stop_and_the_new_one_waits_for_it(
+    org_bench: Bench,
+) -> None:
     bench = org_bench
     bench.schedule(
-        overlap_policy="TERMINATE_OTHER", job_type="AUTOMATION_RUN", payload={"scheduleId": "1"}, **EVERY_FIVE
+        overlap_policy="TERMINATE_OTHER",
+        job_type="AUTOMATION_RUN",
+        payload={"scheduleId": "1"},
+        **EVERY_FIVE,
     )
     set_clock(bench, 10, 5)
     look(bench)
@@ -163,7 +192,9 @@ def test_one_that_is_stored_wrongly_does_not_keep_the_others_from_theirs(
 
 
 @pytest.mark.parametrize("policy", ["SKIP", "BUFFER_ONE", "CANCEL_OTHER", "TERMINATE_OTHER"])
-def test_a_backfill_keeps_nothing_from_being_done_and_is_not_pushed_away(org_bench: Bench, policy: str) -> None:
+def test_a_backfill_keeps_nothing_from_being_done_and_is_not_pushed_away(
+    org_bench: Bench, policy: str
+) -> None:
     bench = org_bench
     id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
     given = {"from": "2026-05-04T09:00:00Z", "until": "2026-05-04T09:55:00Z"}
@@ -185,7 +216,9 @@ def test_what_an_operator_holds_does_not_end_the_look(
     ids = sorted(org_bench.schedule(**EVERY_FIVE) for _ in range(5))
     set_clock(org_bench, 10, 5)
     with database.transaction() as session:
-        session.execute(select(OrgScheduleRow.id).where(OrgScheduleRow.id == ids[0]).with_for_update())
+        session.execute(
+            select(OrgScheduleRow.id).where(OrgScheduleRow.id == ids[0]).with_for_update()
+        )
         assert look(org_bench).dispatched == 4
     assert look(org_bench).dispatched == 1
 
@@ -199,7 +232,9 @@ def broken_for(bench: Bench, org_id: str) -> None:
             session.execute(text(trigger))
         else:
             session.execute(
-                text(f"ALTER TABLE org_job_runs ADD CONSTRAINT broken CHECK (org_id <> '{org_id}') NOT VALID")
+                text(
+                    f"ALTER TABLE org_job_runs ADD CONSTRAINT broken CHECK (org_id <> '{org_id}') NOT VALID"
+                )
             )
 
 
@@ -221,7 +256,12 @@ def test_a_job_that_cannot_be_queued_is_one_failure_and_the_others_go_on(org_ben
     finally:
         mended(bench)
     row, [fire] = bench.schedule_row(broken), bench.fires(broken)
-    assert (row.failure_count, row.consecutive_failures, row.run_count, row.last_run_at) == (1, 1, 0, None)
+    assert (row.failure_count, row.consecutive_failures, row.run_count, row.last_run_at) == (
+        1,
+        1,
+        0,
+        None,
+    )
     assert row.last_dispatch_status == "scheduler_failed"
     assert row.next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
     assert (fire.outcome, fire.error.startswith("Its job could not be made: ")) == ("FAILED", True)
@@ -241,7 +281,12 @@ def test_too_many_failures_in_a_row_pause_it(org_bench: Bench) -> None:
         set_clock(bench, 10, minute)
         look(bench)
     row = bench.schedule_row(id_)
-    assert (row.state, row.enabled, row.next_run_at, row.failure_count) == ("PAUSED", False, None, 2)
+    assert (row.state, row.enabled, row.next_run_at, row.failure_count) == (
+        "PAUSED",
+        False,
+        None,
+        2,
+    )
     assert row.pause_reason == "2 failures in a row"
     assert told(bench, id_) == ["10:05 FAILED", "10:10 FAILED"]
     assert bench.moves("schedule", id_) == [("ACTIVE", "PAUSED")]
@@ -293,7 +338,11 @@ def test_after_its_last_time_it_is_completed(org_bench: Bench) -> None:
     ],
 )
 def test_what_is_left_out_is_told_with_its_reason(
-    org_bench: Bench, reason: str, schedule: dict[str, Any], host: dict[str, Any], organisation: dict[str, Any]
+    org_bench: Bench,
+    reason: str,
+    schedule: dict[str, Any],
+    host: dict[str, Any],
+    organisation: dict[str, Any],
 ) -> None:
     bench = org_bench
     server = bench.server(host_id=bench.host(**host))
@@ -303,12 +352,17 @@ def test_what_is_left_out_is_told_with_its_reason(
     assert look(bench) == FireReport(skipped={reason: 1})
     row = bench.schedule_row(id_)
     assert (told(bench, id_), bench.jobs()) == ([f"10:05 {reason}"], [])
-    assert (row.last_dispatch_status, row.skip_next_run, row.run_count) == (f"skipped_{reason}", False, 0)
+    assert (row.last_dispatch_status, row.skip_next_run, row.run_count) == (
+        f"skipped_{reason}",
+        False,
+        0,
+    )
     assert (row.last_run_at, row.next_run_at) == (None, datetime(2026, 5, 4, 10, 10, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
-    "columns", [{"state": "PAUSED", "enabled": False}, {"state": "INVALID_CRON"}, {"state": "COMPLETED"}]
+    "columns",
+    [{"state": "PAUSED", "enabled": False}, {"state": "INVALID_CRON"}, {"state": "COMPLETED"}],
 )
 def test_what_is_not_active_never_fires(org_bench: Bench, columns: dict[str, Any]) -> None:
     org_bench.schedule(**columns, **EVERY_FIVE)
@@ -316,7 +370,9 @@ def test_what_is_not_active_never_fires(org_bench: Bench, columns: dict[str, Any
     assert look(org_bench) == FireReport()
 
 
-def test_each_organisation_has_its_share_of_a_look(org_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_organisation_has_its_share_of_a_look(
+    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 4)
     monkeypatch.setattr("automation_pipeline.org_jobs.fires.MOST_ROUNDS", 1)
     many = [org_bench.schedule(ORG, **EVERY_FIVE) for _ in range(9)]
@@ -348,12 +404,16 @@ look_and_be_killed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
 
 
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_dispatcher_that_is_killed_leaves_nothing_half_done(org_bench: Bench, database_url: str, nth: int) -> None:
+def test_a_dispatcher_that_is_killed_leaves_nothing_half_done(
+    org_bench: Bench, database_url: str, nth: int
+) -> None:
     bench = org_bench
     server = bench.server()
     ids = [bench.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(8)]
     set_clock(bench, 10, 5)
-    killed = subprocess.run([sys.executable, "-c", DIE, database_url, bench.now.isoformat(), str(nth)], check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", DIE, database_url, bench.now.isoformat(), str(nth)], check=False
+    )
     assert killed.returncode == -signal.SIGKILL
     done = 3 * (nth - 1)
     assert (len(bench.jobs()), len(bench.rows(select(FireRow)))) == (done, done)

@@ -1,4 +1,5 @@
-"""What becomes of jobs whose work was begun elsewhere: looked at together, and stopped when they are not wanted."""
+"""What becomes of jobs whose work was begun elsewhere: looked at together, and stopped when they
+are not wanted."""
 
 from datetime import timedelta
 
@@ -57,13 +58,20 @@ def cancel(bench: Bench, job_id: int, *, at_once: bool = False) -> None:
         attempt_cancelled("Somebody stopped it."),
     ],
 )
-def test_a_job_ends_as_what_was_begun_for_it(org_bench: Bench, doer: Elsewhere, end: AttemptEnd) -> None:
+def test_a_job_ends_as_what_was_begun_for_it(
+    org_bench: Bench, doer: Elsewhere, end: AttemptEnd
+) -> None:
     job_id = followed(org_bench, doer)
     assert (follow(org_bench, doer), org_bench.run_row(job_id).status) == (0, "running")
     doer.end_all(end)
     assert (follow(org_bench, doer), follow(org_bench, doer)) == (1, 0)
     run = org_bench.run_row(job_id)
-    assert (run.status, run.result, run.error, run.error_code) == (end.status, end.result, end.error, end.error_code)
+    assert (run.status, run.result, run.error, run.error_code) == (
+        end.status,
+        end.result,
+        end.error,
+        end.error_code,
+    )
     assert (run.following, run.deadline_at) == (None, None)
 
 
@@ -83,7 +91,9 @@ def test_nobody_need_speak_for_what_is_followed(org_bench: Bench, doer: Elsewher
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_what_is_to_be_cancelled_is_stopped_elsewhere_first(org_bench: Bench, doer: Elsewhere, at_once: bool) -> None:
+def test_what_is_to_be_cancelled_is_stopped_elsewhere_first(
+    org_bench: Bench, doer: Elsewhere, at_once: bool
+) -> None:
     job_id = followed(org_bench, doer)
     [key] = doer.begun
     cancel(org_bench, job_id, at_once=at_once)
@@ -104,7 +114,12 @@ def test_what_has_nothing_to_stop_is_cancelled_here_and_now(
     cancel(org_bench, job_id, at_once=at_once)
     assert (follow(org_bench, doer), follow(org_bench, doer)) == (1, 0)
     run = org_bench.run_row(job_id)
-    assert (run.status, run.error, run.following, len(doer.stopped)) == ("cancelled", "Not now.", None, 1)
+    assert (run.status, run.error, run.following, len(doer.stopped)) == (
+        "cancelled",
+        "Not now.",
+        None,
+        1,
+    )
 
 
 @pytest.mark.parametrize(("is_cancelled", "failures"), [(True, 0), (False, 1)])
@@ -134,7 +149,9 @@ def test_what_takes_too_long_is_stopped_and_has_failed(org_bench: Bench, doer: E
     assert run.error == "It was not done after 900 s, the most that its type may take."
 
 
-def test_what_does_not_stop_in_time_is_cancelled_all_the_same(org_bench: Bench, doer: Elsewhere) -> None:
+def test_what_does_not_stop_in_time_is_cancelled_all_the_same(
+    org_bench: Bench, doer: Elsewhere
+) -> None:
     job_id = followed(org_bench, doer)
     cancel(org_bench, job_id)
     org_bench.pass_minutes(15)
@@ -142,8 +159,13 @@ def test_what_does_not_stop_in_time_is_cancelled_all_the_same(org_bench: Bench, 
     assert (org_bench.run_row(job_id).status, len(doer.stopped)) == ("cancelled", 1)
 
 
-def test_what_cannot_be_stopped_now_is_tried_again_and_told(org_bench: Bench, doer: Elsewhere) -> None:
-    late, done = followed(org_bench, doer, of_type=OTHER), followed(org_bench, doer, org_id=OTHER_ORG)
+def test_what_cannot_be_stopped_now_is_tried_again_and_told(
+    org_bench: Bench, doer: Elsewhere
+) -> None:
+    late, done = (
+        followed(org_bench, doer, of_type=OTHER),
+        followed(org_bench, doer, org_id=OTHER_ORG),
+    )
     broken = Elsewhere(doer.begun, fault=TransientError("The database is too busy."))
     org_bench.set_run(org_bench.run_row(late).id, deadline_at=org_bench.now)
     doer.begun[f"{org_bench.run_row(done).id}:1"] = attempt_succeeded()
@@ -152,7 +174,9 @@ def test_what_cannot_be_stopped_now_is_tried_again_and_told(org_bench: Bench, do
     assert [org_bench.run_row(job_id).status for job_id in (late, done)] == ["running", "success"]
 
 
-def test_a_type_that_nobody_does_here_any_more_has_failed(org_bench: Bench, doer: Elsewhere) -> None:
+def test_a_type_that_nobody_does_here_any_more_has_failed(
+    org_bench: Bench, doer: Elsewhere
+) -> None:
     job_id = followed(org_bench, doer)
     assert follow(org_bench, Here()) == 1
     assert org_bench.run_row(job_id).error_code == "UNSUPPORTED"
@@ -174,7 +198,9 @@ def test_all_of_a_type_are_looked_at_together(
     assert (len(of_three), doer.looks) == (len(of_one), 2)
 
 
-def test_many_are_looked_at_page_by_page(org_bench: Bench, doer: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_looked_at_page_by_page(
+    org_bench: Bench, doer: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stage, "FOLLOW_BATCH", 2)
     jobs = [followed(org_bench, doer) for _ in range(5)]
     doer.end_all(attempt_succeeded())

@@ -12,7 +12,11 @@ def test_it_is_taken_back_once(org_bench: Bench) -> None:
     said = {"skip_next_run_reason": "Audit", "skip_next_run_requested_at": org_bench.now}
     schedule_id = org_bench.schedule(skip_next_run=True, **said)
     shown = keep_next_run(schedule_id, **world(org_bench))
-    assert (shown.skip_next_run, shown.skip_next_run_reason, shown.skip_next_run_requested_at) == (False, None, None)
+    assert (shown.skip_next_run, shown.skip_next_run_reason, shown.skip_next_run_requested_at) == (
+        False,
+        None,
+        None,
+    )
     assert keep_next_run(schedule_id, **world(org_bench)) == shown
     assert log_of(org_bench, schedule_id) == ["keep_next"]
 

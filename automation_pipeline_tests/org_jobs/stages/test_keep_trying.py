@@ -1,4 +1,5 @@
-"""What must not get lost is written when the database is there again, unless that takes too long."""
+"""What must not get lost is written when the database is there again, unless that takes too
+long."""
 
 import asyncio
 from collections.abc import Iterator

@@ -18,7 +18,10 @@ def test_it_goes_on_with_what_it_has_claimed_and_begun(agent: Agent) -> None:
     begun, claimed = agent.begun(), agent.claimed(of_type=READING)
     agent.wanted(READING)
     held = agent.held()
-    assert [(job.run_id, job.status) for job in held] == [(begun.run_id, "running"), (claimed.run_id, "pending")]
+    assert [(job.run_id, job.status) for job in held] == [
+        (begun.run_id, "running"),
+        (claimed.run_id, "pending"),
+    ]
     assert held[1] == claimed
     assert held[0].deadline_at == agent.bench.run_by_id(begun.run_id).deadline_at
     agent.result(held[0], "success")
@@ -26,7 +29,9 @@ def test_it_goes_on_with_what_it_has_claimed_and_begun(agent: Agent) -> None:
     assert agent.held() == []
 
 
-def test_what_runs_is_its_own_until_it_is_given_up_and_what_was_claimed_until_its_lease_is_over(agent: Agent) -> None:
+def test_what_runs_is_its_own_until_it_is_given_up_and_what_was_claimed_until_its_lease_is_over(
+    agent: Agent,
+) -> None:
     begun, claimed = agent.begun(), agent.claimed(of_type=READING)
     agent.bench.expire_hold(begun.run_id)
     agent.bench.expire_hold(claimed.run_id)

@@ -13,7 +13,12 @@ def test_it_is_not_due_until_somebody_resumes_it(org_bench: Bench) -> None:
     schedule = created(org_bench)
     until = org_bench.now + timedelta(days=1)
     shown = paused(org_bench, schedule.id, reason="Holidays", until=until)
-    assert (shown.state, shown.enabled, shown.next_run_at, shown.next_scheduled_for) == ("PAUSED", False, None, None)
+    assert (shown.state, shown.enabled, shown.next_run_at, shown.next_scheduled_for) == (
+        "PAUSED",
+        False,
+        None,
+        None,
+    )
     assert (shown.pause_reason, shown.paused_until) == ("Holidays", until)
     assert org_bench.moves("schedule", schedule.id) == [("ACTIVE", "PAUSED")]
     assert org_bench.audit(schedule.id)[-1].reason == "Holidays"
@@ -36,8 +41,12 @@ def test_what_is_due_already_is_dropped_with_a_note(org_bench: Bench) -> None:
     assert log_of(org_bench, schedule.id) == ["create", "drop_due", "pause"]
 
 
-def test_one_that_is_paused_with_its_organisation_is_not_resumed_with_it_any_more(org_bench: Bench) -> None:
-    schedule_id = org_bench.schedule(state="PAUSED", is_suspended=True, pause_reason="Its organisation is suspended.")
+def test_one_that_is_paused_with_its_organisation_is_not_resumed_with_it_any_more(
+    org_bench: Bench,
+) -> None:
+    schedule_id = org_bench.schedule(
+        state="PAUSED", is_suspended=True, pause_reason="Its organisation is suspended."
+    )
     shown = paused(org_bench, schedule_id)
     assert (shown.enabled, shown.is_suspended, shown.pause_reason) == (False, False, None)
 

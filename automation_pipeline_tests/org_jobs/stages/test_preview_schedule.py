@@ -9,7 +9,11 @@ from automation_pipeline_tests.org_jobs.domain.schedules import NOW, said
 
 def test_it_is_told_in_words_and_by_its_coming_runs() -> None:
     shown = preview_schedule(said(timezone="Europe/Paris", jitterS=60), count=3, after=NOW)
-    assert (shown.in_words, shown.timezone, len(shown.runs)) == ("At 02:00 every day", "Europe/Paris", 3)
+    assert (shown.in_words, shown.timezone, len(shown.runs)) == (
+        "At 02:00 every day",
+        "Europe/Paris",
+        3,
+    )
     assert {run.scheduled_for == run.effective_for for run in shown.runs} == {True}
     assert all("up to 60 s" in (run.note or "") for run in shown.runs)
 

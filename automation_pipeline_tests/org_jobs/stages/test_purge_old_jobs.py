@@ -8,7 +8,13 @@ from automation_pipeline.org_jobs.jobs import purge_old_jobs
 from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
-from automation_pipeline.org_jobs.tables import AttemptRow, BatchRow, JobRunRow, OrgAlertRow, OrgScheduleRow
+from automation_pipeline.org_jobs.tables import (
+    AttemptRow,
+    BatchRow,
+    JobRunRow,
+    OrgAlertRow,
+    OrgScheduleRow,
+)
 from automation_pipeline.storage.retention import PurgePass
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
@@ -16,10 +22,14 @@ from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Benc
 NOTHING: dict[str, int] = {}
 
 
-def purged(bench: Bench, limit: int = 100, keep_days: int = 90, keep_audit_days: int = 365, **dry: bool) -> dict:
+def purged(
+    bench: Bench, limit: int = 100, keep_days: int = 90, keep_audit_days: int = 365, **dry: bool
+) -> dict:
     """What went, without the kinds of which nothing did."""
     look = PurgePass(bench.now, limit, **dry)
-    took = purge_old_jobs(look, keep_days=keep_days, keep_audit_days=keep_audit_days, database=bench.database)
+    took = purge_old_jobs(
+        look, keep_days=keep_days, keep_audit_days=keep_audit_days, database=bench.database
+    )
     return {kind: rows for kind, rows in took.items() if rows}
 
 
@@ -36,7 +46,12 @@ def done(bench: Bench, org_id: str = ORG, **of_job: object) -> int:
 
 
 def batch(bench: Bench, schedule_id: str, status: str) -> None:
-    times = {"from_at": bench.now, "until_at": bench.now, "created_at": bench.now, "finished_at": bench.now}
+    times = {
+        "from_at": bench.now,
+        "until_at": bench.now,
+        "created_at": bench.now,
+        "finished_at": bench.now,
+    }
     said = {"type": "backfill", "behaviour": "none", "total": 0, "created_by": ACTOR}
     with bench.database.transaction() as session:
         session.add(BatchRow(org_id=ORG, schedule_id=schedule_id, status=status, **times, **said))
@@ -55,7 +70,11 @@ def test_old_jobs_go_with_all_that_is_theirs(org_bench: Bench) -> None:
     assert purged(org_bench, is_dry=True) == {"org_jobs": 2}
     assert purged(org_bench) == {"org_jobs": 2, "org_schedule_fires": 1}
     assert [job.id for job in org_bench.jobs()] == [waiting, young]
-    assert (count(org_bench, JobRunRow), count(org_bench, AttemptRow), count(org_bench, TransitionRow)) == (2, 1, 1)
+    assert (
+        count(org_bench, JobRunRow),
+        count(org_bench, AttemptRow),
+        count(org_bench, TransitionRow),
+    ) == (2, 1, 1)
     assert len(org_bench.fires(schedule)) == 1
 
 
@@ -83,7 +102,15 @@ def test_who_did_what_is_known_for_a_year_or_as_long_as_is_set(org_bench: Bench)
     with org_bench.database.transaction() as session:
         for number in range(3):
             at = org_bench.now + timedelta(days=number)
-            add_audit_entry(session, org_id=ORG, entity="host", entity_id="1", actor=ACTOR, action="update", now=at)
+            add_audit_entry(
+                session,
+                org_id=ORG,
+                entity="host",
+                entity_id="1",
+                actor=ACTOR,
+                action="update",
+                now=at,
+            )
     org_bench.clock.pass_time(timedelta(days=365))
     assert purged(org_bench) == NOTHING
     org_bench.pass_minutes(1)
@@ -101,10 +128,13 @@ def test_a_call_takes_so_many_of_each(org_bench: Bench) -> None:
 
 
 def test_no_number_of_a_job_or_a_run_is_given_out_again(org_bench: Bench) -> None:
-    """Workers are asked for under a key of the run's number, and Dagster begins nothing twice under one key."""
+    """Workers are asked for under a key of the run's number, and Dagster begins nothing twice under
+    one key."""
     oldest, middle, newest = (done(org_bench) for _ in range(3))
     retried = org_bench.run_row(oldest)
-    columns = {one.key: getattr(retried, one.key) for one in JobRunRow.__table__.columns if one.key != "id"}
+    columns = {
+        one.key: getattr(retried, one.key) for one in JobRunRow.__table__.columns if one.key != "id"
+    }
     with org_bench.database.transaction() as session:
         session.add(JobRunRow(**columns))
     org_bench.clock.pass_time(timedelta(days=91))

@@ -14,7 +14,9 @@ def put_off(bench: Bench, job_id: int, before: int = 0) -> bool:
     """By the death of the worker that was asked for last, or of one before it."""
     run = bench.run_row(job_id)
     request = request_key(run.id, run.requests - before)
-    return postpone_job(run.id, "Its worker died.", request=request, database=bench.database, clock=bench.clock)
+    return postpone_job(
+        run.id, "Its worker died.", request=request, database=bench.database, clock=bench.clock
+    )
 
 
 def release(bench: Bench) -> int:
@@ -45,8 +47,12 @@ def test_another_worker_is_asked_for_after_a_rest(org_bench: Bench) -> None:
         {"lease_until": database_now(60.0)},
     ],
 )
-def test_what_has_begun_or_is_not_ours_to_begin_is_left_as_it_is(org_bench: Bench, run: dict[str, object]) -> None:
-    job_id = org_bench.job(of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1} | run)
+def test_what_has_begun_or_is_not_ours_to_begin_is_left_as_it_is(
+    org_bench: Bench, run: dict[str, object]
+) -> None:
+    job_id = org_bench.job(
+        of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1} | run
+    )
     assert not put_off(org_bench, job_id)
     assert org_bench.run_row(job_id).error is None
 
@@ -80,7 +86,12 @@ def test_a_worker_that_another_one_was_asked_for_since_puts_nothing_off(org_benc
 
 def test_a_retry_that_the_policy_has_planned_keeps_its_time_and_its_error(org_bench: Bench) -> None:
     soon = org_bench.now + timedelta(seconds=2)
-    planned = {"requests": 1, "attempt_no": 2, "next_attempt_at": soon, "error": "A fault of this system ended it."}
+    planned = {
+        "requests": 1,
+        "attempt_no": 2,
+        "next_attempt_at": soon,
+        "error": "A fault of this system ended it.",
+    }
     job_id = org_bench.job(of_type=SERVICE, run=planned)
     assert not put_off(org_bench, job_id)
     run = org_bench.run_row(job_id)

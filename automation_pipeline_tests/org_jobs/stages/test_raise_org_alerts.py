@@ -1,4 +1,5 @@
-"""What is wrong with schedules, jobs and hosts is raised as rows: of each organisation, once, and in few queries."""
+"""What is wrong with schedules, jobs and hosts is raised as rows: of each organisation, once, and
+in few queries."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +22,9 @@ def raised(bench: Bench, *, has_webhook: bool = True) -> list[tuple[str, str | N
 def failed_job(bench: Bench, error: str = "Broken.", org_id: str = ORG, **of_job: Any) -> int:
     job_id = bench.job(org_id, SERVICE, **of_job)
     ended = {"finished_at": bench.now}
-    bench.set_run(bench.run_row(job_id).id, status="failed", error_code="FAILED", error=error, **ended)
+    bench.set_run(
+        bench.run_row(job_id).id, status="failed", error_code="FAILED", error=error, **ended
+    )
     bench.set_job(job_id, **ended)
     return job_id
 
@@ -54,13 +57,18 @@ def test_where_all_is_well_nothing_is_raised(org_bench: Bench) -> None:
     assert raised(org_bench) == []
 
 
-def test_a_job_that_failed_for_good_is_told_once_and_the_next_after_the_cooldown(org_bench: Bench) -> None:
+def test_a_job_that_failed_for_good_is_told_once_and_the_next_after_the_cooldown(
+    org_bench: Bench,
+) -> None:
     schedule = org_bench.schedule()
     first = failed_job(org_bench, "The server said no.", schedule_id=schedule)
     assert raised(org_bench) == [("job_run_failed", ORG, schedule)]
     [row] = org_bench.alerts()
     assert (row.severity, row.status, row.raised_at) == ("warning", "pending", org_bench.now)
-    assert row.message == f"A job has failed for good (HTTPS_CALL), the last is job {first}: The server said no."
+    assert (
+        row.message
+        == f"A job has failed for good (HTTPS_CALL), the last is job {first}: The server said no."
+    )
     org_bench.pass_minutes(5)
     failed_job(org_bench, schedule_id=schedule)
     assert raised(org_bench) == []
@@ -111,7 +119,9 @@ def test_a_schedule_that_is_due_and_left_alone_is_told_to_who_runs_the_system(
 
 def test_a_schedule_that_is_planned_far_away_by_mistake_is_found_silent(org_bench: Bench) -> None:
     far = org_bench.now + timedelta(days=300)
-    silent = org_bench.schedule(cron_expression="0 * * * *", next_run_at=far, next_scheduled_for=far)
+    silent = org_bench.schedule(
+        cron_expression="0 * * * *", next_run_at=far, next_scheduled_for=far
+    )
     well = org_bench.schedule(cron_expression="0 * * * *", next_run_at=far, next_scheduled_for=far)
     org_bench.pass_minutes(125)
     assert raised(org_bench) == []
@@ -120,7 +130,9 @@ def test_a_schedule_that_is_planned_far_away_by_mistake_is_found_silent(org_benc
     assert raised(org_bench) == [("silent_schedule", ORG, silent)]
 
 
-def test_a_silent_host_is_told_while_jobs_wait_and_when_it_is_taken_for_down(org_bench: Bench) -> None:
+def test_a_silent_host_is_told_while_jobs_wait_and_when_it_is_taken_for_down(
+    org_bench: Bench,
+) -> None:
     host = org_bench.host()
     server = org_bench.server(host_id=host)
     org_bench.pass_minutes(4)
@@ -178,12 +190,18 @@ def test_what_is_old_is_told_no_more(org_bench: Bench) -> None:
 
 def test_the_number_of_queries_does_not_depend_on_what_is_wrong(org_bench: Bench) -> None:
     def trouble(org_id: str) -> None:
-        failed_job(org_bench, org_id=org_id, schedule_id=org_bench.schedule(org_id, consecutive_failures=3))
-        org_bench.job(org_id, server_instance_id=org_bench.server(org_id, host_id=org_bench.host(org_id)))
+        failed_job(
+            org_bench, org_id=org_id, schedule_id=org_bench.schedule(org_id, consecutive_failures=3)
+        )
+        org_bench.job(
+            org_id, server_instance_id=org_bench.server(org_id, host_id=org_bench.host(org_id))
+        )
         org_bench.schedule(org_id, state="INVALID_CRON", next_run_at=None)
 
     asked: list[str] = []
-    event.listen(org_bench.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    event.listen(
+        org_bench.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
+    )
     counts: list[int] = []
     for orgs in (["a"], ["b", "c", "d"]):
         for org_id in orgs:

@@ -54,7 +54,11 @@ def test_a_lost_attempt_is_tried_again_by_its_policy(org_bench: Bench) -> None:
     org_bench.expire_hold(org_bench.run_row(job_id).id)
     reap(org_bench)
     run = org_bench.run_row(job_id)
-    assert (run.status, run.attempt_no, run.next_attempt_at) == ("pending", 2, org_bench.now + timedelta(seconds=2))
+    assert (run.status, run.attempt_no, run.next_attempt_at) == (
+        "pending",
+        2,
+        org_bench.now + timedelta(seconds=2),
+    )
     [event] = org_bench.events("job_run.retry_scheduled")
     assert event.payload["errorCode"] == "STALE"
 
@@ -73,14 +77,22 @@ def test_what_takes_too_long_has_failed_whoever_is_at_it(org_bench: Bench, lease
 
 def test_who_was_to_stop_and_is_not_heard_of_has_stopped(org_bench: Bench) -> None:
     job_id = running(
-        org_bench, lease_until=database_now(-1.0), cancel_requested_at=org_bench.now, cancel_reason="Not now."
+        org_bench,
+        lease_until=database_now(-1.0),
+        cancel_requested_at=org_bench.now,
+        cancel_reason="Not now.",
     )
     assert reap(org_bench) == ReapReport(cancelled=1)
-    assert (org_bench.run_row(job_id).status, org_bench.run_row(job_id).error) == ("cancelled", "Not now.")
+    assert (org_bench.run_row(job_id).status, org_bench.run_row(job_id).error) == (
+        "cancelled",
+        "Not now.",
+    )
 
 
 def test_what_was_taken_and_never_begun_is_free_again_at_no_cost(org_bench: Bench) -> None:
-    job_id = org_bench.job(run={"lease_until": database_now(-1.0), "lease_owner": "agent:box", "lease_token": 3})
+    job_id = org_bench.job(
+        run={"lease_until": database_now(-1.0), "lease_owner": "agent:box", "lease_token": 3}
+    )
     assert reap(org_bench) == ReapReport(freed=1)
     run = org_bench.run_row(job_id)
     assert (run.status, run.attempt_no, run.lease_until, run.lease_token) == ("pending", 1, None, 3)
@@ -95,25 +107,38 @@ def test_what_nobody_begins_within_a_day_has_failed(org_bench: Bench) -> None:
     assert reap(org_bench) == ReapReport(expired=1)
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code, run.attempt_no) == ("failed", "EXPIRED", 1)
-    assert run.error == f"Nobody began it by {iso(org_bench.now)}: is an agent at work for its server?"
+    assert (
+        run.error == f"Nobody began it by {iso(org_bench.now)}: is an agent at work for its server?"
+    )
 
 
 @pytest.mark.parametrize("attempt_no", [1, 2])
-def test_what_is_put_off_again_and_again_has_failed_after_a_day(org_bench: Bench, attempt_no: int) -> None:
+def test_what_is_put_off_again_and_again_has_failed_after_a_day(
+    org_bench: Bench, attempt_no: int
+) -> None:
     again = org_bench.now + timedelta(days=2)
-    job_id = org_bench.job(of_type=SERVICE, run={"attempt_no": attempt_no, "next_attempt_at": again})
+    job_id = org_bench.job(
+        of_type=SERVICE, run={"attempt_no": attempt_no, "next_attempt_at": again}
+    )
     org_bench.clock.pass_time(DAY)
     assert reap(org_bench) == ReapReport(expired=1)
     assert org_bench.run_row(job_id).error_code == "EXPIRED"
 
 
-def test_a_retry_that_nobody_takes_fails_a_day_after_its_time_and_its_line_goes_on(org_bench: Bench) -> None:
-    job_id = org_bench.running_job(line="nightly", retry=RetryPolicy(max_retries=2, backoff_ms=3_600_000))
+def test_a_retry_that_nobody_takes_fails_a_day_after_its_time_and_its_line_goes_on(
+    org_bench: Bench,
+) -> None:
+    job_id = org_bench.running_job(
+        line="nightly", retry=RetryPolicy(max_retries=2, backoff_ms=3_600_000)
+    )
     org_bench.clock.pass_time(timedelta(hours=20))
     org_bench.expire_hold(org_bench.run_row(job_id).id)
     assert reap(org_bench) == ReapReport(stale=1)
     again = org_bench.run_row(job_id).next_attempt_at
-    assert (again, org_bench.job_row(job_id).expires_at) == (org_bench.now + timedelta(hours=1), again + DAY)
+    assert (again, org_bench.job_row(job_id).expires_at) == (
+        org_bench.now + timedelta(hours=1),
+        again + DAY,
+    )
     org_bench.clock.pass_time(DAY)
     assert reap(org_bench) == ReapReport()
     next_id = org_bench.job(line="nightly", of_type=SERVICE)
@@ -138,7 +163,9 @@ CLOSED = [{"suspended_at": database_now()}, {"maintenance_until": datetime(2099,
 
 
 @pytest.mark.parametrize("closed", CLOSED)
-def test_while_its_organisation_is_closed_no_time_runs_out(org_bench: Bench, closed: dict[str, object]) -> None:
+def test_while_its_organisation_is_closed_no_time_runs_out(
+    org_bench: Bench, closed: dict[str, object]
+) -> None:
     job_id, other_id = org_bench.job(), org_bench.job(OTHER_ORG)
     org_bench.organisation(**closed)
     org_bench.clock.pass_time(3 * DAY)
@@ -158,7 +185,9 @@ def test_what_is_taken_does_not_expire(org_bench: Bench) -> None:
     assert reap(org_bench) == ReapReport()
 
 
-def test_only_so_many_are_given_up_at_once(org_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_are_given_up_at_once(
+    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stage, "REAP_BATCH", 2)
     for org_id in ("acme", OTHER_ORG, "acme"):
         org_bench.expire_hold(org_bench.run_row(org_bench.running_job(org_id, CHANGING)).id)

@@ -1,4 +1,5 @@
-"""For whom Dagster is asked for workers: fairly between organisations, within all limits, once for each attempt."""
+"""For whom Dagster is asked for workers: fairly between organisations, within all limits, once for
+each attempt."""
 
 from datetime import timedelta
 
@@ -9,7 +10,12 @@ from automation_pipeline.org_jobs.jobs import release_jobs
 from automation_pipeline.org_jobs.models.states import OverlapPolicy
 from automation_pipeline.org_jobs.runs import work_job
 from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken, offer_waiting
+from automation_pipeline.storage.run_requests import (
+    RunRequestRow,
+    mark_refused,
+    mark_taken,
+    offer_waiting,
+)
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.fiches.store.mirror import statements
 from automation_pipeline_tests.org_jobs import processes as crew
@@ -36,9 +42,13 @@ def ours(bench: Bench, count: int, org_id: str = ORG, **of_job: object) -> list[
 
 
 def test_a_worker_is_asked_for_once_with_all_that_dagster_shows(org_bench: Bench) -> None:
-    schedule = org_bench.schedule(job_type=SERVICE.name, overlap_policy=OverlapPolicy.SKIP, server_instance_id=None)
+    schedule = org_bench.schedule(
+        job_type=SERVICE.name, overlap_policy=OverlapPolicy.SKIP, server_instance_id=None
+    )
     fire_id, server_id = org_bench.fire(schedule), org_bench.server()
-    job_id = org_bench.job(of_type=SERVICE, schedule_id=schedule, fire_id=fire_id, server_instance_id=server_id)
+    job_id = org_bench.job(
+        of_type=SERVICE, schedule_id=schedule, fire_id=fire_id, server_instance_id=server_id
+    )
     assert (release(org_bench), release(org_bench)) == ([job_id], [])
     run = org_bench.run_row(job_id)
     [tags] = org_bench.rows(select(RunRequestRow.tags))
@@ -67,7 +77,10 @@ def test_a_worker_that_never_came_is_asked_for_again_under_another_key(org_bench
     org_bench.clock.pass_time(timedelta(seconds=1))
     assert release(org_bench) == [job_id]
     run_id = org_bench.run_row(job_id).id
-    assert [key for key, _ in org_bench.requests()] == [f"org-job-{run_id}-1", f"org-job-{run_id}-2"]
+    assert [key for key, _ in org_bench.requests()] == [
+        f"org-job-{run_id}-1",
+        f"org-job-{run_id}-2",
+    ]
     assert request_states(org_bench) == ["refused", "waiting"]
 
 
@@ -129,11 +142,15 @@ def test_no_more_are_at_work_than_may_be(org_bench: Bench) -> None:
     assert release(org_bench, 20) == others[2:]
 
 
-def test_what_is_followed_takes_a_place_of_its_organisation_and_of_nobody_else(org_bench: Bench) -> None:
+def test_what_is_followed_takes_a_place_of_its_organisation_and_of_nobody_else(
+    org_bench: Bench,
+) -> None:
     org_bench.organisation(max_running=2)
     for number in range(2):
         followed = org_bench.running_job(of_type=SERVICE)
-        org_bench.set_run(org_bench.run_row(followed).id, lease_until=None, following={"runId": str(number)})
+        org_bench.set_run(
+            org_bench.run_row(followed).id, lease_until=None, following={"runId": str(number)}
+        )
     ours(org_bench, 1)
     others = ours(org_bench, 2, OTHER_ORG)
     assert release(org_bench, 2) == others
@@ -149,7 +166,9 @@ def test_who_has_nothing_at_work_is_next_beside_one_who_has_every_place(org_benc
 
 
 @pytest.mark.parametrize("is_free_for_a_look", [False, True])
-def test_what_is_urgent_is_done_beside_agents_that_never_rest(org_bench: Bench, is_free_for_a_look: bool) -> None:
+def test_what_is_urgent_is_done_beside_agents_that_never_rest(
+    org_bench: Bench, is_free_for_a_look: bool
+) -> None:
     """The agent asks again as soon as it is done: before the queue is looked at, or right after."""
     org_bench.organisation(max_running=1)
     agent, doer = an_agent(org_bench), Here()
@@ -192,15 +211,22 @@ def work(bench: Bench, job_id: int, doer: Here) -> None:
         {"lease_until": database_now(60.0)},
     ],
 )
-def test_what_is_not_to_be_begun_now_is_not_asked_for(org_bench: Bench, columns: dict[str, object]) -> None:
+def test_what_is_not_to_be_begun_now_is_not_asked_for(
+    org_bench: Bench, columns: dict[str, object]
+) -> None:
     times = {"later": org_bench.now + LATER, "now": org_bench.now}
-    said = {name: times.get(value, value) if isinstance(value, str) else value for name, value in columns.items()}
+    said = {
+        name: times.get(value, value) if isinstance(value, str) else value
+        for name, value in columns.items()
+    }
     ours(org_bench, 1, run=said)
     assert release(org_bench) == []
 
 
 @pytest.mark.parametrize("closed", ["suspended_at", "maintenance_until"])
-def test_nothing_is_asked_for_in_an_organisation_that_is_closed(org_bench: Bench, closed: str) -> None:
+def test_nothing_is_asked_for_in_an_organisation_that_is_closed(
+    org_bench: Bench, closed: str
+) -> None:
     ours(org_bench, 1)
     [job_id] = ours(org_bench, 1, OTHER_ORG)
     org_bench.organisation(**{closed: org_bench.now + LATER})
@@ -218,7 +244,9 @@ def test_two_at_once_ask_for_each_once_and_keep_the_limit(org_bench: Bench) -> N
     jobs = ours(org_bench, 6)
     url = org_bench.database.url.render_as_string(hide_password=False)
     released = at_once(crew.release, *[(url, org_bench.now, 4)] * 4)
-    assert len(released[0] + released[1] + released[2] + released[3]) == len(org_bench.requests()) == 4
+    assert (
+        len(released[0] + released[1] + released[2] + released[3]) == len(org_bench.requests()) == 4
+    )
     assert [org_bench.run_row(job_id).requests for job_id in jobs] == [1, 1, 1, 1, 0, 0]
 
 

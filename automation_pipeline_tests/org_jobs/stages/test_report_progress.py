@@ -24,8 +24,16 @@ def test_the_first_word_begins_the_attempt(agent: Agent) -> None:
     bench, job = agent.bench, agent.claimed(of_type=READING)
     orders = agent.progress(job, percent=10, message="Begun")
     run = bench.run_by_id(job.run_id)
-    assert (run.status, run.started_at, bench.job_row(job.job_id).status) == ("running", bench.now, "running")
-    assert run.deadline_at == orders.deadline_at == bench.now + timedelta(seconds=READING.limit_seconds)
+    assert (run.status, run.started_at, bench.job_row(job.job_id).status) == (
+        "running",
+        bench.now,
+        "running",
+    )
+    assert (
+        run.deadline_at
+        == orders.deadline_at
+        == bench.now + timedelta(seconds=READING.limit_seconds)
+    )
     assert (orders.cancel_requested, orders.lease_expires_at) == (False, run.lease_until)
     assert (run.progress, run.progress_at) == ({"percent": 10, "message": "Begun"}, bench.now)
     assert bench.moves("job run", job.run_id) == [("pending", "running")]
@@ -76,7 +84,9 @@ def test_what_was_claimed_only_is_free_again_when_its_lease_is_over(agent: Agent
         agent.progress(job)
     (again,) = agent.claim()
     assert (again.run_id, again.attempt_no, again.lease_token) == (job.run_id, 1, 2)
-    with pytest.raises(ConflictError, match=f"Attempt 1 of job run {job.run_id} is not yours any more: {STOP}"):
+    with pytest.raises(
+        ConflictError, match=f"Attempt 1 of job run {job.run_id} is not yours any more: {STOP}"
+    ):
         agent.progress(job)
     assert agent.progress(again).cancel_requested is False
 
@@ -97,7 +107,11 @@ def test_nothing_is_said_of_what_has_ended(agent: Agent, status: str) -> None:
     with pytest.raises(ConflictError, match=STOP):
         agent.progress(job, percent=99)
     after = agent.bench.run_by_id(job.run_id)
-    assert (after.progress, after.lease_until, after.status) == (before.progress, None, before.status)
+    assert (after.progress, after.lease_until, after.status) == (
+        before.progress,
+        None,
+        before.status,
+    )
 
 
 def test_faults_are_told_by_field_and_begin_nothing(agent: Agent) -> None:
@@ -108,7 +122,9 @@ def test_faults_are_told_by_field_and_begin_nothing(agent: Agent) -> None:
     assert agent.bench.run_by_id(job.run_id).status == "pending"
 
 
-def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(agent: Agent) -> None:
+def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
+    agent: Agent,
+) -> None:
     bench, job = agent.bench, agent.claimed()
     of_ours, of_none = bench.job(of_type=SERVICE, host_id=agent.host_id), bench.job()
     strange = [(job.run_id, OrgScope(OTHER_ORG))]

@@ -26,30 +26,45 @@ def agent(org_bench: Bench) -> Agent:
 
 def cancel_at_once(agent: Agent, run_id: int) -> None:
     with agent.bench.database.transaction() as session:
-        end_attempts(session, {run_id: attempt_cancelled("No need any more.")}, ACTOR, agent.bench.now)
+        end_attempts(
+            session, {run_id: attempt_cancelled("No need any more.")}, ACTOR, agent.bench.now
+        )
 
 
 def move(agent: Agent, host_id: int) -> None:
-    update_server(agent.server_id, {"hostId": str(host_id)}, within=OrgScope(ORG), actor=ACTOR, **agent.on)
+    update_server(
+        agent.server_id, {"hostId": str(host_id)}, within=OrgScope(ORG), actor=ACTOR, **agent.on
+    )
 
 
 class TestItsOwn:
     def test_a_success_ends_the_job_with_what_came_of_it(self, agent: Agent) -> None:
         bench, job = agent.bench, agent.begun()
         run = agent.result(job, "success", result={"bytes": 7}, logRef="/log/1")
-        assert (run.status, run.result, run.log_ref, run.finished_at) == ("success", {"bytes": 7}, "/log/1", bench.now)
+        assert (run.status, run.result, run.log_ref, run.finished_at) == (
+            "success",
+            {"bytes": 7},
+            "/log/1",
+            bench.now,
+        )
         stored = bench.job_row(job.job_id)
         assert (stored.status, stored.finished_at) == ("success", bench.now)
         (attempt,) = run.attempts
         name = f"agent:{bench.host_row(agent.host_id).name}"
         assert (attempt.attempt_no, attempt.status, attempt.owner) == (1, "success", name)
-        assert bench.moves("job run", job.run_id) == [("pending", "running"), ("running", "success")]
+        assert bench.moves("job run", job.run_id) == [
+            ("pending", "running"),
+            ("running", "success"),
+        ]
         assert len(bench.events("job_run.succeeded")) == 1
 
     def test_what_was_done_at_once_needs_no_progress_before(self, agent: Agent) -> None:
         job = agent.claimed()
         assert agent.result(job, "success").status == "success"
-        assert agent.bench.moves("job run", job.run_id) == [("pending", "running"), ("running", "success")]
+        assert agent.bench.moves("job run", job.run_id) == [
+            ("pending", "running"),
+            ("running", "success"),
+        ]
 
     def test_a_failure_is_tried_again_by_policy(self, agent: Agent) -> None:
         job = agent.begun(retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
@@ -78,7 +93,11 @@ class TestItsOwn:
         for _ in range(2):
             agent.result(job, "success")
         counted = agent.bench.meter.drain()
-        ended = {labels: count for (name, labels), count in counted.items() if name == "job_run_count_total"}
+        ended = {
+            labels: count
+            for (name, labels), count in counted.items()
+            if name == "job_run_count_total"
+        }
         assert ended == {'status="success",type="SERVER_RESTART"': 1}
 
 
@@ -89,7 +108,9 @@ class TestCancelled:
         for _ in range(2):
             assert agent.result(job, "cancelled").status == "cancelled"
 
-    def test_what_nobody_wanted_cancelled_has_failed_and_to_repeat_it_changes_nothing(self, agent: Agent) -> None:
+    def test_what_nobody_wanted_cancelled_has_failed_and_to_repeat_it_changes_nothing(
+        self, agent: Agent
+    ) -> None:
         job = agent.begun()
         for _ in range(2):
             run = agent.result(job, "cancelled")
@@ -109,9 +130,14 @@ class TestAgain:
         first = agent.result(job, status, result={"a": 1})
         agent.bench.pass_minutes(1)
         assert agent.result(job, status, result={"a": 2}) == first
-        assert len(agent.bench.events(f"job_run.{'succeeded' if status == 'success' else 'failed'}")) == 1
+        assert (
+            len(agent.bench.events(f"job_run.{'succeeded' if status == 'success' else 'failed'}"))
+            == 1
+        )
 
-    def test_the_same_again_is_taken_also_after_the_next_attempt_has_begun(self, agent: Agent) -> None:
+    def test_the_same_again_is_taken_also_after_the_next_attempt_has_begun(
+        self, agent: Agent
+    ) -> None:
         job = agent.begun()
         agent.result(job, "failed")
         (again,) = agent.claim()
@@ -130,14 +156,19 @@ class TestAgain:
 
 
 class TestTooLate:
-    def test_of_a_lost_attempt_it_is_kept_and_logged_and_the_next_attempt_ends_the_job(self, agent: Agent) -> None:
+    def test_of_a_lost_attempt_it_is_kept_and_logged_and_the_next_attempt_ends_the_job(
+        self, agent: Agent
+    ) -> None:
         bench, lost = agent.bench, agent.begun()
         assert agent.reap(lost).status == "pending"
         (job,) = agent.claim()
         with pytest.raises(ConflictError, match=f"was given up \\(STALE\\): {STOP}"):
             agent.result(lost, "success", result={"a": 1})
         run = agent.result(job, "success")
-        assert (run.status, [attempt.status for attempt in run.attempts]) == ("success", ["failed", "success"])
+        assert (run.status, [attempt.status for attempt in run.attempts]) == (
+            "success",
+            ["failed", "success"],
+        )
         kept = bench.attempts(lost.run_id)[0].late_report
         assert kept is not None
         assert (kept["status"], kept["result"], kept["leaseToken"]) == ("success", {"a": 1}, 1)
@@ -156,7 +187,9 @@ class TestTooLate:
         assert kept["status"] == "success"
         assert len(agent.bench.audit(str(lost.job_id))) == 1
 
-    def test_it_is_the_word_of_the_host_that_had_the_attempt_though_the_server_has_moved(self, agent: Agent) -> None:
+    def test_it_is_the_word_of_the_host_that_had_the_attempt_though_the_server_has_moved(
+        self, agent: Agent
+    ) -> None:
         bench, lost, elsewhere = agent.bench, agent.begun(), agent.bench.host()
         agent.reap(lost)
         move(agent, elsewhere)
@@ -220,7 +253,9 @@ class TestTooLate:
 
 
 class TestNotItsOwn:
-    @pytest.mark.parametrize("said", [{"leaseToken": 2}, {"attemptNo": 2}, {"attemptNo": 2, "leaseToken": 2}])
+    @pytest.mark.parametrize(
+        "said", [{"leaseToken": 2}, {"attemptNo": 2}, {"attemptNo": 2, "leaseToken": 2}]
+    )
     def test_another_token_or_attempt_is_refused(self, agent: Agent, said: dict[str, int]) -> None:
         job = agent.begun()
         with pytest.raises(ConflictError, match=STOP):
@@ -234,7 +269,9 @@ class TestNotItsOwn:
         with pytest.raises(ConflictError, match="under another lease token"):
             agent.result(job, "success", leaseToken=2)
 
-    def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(self, agent: Agent) -> None:
+    def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
+        self, agent: Agent
+    ) -> None:
         bench, job = agent.bench, agent.begun()
         ours, waiting = bench.running_job(of_type=SERVICE, host_id=agent.host_id), bench.job()
         strange = [(job.run_id, OrgScope(OTHER_ORG))]

@@ -12,9 +12,20 @@ CALL = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}}
 
 
 def request(
-    bench: Bench, given: dict[str, object], *, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS
+    bench: Bench,
+    given: dict[str, object],
+    *,
+    org_id: str = ORG,
+    within: OrgScope = ALL_ORGANISATIONS,
 ) -> OrgJob:
-    return request_job(given, org_id=org_id, within=within, database=bench.database, clock=bench.clock, actor="user:1")
+    return request_job(
+        given,
+        org_id=org_id,
+        within=within,
+        database=bench.database,
+        clock=bench.clock,
+        actor="user:1",
+    )
 
 
 def test_a_job_of_this_system_waits_for_its_turn(org_bench: Bench) -> None:
@@ -27,9 +38,17 @@ def test_a_job_of_this_system_waits_for_its_turn(org_bench: Bench) -> None:
         2,
         "pending",
     )
-    assert (job.created_by, job.schedule_id, job.payload["url"]) == ("user:1", None, "https://example.com/warm")
+    assert (job.created_by, job.schedule_id, job.payload["url"]) == (
+        "user:1",
+        None,
+        "https://example.com/warm",
+    )
     retries = job.retry_policy
-    assert (retries.max_retries, retries.backoff_ms, retries.backoff_type) == (2, 2000, "exponential")
+    assert (retries.max_retries, retries.backoff_ms, retries.backoff_type) == (
+        2,
+        2000,
+        "exponential",
+    )
     [run] = job.runs
     assert (run.status, run.attempt_no, run.max_attempts) == ("pending", 1, 3)
     [entry] = org_bench.audit(str(job.id))
@@ -41,7 +60,11 @@ def test_a_job_of_an_agent_is_about_a_server(org_bench: Bench) -> None:
     server_id = org_bench.server(host_id=host_id)
     wish = {"type": "restart", "serverInstanceId": str(server_id), "retryPolicy": {"maxRetries": 0}}
     job = request(org_bench, wish, within=OrgScope(ORG))
-    assert (job.type, job.server_instance_id, job.performer) == ("SERVER_RESTART", server_id, "agent")
+    assert (job.type, job.server_instance_id, job.performer) == (
+        "SERVER_RESTART",
+        server_id,
+        "agent",
+    )
     assert (job.runs[0].host_id, job.runs[0].max_attempts) == (host_id, 1)
 
 
@@ -59,7 +82,9 @@ def test_a_job_of_an_agent_is_about_a_server(org_bench: Bench) -> None:
         ({**CALL, "cron": "* * * * *"}, {"cron"}),
     ],
 )
-def test_every_field_at_fault_is_named(org_bench: Bench, given: dict[str, object], fields: set[str]) -> None:
+def test_every_field_at_fault_is_named(
+    org_bench: Bench, given: dict[str, object], fields: set[str]
+) -> None:
     org_bench.organisation()
     with pytest.raises(InvalidInputError, match="Invalid job data") as refused:
         request(org_bench, given)
@@ -79,4 +104,6 @@ def test_a_server_of_another_organisation_is_none_of_this_one(org_bench: Bench) 
     org_bench.organisation()
     with pytest.raises(InvalidInputError) as refused:
         request(org_bench, {"type": "SERVER_START", "serverInstanceId": strange})
-    assert refused.value.fields == (("serverInstanceId", f"is not a server of organisation '{ORG}'"),)
+    assert refused.value.fields == (
+        ("serverInstanceId", f"is not a server of organisation '{ORG}'"),
+    )

@@ -5,17 +5,25 @@ from datetime import UTC, datetime
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Organisation, OrgScope
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    Organisation,
+    OrgScope,
+)
 from automation_pipeline.org_jobs.organisations import resume_organisation, suspend_organisation
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
 def suspended(bench: Bench, org_id: str = ORG) -> None:
-    suspend_organisation(org_id, within=ALL_ORGANISATIONS, database=bench.database, clock=bench.clock, actor=ACTOR)
+    suspend_organisation(
+        org_id, within=ALL_ORGANISATIONS, database=bench.database, clock=bench.clock, actor=ACTOR
+    )
 
 
 def resumed(bench: Bench, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS) -> Organisation:
-    return resume_organisation(org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
+    return resume_organisation(
+        org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
+    )
 
 
 def test_what_was_paused_with_it_goes_on_from_now(org_bench: Bench) -> None:
@@ -29,7 +37,9 @@ def test_what_was_paused_with_it_goes_on_from_now(org_bench: Bench) -> None:
     assert row.next_run_at == row.next_scheduled_for == datetime(2026, 5, 8, 2, tzinfo=UTC)
     assert org_bench.schedule_row(by_hand).state == "PAUSED"
     assert org_bench.moves("schedule", schedule) == [("ACTIVE", "PAUSED"), ("PAUSED", "ACTIVE")]
-    assert [event.payload["scheduleId"] for event in org_bench.events("schedule.resumed")] == [schedule]
+    assert [event.payload["scheduleId"] for event in org_bench.events("schedule.resumed")] == [
+        schedule
+    ]
     assert org_bench.audit(ORG)[-1].after == {"resumed": 1}
 
 
@@ -49,7 +59,9 @@ def test_what_somebody_paused_meanwhile_stays_paused(org_bench: Bench) -> None:
         ({"timezone": "Europe/Atlantis"}, "INVALID_CRON"),
     ],
 )
-def test_what_is_never_due_again_does_not_go_on(columns: dict[str, object], state: str, org_bench: Bench) -> None:
+def test_what_is_never_due_again_does_not_go_on(
+    columns: dict[str, object], state: str, org_bench: Bench
+) -> None:
     broken, well = org_bench.schedule(), org_bench.schedule()
     suspended(org_bench)
     org_bench.set_schedule(broken, **columns)

@@ -11,7 +11,12 @@ HOUR = timedelta(hours=1)
 
 
 def a_pause(bench: Bench, org_id: str = "acme", **columns: object) -> str:
-    said = {"state": "PAUSED", "enabled": False, "pause_reason": "Holidays", "paused_until": bench.now}
+    said = {
+        "state": "PAUSED",
+        "enabled": False,
+        "pause_reason": "Holidays",
+        "paused_until": bench.now,
+    }
     return bench.schedule(org_id, **(said | columns))
 
 
@@ -19,7 +24,11 @@ def test_those_that_are_over_go_on_from_now(org_bench: Bench) -> None:
     over, lasting = a_pause(org_bench), a_pause(org_bench, paused_until=org_bench.now + HOUR)
     assert resume_paused_schedules(database=org_bench.database, clock=org_bench.clock) == [over]
     row = org_bench.schedule_row(over)
-    assert (row.state, row.enabled, iso(row.next_run_at)) == ("ACTIVE", True, "2026-05-05T02:00:00.000Z")
+    assert (row.state, row.enabled, iso(row.next_run_at)) == (
+        "ACTIVE",
+        True,
+        "2026-05-05T02:00:00.000Z",
+    )
     assert (row.paused_until, row.pause_reason) == (None, None)
     assert org_bench.schedule_row(lasting).state == "PAUSED"
     assert (log_of(org_bench, over), len(org_bench.events("schedule.resumed"))) == (["resume"], 1)
@@ -34,8 +43,13 @@ def test_those_of_an_organisation_that_is_suspended_wait_for_it(org_bench: Bench
     assert resume_paused_schedules(database=org_bench.database, clock=org_bench.clock) == [waits]
 
 
-def test_one_that_came_to_its_end_or_means_nothing_any_more_does_not_go_on(org_bench: Bench) -> None:
-    ended, broken = a_pause(org_bench, end_at=org_bench.now - HOUR), a_pause(org_bench, timezone="Gone/City")
+def test_one_that_came_to_its_end_or_means_nothing_any_more_does_not_go_on(
+    org_bench: Bench,
+) -> None:
+    ended, broken = (
+        a_pause(org_bench, end_at=org_bench.now - HOUR),
+        a_pause(org_bench, timezone="Gone/City"),
+    )
     deleted = a_pause(org_bench, deleted_at=org_bench.now)
     assert resume_paused_schedules(database=org_bench.database, clock=org_bench.clock) == []
     states = [org_bench.schedule_row(one).state for one in (ended, broken, deleted)]

@@ -19,18 +19,26 @@ FAILED = {"status": "failed", "finished_at": database_now(), "error_code": "FAIL
 
 
 def retry(bench: Bench, job_id: int, org_id: str = ORG) -> OrgJob:
-    return retry_job(job_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, actor="user:2")
+    return retry_job(
+        job_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, actor="user:2"
+    )
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_what_did_not_succeed_has_another_run(org_bench: Bench, status: str) -> None:
     host_id = org_bench.host()
-    job_id = org_bench.job(run=FAILED | {"status": status}, retry=RetryPolicy(max_retries=4), line="a", host_id=host_id)
+    job_id = org_bench.job(
+        run=FAILED | {"status": status}, retry=RetryPolicy(max_retries=4), line="a", host_id=host_id
+    )
     org_bench.set_job(job_id, finished_at=org_bench.now)
     org_bench.clock.pass_time(timedelta(days=3))
     job = retry(org_bench, job_id)
     first, second = org_bench.runs(job_id)
-    assert (job.status, job.finished_at, job.expires_at) == ("pending", None, org_bench.now + timedelta(hours=24))
+    assert (job.status, job.finished_at, job.expires_at) == (
+        "pending",
+        None,
+        org_bench.now + timedelta(hours=24),
+    )
     assert [run.status for run in job.runs] == [status, "pending"]
     assert (second.attempt_no, second.max_attempts, second.created_by) == (1, 5, "user:2")
     for same in ("line", "host_id", "performer", "is_mutation", "priority", "org_id"):
@@ -41,9 +49,13 @@ def test_what_did_not_succeed_has_another_run(org_bench: Bench, status: str) -> 
 
 @pytest.mark.parametrize("status", ["pending", "running", "success"])
 def test_anything_else_is_refused(org_bench: Bench, status: str) -> None:
-    columns = {"finished_at": database_now()} if status == "success" else {"started_at": database_now()}
+    columns = (
+        {"finished_at": database_now()} if status == "success" else {"started_at": database_now()}
+    )
     job_id = org_bench.job(run={"status": status, **columns})
-    with pytest.raises(ConflictError, match=f"Job {job_id} is {status}: only one that failed or was cancelled"):
+    with pytest.raises(
+        ConflictError, match=f"Job {job_id} is {status}: only one that failed or was cancelled"
+    ):
         retry(org_bench, job_id)
 
 

@@ -16,10 +16,20 @@ def test_its_job_is_made_beside_what_the_cron_says(org_bench: Bench) -> None:
     schedule = created(org_bench, priority=2, retryPolicy={"maxRetries": 4})
     made = run_now(org_bench, schedule.id)
     (fire,) = org_bench.fires(schedule.id)
-    assert (fire.id, fire.trigger, fire.outcome, fire.actor) == (made.fire_id, "MANUAL", "DISPATCHED", ACTOR)
+    assert (fire.id, fire.trigger, fire.outcome, fire.actor) == (
+        made.fire_id,
+        "MANUAL",
+        "DISPATCHED",
+        ACTOR,
+    )
     assert (fire.scheduled_for, fire.effective_for) == (org_bench.now, org_bench.now)
     job, run = org_bench.job_row(made.job_id), org_bench.run_row(made.job_id)
-    assert (job.schedule_fire_id, job.created_by, job.priority, job.type) == (fire.id, ACTOR, 2, "HTTPS_CALL")
+    assert (job.schedule_fire_id, job.created_by, job.priority, job.type) == (
+        fire.id,
+        ACTOR,
+        2,
+        "HTTPS_CALL",
+    )
     assert (run.status, run.max_attempts, run.line) == ("pending", 5, schedule.id)
     row = org_bench.schedule_row(schedule.id)
     assert (row.run_count, row.last_run_job_id, row.last_run_at) == (1, made.job_id, org_bench.now)
@@ -49,7 +59,9 @@ def test_the_same_key_is_the_same_job(org_bench: Bench) -> None:
         {"state": "INVALID_CRON", "cron_expression": "gone"},
     ],
 )
-def test_one_that_is_over_or_cannot_be_read_is_not_run(org_bench: Bench, columns: dict[str, Any]) -> None:
+def test_one_that_is_over_or_cannot_be_read_is_not_run(
+    org_bench: Bench, columns: dict[str, Any]
+) -> None:
     schedule_id = org_bench.schedule(**columns)
     with pytest.raises(ConflictError, match=columns["state"]):
         run_now(org_bench, schedule_id)
@@ -79,10 +91,16 @@ def test_outside_its_window_it_is_refused_unless_that_is_ignored(org_bench: Benc
     assert org_bench.jobs() == []
     forced = run_now(org_bench, schedule_id, ignore_window=True)
     assert org_bench.job_row(forced.job_id).start_window is None
-    org_bench.set_run(org_bench.run_row(forced.job_id).id, status="cancelled", finished_at=org_bench.now)
+    org_bench.set_run(
+        org_bench.run_row(forced.job_id).id, status="cancelled", finished_at=org_bench.now
+    )
     org_bench.clock.pass_time(timedelta(hours=12))
     inside = run_now(org_bench, schedule_id)
-    assert org_bench.job_row(inside.job_id).start_window == {"start": "22:00", "end": "06:00", "timezone": "UTC"}
+    assert org_bench.job_row(inside.job_id).start_window == {
+        "start": "22:00",
+        "end": "06:00",
+        "timezone": "UTC",
+    }
 
 
 def test_of_what_is_out_of_use_nothing_is_run(org_bench: Bench) -> None:
@@ -100,7 +118,10 @@ def test_a_job_that_is_not_over_is_in_the_way_and_named(org_bench: Bench) -> Non
     first = run_now(org_bench, schedule_id)
     with pytest.raises(ConflictError, match=f"Job {first.job_id} "):
         run_now(org_bench, schedule_id)
-    assert (org_bench.schedule_row(schedule_id).run_count, len(org_bench.fires(schedule_id))) == (1, 1)
+    assert (org_bench.schedule_row(schedule_id).run_count, len(org_bench.fires(schedule_id))) == (
+        1,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +137,10 @@ def test_others_go_on_wait_or_give_way_by_the_overlap_policy(
     org_bench: Bench, policy: str, standing: tuple[str, str], is_asked: bool
 ) -> None:
     schedule_id = org_bench.schedule(overlap_policy=policy)
-    at_work, waiting = org_bench.running_job(schedule_id=schedule_id), org_bench.job(schedule_id=schedule_id)
+    at_work, waiting = (
+        org_bench.running_job(schedule_id=schedule_id),
+        org_bench.job(schedule_id=schedule_id),
+    )
     made = run_now(org_bench, schedule_id)
     assert (org_bench.job_row(at_work).status, org_bench.job_row(waiting).status) == standing
     assert (org_bench.run_row(at_work).cancel_requested_at is not None) == is_asked
@@ -124,8 +148,12 @@ def test_others_go_on_wait_or_give_way_by_the_overlap_policy(
     assert (run.status, run.line) == ("pending", None if policy == "ALLOW_ALL" else schedule_id)
 
 
-@pytest.mark.parametrize("columns", [{"job_type": "GONE"}, {"job_type": "HTTPS_CALL", "payload": {"url": 3}}])
-def test_one_whose_type_or_payload_means_nothing_any_more_says_so(org_bench: Bench, columns: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "columns", [{"job_type": "GONE"}, {"job_type": "HTTPS_CALL", "payload": {"url": 3}}]
+)
+def test_one_whose_type_or_payload_means_nothing_any_more_says_so(
+    org_bench: Bench, columns: dict[str, Any]
+) -> None:
     schedule_id = org_bench.schedule(**columns)
     with pytest.raises(ConflictError, match="cannot be run as it is"):
         run_now(org_bench, schedule_id)

@@ -14,7 +14,9 @@ def test_it_is_wanted_with_a_reason_that_others_see(org_bench: Bench) -> None:
     assert (shown.skip_next_run, shown.skip_next_run_reason) == (True, "Audit")
     assert (shown.skip_next_run_requested_at, shown.version) == (org_bench.now, 2)
     assert skip_next_run(schedule_id, **world(org_bench)) == shown
-    assert skip_next_run(schedule_id, reason="Fair", **world(org_bench)).skip_next_run_reason == "Fair"
+    assert (
+        skip_next_run(schedule_id, reason="Fair", **world(org_bench)).skip_next_run_reason == "Fair"
+    )
     assert log_of(org_bench, schedule_id) == ["skip_next", "skip_next"]
 
 

@@ -3,17 +3,29 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Organisation, OrgScope
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    Organisation,
+    OrgScope,
+)
 from automation_pipeline.org_jobs.organisations import suspend_organisation
 from automation_pipeline.org_jobs.queries.schedules import SUSPENDED_WORDS
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
 def suspended(
-    bench: Bench, org_id: str = ORG, within: OrgScope = ALL_ORGANISATIONS, reason: str | None = "Unpaid."
+    bench: Bench,
+    org_id: str = ORG,
+    within: OrgScope = ALL_ORGANISATIONS,
+    reason: str | None = "Unpaid.",
 ) -> Organisation:
     return suspend_organisation(
-        org_id, within=within, database=bench.database, clock=bench.clock, actor=ACTOR, reason=reason
+        org_id,
+        within=within,
+        database=bench.database,
+        clock=bench.clock,
+        actor=ACTOR,
+        reason=reason,
     )
 
 
@@ -23,7 +35,12 @@ def test_its_active_schedules_wait_for_it(org_bench: Bench) -> None:
     made = suspended(org_bench)
     assert (made.suspended_at, made.suspend_reason) == (org_bench.now, "Unpaid.")
     row = org_bench.schedule_row(active)
-    assert (row.state, row.enabled, row.is_suspended, row.next_run_at) == ("PAUSED", True, True, None)
+    assert (row.state, row.enabled, row.is_suspended, row.next_run_at) == (
+        "PAUSED",
+        True,
+        True,
+        None,
+    )
     assert row.pause_reason == f"{SUSPENDED_WORDS} Unpaid."
     assert org_bench.schedule_row(other).state == org_bench.schedule_row(gone).state == "ACTIVE"
     assert org_bench.moves("schedule", active) == [("ACTIVE", "PAUSED")]

@@ -7,7 +7,11 @@ import pytest
 
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.org_jobs import runs as stage
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd, attempt_cancelled, attempt_succeeded
+from automation_pipeline.org_jobs.models.attempts import (
+    AttemptEnd,
+    attempt_cancelled,
+    attempt_succeeded,
+)
 from automation_pipeline.org_jobs.runs import run_with_heartbeats
 from automation_pipeline_tests import waiting
 
@@ -16,7 +20,8 @@ STOPPED = attempt_cancelled("Enough.")
 
 
 class Beats:
-    """What each heartbeat comes to; time leaps to the next one when the last is through. Then the work ends."""
+    """What each heartbeat comes to; time leaps to the next one when the last is through. Then the
+    work ends."""
 
     def __init__(self, *said: AttemptEnd | Exception | None) -> None:
         self._said, self.count, self.was_stopped = said, 0, False
@@ -33,7 +38,9 @@ class Beats:
 
     async def _tended(self, work: Callable[[], object]) -> AttemptEnd:
         over = asyncio.Event()
-        tending = asyncio.ensure_future(run_with_heartbeats(self.work(over, work), keep=self.keep, lease_seconds=LEASE))
+        tending = asyncio.ensure_future(
+            run_with_heartbeats(self.work(over, work), keep=self.keep, lease_seconds=LEASE)
+        )
         while self.count < len(self._said) and not tending.done():
             wanted = self.count + 1
             await asyncio.to_thread(lambda: None)
@@ -90,7 +97,9 @@ def test_a_heartbeat_that_failed_is_made_up_for_long_before_the_next_one() -> No
 
     async def tended() -> AttemptEnd:
         working = beats.work(asyncio.Event(), lambda: None)
-        tending = asyncio.ensure_future(run_with_heartbeats(working, keep=beats.keep, lease_seconds=LEASE))
+        tending = asyncio.ensure_future(
+            run_with_heartbeats(working, keep=beats.keep, lease_seconds=LEASE)
+        )
         for count, seconds in ((1, LEASE / 4 + 1), (2, LEASE / 40)):
             await asyncio.to_thread(lambda: None)
             waiting.leap(seconds)

@@ -11,8 +11,12 @@ from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS,
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
-def updated(bench: Bench, host_id: int, patch: dict[str, object], within: OrgScope = ALL_ORGANISATIONS) -> Host:
-    return update_host(host_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
+def updated(
+    bench: Bench, host_id: int, patch: dict[str, object], within: OrgScope = ALL_ORGANISATIONS
+) -> Host:
+    return update_host(
+        host_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
+    )
 
 
 def test_what_is_named_changes_and_is_noted(org_bench: Bench) -> None:
@@ -22,7 +26,10 @@ def test_what_is_named_changes_and_is_noted(org_bench: Bench) -> None:
     assert (changed.name, changed.maintenance_until) == ("eu-1", until)
     assert changed.last_seen_at == org_bench.host_row(host_id).last_seen_at
     [entry] = org_bench.audit(str(host_id))
-    assert (entry.before, entry.after) == ({"maintenanceUntil": None}, {"maintenanceUntil": iso(until)})
+    assert (entry.before, entry.after) == (
+        {"maintenanceUntil": None},
+        {"maintenanceUntil": iso(until)},
+    )
     assert updated(org_bench, host_id, {"name": "eu-1"}) == changed
 
 

@@ -6,15 +6,24 @@ import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Organisation, OrgScope
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    Organisation,
+    OrgScope,
+)
 from automation_pipeline.org_jobs.organisations import update_organisation
 from automation_pipeline_tests.org_jobs.bench import ACTOR, OTHER_ORG, Bench
 
 
 def updated(
-    bench: Bench, patch: dict[str, object], org_id: str = "acme", within: OrgScope = ALL_ORGANISATIONS
+    bench: Bench,
+    patch: dict[str, object],
+    org_id: str = "acme",
+    within: OrgScope = ALL_ORGANISATIONS,
 ) -> Organisation:
-    return update_organisation(org_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
+    return update_organisation(
+        org_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
+    )
 
 
 def test_what_is_named_changes_and_is_noted(org_bench: Bench) -> None:
@@ -38,7 +47,9 @@ def test_what_says_nothing_new_changes_nothing(patch: dict[str, object], org_ben
     assert org_bench.audit() == []
 
 
-@pytest.mark.parametrize("patch", [{"name": None}, {"maxRunning": 0}, {"id": "other"}, {"suspendedAt": None}])
+@pytest.mark.parametrize(
+    "patch", [{"name": None}, {"maxRunning": 0}, {"id": "other"}, {"suspendedAt": None}]
+)
 def test_a_wrong_patch_changes_nothing(patch: dict[str, object], org_bench: Bench) -> None:
     org_bench.organisation()
     with pytest.raises(InvalidInputError):

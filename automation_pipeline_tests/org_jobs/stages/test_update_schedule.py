@@ -18,7 +18,11 @@ def test_a_change_of_words_keeps_when_it_is_due(org_bench: Bench) -> None:
     assert (after.name, after.version, after.updated_at) == ("Other", 2, org_bench.now)
     assert (after.state, after.next_run_at) == (before.state, before.next_run_at)
     entry = org_bench.audit(before.id)[-1]
-    assert (entry.action, entry.before, entry.after) == ("update", {"name": "Nightly"}, {"name": "Other"})
+    assert (entry.action, entry.before, entry.after) == (
+        "update",
+        {"name": "Nightly"},
+        {"name": "Other"},
+    )
     assert org_bench.events("schedule.updated")[0].payload["changed"] == ["name"]
 
 
@@ -29,14 +33,19 @@ def test_a_patch_that_changes_nothing_writes_nothing(org_bench: Bench) -> None:
     assert log_of(org_bench, before.id) == ["create"]
 
 
-def test_another_time_counts_from_now_and_the_due_time_that_is_dropped_is_written_down(org_bench: Bench) -> None:
+def test_another_time_counts_from_now_and_the_due_time_that_is_dropped_is_written_down(
+    org_bench: Bench,
+) -> None:
     before = created(org_bench, cronExpression="0 11 * * *")
     org_bench.pass_minutes(90)
     after = updated(org_bench, before.id, cronExpression="0 12 * * *")
     assert iso(after.next_run_at) == "2026-05-04T12:00:00.000Z"
     assert log_of(org_bench, before.id) == ["create", "drop_due", "update"]
     dropped = org_bench.audit(before.id)[1]
-    assert dropped.before == {"nextRunAt": "2026-05-04T11:00:00.000Z", "nextScheduledFor": "2026-05-04T11:00:00.000Z"}
+    assert dropped.before == {
+        "nextRunAt": "2026-05-04T11:00:00.000Z",
+        "nextScheduledFor": "2026-05-04T11:00:00.000Z",
+    }
 
 
 def test_what_waits_for_its_window_is_dropped_with_a_note_too(org_bench: Bench) -> None:
@@ -51,7 +60,9 @@ def test_enabled_pauses_and_resumes(org_bench: Bench) -> None:
     schedule = created(org_bench)
     off = updated(org_bench, schedule.id, enabled=False)
     assert (off.state, off.next_run_at) == ("PAUSED", None)
-    org_bench.set_schedule(schedule.id, pause_reason="10 failures in a row", consecutive_failures=10)
+    org_bench.set_schedule(
+        schedule.id, pause_reason="10 failures in a row", consecutive_failures=10
+    )
     on = updated(org_bench, schedule.id, enabled=True)
     assert (on.state, on.pause_reason, on.consecutive_failures) == ("ACTIVE", None, 0)
     assert org_bench.moves("schedule", schedule.id) == [("ACTIVE", "PAUSED"), ("PAUSED", "ACTIVE")]
@@ -73,7 +84,12 @@ def test_another_time_of_one_that_is_paused_keeps_its_pause(org_bench: Bench) ->
 
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_one_that_could_not_be_read_is_corrected(org_bench: Bench, is_enabled: bool) -> None:
-    broken = {"state": "INVALID_CRON", "timezone": "Gone/City", "next_run_at": None, "enabled": is_enabled}
+    broken = {
+        "state": "INVALID_CRON",
+        "timezone": "Gone/City",
+        "next_run_at": None,
+        "enabled": is_enabled,
+    }
     schedule_id = org_bench.schedule(**broken)
     with pytest.raises(InvalidInputError) as refused:
         updated(org_bench, schedule_id, name="Other")
@@ -86,7 +102,10 @@ def test_one_that_could_not_be_read_is_corrected(org_bench: Bench, is_enabled: b
 def test_one_that_is_over_goes_on_with_a_later_end(org_bench: Bench) -> None:
     schedule_id = org_bench.schedule(state="COMPLETED", end_at=org_bench.now - timedelta(days=1))
     assert updated(org_bench, schedule_id, name="Other").state == "COMPLETED"
-    assert updated(org_bench, schedule_id, endAt=iso(org_bench.now + timedelta(days=9))).state == "ACTIVE"
+    assert (
+        updated(org_bench, schedule_id, endAt=iso(org_bench.now + timedelta(days=9))).state
+        == "ACTIVE"
+    )
     assert updated(org_bench, schedule_id, endAt=iso(org_bench.now)).state == "COMPLETED"
     assert updated(org_bench, schedule_id, endAt=None).state == "ACTIVE"
 

@@ -1,4 +1,5 @@
-"""A change of a server: what waits moves with it, and it moves to hosts of its organisation only."""
+"""A change of a server: what waits moves with it, and it moves to hosts of its organisation
+only."""
 
 import pytest
 
@@ -9,8 +10,12 @@ from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 
-def updated(bench: Bench, server_id: int, patch: dict[str, object], within: OrgScope = ALL_ORGANISATIONS) -> Server:
-    return update_server(server_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR)
+def updated(
+    bench: Bench, server_id: int, patch: dict[str, object], within: OrgScope = ALL_ORGANISATIONS
+) -> Server:
+    return update_server(
+        server_id, patch, within=within, database=bench.database, clock=bench.clock, actor=ACTOR
+    )
 
 
 def test_what_waits_moves_with_it_and_what_is_taken_stays(org_bench: Bench) -> None:
@@ -23,7 +28,9 @@ def test_what_waits_moves_with_it_and_what_is_taken_stays(org_bench: Bench) -> N
     elsewhere = org_bench.job(server_instance_id=org_bench.server(host_id=old), host_id=old)
     changed = updated(org_bench, server, {"hostId": str(new), "isEnabled": False}, OrgScope(ORG))
     assert (changed.host_id, changed.is_enabled) == (new, False)
-    hosts = [org_bench.run_row(one).host_id for one in (waiting, abandoned, running, taken, elsewhere)]
+    hosts = [
+        org_bench.run_row(one).host_id for one in (waiting, abandoned, running, taken, elsewhere)
+    ]
     assert hosts == [new, new, old, old, old]
     [entry] = org_bench.audit(str(server))
     assert entry.after == {"hostId": str(new), "isEnabled": False}

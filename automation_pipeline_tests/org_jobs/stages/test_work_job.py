@@ -1,4 +1,5 @@
-"""One attempt at a job of this system: how it ends, who may end it, and what is left when its worker is lost."""
+"""One attempt at a job of this system: how it ends, who may end it, and what is left when its
+worker is lost."""
 
 import asyncio
 import signal
@@ -10,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError, TransientError
+from automation_pipeline.core.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    TransientError,
+)
 from automation_pipeline.org_jobs import runs as keep_trying
 from automation_pipeline.org_jobs import runs as stage
 from automation_pipeline.org_jobs.jobs import cancel_job, release_jobs
@@ -58,7 +64,10 @@ def ours(bench: Bench, **of_job: object) -> int:
 
 
 def test_a_job_is_done_and_told(org_bench: Bench) -> None:
-    job_id, doer = ours(org_bench, payload={"url": "https://example.com"}), Here(attempt_succeeded({"status": 204}))
+    job_id, doer = (
+        ours(org_bench, payload={"url": "https://example.com"}),
+        Here(attempt_succeeded({"status": 204})),
+    )
     run = work(org_bench, job_id, doer)
     assert (run.status, run.result, run.finished_at, run.lease_until) == (
         "success",
@@ -93,7 +102,9 @@ def test_what_has_ended_is_not_done_again(org_bench: Bench) -> None:
         (ConflictError("It is in the way."), "CONFLICT"),
     ],
 )
-def test_a_failure_is_tried_again_when_its_time_has_come(org_bench: Bench, end: object, code: str) -> None:
+def test_a_failure_is_tried_again_when_its_time_has_come(
+    org_bench: Bench, end: object, code: str
+) -> None:
     job_id = ours(org_bench, retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
     run = work(org_bench, job_id, Here(end))
     assert (run.status, run.attempt_no, run.error_code) == ("pending", 2, code)
@@ -112,7 +123,8 @@ def test_all_attempts_of_a_run_have_one_key_and_no_other_run_has_it(org_bench: B
     for one in (job_id, job_id, other):
         work(org_bench, one, doer)
     assert [(asked.attempt_no, asked.key) for asked in doer.asked] == [
-        (number, f"org-job-run-{org_bench.run_row(one).id}") for one, number in ((job_id, 1), (job_id, 2), (other, 1))
+        (number, f"org-job-run-{org_bench.run_row(one).id}")
+        for one, number in ((job_id, 1), (job_id, 2), (other, 1))
     ]
 
 
@@ -134,7 +146,9 @@ def test_what_was_done_is_told_though_the_database_gives_way_and_is_not_done_aga
     assert (run.status, len(run.attempts), len(doer.asked), faults) == ("success", 1, 1, [])
 
 
-@pytest.mark.parametrize("fault", [InvalidInputError("No such address."), NotFoundError("No such rule.")])
+@pytest.mark.parametrize(
+    "fault", [InvalidInputError("No such address."), NotFoundError("No such rule.")]
+)
 def test_what_cannot_be_helped_is_not_tried_again(org_bench: Bench, fault: Exception) -> None:
     run = work(org_bench, ours(org_bench), Here(fault))
     assert (run.status, run.attempt_no, run.error) == ("failed", 1, str(fault))
@@ -146,7 +160,9 @@ def test_a_type_that_nobody_does_here_fails_for_good(org_bench: Bench) -> None:
     assert run.error == "Nobody here does jobs of the type HTTPS_CALL."
 
 
-@pytest.mark.parametrize("doer", [Here(ValueError("secret")), Elsewhere(fault=ValueError("secret"))])
+@pytest.mark.parametrize(
+    "doer", [Here(ValueError("secret")), Elsewhere(fault=ValueError("secret"))]
+)
 def test_a_fault_of_ours_ends_the_attempt_and_is_raised(org_bench: Bench, doer: JobRunner) -> None:
     job_id = ours(org_bench, retry=NEVER)
     with pytest.raises(ValueError, match="secret"):
@@ -164,7 +180,9 @@ def test_somebody_elses_run_is_left_alone(org_bench: Bench) -> None:
     assert (work(org_bench, job_id, doer).status, doer.asked) == ("running", [])
 
 
-def test_a_worker_that_comes_too_early_leaves_and_another_is_asked_for_in_time(org_bench: Bench) -> None:
+def test_a_worker_that_comes_too_early_leaves_and_another_is_asked_for_in_time(
+    org_bench: Bench,
+) -> None:
     org_bench.organisation(max_running=1)
     job_id = ours(org_bench)
     release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
@@ -181,8 +199,14 @@ def test_the_run_knows_who_works_on_it_in_dagster(org_bench: Bench) -> None:
     release_jobs(database=org_bench.database, clock=org_bench.clock, limit=5)
     with org_bench.database.transaction() as session:
         mark_taken(session, org_bench.requests()[0][0], "dagster-run-8")
-    assert work(org_bench, job_id, Here(), dagster_run_id="dagster-run-7").dagster_run_id == "dagster-run-7"
-    assert work(org_bench, job_id, Here(), dagster_run_id="dagster-run-8").dagster_run_id == "dagster-run-7"
+    assert (
+        work(org_bench, job_id, Here(), dagster_run_id="dagster-run-7").dagster_run_id
+        == "dagster-run-7"
+    )
+    assert (
+        work(org_bench, job_id, Here(), dagster_run_id="dagster-run-8").dagster_run_id
+        == "dagster-run-7"
+    )
 
 
 def in_the_middle(bench: Bench, job_id: int, what: Callable[[], object], doer: Here) -> OrgJobRun:
@@ -260,7 +284,10 @@ def test_a_result_that_comes_after_another_attempt_began_is_not_kept(org_bench: 
     def lose_it() -> None:
         org_bench.expire_hold(org_bench.run_row(job_id).id)
         reap_jobs(database=org_bench.database, clock=org_bench.clock, meter=org_bench.meter)
-        assert work(org_bench, job_id, Here(attempt_succeeded({"by": "the second"}))).status == "success"
+        assert (
+            work(org_bench, job_id, Here(attempt_succeeded({"by": "the second"}))).status
+            == "success"
+        )
 
     run = work(org_bench, job_id, Here(attempt_succeeded({"by": "the first"}), meanwhile=lose_it))
     assert (run.status, run.result, run.attempt_no) == ("success", {"by": "the second"}, 2)
@@ -287,7 +314,9 @@ def test_a_heartbeat_extends_the_lease(org_bench: Bench) -> None:
         await asyncio.to_thread(org_bench.set_run, run_id, lease_until=database_now(1.0))
         before = org_bench.run_by_id(run_id).lease_until
         waiting.leap(LEASE / 4 + 1)
-        await waiting.come_true(lambda: org_bench.run_by_id(run_id).lease_until > before + timedelta(minutes=30))
+        await waiting.come_true(
+            lambda: org_bench.run_by_id(run_id).lease_until > before + timedelta(minutes=30)
+        )
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return doer.was_stopped
@@ -311,11 +340,16 @@ def test_what_cannot_be_begun_elsewhere_has_failed(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["here", "elsewhere"])
-def test_a_worker_that_is_killed_is_found_and_the_job_ends_once(org_bench: Bench, kind: str) -> None:
+def test_a_worker_that_is_killed_is_found_and_the_job_ends_once(
+    org_bench: Bench, kind: str
+) -> None:
     job_id = ours(org_bench, retry=RetryPolicy(backoff_ms=0))
     run_id = org_bench.run_row(job_id).id
     kill_at_work(org_bench, run_id, kind)
-    assert (org_bench.run_by_id(run_id).status, org_bench.run_by_id(run_id).following) == ("running", None)
+    assert (org_bench.run_by_id(run_id).status, org_bench.run_by_id(run_id).following) == (
+        "running",
+        None,
+    )
     with pytest.raises(JobRunBusyError):
         work(org_bench, job_id, Here())
     ground = {"database": org_bench.database, "clock": org_bench.clock, "meter": org_bench.meter}

@@ -19,7 +19,11 @@ def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
         for within in (ALL_ORGANISATIONS, OrgScope(ORG)):
             assert host_of_agent(session, agent.host_id, within).id == agent.host_id
             found = reporter_of(session, hold, within)
-            assert (found.host.id, found.type_name, found.is_known) == (agent.host_id, CHANGING.name, True)
+            assert (found.host.id, found.type_name, found.is_known) == (
+                agent.host_id,
+                CHANGING.name,
+                True,
+            )
 
 
 def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
@@ -33,7 +37,9 @@ def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
             reporter_of(session, hold, OrgScope(OTHER_ORG))
 
 
-def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(org_bench: Bench) -> None:
+def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(
+    org_bench: Bench,
+) -> None:
     """It cannot be; were it so, neither would be told of the other."""
     job = an_agent(org_bench).claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)

@@ -3,8 +3,17 @@
 import pytest
 
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.alerts import add_alerts, count_alerts, last_raised, list_alerts
-from automation_pipeline.org_jobs.rules.alerts import AlertSeverity, OrgAlertCondition, OrgJobsAlertName
+from automation_pipeline.org_jobs.queries.alerts import (
+    add_alerts,
+    count_alerts,
+    last_raised,
+    list_alerts,
+)
+from automation_pipeline.org_jobs.rules.alerts import (
+    AlertSeverity,
+    OrgAlertCondition,
+    OrgJobsAlertName,
+)
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
 
@@ -12,7 +21,11 @@ from automation_pipeline_tests.tables import every_case
 def an_alert(org_id: str | None, subject: str) -> OrgAlertCondition:
     critical = AlertSeverity.CRITICAL
     return OrgAlertCondition(
-        org_id=org_id, name=OrgJobsAlertName.SERVER_DOWN, severity=critical, subject=subject, message="It is down."
+        org_id=org_id,
+        name=OrgJobsAlertName.SERVER_DOWN,
+        severity=critical,
+        subject=subject,
+        message="It is down.",
     )
 
 

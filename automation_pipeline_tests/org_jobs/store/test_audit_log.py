@@ -1,6 +1,10 @@
 """Who changed what of an organisation."""
 
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, AuditEntry, OrgScope
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    AuditEntry,
+    OrgScope,
+)
 from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry, audit_log
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
@@ -10,7 +14,13 @@ def noted(bench: Bench, org_id: str, entity: str, entity_id: str) -> None:
     about = {"org_id": org_id, "entity": entity, "entity_id": entity_id}
     with bench.database.transaction() as session:
         add_audit_entry(
-            session, **about, actor=ACTOR, action="pause", after={"state": "PAUSED"}, reason="Why", now=bench.now
+            session,
+            **about,
+            actor=ACTOR,
+            action="pause",
+            after={"state": "PAUSED"},
+            reason="Why",
+            now=bench.now,
         )
 
 
@@ -24,7 +34,11 @@ def test_each_organisation_reads_its_own_from_either_end(org_bench: Bench) -> No
         noted(org_bench, org_id, "schedule", entity_id)
     noted(org_bench, ORG, "host", "a")
     mine = read(org_bench, OrgScope(ORG))
-    assert [(one.entity, one.entity_id) for one in mine] == [("schedule", "a"), ("schedule", "b"), ("host", "a")]
+    assert [(one.entity, one.entity_id) for one in mine] == [
+        ("schedule", "a"),
+        ("schedule", "b"),
+        ("host", "a"),
+    ]
     assert (mine[0].action, mine[0].before, mine[0].after, mine[0].reason) == (
         "pause",
         None,

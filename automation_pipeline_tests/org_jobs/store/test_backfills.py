@@ -10,7 +10,12 @@ PAGE = {"limit": 10, "offset": 0}
 
 
 def made(bench: Bench, schedule: str, **given: object) -> int | None:
-    world = {"within": ALL_ORGANISATIONS, "database": bench.database, "clock": bench.clock, "actor": ACTOR}
+    world = {
+        "within": ALL_ORGANISATIONS,
+        "database": bench.database,
+        "clock": bench.clock,
+        "actor": ACTOR,
+    }
     return backfill_schedule(schedule, PERIOD | given, **world).id
 
 
@@ -25,7 +30,9 @@ def test_they_are_listed_to_those_who_reach_them(org_bench: Bench) -> None:
 
     assert listed() == [other, second, first]
     assert listed(OrgScope(ORG)) == [second, first]
-    assert listed(OrgScope(ORG), org_id=OTHER_ORG) == listed(OrgScope(ORG), schedule_id=theirs) == []
+    assert (
+        listed(OrgScope(ORG), org_id=OTHER_ORG) == listed(OrgScope(ORG), schedule_id=theirs) == []
+    )
     assert listed(org_id=OTHER_ORG) == listed(schedule_id=theirs) == [other]
     assert listed(status="running") == [other, first]
     assert listed(limit=1, offset=1) == [second]
@@ -35,7 +42,9 @@ def test_each_says_how_its_own_jobs_stand(org_bench: Bench) -> None:
     one, two = org_bench.schedule(), org_bench.schedule()
     made(org_bench, one)
     made(org_bench, two, until="2026-05-01T12:00:00Z")
-    org_bench.set_run(org_bench.run_row(org_bench.jobs(one)[0].id).id, status="running", started_at=org_bench.now)
+    org_bench.set_run(
+        org_bench.run_row(org_bench.jobs(one)[0].id).id, status="running", started_at=org_bench.now
+    )
     with org_bench.database.reading() as session:
         second, first = list_backfills(session, ALL_ORGANISATIONS, **PAGE)
     assert (first.total, first.pending, first.running) == (2, 1, 1)

@@ -1,4 +1,5 @@
-"""Whose turn it is to be worked on, how many at once, and that nobody works on what somebody else has."""
+"""Whose turn it is to be worked on, how many at once, and that nobody works on what somebody else
+has."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,7 +11,14 @@ from automation_pipeline.org_jobs.queries.claims import ClaimedRun, claim_for_ho
 from automation_pipeline.org_jobs.queries.queue import STARTS_WITHIN
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs import processes as crew
-from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.bench import (
+    CHANGING,
+    ORG,
+    OTHER_ORG,
+    READING,
+    SERVICE,
+    Bench,
+)
 from automation_pipeline_tests.processes import at_once
 
 LATER = timedelta(hours=1)
@@ -24,7 +32,9 @@ def claim(bench: Bench, job_id: int, owner: str = "worker") -> ClaimedRun | None
 def claim_on(bench: Bench, host_id: int, most: int = 20) -> list[int]:
     """The jobs that the agent of the host is given."""
     with bench.database.transaction() as session:
-        claimed = claim_for_host(session, bench.host_row(host_id), "agent:box", most, 180.0, bench.now)
+        claimed = claim_for_host(
+            session, bench.host_row(host_id), "agent:box", most, 180.0, bench.now
+        )
     return [one.job_id for one in claimed]
 
 
@@ -45,7 +55,9 @@ def test_what_is_claimed_comes_with_a_lease_and_a_token(org_bench: Bench) -> Non
     assert (run.status, run.lease_owner) == ("pending", "worker")
 
 
-def test_what_somebody_has_is_claimed_by_nobody_else_until_the_lease_is_over(org_bench: Bench) -> None:
+def test_what_somebody_has_is_claimed_by_nobody_else_until_the_lease_is_over(
+    org_bench: Bench,
+) -> None:
     job_id = org_bench.job(of_type=SERVICE)
     assert claim(org_bench, job_id) is not None
     assert claim(org_bench, job_id, "another") is None
@@ -76,7 +88,10 @@ def test_an_attempt_is_not_begun_before_its_time(org_bench: Bench) -> None:
 
 
 def test_a_run_that_does_not_exist_is_not_found(org_bench: Bench) -> None:
-    with org_bench.database.transaction() as session, pytest.raises(NotFoundError, match="Job run 7 does not exist"):
+    with (
+        org_bench.database.transaction() as session,
+        pytest.raises(NotFoundError, match="Job run 7 does not exist"),
+    ):
         claim_run(session, 7, "worker", 60.0, org_bench.now)
 
 
@@ -121,8 +136,12 @@ def test_an_organisation_has_so_many_at_work_whoever_does_them(org_bench: Bench)
 def test_a_worker_that_was_asked_for_has_its_place(org_bench: Bench) -> None:
     org_bench.organisation(max_running=2)
     host_id, server_id = place(org_bench)
-    readers = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=1) for _ in range(3)]
-    ours = org_bench.job(of_type=SERVICE, priority=9, run={"requested_at": org_bench.now, "requests": 1})
+    readers = [
+        org_bench.job(of_type=READING, server_instance_id=server_id, priority=1) for _ in range(3)
+    ]
+    ours = org_bench.job(
+        of_type=SERVICE, priority=9, run={"requested_at": org_bench.now, "requests": 1}
+    )
     assert claim_on(org_bench, host_id) == readers[:1]
     assert claim_on(org_bench, host_id) == []
     assert claim(org_bench, ours) is not None
@@ -140,7 +159,13 @@ def test_the_place_of_a_worker_that_does_not_come_is_given_away(org_bench: Bench
 
 @pytest.mark.parametrize(
     ("priority", "org_id", "later", "given"),
-    [(4, ORG, False, 1), (5, ORG, False, 1), (6, ORG, False, 2), (4, OTHER_ORG, False, 2), (4, ORG, True, 2)],
+    [
+        (4, ORG, False, 1),
+        (5, ORG, False, 1),
+        (6, ORG, False, 2),
+        (4, OTHER_ORG, False, 2),
+        (4, ORG, True, 2),
+    ],
 )
 def test_a_place_is_left_for_what_this_system_is_to_do_before(
     org_bench: Bench, priority: int, org_id: str, later: bool, given: int
@@ -150,7 +175,9 @@ def test_a_place_is_left_for_what_this_system_is_to_do_before(
     run = {"next_attempt_at": org_bench.now + LATER} if later else {}
     for _ in range(3):
         org_bench.job(org_id, SERVICE, priority=priority, run=run)
-    readers = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=5) for _ in range(3)]
+    readers = [
+        org_bench.job(of_type=READING, server_instance_id=server_id, priority=5) for _ in range(3)
+    ]
     assert claim_on(org_bench, host_id) == readers[:given]
     assert claim_on(org_bench, host_id) == []
 
@@ -171,7 +198,9 @@ def test_of_a_hosts_jobs_one_changes_something_and_eight_read(org_bench: Bench) 
     assert claim_on(org_bench, host_id) == [changers[0], *readers[:8]]
     assert claim_on(org_bench, host_id) == []
     run_id = org_bench.run_row(changers[0]).id
-    org_bench.set_run(run_id, status="running", started_at=org_bench.now, lease_until=database_now(-1.0))
+    org_bench.set_run(
+        run_id, status="running", started_at=org_bench.now, lease_until=database_now(-1.0)
+    )
     assert claim_on(org_bench, host_id) == []
     org_bench.set_run(run_id, status="success", finished_at=org_bench.now)
     assert claim_on(org_bench, host_id) == changers[1:]
@@ -179,16 +208,23 @@ def test_of_a_hosts_jobs_one_changes_something_and_eight_read(org_bench: Bench) 
 
 def test_what_is_most_urgent_comes_first_and_then_what_is_oldest(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
-    jobs = [org_bench.job(of_type=READING, server_instance_id=server_id, priority=each) for each in (5, 9, 1, 5)]
+    jobs = [
+        org_bench.job(of_type=READING, server_instance_id=server_id, priority=each)
+        for each in (5, 9, 1, 5)
+    ]
     given = [claim_on(org_bench, host_id, 2), claim_on(org_bench, host_id, 2)]
     assert given == [[jobs[2], jobs[0]], [jobs[3], jobs[1]]]
 
 
 def test_runs_of_one_line_are_begun_one_after_another(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
-    first, second = (org_bench.job(of_type=READING, server_instance_id=server_id, line="a") for _ in range(2))
+    first, second = (
+        org_bench.job(of_type=READING, server_instance_id=server_id, line="a") for _ in range(2)
+    )
     beside = org_bench.job(of_type=READING, server_instance_id=server_id, line="b", priority=9)
-    org_bench.set_run(org_bench.run_row(first).id, next_attempt_at=org_bench.now + LATER, attempt_no=2)
+    org_bench.set_run(
+        org_bench.run_row(first).id, next_attempt_at=org_bench.now + LATER, attempt_no=2
+    )
     assert claim_on(org_bench, host_id) == [beside]
     org_bench.set_run(org_bench.run_row(first).id, status="cancelled", finished_at=org_bench.now)
     assert claim_on(org_bench, host_id) == [second]

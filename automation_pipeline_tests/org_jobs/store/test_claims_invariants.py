@@ -1,4 +1,5 @@
-"""Whatever happens to jobs, in whatever order: each attempt begins once, and what has ended stays as it is."""
+"""Whatever happens to jobs, in whatever order: each attempt begins once, and what has ended stays
+as it is."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -45,21 +46,34 @@ IS_RUN = TransitionRow.machine == JOB_RUN.name
 
 
 class Life:
-    """Of five jobs of one organisation, two of them in one line. `begun` is who began which attempt, `gone` how runs
-    ended for good."""
+    """Of five jobs of one organisation, two of them in one line. `begun` is who began which
+    attempt, `gone` how runs ended for good."""
 
     def __init__(self, bench: Bench, chance: Random) -> None:
-        self.bench, self.database, self.clock, self.chance = bench, bench.database, bench.clock, chance
+        self.bench, self.database, self.clock, self.chance = (
+            bench,
+            bench.database,
+            bench.clock,
+            chance,
+        )
         self.holds: list[AttemptHold] = []
         self.begun: dict[tuple[int, int], AttemptHold] = {}
         self.gone: dict[int, tuple[object, ...]] = {}
         self.bench.organisation(max_running=MOST_RUNNING)
         self.host_id = self.bench.host()
         place = {"server_instance_id": self.bench.server(host_id=self.host_id)}
-        kinds = [(CHANGING, place), (CHANGING, place), (READING, place), (SERVICE, {}), (SERVICE, {})]
+        kinds = [
+            (CHANGING, place),
+            (CHANGING, place),
+            (READING, place),
+            (SERVICE, {}),
+            (SERVICE, {}),
+        ]
         policy = RetryPolicy(max_retries=ATTEMPTS - 1, backoff_ms=1000)
         self.jobs = [
-            self.bench.job(of_type=of_type, retry=policy, line="a" if number > 2 else None, **columns)
+            self.bench.job(
+                of_type=of_type, retry=policy, line="a" if number > 2 else None, **columns
+            )
             for number, (of_type, columns) in enumerate(kinds)
         ]
 
@@ -83,7 +97,9 @@ class Life:
     def an_agent_claims(self) -> None:
         with self.database.transaction() as session:
             host = self.bench.host_row(self.host_id)
-            claimed = claim_for_host(session, host, "agent:box", self.chance.randint(1, 3), 3600.0, self.clock.now())
+            claimed = claim_for_host(
+                session, host, "agent:box", self.chance.randint(1, 3), 3600.0, self.clock.now()
+            )
         self.holds += [one.hold for one in claimed]
 
     def a_worker_claims(self) -> None:
@@ -96,7 +112,14 @@ class Life:
         hold, deadline = self._hold(), self.clock.now() + timedelta(minutes=15)
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                begin_run(session, hold, deadline, self.clock.now(), within=ALL_ORGANISATIONS, actor="test")
+                begin_run(
+                    session,
+                    hold,
+                    deadline,
+                    self.clock.now(),
+                    within=ALL_ORGANISATIONS,
+                    actor="test",
+                )
                 key = hold.run_id, hold.attempt_no
                 assert self.begun.setdefault(key, hold) == hold, "an attempt was begun by two"
 
@@ -111,7 +134,9 @@ class Life:
         if hold is not None and (hold.run_id, hold.attempt_no) in self.begun:
             with suppress(LostLeaseError), self.database.transaction() as session:
                 held_run(session, hold, ALL_ORGANISATIONS, to_end=True)
-                end_attempts(session, {hold.run_id: self.chance.choice(ENDS)}, "test", self.clock.now())
+                end_attempts(
+                    session, {hold.run_id: self.chance.choice(ENDS)}, "test", self.clock.now()
+                )
 
     def time_passes(self) -> None:
         [seconds] = self.chance.choices([2, 1200, 86_400], [40, 4, 1])
@@ -138,7 +163,13 @@ class Life:
 
     def somebody_wants_it_again(self) -> None:
         with suppress(ConflictError):
-            retry_job(self._job(), within=ALL_ORGANISATIONS, database=self.database, clock=self.clock, actor="user:1")
+            retry_job(
+                self._job(),
+                within=ALL_ORGANISATIONS,
+                database=self.database,
+                clock=self.clock,
+                actor="user:1",
+            )
 
     def what_is_always_true(self) -> None:
         with self.database.reading() as session:
@@ -154,13 +185,19 @@ class Life:
         by_job = {job.id: [run.status for run in runs if run.job_id == job.id] for job in jobs}
         assert all(by_job[job.id][-1] == job.status for job in jobs)
         assert all(status in ENDED for states in by_job.values() for status in states[:-1])
-        taken = [run for run in runs if run.status == "pending" and run.lease_until and run.lease_until > present]
+        taken = [
+            run
+            for run in runs
+            if run.status == "pending" and run.lease_until and run.lease_until > present
+        ]
         at_work = [run.job_id for run in [*runs, *taken] if run.status == "running" or run in taken]
         assert len(set(at_work)) <= MOST_RUNNING
         for one_at_a_time in (self.jobs[:2], self.jobs[3:]):
             assert sum(by_job[job_id].count("running") for job_id in one_at_a_time) <= 1
 
-    def _look_at(self, run: JobRunRow, moves: Sequence[tuple[str, str]], attempts: Sequence[int]) -> None:
+    def _look_at(
+        self, run: JobRunRow, moves: Sequence[tuple[str, str]], attempts: Sequence[int]
+    ) -> None:
         begun = moves.count(("pending", "running"))
         assert run.attempt_no <= run.max_attempts == ATTEMPTS
         assert begun == len(attempts) + (run.status == "running") <= ATTEMPTS

@@ -58,7 +58,9 @@ def test_an_attempt_begins_once_and_is_told_once(org_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"token": 2}, {"token": 0}, {"attempt_no": 2}], ids=["a later token", "an earlier one", "another attempt"]
+    "other",
+    [{"token": 2}, {"token": 0}, {"attempt_no": 2}],
+    ids=["a later token", "an earlier one", "another attempt"],
 )
 def test_only_the_holder_of_the_attempt_has_it(org_bench: Bench, other: dict[str, int]) -> None:
     held = hold(org_bench)
@@ -105,7 +107,10 @@ def test_a_run_of_another_organisation_is_not_found(org_bench: Bench) -> None:
 
 def test_who_comes_to_a_run_that_somebody_works_on_is_told_for_how_long(org_bench: Bench) -> None:
     run_id = org_bench.run_row(org_bench.running_job(of_type=SERVICE)).id
-    with org_bench.database.reading() as session, pytest.raises(JobRunBusyError, match=f"Job run {run_id}") as busy:
+    with (
+        org_bench.database.reading() as session,
+        pytest.raises(JobRunBusyError, match=f"Job run {run_id}") as busy,
+    ):
         check_unclaimed(session, run_id)
     assert busy.value.retry_after_seconds is not None
     for gone in (database_now(-1.0), None):

@@ -11,7 +11,13 @@ from automation_pipeline.org_jobs.models.jobs import JobFilter, RetryPolicy
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
-from automation_pipeline.org_jobs.queries.jobs import get_job, get_run, list_jobs, queues, transitions_of
+from automation_pipeline.org_jobs.queries.jobs import (
+    get_job,
+    get_run,
+    list_jobs,
+    queues,
+    transitions_of,
+)
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.fiches.store.mirror import statements
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, SERVICE, Bench
@@ -20,7 +26,11 @@ MINE = OrgScope(ORG)
 
 
 def listed(
-    bench: Bench, within: OrgScope = ALL_ORGANISATIONS, limit: int = 10, offset: int = 0, **chosen: object
+    bench: Bench,
+    within: OrgScope = ALL_ORGANISATIONS,
+    limit: int = 10,
+    offset: int = 0,
+    **chosen: object,
 ) -> list[int]:
     with bench.database.reading() as session:
         found = list_jobs(session, within, chosen=JobFilter(**chosen), limit=limit, offset=offset)
@@ -37,11 +47,24 @@ def test_a_job_is_shown_with_its_runs_and_attempts(org_bench: Bench) -> None:
     end(org_bench, job_id, attempt_failed("It broke.", "DISK_FULL"))
     with org_bench.database.reading() as session:
         shown = as_document(get_job(session, job_id, MINE))
-    assert (shown["id"], shown["orgId"], shown["status"], shown["payload"]) == (str(job_id), ORG, "pending", {"a": [1]})
+    assert (shown["id"], shown["orgId"], shown["status"], shown["payload"]) == (
+        str(job_id),
+        ORG,
+        "pending",
+        {"a": [1]},
+    )
     [run] = shown["runs"]
-    assert (run["attemptNo"], run["maxAttempts"], run["nextAttemptAt"]) == (2, 2, "2026-05-04T10:00:02.000Z")
+    assert (run["attemptNo"], run["maxAttempts"], run["nextAttemptAt"]) == (
+        2,
+        2,
+        "2026-05-04T10:00:02.000Z",
+    )
     [attempt] = run["attempts"]
-    assert (attempt["attemptNo"], attempt["status"], attempt["errorCode"]) == (1, "failed", "DISK_FULL")
+    assert (attempt["attemptNo"], attempt["status"], attempt["errorCode"]) == (
+        1,
+        "failed",
+        "DISK_FULL",
+    )
 
 
 def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
@@ -72,7 +95,11 @@ def test_jobs_are_listed_newest_first_and_as_they_are_chosen(org_bench: Bench) -
     assert listed(org_bench, MINE, limit=2, offset=1) == [on_server, of_schedule]
     assert listed(org_bench, schedule_id=schedule) == [of_schedule]
     assert listed(org_bench, server_instance_id=server) == [on_server]
-    assert listed(org_bench, status=OrgJobsRunState.RUNNING) == listed(org_bench, type=SERVICE.name) == [at_work]
+    assert (
+        listed(org_bench, status=OrgJobsRunState.RUNNING)
+        == listed(org_bench, type=SERVICE.name)
+        == [at_work]
+    )
     assert listed(org_bench, batch_id=1) == []
 
 
@@ -92,8 +119,15 @@ def test_a_log_tells_every_move_in_order(org_bench: Bench) -> None:
     with org_bench.database.reading() as session:
         moves = transitions_of(session, job_id, MINE, 10)
         rest = transitions_of(session, job_id, MINE, 10, moves[0].id)
-    assert [(move.from_state, move.to_state) for move in moves] == [("running", "failed"), ("failed", "pending")]
-    assert (moves[0].run_id, moves[0].actor, moves[0].reason) == (org_bench.run_row(job_id).id, "worker", "It broke.")
+    assert [(move.from_state, move.to_state) for move in moves] == [
+        ("running", "failed"),
+        ("failed", "pending"),
+    ]
+    assert (moves[0].run_id, moves[0].actor, moves[0].reason) == (
+        org_bench.run_row(job_id).id,
+        "worker",
+        "It broke.",
+    )
     assert rest == moves[1:]
 
 

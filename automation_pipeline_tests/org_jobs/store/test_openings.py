@@ -1,4 +1,5 @@
-"""Outside of its window nothing begins: what is due waits for the next opening, by whatever way it would begin."""
+"""Outside of its window nothing begins: what is due waits for the next opening, by whatever way it
+would begin."""
 
 from datetime import datetime, timedelta
 
@@ -8,10 +9,22 @@ from automation_pipeline.org_jobs.agents import claim_jobs
 from automation_pipeline.org_jobs.jobs import release_jobs
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.queries.claims import claim_for_host, claim_run
-from automation_pipeline.org_jobs.queries.queue import of_host, opening_of_run, opens_at, postpone_closed
+from automation_pipeline.org_jobs.queries.queue import (
+    of_host,
+    opening_of_run,
+    opens_at,
+    postpone_closed,
+)
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.fiches.store.mirror import statements
-from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, READING, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.bench import (
+    CHANGING,
+    ORG,
+    OTHER_ORG,
+    READING,
+    SERVICE,
+    Bench,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -37,7 +50,9 @@ def place(bench: Bench, org_id: str = ORG) -> tuple[int, int]:
 
 
 def claim(bench: Bench, host_id: int, most: int = 20, org_id: str = ORG) -> list[int]:
-    claimed = claim_jobs(host_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, most=most)
+    claimed = claim_jobs(
+        host_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, most=most
+    )
     return [one.job_id for one in claimed]
 
 
@@ -63,12 +78,16 @@ def test_what_is_closed_takes_nobody_s_place(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     for _ in range(3):
         org_bench.job(server_instance_id=server_id, priority=1, start_window=closed(org_bench))
-    job_id = org_bench.job(server_instance_id=server_id, start_window=window(org_bench, timedelta(0)))
+    job_id = org_bench.job(
+        server_instance_id=server_id, start_window=window(org_bench, timedelta(0))
+    )
     assert claim(org_bench, host_id, most=1) == [job_id]
 
 
 def test_a_worker_is_asked_for_when_the_window_opens(org_bench: Bench) -> None:
-    job_id, open_id = (org_bench.job(of_type=SERVICE, start_window=one) for one in (closed(org_bench), None))
+    job_id, open_id = (
+        org_bench.job(of_type=SERVICE, start_window=one) for one in (closed(org_bench), None)
+    )
     assert release(org_bench) == [org_bench.run_row(open_id).id]
     run = org_bench.run_row(job_id)
     assert run.next_attempt_at == opening(org_bench)
@@ -84,14 +103,24 @@ def test_a_worker_that_comes_too_late_begins_nothing(org_bench: Bench) -> None:
     with org_bench.database.transaction() as session:
         assert claim_run(session, run_id, "worker", 60.0, org_bench.now) is None
     run = org_bench.run_row(job_id)
-    assert (run.status, run.next_attempt_at, run.requested_at, run.lease_until) == ("pending", opens, None, None)
+    assert (run.status, run.next_attempt_at, run.requested_at, run.lease_until) == (
+        "pending",
+        opens,
+        None,
+        None,
+    )
 
 
 def test_whoever_chooses_a_closed_one_finds_it_out(org_bench: Bench) -> None:
     host_id, server_id = place(org_bench)
     job_id = org_bench.job(server_instance_id=server_id, start_window=closed(org_bench))
     with org_bench.database.transaction() as session:
-        assert claim_for_host(session, org_bench.host_row(host_id), "agent:box", 5, 180.0, org_bench.now) == []
+        assert (
+            claim_for_host(
+                session, org_bench.host_row(host_id), "agent:box", 5, 180.0, org_bench.now
+            )
+            == []
+        )
     run = org_bench.run_row(job_id)
     assert (run.next_attempt_at, run.lease_owner) == (opening(org_bench), None)
 
@@ -106,7 +135,9 @@ def test_whoever_chooses_a_closed_one_finds_it_out(org_bench: Bench) -> None:
         {"performer": "service"},
     ],
 )
-def test_what_somebody_has_or_nobody_would_begin_is_left_as_it_is(org_bench: Bench, run: dict[str, object]) -> None:
+def test_what_somebody_has_or_nobody_would_begin_is_left_as_it_is(
+    org_bench: Bench, run: dict[str, object]
+) -> None:
     host_id, server_id = place(org_bench)
     job_id = org_bench.job(server_instance_id=server_id, start_window=closed(org_bench), run=run)
     put_off(org_bench, host_id)
@@ -131,7 +162,11 @@ def test_the_number_of_queries_does_not_grow_with_runs_and_windows(org_bench: Be
     with statements(org_bench.database) as of_one:
         put_off(org_bench, host_id)
     for of_type, hours in ((CHANGING, 2), (CHANGING, 3), (READING, 4)):
-        org_bench.job(of_type=of_type, server_instance_id=server_id, start_window=window(org_bench, hours * HOUR))
+        org_bench.job(
+            of_type=of_type,
+            server_instance_id=server_id,
+            start_window=window(org_bench, hours * HOUR),
+        )
     with statements(org_bench.database) as of_many:
         put_off(org_bench, host_id)
     assert len(of_many) == len(of_one)
@@ -139,7 +174,9 @@ def test_the_number_of_queries_does_not_grow_with_runs_and_windows(org_bench: Be
     assert times == [opening(org_bench) + hours * HOUR for hours in range(4)]
 
 
-@pytest.mark.parametrize("start_window", [None, {"start": "01:00", "end": "02:00", "timezone": "Atlantis/Capital"}])
+@pytest.mark.parametrize(
+    "start_window", [None, {"start": "01:00", "end": "02:00", "timezone": "Atlantis/Capital"}]
+)
 def test_without_a_window_that_can_be_read_a_job_begins_whenever(
     org_bench: Bench, start_window: dict[str, object] | None
 ) -> None:

@@ -1,4 +1,5 @@
-"""Organisations, hosts and servers as they are found: each by those who reach them, and by nobody else."""
+"""Organisations, hosts and servers as they are found: each by those who reach them, and by nobody
+else."""
 
 import pytest
 
@@ -32,7 +33,10 @@ def test_everybody_lists_their_own(org_bench: Bench) -> None:
     ours = OrgScope(ORG)
     with org_bench.database.reading() as session:
         assert [one.id for one in list_organisations(session, ours, **PAGE)] == [ORG]
-        assert [one.id for one in list_organisations(session, ALL_ORGANISATIONS, **PAGE)] == [ORG, OTHER_ORG]
+        assert [one.id for one in list_organisations(session, ALL_ORGANISATIONS, **PAGE)] == [
+            ORG,
+            OTHER_ORG,
+        ]
         assert [one.id for one in list_hosts(session, ours, **PAGE)] == places[:1]
         assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, **PAGE)] == places[:2]
         assert [one.id for one in list_servers(session, ours, **PAGE)] == places[2:3]
@@ -46,16 +50,26 @@ def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
     server = org_bench.server(name="x", host_id=hosts[1])
     org_bench.server(name="y")
     with org_bench.database.reading() as session:
-        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, q="EU", **PAGE)] == hosts[:2]
+        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, q="EU", **PAGE)] == hosts[
+            :2
+        ]
         assert list_hosts(session, ALL_ORGANISATIONS, q="%", **PAGE) == []
-        assert [one.id for one in list_hosts(session, ALL_ORGANISATIONS, limit=1, offset=1)] == hosts[1:2]
-        assert [one.id for one in list_servers(session, ALL_ORGANISATIONS, host_id=hosts[1], **PAGE)] == [server]
-        assert [one.id for one in list_organisations(session, ALL_ORGANISATIONS, q="cm", **PAGE)] == [ORG]
+        assert [
+            one.id for one in list_hosts(session, ALL_ORGANISATIONS, limit=1, offset=1)
+        ] == hosts[1:2]
+        assert [
+            one.id for one in list_servers(session, ALL_ORGANISATIONS, host_id=hosts[1], **PAGE)
+        ] == [server]
+        assert [
+            one.id for one in list_organisations(session, ALL_ORGANISATIONS, q="cm", **PAGE)
+        ] == [ORG]
 
 
 @every_case("find", [get_organisation, locked_organisation])
 @every_case("org_id", [OTHER_ORG, "nobody", "", "A\0", "\ud800"])
-def test_the_organisation_of_another_is_not_there(find: object, org_id: str, org_bench: Bench) -> None:
+def test_the_organisation_of_another_is_not_there(
+    find: object, org_id: str, org_bench: Bench
+) -> None:
     org_bench.organisation(ORG)
     org_bench.organisation(OTHER_ORG)
     with org_bench.database.transaction() as session, pytest.raises(NotFoundError):
@@ -65,7 +79,8 @@ def test_the_organisation_of_another_is_not_there(find: object, org_id: str, org
 
 
 @every_case(
-    ("find", "kind"), [(get_host, "host"), (locked_host, "host"), (get_server, "server"), (locked_server, "server")]
+    ("find", "kind"),
+    [(get_host, "host"), (locked_host, "host"), (get_server, "server"), (locked_server, "server")],
 )
 def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench: Bench) -> None:
     ours, theirs = (getattr(org_bench, kind)(org_id) for org_id in (ORG, OTHER_ORG))
@@ -79,8 +94,12 @@ def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench:
         assert find(session, ours, OrgScope(ORG)).id == ours
 
 
-@every_case(("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)])
-def test_whoever_runs_the_system_asks_for_an_organisation(org_id: str, is_there: bool, org_bench: Bench) -> None:
+@every_case(
+    ("org_id", "is_there"), [(ORG, True), ("nobody", False), ("a\0", False), ("\ud800", False)]
+)
+def test_whoever_runs_the_system_asks_for_an_organisation(
+    org_id: str, is_there: bool, org_bench: Bench
+) -> None:
     org_bench.organisation(ORG)
     with org_bench.database.reading() as session:
         assert has_organisation(session, org_id) is is_there

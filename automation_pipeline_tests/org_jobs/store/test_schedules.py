@@ -42,7 +42,9 @@ def test_a_list_is_narrowed_by_state_type_server_and_name(org_bench: Bench) -> N
     org_bench.schedule(name="Élan 100%", server_instance_id=server)
     org_bench.schedule(name="call", job_type="HTTPS_CALL", state="PAUSED", enabled=False)
     assert names(org_bench, state="PAUSED") == names(org_bench, job_type="HTTPS_CALL") == {"call"}
-    assert names(org_bench, server_instance_id=server) == names(org_bench, q="élan") == {"Élan 100%"}
+    assert (
+        names(org_bench, server_instance_id=server) == names(org_bench, q="élan") == {"Élan 100%"}
+    )
     assert names(org_bench, q="0%") == {"Élan 100%"}
     assert names(org_bench, q="_") == set()
 
@@ -77,10 +79,16 @@ def test_fires_are_shown_with_their_jobs_from_either_end(org_bench: Bench) -> No
     second = org_bench.fire(schedule_id, outcome="SKIPPED", skip_reason="overlap")
     with org_bench.database.reading() as session:
         oldest = fires_of(session, schedule_id, MINE, 1)
-        assert [(one.id, one.job_id, one.job_status) for one in oldest] == [(first, job_id, "pending")]
+        assert [(one.id, one.job_id, one.job_status) for one in oldest] == [
+            (first, job_id, "pending")
+        ]
         assert [one.id for one in fires_of(session, schedule_id, MINE, 5, first)] == [second]
         newest = fires_of(session, schedule_id, MINE, 1, newest_first=True)
-        assert [(one.id, one.skip_reason, one.job_id) for one in newest] == [(second, "overlap", None)]
-        assert [one.id for one in fires_of(session, schedule_id, MINE, 5, second, newest_first=True)] == [first]
+        assert [(one.id, one.skip_reason, one.job_id) for one in newest] == [
+            (second, "overlap", None)
+        ]
+        assert [
+            one.id for one in fires_of(session, schedule_id, MINE, 5, second, newest_first=True)
+        ] == [first]
         with pytest.raises(NotFoundError):
             fires_of(session, schedule_id, OrgScope(OTHER_ORG), 5)

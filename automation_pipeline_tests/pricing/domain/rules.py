@@ -21,7 +21,9 @@ def rule(transform: dict[str, object], **fields: object) -> RuleInput:
 
 
 def selector(given: dict[str, object]) -> Selector:
-    return parse_rule({"name": "A rule", "selector": given, "transform": {"op": "percent", "value": 1}}).selector
+    return parse_rule(
+        {"name": "A rule", "selector": given, "transform": {"op": "percent", "value": 1}}
+    ).selector
 
 
 amounts = st.integers(0, 100_000)
@@ -45,7 +47,9 @@ _leaves = st.one_of(
     st.lists(st.sampled_from(TAGS), min_size=1, max_size=2).map(lambda tags: {"tag": tags}),
     st.just({"product": ["p1"]}),
     amounts.map(lambda bound: {"price": {"gte": bound, "currency": "EUR"}}),
-    st.sampled_from(["eq", "ne", "contains"]).map(lambda op: {"field": "vendor", "op": op, "value": "acme"}),
+    st.sampled_from(["eq", "ne", "contains"]).map(
+        lambda op: {"field": "vendor", "op": op, "value": "acme"}
+    ),
     st.integers(-5, 5).map(lambda bound: {"field": "inventory", "op": "lt", "value": bound}),
 )
 any_selector = st.recursive(
@@ -71,20 +75,26 @@ _roundings = st.one_of(
     st.tuples(st.sampled_from(["none", "up", "down", "nearest"]), st.integers(0, 4)).map(
         lambda told: {"round": told[0], "precision": told[1]}
     ),
-    st.tuples(st.sampled_from(["up", "down", "nearest"]), st.sampled_from([".99", ".95", "9.99", ".9"])).map(
-        lambda told: {"round": told[0], "ending": told[1]}
-    ),
+    st.tuples(
+        st.sampled_from(["up", "down", "nearest"]), st.sampled_from([".99", ".95", "9.99", ".9"])
+    ).map(lambda told: {"round": told[0], "ending": told[1]}),
 )
-_bounds = st.tuples(amounts, amounts).map(sorted).map(lambda pair: {"floor": pair[0], "ceiling": pair[1]})
+_bounds = (
+    st.tuples(amounts, amounts).map(sorted).map(lambda pair: {"floor": pair[0], "ceiling": pair[1]})
+)
 _limits = st.one_of(
     st.just({}),
     _bounds,
     amounts.map(lambda floor: {"floor": floor}),
     st.integers(1, 80).map(lambda share: {"maxChangePercent": share}),
-    st.tuples(_bounds, st.integers(1, 80)).map(lambda told: told[0] | {"maxChangePercent": told[1]}),
+    st.tuples(_bounds, st.integers(1, 80)).map(
+        lambda told: told[0] | {"maxChangePercent": told[1]}
+    ),
     st.integers(0, 100).map(lambda share: {"marginOverCostPercent": share}),
 )
-_compare_ats = st.one_of(st.just({}), st.sampled_from([None, "before", 5000]).map(lambda told: {"compareAt": told}))
+_compare_ats = st.one_of(
+    st.just({}), st.sampled_from([None, "before", 5000]).map(lambda told: {"compareAt": told})
+)
 
 
 @st.composite

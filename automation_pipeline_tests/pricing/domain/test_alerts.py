@@ -55,5 +55,9 @@ def test_who_is_called_for_what(health: ProjectHealth, fired: list[str]) -> None
 def test_an_alert_rests_unless_it_became_worse(
     severity: str, last: str | None, minutes_ago: int, *, fires: bool
 ) -> None:
-    fired = None if last is None else LastAlert(AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
+    fired = (
+        None
+        if last is None
+        else LastAlert(AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
+    )
     assert is_to_fire(AlertSeverity(severity), fired, NOW) is fires

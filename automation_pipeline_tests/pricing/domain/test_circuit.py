@@ -112,7 +112,9 @@ def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
         (timedelta(days=9), "open", timedelta(days=1)),
     ],
 )
-def test_a_long_wait_opens_it_at_once_and_as_long(told: timedelta, state: str, pause: timedelta) -> None:
+def test_a_long_wait_opens_it_at_once_and_as_long(
+    told: timedelta, state: str, pause: timedelta
+) -> None:
     circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOW, told)
     assert (circuit.state, circuit.until) == (state, NOW + pause)
 

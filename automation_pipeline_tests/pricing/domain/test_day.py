@@ -1,4 +1,5 @@
-"""A day of runs is judged by the prices that were applied, what waits for somebody, and what has changed since."""
+"""A day of runs is judged by the prices that were applied, what waits for somebody, and what has
+changed since."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +11,9 @@ from automation_pipeline_tests.tables import every_case
 AT = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
-def a_day(*runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()) -> DayRuns:
+def a_day(
+    *runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()
+) -> DayRuns:
     """Of runs with so many applied and failed; the first has the dead letters."""
     made = [
         DayRun(
@@ -46,7 +49,9 @@ def test_a_day_is_good_or_it_is_said_what_is_not(day: DayRuns, failed: list[str]
 
 
 def test_the_findings_name_the_numbers_and_the_first_of_many() -> None:
-    day = a_day(*[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too."))
+    day = a_day(
+        *[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too.")
+    )
     named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
     assert [finding.says for finding in evaluate_day(day)] == [
         "16 of 24 price changes succeeded.",

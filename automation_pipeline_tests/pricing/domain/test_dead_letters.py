@@ -41,10 +41,16 @@ LETTERS = [
 
 
 def test_a_report_counts_by_kind_and_says_what_to_do() -> None:
-    tallies = [DeadLetterTally(FailureKind.RATE_LIMIT, 1, 1, 0), DeadLetterTally(FailureKind.NOT_FOUND, 3, 0, 1)]
+    tallies = [
+        DeadLetterTally(FailureKind.RATE_LIMIT, 1, 1, 0),
+        DeadLetterTally(FailureKind.NOT_FOUND, 3, 0, 1),
+    ]
     report = dead_letter_report("p1", tallies, LETTERS[:2])
     assert (report.total_failed, report.retryable, report.stale) == (4, 1, 1)
-    assert list(report.by_error_type.items()) == [(FailureKind.NOT_FOUND, 3), (FailureKind.RATE_LIMIT, 1)]
+    assert list(report.by_error_type.items()) == [
+        (FailureKind.NOT_FOUND, 3),
+        (FailureKind.RATE_LIMIT, 1),
+    ]
     assert report.recommendations == (
         "3 variants no longer exist in the shop: re-sync the catalogue",
         "1 variant met the shop's rate limit: retry later, or lower the concurrency",
@@ -64,9 +70,16 @@ def test_every_kind_has_its_advice(kind: FailureKind) -> None:
 
 @every_case(
     ("kind", "retryable", "worth"),
-    [("server", True, True), ("timeout", False, True), ("cancelled", False, True), ("not_found", False, False)],
+    [
+        ("server", True, True),
+        ("timeout", False, True),
+        ("cancelled", False, True),
+        ("not_found", False, False),
+    ],
 )
-def test_what_was_only_interrupted_is_worth_another_attempt(kind: str, *, retryable: bool, worth: bool) -> None:
+def test_what_was_only_interrupted_is_worth_another_attempt(
+    kind: str, *, retryable: bool, worth: bool
+) -> None:
     assert worth_retrying(FailureKind(kind), retryable=retryable) is worth
 
 
@@ -90,7 +103,9 @@ def test_without_anything_worth_it_a_retry_is_refused() -> None:
         targets_to_retry(PricingRunState.FAILED, LETTERS[1:])
 
 
-@every_case("state", sorted(set(PricingRunState) - {PricingRunState.PARTIAL, PricingRunState.FAILED}))
+@every_case(
+    "state", sorted(set(PricingRunState) - {PricingRunState.PARTIAL, PricingRunState.FAILED})
+)
 def test_only_a_run_that_failed_in_part_or_whole_is_retried(state: PricingRunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be retried"):
         targets_to_retry(state, LETTERS)

@@ -22,8 +22,15 @@ BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, 
         (Price(1000, "USD", 1500), "overwrite", True, "refuse"),
     ],
 )
-def test_before_a_write(observed: Price, on_drift: str, step: str, *, writes_compare_at: bool) -> None:
-    assert before_write(observed, BEFORE, AFTER, OnDrift(on_drift), writes_compare_at=writes_compare_at) == step
+def test_before_a_write(
+    observed: Price, on_drift: str, step: str, *, writes_compare_at: bool
+) -> None:
+    assert (
+        before_write(
+            observed, BEFORE, AFTER, OnDrift(on_drift), writes_compare_at=writes_compare_at
+        )
+        == step
+    )
 
 
 @every_case(

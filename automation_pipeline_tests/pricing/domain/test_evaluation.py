@@ -1,4 +1,5 @@
-"""What a rule makes of a price: the worked results of the reference, each reason to skip, each warning."""
+"""What a rule makes of a price: the worked results of the reference, each reason to skip, each
+warning."""
 
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.models.shop import Price
@@ -21,9 +22,19 @@ def priced(before: int, transform: dict[str, object], **facts: object) -> PriceO
         (1000, {"op": "set", "value": 1234, "round": "nearest_99"}, 1199, ()),
         (1000, {"op": "set", "value": 1201, "round": "nearest_99"}, 1199, ()),
         (1000, {"op": "percent", "value": -10, "ceiling": 950, "round": "nearest_99"}, 899, ()),
-        (1000, {"op": "set", "value": 980, "ceiling": 950, "round": "nearest_99"}, 950, ("ceiling:950",)),
+        (
+            1000,
+            {"op": "set", "value": 980, "ceiling": 950, "round": "nearest_99"},
+            950,
+            ("ceiling:950",),
+        ),
         (1005, {"op": "percent", "value": -50}, 503, ()),
-        (10_000, {"op": "set", "value": 20_000, "maxChangePercent": 10}, 11_000, ("maxChange:11000",)),
+        (
+            10_000,
+            {"op": "set", "value": 20_000, "maxChangePercent": 10},
+            11_000,
+            ("maxChange:11000",),
+        ),
         (
             10_000,
             {"op": "set", "value": 20_000, "floor": 15_000, "maxChangePercent": 10},
@@ -42,7 +53,9 @@ def priced(before: int, transform: dict[str, object], **facts: object) -> PriceO
         (50, {"op": "percent", "value": -15, "round": "down", "ending": ".99"}, 42, ()),
     ],
 )
-def test_the_worked_results(before: int, transform: dict[str, object], after: int, applied: tuple[str, ...]) -> None:
+def test_the_worked_results(
+    before: int, transform: dict[str, object], after: int, applied: tuple[str, ...]
+) -> None:
     outcome = priced(before, transform)
     assert outcome.after == Price(after, "EUR")
     assert outcome.trace is not None
@@ -51,7 +64,10 @@ def test_the_worked_results(before: int, transform: dict[str, object], after: in
 
 def test_units_follow_the_currency() -> None:
     halved = {"op": "percent", "value": -50, "precision": 0, "round": "nearest"}
-    after = [priced(before, halved, currency=currency).after for before, currency in ((1299, "JPY"), (2999, "KWD"))]
+    after = [
+        priced(before, halved, currency=currency).after
+        for before, currency in ((1299, "JPY"), (2999, "KWD"))
+    ]
     assert after == [Price(650, "JPY"), Price(1000, "KWD")]
 
 
@@ -101,16 +117,26 @@ def test_a_change_of_the_compare_at_price_alone_is_a_change() -> None:
         ({"currency": "USD"}, {"op": "percent", "value": 5}, Skip.OTHER_CURRENCY),
         ({}, {"op": "from_compare_at"}, Skip.NO_COMPARE_AT),
         ({}, {"op": "percent", "value": 5, "marginOverCostPercent": 5}, Skip.NO_COST),
-        ({"cost": 900}, {"op": "set", "value": 5, "marginOverCostPercent": 20, "ceiling": 1000}, Skip.LIMITS_CONFLICT),
+        (
+            {"cost": 900},
+            {"op": "set", "value": 5, "marginOverCostPercent": 20, "ceiling": 1000},
+            Skip.LIMITS_CONFLICT,
+        ),
         ({}, {"op": "absolute", "value": -2000}, Skip.NO_PRICE_LEFT),
         ({}, {"op": "absolute", "value": -1000}, Skip.NO_PRICE_LEFT),
-        ({"amount": 30}, {"op": "percent", "value": -1, "precision": 0, "round": "down"}, Skip.NO_PRICE_LEFT),
+        (
+            {"amount": 30},
+            {"op": "percent", "value": -1, "precision": 0, "round": "down"},
+            Skip.NO_PRICE_LEFT,
+        ),
         ({"amount": 1299}, {"op": "percent", "value": 0.02}, Skip.NO_CHANGE),
         ({"amount": 1299}, {"op": "set", "value": 1234, "floor": 1299}, Skip.NO_CHANGE),
         ({"compare_at": 9}, {"op": "set", "value": 1000, "compareAt": 9}, Skip.NO_CHANGE),
     ],
 )
-def test_what_is_left_alone_says_why(facts: dict[str, object], transform: dict[str, object], skip: Skip) -> None:
+def test_what_is_left_alone_says_why(
+    facts: dict[str, object], transform: dict[str, object], skip: Skip
+) -> None:
     outcome = price(rule(transform), variant(**facts))
     assert (outcome.skipped, outcome.after) == (skip, None)
     assert skip.why.endswith(".")
@@ -125,7 +151,11 @@ def test_an_ending_that_the_currency_does_not_have_is_left_alone() -> None:
 @every_case(
     ("facts", "transform", "warnings"),
     [
-        ({}, {"op": "set", "value": 980, "ceiling": 950, "round": "nearest_99"}, (Warn.ENDING_LOST,)),
+        (
+            {},
+            {"op": "set", "value": 980, "ceiling": 950, "round": "nearest_99"},
+            (Warn.ENDING_LOST,),
+        ),
         (
             {},
             {"op": "set", "value": 980, "floor": 1500, "maxChangePercent": 10},
@@ -143,8 +173,16 @@ def test_an_ending_that_the_currency_does_not_have_is_left_alone() -> None:
             {"op": "percent", "value": -15, "ending": ".99", "round": "nearest"},
             (Warn.DIRECTION_REVERSED,),
         ),
-        ({"amount": 50}, {"op": "percent", "value": -15, "ending": ".99", "round": "down"}, (Warn.ENDING_LOST,)),
-        ({"amount": 1100}, {"op": "percent", "value": 5, "ceiling": 1050}, (Warn.DIRECTION_REVERSED,)),
+        (
+            {"amount": 50},
+            {"op": "percent", "value": -15, "ending": ".99", "round": "down"},
+            (Warn.ENDING_LOST,),
+        ),
+        (
+            {"amount": 1100},
+            {"op": "percent", "value": 5, "ceiling": 1050},
+            (Warn.DIRECTION_REVERSED,),
+        ),
         ({"cost": 900, "compare_at": 1000}, {"op": "percent", "value": -10}, ()),
     ],
 )
@@ -157,7 +195,9 @@ def test_what_a_person_should_look_at_is_a_warning(
 
 
 def test_the_trace_tells_what_each_part_did() -> None:
-    outcome = priced(1000, {"op": "percent", "value": -33.333, "floor": 750, "round": "nearest", "precision": 0})
+    outcome = priced(
+        1000, {"op": "percent", "value": -33.333, "floor": 750, "round": "nearest", "precision": 0}
+    )
     assert outcome.trace is not None
     assert as_document(outcome.trace) == {
         "operation": "percent",

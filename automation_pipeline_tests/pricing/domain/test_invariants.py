@@ -15,7 +15,11 @@ from automation_pipeline.pricing.rules.monitoring import (
 from automation_pipeline_tests.tables import every_case
 
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
-TIMES = {"queued_at": T0, "started_at": T0 + timedelta(seconds=5), "finished_at": T0 + timedelta(seconds=60)}
+TIMES = {
+    "queued_at": T0,
+    "started_at": T0 + timedelta(seconds=5),
+    "finished_at": T0 + timedelta(seconds=60),
+}
 
 
 def run(status: str, **times: datetime | None) -> RunFacts:
@@ -24,7 +28,11 @@ def run(status: str, **times: datetime | None) -> RunFacts:
 
 def targets(states: str) -> list[TargetFacts]:
     return [
-        TargetFacts(id=f"t{number}", status=TargetState(state), applied_at=T0 if state == "APPLIED" else None)
+        TargetFacts(
+            id=f"t{number}",
+            status=TargetState(state),
+            applied_at=T0 if state == "APPLIED" else None,
+        )
         for number, state in enumerate(states.split())
     ]
 
@@ -48,7 +56,12 @@ def test_a_sound_run_breaks_nothing(status: str, states: str) -> None:
 def test_a_run_under_way_breaks_nothing() -> None:
     preview = RunFacts(id="r1", rule_id="rule", status=PricingRunState.PREVIEW)
     assert broken_invariants(preview, targets("PREVIEW")) == []
-    assert broken_invariants(run("APPLYING", finished_at=None), targets("APPLIED QUEUED APPLYING FAILED")) == []
+    assert (
+        broken_invariants(
+            run("APPLYING", finished_at=None), targets("APPLIED QUEUED APPLYING FAILED")
+        )
+        == []
+    )
 
 
 @every_case(
@@ -71,7 +84,10 @@ def test_a_run_that_does_not_fit_its_targets_is_told(status: str, states: str, f
     [
         ({"started_at": T0 - timedelta(seconds=1)}, "Run r1 was started before it was queued."),
         ({"finished_at": T0 + timedelta(seconds=1)}, "Run r1 was finished before it was started."),
-        ({"started_at": None, "finished_at": T0 - timedelta(1)}, "Run r1 was finished before it was queued."),
+        (
+            {"started_at": None, "finished_at": T0 - timedelta(1)},
+            "Run r1 was finished before it was queued.",
+        ),
         ({"queued_at": None}, "Run r1 is APPLIED and was never queued."),
         ({"finished_at": None}, "Run r1 is APPLIED and does not say when it finished."),
     ],
@@ -88,7 +104,10 @@ def test_times_in_the_wrong_order_are_told(times: dict[str, datetime | None], fa
             TargetFacts(id="t", status=TargetState.QUEUED, attempts=4),
             "Target t is QUEUED after 4 retries; 3 are allowed.",
         ),
-        (TargetFacts(id="t", status=TargetState.APPLIED), "Target t is APPLIED and does not say when."),
+        (
+            TargetFacts(id="t", status=TargetState.APPLIED),
+            "Target t is APPLIED and does not say when.",
+        ),
     ],
 )
 def test_a_target_that_breaks_its_promises_is_told(target: TargetFacts, fault: str) -> None:

@@ -9,7 +9,9 @@ AT = datetime(2026, 5, 4, 2, 0, 0, 500, tzinfo=UTC)
 
 
 def test_each_call_of_each_cycle_has_its_own_key() -> None:
-    made = {keys.apply_key("r", "t", cycle, attempts) for cycle in range(3) for attempts in range(4)}
+    made = {
+        keys.apply_key("r", "t", cycle, attempts) for cycle in range(3) for attempts in range(4)
+    }
     assert len(made) == 12
     assert keys.apply_key("r1", "t1", 1, 2) == "r1:t1:apply:1.2"
 

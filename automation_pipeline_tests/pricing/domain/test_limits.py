@@ -29,12 +29,16 @@ def test_no_rule_gets_past_its_limits(given: dict[str, object], it: Variant) -> 
 
 @given(any_transform(), any_variant)
 @settings(max_examples=100, deadline=None)
-def test_a_change_is_within_its_maximum_unless_a_hard_limit_forces_it(given: dict[str, object], it: Variant) -> None:
+def test_a_change_is_within_its_maximum_unless_a_hard_limit_forces_it(
+    given: dict[str, object], it: Variant
+) -> None:
     outcome = price(rule(given), it)
     maximum = rule(given).transform.max_change_percent
     if outcome.after is None or outcome.trace is None or maximum is None or not it.amount:
         return
-    forced = any(not applied.startswith("maxChange") for applied in outcome.trace.constraints.applied)
+    forced = any(
+        not applied.startswith("maxChange") for applied in outcome.trace.constraints.applied
+    )
     assert forced or abs(outcome.after.unit_amount - it.amount) * 100 <= it.amount * maximum
 
 
@@ -46,7 +50,9 @@ def test_the_same_rule_makes_the_same_of_the_same(given: dict[str, object], it: 
 
 @given(any_transform(), any_variant)
 @settings(max_examples=100, deadline=None)
-def test_a_price_inside_all_limits_is_not_moved_again(given: dict[str, object], it: Variant) -> None:
+def test_a_price_inside_all_limits_is_not_moved_again(
+    given: dict[str, object], it: Variant
+) -> None:
     limits = limits_of(rule(given).transform, it.amount or 0, it.cost)
     if limits.conflict:
         assert price(rule(given), it).skipped in set(Skip)

@@ -57,7 +57,10 @@ def test_what_is_written_reads_back_the_same(amount: int, currency: str) -> None
     assert parse_amount(format_amount(amount, currency), currency) == amount
 
 
-@every_case(("number", "nearest"), [("502.5", 503), ("503.5", 504), ("0.5", 1), ("0.4999", 0), ("-0.5", -1), ("7", 7)])
+@every_case(
+    ("number", "nearest"),
+    [("502.5", 503), ("503.5", 504), ("0.5", 1), ("0.4999", 0), ("-0.5", -1), ("7", 7)],
+)
 def test_halves_go_up_and_not_to_the_even_one(number: str, nearest: int) -> None:
     assert round_half_up(Decimal(number)) == nearest
 
@@ -85,5 +88,9 @@ def test_prices_are_compared_with_the_struck_through_one_only_where_asked() -> N
 @every_case("compare_at", [None, 1599])
 def test_a_stored_price_reads_back_the_same(compare_at: int | None) -> None:
     price = Price(1299, "USD", compare_at)
-    assert price_document(price) == {"unit_amount": 1299, "currency": "USD", "compare_at": compare_at}
+    assert price_document(price) == {
+        "unit_amount": 1299,
+        "currency": "USD",
+        "compare_at": compare_at,
+    }
     assert price_of(price_document(price)) == price

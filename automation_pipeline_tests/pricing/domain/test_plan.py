@@ -24,7 +24,10 @@ from automation_pipeline_tests.tables import every_case
 
 TENTH_OFF = rule({"op": "percent", "value": -10})
 policies = st.none() | st.sampled_from(
-    [parse_policy(given) for given in ({"maxPctDelta": 0.05}, {"floor": 500, "currency": "EUR"}, {"autoApply": True})]
+    [
+        parse_policy(given)
+        for given in ({"maxPctDelta": 0.05}, {"floor": 500, "currency": "EUR"}, {"autoApply": True})
+    ]
 )
 
 
@@ -35,7 +38,9 @@ def test_a_price_that_changes_is_a_target() -> None:
 
 
 @every_case(("amount", "reason", "is_listed"), [(None, "no_price", True), (1, "no_change", False)])
-def test_what_does_not_change_is_left_alone(amount: int | None, reason: str, is_listed: bool) -> None:
+def test_what_does_not_change_is_left_alone(
+    amount: int | None, reason: str, is_listed: bool
+) -> None:
     plan = plan_target(price(TENTH_OFF, variant(amount)), None, Decimal(0))
     assert isinstance(plan, ExcludedVariant)
     assert (plan.reason, plan.is_listed, plan.checks) == (reason, is_listed, ())

@@ -14,7 +14,9 @@ from automation_pipeline_tests.tables import every_case
 def failing(policy: dict[str, object], current: int, proposed: int, **facts: object) -> list[str]:
     used = Decimal(str(facts.get("used", 0)))
     price = Price(current, str(facts.get("currency", "EUR")))
-    verdict = check_guardrails(parse_policy(policy), str(facts.get("sku", "a")), price, proposed, used)
+    verdict = check_guardrails(
+        parse_policy(policy), str(facts.get("sku", "a")), price, proposed, used
+    )
     assert verdict.ok is (not verdict.failing)
     return [check.name for check in verdict.failing]
 
@@ -35,7 +37,12 @@ def failing(policy: dict[str, object], current: int, proposed: int, **facts: obj
         ({"floor": 500, "floors": {"b": 900}, "currency": "EUR"}, 1000, 800, []),
         ({"ceilings": {"a": 900}, "currency": "EUR"}, 1000, 950, ["ceiling"]),
         ({"floor": 500, "ceiling": 900, "currency": "USD"}, 1000, 700, ["currency"]),
-        ({"maxPctDelta": 0.1, "floor": 900, "currency": "EUR"}, 1000, 500, ["maxPctDelta", "floor"]),
+        (
+            {"maxPctDelta": 0.1, "floor": 900, "currency": "EUR"},
+            1000,
+            500,
+            ["maxPctDelta", "floor"],
+        ),
     ],
 )
 def test_a_price_outside_a_guardrail_is_blocked(
@@ -54,7 +61,9 @@ def test_the_budget_of_the_day_is_what_is_left_of_it() -> None:
 
 
 def test_from_zero_the_change_is_told_as_all_of_it() -> None:
-    (check,) = check_guardrails(parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100).checks
+    (check,) = check_guardrails(
+        parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100
+    ).checks
     assert (check.ok, check.facts["deltaPct"]) == (True, 1)
 
 
@@ -68,7 +77,11 @@ def test_what_was_used_is_the_sum_of_the_days_changes() -> None:
         ({"maxPctDelta": 15}, "maxPctDelta", "must be at most 1"),
         ({"floor": 500}, "currency", "is required where the policy names amounts"),
         ({"floors": {"a": 5}}, "currency", "is required where the policy names amounts"),
-        ({"floor": 5, "ceiling": 4, "currency": "EUR"}, "ceiling", "must not be below the floor of 5"),
+        (
+            {"floor": 5, "ceiling": 4, "currency": "EUR"},
+            "ceiling",
+            "must not be below the floor of 5",
+        ),
         (
             {"floors": {"a": 0.5}, "currency": "EUR"},
             "floors.a",

@@ -2,7 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.rules.runs import StaleReason, approval_fault, rests_until, stale_reason
+from automation_pipeline.pricing.rules.runs import (
+    StaleReason,
+    approval_fault,
+    rests_until,
+    stale_reason,
+)
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -31,13 +36,22 @@ def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: StaleReas
         (False, "cyd", None),
     ],
 )
-def test_two_people_stand_behind_a_run(approved_by: str | None, fault: str | None, *, auto_apply: bool) -> None:
-    said = approval_fault(auto_apply=auto_apply, created_by="ann", written_by="bob", approved_by=approved_by)
+def test_two_people_stand_behind_a_run(
+    approved_by: str | None, fault: str | None, *, auto_apply: bool
+) -> None:
+    said = approval_fault(
+        auto_apply=auto_apply, created_by="ann", written_by="bob", approved_by=approved_by
+    )
     assert said == fault
 
 
-@every_case(("minutes_ago", "cooldown", "rests"), [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)])
-def test_a_rule_rests_after_it_was_applied(minutes_ago: int | None, cooldown: int, rests: int | None) -> None:
+@every_case(
+    ("minutes_ago", "cooldown", "rests"),
+    [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)],
+)
+def test_a_rule_rests_after_it_was_applied(
+    minutes_ago: int | None, cooldown: int, rests: int | None
+) -> None:
     last = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
     until = None if rests is None else NOW + timedelta(minutes=rests)
     assert rests_until(last, cooldown, NOW) == until

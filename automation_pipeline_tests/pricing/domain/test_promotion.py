@@ -26,7 +26,12 @@ HOUR = timedelta(hours=1)
     ],
 )
 def test_what_is_due(
-    starts: timedelta | None, ends: timedelta | None, what: str | None, *, enabled: bool, applied: bool
+    starts: timedelta | None,
+    ends: timedelta | None,
+    what: str | None,
+    *,
+    enabled: bool,
+    applied: bool,
 ) -> None:
     plan = PromotionPlan(
         enabled=enabled,

@@ -19,7 +19,9 @@ T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
 def reading(actual: Price | None, target_id: str = "t1") -> PriceReading:
-    return PriceReading(target_id=target_id, sku_id="s1", expected=Price(1299, "USD"), actual=actual, reason="404")
+    return PriceReading(
+        target_id=target_id, sku_id="s1", expected=Price(1299, "USD"), actual=actual, reason="404"
+    )
 
 
 @every_case(
@@ -73,7 +75,12 @@ def test_a_report_tells_mismatches_and_what_could_not_be_read() -> None:
 
 
 def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -> None:
-    ages = [timedelta(hours=1), timedelta(hours=2), timedelta(days=30), timedelta(days=30, seconds=1)]
+    ages = [
+        timedelta(hours=1),
+        timedelta(hours=2),
+        timedelta(days=30),
+        timedelta(days=30, seconds=1),
+    ]
     assert [in_daily_pass(T0, T0 + age) for age in ages] == [False, True, True, False]
 
 
@@ -81,13 +88,19 @@ def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -
     ("actual", "weight"),
     [([1299], None), ([1300], "info"), ([1300, 1305], "warning"), ([1305, 1, 1300], "critical")],
 )
-def test_a_report_is_as_grave_as_its_gravest_difference(actual: list[int], weight: str | None) -> None:
-    found = reconciliation_report("r1", [reading(Price(amount, "USD"), f"t{amount}") for amount in actual], T0)
+def test_a_report_is_as_grave_as_its_gravest_difference(
+    actual: list[int], weight: str | None
+) -> None:
+    found = reconciliation_report(
+        "r1", [reading(Price(amount, "USD"), f"t{amount}") for amount in actual], T0
+    )
     assert worst_severity(found) == weight
 
 
 def test_what_is_priced_in_another_currency_is_not_put_back() -> None:
     found = reconciliation_report(
-        "r1", [reading(Price(1, "USD"), "t1"), reading(Price(1, "EUR"), "t2"), reading(None, "t3")], T0
+        "r1",
+        [reading(Price(1, "USD"), "t1"), reading(Price(1, "EUR"), "t2"), reading(None, "t3")],
+        T0,
     )
     assert [one.target_id for one in repairable_mismatches(found)] == ["t1"]

@@ -1,4 +1,5 @@
-"""Four calls at most, 2, 4 and 8 seconds apart; waits that the shop asks for are counted apart, within bounds."""
+"""Four calls at most, 2, 4 and 8 seconds apart; waits that the shop asks for are counted apart,
+within bounds."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,8 +10,18 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.pricing.events import apply_key
-from automation_pipeline.pricing.models.runs import PricingRunState, TargetState, final_run_state, success_rate
-from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, FailureSignal, classify_failure
+from automation_pipeline.pricing.models.runs import (
+    PricingRunState,
+    TargetState,
+    final_run_state,
+    success_rate,
+)
+from automation_pipeline.pricing.models.shop import (
+    CallFailure,
+    FailureKind,
+    FailureSignal,
+    classify_failure,
+)
 from automation_pipeline.pricing.rules.runs import (
     RATE_LIMIT_BACKOFF,
     RETRY_BACKOFF,
@@ -59,7 +70,8 @@ def test_a_target_that_always_fails_is_called_four_times_and_given_up() -> None:
 
 
 def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
-    """How a target ends that the shop answers so: its state, its attempts, and the waits between."""
+    """How a target ends that the shop answers so: its state, its attempts, and the waits
+    between."""
     progress, waits = AttemptProgress(), list[float]()
     for status in answers:
         if status == 200:
@@ -74,7 +86,11 @@ def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
 
 def test_the_run_of_the_reference_ends_as_it_says() -> None:
     ends = [worked_on(200), worked_on(500, 500, 200), worked_on(404)]
-    assert ends == [(TargetState.APPLIED, 0, []), (TargetState.APPLIED, 2, [2, 4]), (TargetState.FAILED, 0, [])]
+    assert ends == [
+        (TargetState.APPLIED, 0, []),
+        (TargetState.APPLIED, 2, [2, 4]),
+        (TargetState.FAILED, 0, []),
+    ]
     assert final_run_state(state for state, _, _ in ends) is PricingRunState.PARTIAL
     rate = success_rate(2, 1)
     assert rate is not None
@@ -101,7 +117,9 @@ def test_untold_waits_for_the_shop_are_16_32_and_64_seconds() -> None:
 def test_the_eleventh_wait_for_the_shop_costs_an_attempt_and_still_lasts_as_told() -> None:
     progress = AttemptProgress(rate_limit_waits=10, rate_limit_seconds=20)
     decision = again(decide_retry(failure(429, 30.0), progress, Random(1)))
-    assert decision.progress == AttemptProgress(attempts=1, rate_limit_waits=10, rate_limit_seconds=20)
+    assert decision.progress == AttemptProgress(
+        attempts=1, rate_limit_waits=10, rate_limit_seconds=20
+    )
     assert decision.wait_seconds >= 30
     assert decision.pauses_shop
 
@@ -123,7 +141,9 @@ def test_a_target_that_is_only_refused_is_given_up_in_the_end() -> None:
 
 
 def test_a_shop_that_asks_for_days_is_given_up() -> None:
-    assert isinstance(decide_retry(failure(429, 90_000.0), AttemptProgress(), Middle()), GiveUpTarget)
+    assert isinstance(
+        decide_retry(failure(429, 90_000.0), AttemptProgress(), Middle()), GiveUpTarget
+    )
 
 
 @every_case(

@@ -37,7 +37,9 @@ def test_the_last_applied_is_taken_back_first_and_failed_ones_never() -> None:
     assert targets_to_roll_back(PricingRunState.PARTIAL, TARGETS, ["t1", "t1"]) == ["t1"]
 
 
-@every_case("state", sorted(set(PricingRunState) - {PricingRunState.APPLIED, PricingRunState.PARTIAL}))
+@every_case(
+    "state", sorted(set(PricingRunState) - {PricingRunState.APPLIED, PricingRunState.PARTIAL})
+)
 def test_only_what_was_applied_can_be_rolled_back(state: PricingRunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be rolled back"):
         targets_to_roll_back(state, TARGETS)
@@ -81,10 +83,25 @@ def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
         (None, True, "left"),
     ],
 )
-def test_a_price_is_taken_back_by_applying_the_former_one(seen: Price | None, force: bool, what: str) -> None:
-    applied = WorkTarget(1, "p", "v", None, Price(1000, "EUR"), Price(900, "EUR"), False, AttemptProgress(), False, T0)
+def test_a_price_is_taken_back_by_applying_the_former_one(
+    seen: Price | None, force: bool, what: str
+) -> None:
+    applied = WorkTarget(
+        1,
+        "p",
+        "v",
+        None,
+        Price(1000, "EUR"),
+        Price(900, "EUR"),
+        False,
+        AttemptProgress(),
+        False,
+        T0,
+    )
     target = reversed_target(applied)
     assert (target.after, reversed_target(target)) == (Price(1000, "EUR"), applied)
     terms = ApplyTerms(OnDrift.OVERWRITE if force else OnDrift.REFUSE, None, takes_back=True)
     decided = decide_before_write(target, seen, Decimal(0), terms)
-    assert type(decided) is {"write": type(None), "found": AppliedResult, "left": FailedResult}[what]
+    assert (
+        type(decided) is {"write": type(None), "found": AppliedResult, "left": FailedResult}[what]
+    )

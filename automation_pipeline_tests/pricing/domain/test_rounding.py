@@ -5,7 +5,13 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.models.transforms import Lattice, Round, multiples, rounded, with_ending
+from automation_pipeline.pricing.models.transforms import (
+    Lattice,
+    Round,
+    multiples,
+    rounded,
+    with_ending,
+)
 from automation_pipeline_tests.tables import every_case
 
 
@@ -25,7 +31,9 @@ from automation_pipeline_tests.tables import every_case
         ("-1000", Round.UP, multiples(0, 2), -1000),
     ],
 )
-def test_a_price_is_rounded_to_its_unit(exact: str, way: Round, lattice: Lattice, result: int) -> None:
+def test_a_price_is_rounded_to_its_unit(
+    exact: str, way: Round, lattice: Lattice, result: int
+) -> None:
     assert rounded(Decimal(exact), way, lattice) == result
 
 
@@ -66,11 +74,15 @@ def test_a_price_gets_its_ending(exact: int, way: Round, ending: str, result: in
         (".990", 2, None),
     ],
 )
-def test_an_ending_is_said_in_the_decimals_of_its_currency(ending: str, decimals: int, lattice: Lattice | None) -> None:
+def test_an_ending_is_said_in_the_decimals_of_its_currency(
+    ending: str, decimals: int, lattice: Lattice | None
+) -> None:
     assert with_ending(ending, decimals) == lattice
 
 
-lattices = st.sampled_from([multiples(0, 2), multiples(1, 2), multiples(2, 2), Lattice(100, 99), Lattice(1000, 995)])
+lattices = st.sampled_from(
+    [multiples(0, 2), multiples(1, 2), multiples(2, 2), Lattice(100, 99), Lattice(1000, 995)]
+)
 exacts = st.decimals(-10_000, 1_000_000, places=4)
 
 
@@ -91,6 +103,8 @@ def test_rounding_down_never_goes_up(exact: Decimal, lattice: Lattice) -> None:
 @given(exacts.filter(lambda exact: exact > 1000), lattices)
 @settings(max_examples=50, deadline=None)
 def test_the_nearest_is_really_the_nearest(exact: Decimal, lattice: Lattice) -> None:
-    down, nearest, up = (rounded(exact, way, lattice) for way in (Round.DOWN, Round.NEAREST, Round.UP))
+    down, nearest, up = (
+        rounded(exact, way, lattice) for way in (Round.DOWN, Round.NEAREST, Round.UP)
+    )
     assert down <= exact <= up
     assert nearest == (up if up - exact <= exact - down else down)

@@ -20,7 +20,12 @@ BAND = {"price": {"gte": 100, "currency": "EUR"}}
 
 def test_a_rule_says_little_and_has_careful_defaults() -> None:
     parsed = parse_rule({"name": "Sale", "selector": {"all": True}, "transform": TENTH_OFF})
-    assert (parsed.enabled, parsed.on_drift, parsed.currency, parsed.schedule_at) == (True, OnDrift.REFUSE, None, None)
+    assert (parsed.enabled, parsed.on_drift, parsed.currency, parsed.schedule_at) == (
+        True,
+        OnDrift.REFUSE,
+        None,
+        None,
+    )
     assert not parsed.transform.allow_zero
 
 
@@ -30,11 +35,19 @@ def test_a_rule_says_little_and_has_careful_defaults() -> None:
         ({"name": ""}, "name", "must have at least 1 character"),
         ({"selector": None}, "selector", "must be an object"),
         ({"transform": 3}, "transform", "must be an object"),
-        ({"currency": "eur"}, "currency", "must be a currency of three capital letters, such as EUR"),
+        (
+            {"currency": "eur"},
+            "currency",
+            "must be a currency of three capital letters, such as EUR",
+        ),
         ({"tenantId": "t"}, "tenantId", "is not a known field"),
         ({"onDrift": "ignore"}, "onDrift", "must be 'refuse' or 'overwrite'"),
         ({"cooldownMinutes": -1}, "cooldownMinutes", "must be at least 0"),
-        ({"scheduleAt": "2026-05-04T02:00:00"}, "scheduleAt", "must say its time zone, such as 2026-05-04T02:00:00Z"),
+        (
+            {"scheduleAt": "2026-05-04T02:00:00"},
+            "scheduleAt",
+            "must say its time zone, such as 2026-05-04T02:00:00Z",
+        ),
         ({"scheduleAt": "0001-01-01T00:00:00+14:00"}, "scheduleAt", "lies outside the calendar"),
         ({"endsAt": "9999-12-31T23:59:59-14:00"}, "endsAt", "lies outside the calendar"),
         ({"scheduleAt": 5}, "scheduleAt", NO_INSTANT),
@@ -42,7 +55,11 @@ def test_a_rule_says_little_and_has_careful_defaults() -> None:
         ({"scheduleAt": True}, "scheduleAt", NO_INSTANT),
         ({"scheduleAt": "1893456000"}, "scheduleAt", NO_INSTANT),
         ({"endsAt": "-1e5"}, "endsAt", NO_INSTANT),
-        ({"scheduleAt": "2030-01-01"}, "scheduleAt", "must say its time zone, such as 2026-05-04T02:00:00Z"),
+        (
+            {"scheduleAt": "2030-01-01"},
+            "scheduleAt",
+            "must say its time zone, such as 2026-05-04T02:00:00Z",
+        ),
         (
             {"scheduleAt": "2026-05-04T02:00:00Z", "endsAt": "2026-05-04T04:00:00+02:00"},
             "endsAt",
@@ -53,7 +70,11 @@ def test_a_rule_says_little_and_has_careful_defaults() -> None:
             "currency",
             "is required where the transform names amounts",
         ),
-        ({"selector": BAND, "currency": "USD"}, "currency", "must be that of all prices in the selector: EUR"),
+        (
+            {"selector": BAND, "currency": "USD"},
+            "currency",
+            "must be that of all prices in the selector: EUR",
+        ),
         (
             {"selector": {"or": [BAND, {"price": {"lt": 5, "currency": "USD"}}]}},
             "currency",
@@ -66,7 +87,9 @@ def test_a_rule_says_little_and_has_careful_defaults() -> None:
         ),
     ],
 )
-def test_each_fault_is_named_where_it_is(changes: dict[str, object], field: str, fault: str) -> None:
+def test_each_fault_is_named_where_it_is(
+    changes: dict[str, object], field: str, fault: str
+) -> None:
     given = {"name": "Sale", "selector": {"all": True}, "transform": TENTH_OFF}
     with pytest.raises(InvalidInputError, match="Invalid pricing rule data") as refused:
         parse_rule(given | changes)
@@ -76,11 +99,15 @@ def test_each_fault_is_named_where_it_is(changes: dict[str, object], field: str,
 def test_every_missing_field_is_named() -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse_rule({})
-    assert dict(refused.value.fields) == dict.fromkeys(("name", "selector", "transform"), "is required")
+    assert dict(refused.value.fields) == dict.fromkeys(
+        ("name", "selector", "transform"), "is required"
+    )
 
 
 def test_times_of_any_zone_are_kept_in_utc() -> None:
-    assert rule(TENTH_OFF, scheduleAt="2026-05-04T02:00:00+02:00").schedule_at == datetime(2026, 5, 4, 0, tzinfo=UTC)
+    assert rule(TENTH_OFF, scheduleAt="2026-05-04T02:00:00+02:00").schedule_at == datetime(
+        2026, 5, 4, 0, tzinfo=UTC
+    )
 
 
 @given(any_selector, any_transform())
@@ -116,7 +143,12 @@ def test_the_order_of_keys_and_of_parts_is_no_new_version(
 
 
 @every_case(
-    "transform", [{"op": "percent", "value": -10.0}, {"op": "percent", "value": "-10"}, {**TENTH_OFF, "floor": None}]
+    "transform",
+    [
+        {"op": "percent", "value": -10.0},
+        {"op": "percent", "value": "-10"},
+        {**TENTH_OFF, "floor": None},
+    ],
 )
 def test_another_spelling_is_no_new_version(transform: dict[str, object]) -> None:
     assert version_hash(rule(transform)) == version_hash(rule(TENTH_OFF))
@@ -138,5 +170,7 @@ def test_what_decides_no_price_is_no_new_version(changes: dict[str, object]) -> 
         (TENTH_OFF, {"onDrift": "overwrite"}),
     ],
 )
-def test_what_decides_prices_is_a_new_version(transform: dict[str, object], changes: dict[str, object]) -> None:
+def test_what_decides_prices_is_a_new_version(
+    transform: dict[str, object], changes: dict[str, object]
+) -> None:
     assert version_hash(rule(transform, **changes)) != version_hash(rule(TENTH_OFF))

@@ -37,12 +37,20 @@ def stored(written: RuleInput) -> PricingRule:
     )
 
 
-KNOWN = stored(rule({"op": "percent", "value": -10, "floor": 500}, description="Old", scheduleAt="2026-06-01T00:00Z"))
+KNOWN = stored(
+    rule(
+        {"op": "percent", "value": -10, "floor": 500},
+        description="Old",
+        scheduleAt="2026-06-01T00:00Z",
+    )
+)
 
 
 def test_what_is_not_named_stays_and_null_clears() -> None:
     changed = changed_rule(KNOWN, {"name": "New", "description": None, "scheduleAt": None})
-    assert changed == KNOWN.as_input.model_copy(update={"name": "New", "description": None, "schedule_at": None})
+    assert changed == KNOWN.as_input.model_copy(
+        update={"name": "New", "description": None, "schedule_at": None}
+    )
 
 
 def test_a_transform_is_replaced_whole() -> None:
@@ -62,7 +70,9 @@ def test_a_transform_is_replaced_whole() -> None:
         ({"cooldown_minutes": 5}, {"cooldown_minutes": "is not a known field"}),
     ],
 )
-def test_a_patch_is_refused_with_every_field_at_fault(patch: dict[str, Any], fields: dict[str, str]) -> None:
+def test_a_patch_is_refused_with_every_field_at_fault(
+    patch: dict[str, Any], fields: dict[str, str]
+) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid pricing rule data$") as caught:
         changed_rule(KNOWN, patch)
     assert dict(caught.value.fields) == fields

@@ -20,7 +20,9 @@ TIMES = RunTimes(T0, T0 + timedelta(seconds=2), T0 + timedelta(seconds=33.24))
 
 
 def test_a_result_is_written_as_people_read_it() -> None:
-    done = TargetResult(target_id="t1", success=True, external_id="808950810", applied_price=1299, duration=212)
+    done = TargetResult(
+        target_id="t1", success=True, external_id="808950810", applied_price=1299, duration=212
+    )
     gone = TargetResult(target_id="t2", success=False, error="variant not found", duration=95)
     document = as_document(run_result("r1", PricingRunState.PARTIAL, TIMES, [done, done, gone]))
     assert {name: document[name] for name in document if name != "results"} == {
@@ -38,7 +40,10 @@ def test_a_result_is_written_as_people_read_it() -> None:
 
 def test_nothing_tried_is_no_rate() -> None:
     assert success_rate(0, 0) is None
-    assert run_result("r1", PricingRunState.APPLIED, RunTimes(None, None, None), []).success_rate is None
+    assert (
+        run_result("r1", PricingRunState.APPLIED, RunTimes(None, None, None), []).success_rate
+        is None
+    )
 
 
 def test_waiting_and_applying_are_measured_apart() -> None:
@@ -57,5 +62,7 @@ def test_waiting_and_applying_are_measured_apart() -> None:
         ("ROLLED_BACK", None, False),
     ],
 )
-def test_cancelled_and_skipped_targets_are_not_counted(status: str, kind: str | None, *, counts: bool) -> None:
+def test_cancelled_and_skipped_targets_are_not_counted(
+    status: str, kind: str | None, *, counts: bool
+) -> None:
     assert counts_for_success(TargetState(status), FailureKind(kind) if kind else None) is counts

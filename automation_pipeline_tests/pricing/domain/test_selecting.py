@@ -5,7 +5,12 @@ from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import Variant
 from automation_pipeline.pricing.rules.evaluation import matches
-from automation_pipeline_tests.pricing.domain.rules import any_selector, any_variant, selector, variant
+from automation_pipeline_tests.pricing.domain.rules import (
+    any_selector,
+    any_variant,
+    selector,
+    variant,
+)
 from automation_pipeline_tests.tables import every_case
 
 SHIRT = variant(
@@ -60,7 +65,9 @@ def test_a_selector_picks(given: dict[str, object], *, picked: bool) -> None:
 @every_case("op", ["lt", "gte", "eq", "in"])
 def test_a_variant_without_the_field_is_not_picked_by_it(op: str) -> None:
     value = [1] if op == "in" else 1
-    assert not matches(selector({"field": "inventory", "op": op, "value": value}), variant(inventory=None))
+    assert not matches(
+        selector({"field": "inventory", "op": op, "value": value}), variant(inventory=None)
+    )
 
 
 def test_a_variant_without_a_price_is_in_no_band() -> None:
@@ -69,7 +76,9 @@ def test_a_variant_without_a_price_is_in_no_band() -> None:
 
 @given(any_selector, any_selector, any_variant)
 @settings(max_examples=80, deadline=None)
-def test_selectors_keep_the_laws_of_logic(one: dict[str, object], other: dict[str, object], it: Variant) -> None:
+def test_selectors_keep_the_laws_of_logic(
+    one: dict[str, object], other: dict[str, object], it: Variant
+) -> None:
     def picks(given: dict[str, object]) -> bool:
         return matches(selector(given), it)
 
@@ -84,5 +93,7 @@ def test_selectors_keep_the_laws_of_logic(one: dict[str, object], other: dict[st
 
 @given(st.lists(any_variant, max_size=5), any_selector)
 @settings(max_examples=30, deadline=None)
-def test_a_selector_and_its_opposite_share_all_variants_out(some: list[Variant], given: dict[str, object]) -> None:
+def test_a_selector_and_its_opposite_share_all_variants_out(
+    some: list[Variant], given: dict[str, object]
+) -> None:
     assert all(matches(selector(given), it) != matches(selector({"not": given}), it) for it in some)

@@ -34,7 +34,11 @@ def faults(given: object) -> dict[str, str]:
         ({"and": []}, "selector.and", "must have 1 to 10000 entries"),
         ({"and": [{"all": True}, {}]}, "selector.and.1", KINDS),
         ({"not": {"or": [{}]}}, "selector.not.or.0", KINDS),
-        ({"price": {"currency": "EUR"}}, "selector.price", "must have at least one of gt, gte, lt, lte and eq"),
+        (
+            {"price": {"currency": "EUR"}},
+            "selector.price",
+            "must have at least one of gt, gte, lt, lte and eq",
+        ),
         ({"price": {"gt": 5}}, "selector.price.currency", "is required"),
         ({"price": {"gt": -1, "currency": "EUR"}}, "selector.price.gt", "must be at least 0"),
         (
@@ -45,10 +49,26 @@ def faults(given: object) -> dict[str, str]:
         ({"field": "vendor", "value": "x"}, "selector.op", "is required"),
         ({"field": "vendor", "op": "eq"}, "selector.value", "must be a text that is not empty"),
         ({"field": "vendor", "op": "in", "value": "x"}, "selector.value", "must be a list"),
-        ({"field": "vendor", "op": "in", "value": []}, "selector.value", "must have 1 to 10000 entries"),
-        ({"field": "inventory", "op": "eq", "value": True}, "selector.value", "must be a whole number"),
-        ({"field": "onSale", "op": "eq", "value": "yes"}, "selector.value", "must be true or false"),
-        ({"field": "onSale", "op": "in", "value": [True]}, "selector.op", "must be one of eq, ne for onSale"),
+        (
+            {"field": "vendor", "op": "in", "value": []},
+            "selector.value",
+            "must have 1 to 10000 entries",
+        ),
+        (
+            {"field": "inventory", "op": "eq", "value": True},
+            "selector.value",
+            "must be a whole number",
+        ),
+        (
+            {"field": "onSale", "op": "eq", "value": "yes"},
+            "selector.value",
+            "must be true or false",
+        ),
+        (
+            {"field": "onSale", "op": "in", "value": [True]},
+            "selector.op",
+            "must be one of eq, ne for onSale",
+        ),
     ],
 )
 def test_each_fault_is_named_where_it_is(given: object, field: str, fault: str) -> None:

@@ -1,4 +1,5 @@
-"""The reckoned bucket: no call comes before its points are there, and none waits for longer than it must."""
+"""The reckoned bucket: no call comes before its points are there, and none waits for longer than it
+must."""
 
 import heapq
 from dataclasses import replace
@@ -31,7 +32,12 @@ def after(seconds: float) -> datetime:
 
 
 def full(**changes: float) -> LeakyBucket:
-    facts = {"available": 2000.0, "maximum": 2000.0, "restore_rate": 100.0, "pending": 0.0} | changes
+    facts = {
+        "available": 2000.0,
+        "maximum": 2000.0,
+        "restore_rate": 100.0,
+        "pending": 0.0,
+    } | changes
     return LeakyBucket(**facts, measured_at=NOW)
 
 
@@ -64,7 +70,13 @@ def test_points_come_back_up_to_the_brim() -> None:
 
 
 def test_what_the_shop_tells_is_the_truth_less_the_other_promises() -> None:
-    tank = sync_bucket(full(available=500.0, pending=30.0), 10, BucketStatus(1800, 1000, 50), since=NOW, now=after(1))
+    tank = sync_bucket(
+        full(available=500.0, pending=30.0),
+        10,
+        BucketStatus(1800, 1000, 50),
+        since=NOW,
+        now=after(1),
+    )
     assert tank == LeakyBucket(1780, 1000, 50, 20, after(1), after(1))
 
 
@@ -76,11 +88,13 @@ def test_old_news_may_only_say_that_there_is_less(told: float, available: float)
 
 
 def test_an_answer_that_tells_nothing_leaves_the_points_spent() -> None:
-    assert sync_bucket(full(available=500.0, pending=10.0), 10, None, since=NOW, now=after(1)) == LeakyBucket(
-        600, 2000, 100, 0, after(1)
-    )
+    assert sync_bucket(
+        full(available=500.0, pending=10.0), 10, None, since=NOW, now=after(1)
+    ) == LeakyBucket(600, 2000, 100, 0, after(1))
     assert (
-        sync_bucket(full(available=500.0, pending=10.0), 10, BucketStatus(1, 1, 0), since=NOW, now=NOW).restore_rate
+        sync_bucket(
+            full(available=500.0, pending=10.0), 10, BucketStatus(1, 1, 0), since=NOW, now=NOW
+        ).restore_rate
         == 100
     )
 
@@ -100,7 +114,13 @@ class RealBucket:
     """The shop's own, which refuses what it does not hold."""
 
     def __init__(self, bucket: BucketStatus) -> None:
-        self.level, self.bucket, self.at, self.refused, self.spent = bucket.available, bucket, 0.0, 0, 0.0
+        self.level, self.bucket, self.at, self.refused, self.spent = (
+            bucket.available,
+            bucket,
+            0.0,
+            0,
+            0.0,
+        )
 
     def take(self, cost: float, at: float) -> BucketStatus:
         filled = self.level + (at - self.at) * self.bucket.restore_rate
@@ -115,7 +135,11 @@ class RealBucket:
 
 @given(
     st.lists(
-        st.tuples(st.floats(0, 0.5), st.floats(0, 0.5) | st.floats(2, 5), st.sampled_from([1.0, 5.0, 10.0])),
+        st.tuples(
+            st.floats(0, 0.5),
+            st.floats(0, 0.5) | st.floats(2, 5),
+            st.sampled_from([1.0, 5.0, 10.0]),
+        ),
         min_size=100,
         max_size=400,
     ),
@@ -144,7 +168,9 @@ def test_the_shop_never_has_to_refuse_and_its_points_are_not_left_lying(
             heapq.heappush(events, (at + costs[which][1], which, "hear"))
         else:
             ended = at
-            tank = sync_bucket(tank, costs[which][0], told[which], since=turns[which], now=after(at))
+            tank = sync_bucket(
+                tank, costs[which][0], told[which], since=turns[which], now=after(at)
+            )
             number += 1
             heapq.heappush(events, (at, number, "begin"))
     assert shop.refused == 0

@@ -1,4 +1,5 @@
-"""What is decided about one variant: before the write by the price that is there, and after a call that failed."""
+"""What is decided about one variant: before the write by the price that is there, and after a call
+that failed."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.rules import OnDrift, Policy
-from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, FailureSignal, Price, classify_failure
+from automation_pipeline.pricing.models.shop import (
+    CallFailure,
+    FailureKind,
+    FailureSignal,
+    Price,
+    classify_failure,
+)
 from automation_pipeline.pricing.rules.runs import (
     MAX_RETRIES,
     AppliedResult,
@@ -39,8 +46,20 @@ HASTE = classify_failure(FailureSignal(status=429), "Too fast.", 5.0)
 
 
 def target(**changes: object) -> WorkTarget:
-    facts = {"id": 1, "product_id": "1", "variant_id": "11", "sku": "S", "before": BEFORE, "after": AFTER}
-    state = {"writes_compare_at": False, "progress": AttemptProgress(), "outcome_unknown": False, "began_at": BEGAN}
+    facts = {
+        "id": 1,
+        "product_id": "1",
+        "variant_id": "11",
+        "sku": "S",
+        "before": BEFORE,
+        "after": AFTER,
+    }
+    state = {
+        "writes_compare_at": False,
+        "progress": AttemptProgress(),
+        "outcome_unknown": False,
+        "began_at": BEGAN,
+    }
     return WorkTarget(**{**facts, **state, **changes})
 
 
@@ -83,7 +102,9 @@ def test_a_price_is_taken_back_only_where_nobody_has_edited_it(
 
 
 def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
-    assert decide_before_write(target(), AFTER, Decimal(0), REFUSES) == AppliedResult(target(), BEFORE, was_found=True)
+    assert decide_before_write(target(), AFTER, Decimal(0), REFUSES) == AppliedResult(
+        target(), BEFORE, was_found=True
+    )
 
 
 @every_case(
@@ -97,7 +118,9 @@ def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
         ),
     ],
 )
-def test_a_refusal_for_drift_names_both_prices(one: WorkTarget, terms: ApplyTerms, words: str) -> None:
+def test_a_refusal_for_drift_names_both_prices(
+    one: WorkTarget, terms: ApplyTerms, words: str
+) -> None:
     decided = decide_before_write(one, Price(1234, "EUR"), Decimal(0), terms)
     assert isinstance(decided, FailedResult)
     assert (decided.failure.kind, decided.failure.retryable) == (FailureKind.CONFLICT, False)
@@ -119,7 +142,9 @@ def test_a_refusal_for_drift_names_both_prices(one: WorkTarget, terms: ApplyTerm
 def test_the_guardrails_are_looked_at_with_what_is_spent_of_the_day(
     policy: Policy, used: Decimal, failing: str | None
 ) -> None:
-    decided = decide_before_write(target(), BEFORE, Decimal(used), ApplyTerms(OnDrift.REFUSE, policy))
+    decided = decide_before_write(
+        target(), BEFORE, Decimal(used), ApplyTerms(OnDrift.REFUSE, policy)
+    )
     if failing is None:
         assert decided is None
         return
@@ -133,7 +158,9 @@ def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_s
     before: int, after: int, seen: int, overwrites: bool
 ) -> None:
     one = target(before=Price(before, "EUR"), after=Price(after, "EUR"))
-    decided = decide_before_write(one, Price(seen, "EUR"), Decimal(0), OVERWRITES if overwrites else REFUSES)
+    decided = decide_before_write(
+        one, Price(seen, "EUR"), Decimal(0), OVERWRITES if overwrites else REFUSES
+    )
     if decided is None:
         assert seen != after
         assert seen == before or overwrites
@@ -142,7 +169,9 @@ def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_s
 
 
 @given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
-def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(failures: list[CallFailure], seed: int) -> None:
+def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(
+    failures: list[CallFailure], seed: int
+) -> None:
     one, random, doubted = target(), Random(seed), False
     for failure in failures:
         settled = decide_after_failed_call(one, failure, random)
@@ -161,9 +190,13 @@ def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(failures: 
 
 
 @every_case(("price", "kind"), [(900, AppliedResult), (1000, FailedResult), (1234, FailedResult)])
-def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(price: int, kind: type[object]) -> None:
+def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(
+    price: int, kind: type[object]
+) -> None:
     doomed = target(doom=BUSY, outcome_unknown=True)
-    settled = decide_before_write(doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None))
+    settled = decide_before_write(
+        doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None)
+    )
     assert isinstance(settled, kind)
     if isinstance(settled, FailedResult):
         assert (settled.failure, settled.target.outcome_unknown) == (BUSY, False)

@@ -19,14 +19,22 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def acknowledge(bench: Bench, target_ids: list[int] | None, project_id: str = "default") -> int:
-    return acknowledge_dead_letters(project_id, target_ids, database=bench.database, clock=bench.clock, actor="user:9")
+    return acknowledge_dead_letters(
+        project_id, target_ids, database=bench.database, clock=bench.clock, actor="user:9"
+    )
 
 
 def test_all_of_a_project_are_acknowledged_once(bench: Bench) -> None:
     run = failing(bench, KINDS)
-    assert (acknowledge(bench, None, "toys"), acknowledge(bench, None), acknowledge(bench, None)) == (0, 2, 0)
+    assert (
+        acknowledge(bench, None, "toys"),
+        acknowledge(bench, None),
+        acknowledge(bench, None),
+    ) == (0, 2, 0)
     dead = [target for target in bench.targets(run.id) if target.status == "FAILED"]
-    assert {(one.acknowledged_at, one.acknowledged_by) for one in dead} == {(bench.clock.now(), "user:9")}
+    assert {(one.acknowledged_at, one.acknowledged_by) for one in dead} == {
+        (bench.clock.now(), "user:9")
+    }
 
 
 def test_one_that_is_none_is_named_and_nothing_is_kept(bench: Bench) -> None:
@@ -35,5 +43,7 @@ def test_one_that_is_none_is_named_and_nothing_is_kept(bench: Bench) -> None:
     applied = next(target.id for target in bench.targets(run.id) if target.status == "APPLIED")
     with pytest.raises(InvalidInputError) as refused:
         acknowledge(bench, [dead[0], applied])
-    assert refused.value.fields == (("targetIds", f"{applied} is not a dead letter of project default"),)
+    assert refused.value.fields == (
+        ("targetIds", f"{applied} is not a dead letter of project default"),
+    )
     assert (acknowledge(bench, dead), acknowledge(bench, dead)) == (2, 0)

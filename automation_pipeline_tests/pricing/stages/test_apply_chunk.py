@@ -1,4 +1,5 @@
-"""Applying some targets: how many calls go at once, and that each target is settled once whatever the shop does."""
+"""Applying some targets: how many calls go at once, and that each target is settled once whatever
+the shop does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -77,12 +78,17 @@ def target(variant_id: str | None, product_id: str, number: int) -> WorkTarget:
 
 def targets(products: int, variants: int = 1) -> list[WorkTarget]:
     return [
-        target(each.variant_id, each.product_id, number) for number, each in enumerate(shelf(products, variants), 1)
+        target(each.variant_id, each.product_id, number)
+        for number, each in enumerate(shelf(products, variants), 1)
     ]
 
 
 def applied(
-    shop: FakeShop, chosen: Sequence[WorkTarget], *, at_once: int = 5, is_wanted: Callable[[], bool] = lambda: True
+    shop: FakeShop,
+    chosen: Sequence[WorkTarget],
+    *,
+    at_once: int = 5,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> tuple[dict[int, TargetOutcome], ApplyHalt | None]:
     """What was settled by target, each of them once."""
     settled: list[TargetOutcome] = []
@@ -132,7 +138,12 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
         shop.fail_once(str(product), HASTE)
     settled, halt = applied(shop, targets(20), at_once=4)
     assert (shop.most_at_once, max(later), halt) == (4, 2, None)
-    assert sorted(number for number, one in settled.items() if isinstance(one, RequeuedResult)) == [1, 2, 3, 4]
+    assert sorted(number for number, one in settled.items() if isinstance(one, RequeuedResult)) == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 @pytest.mark.usefixtures("no_turns")
@@ -155,14 +166,25 @@ def test_a_refusal_of_everything_halts_and_what_was_not_tried_goes_back() -> Non
     assert halt is not None
     assert halt.critical is not None
     kinds = [type(settled[number]) for number in range(1, 7)]
-    assert kinds == [AppliedResult, FailedResult, RequeuedResult, RequeuedResult, RequeuedResult, RequeuedResult]
+    assert kinds == [
+        AppliedResult,
+        FailedResult,
+        RequeuedResult,
+        RequeuedResult,
+        RequeuedResult,
+        RequeuedResult,
+    ]
     assert all(
-        one.failure is None and one.wait_seconds == 0 for one in settled.values() if isinstance(one, RequeuedResult)
+        one.failure is None and one.wait_seconds == 0
+        for one in settled.values()
+        if isinstance(one, RequeuedResult)
     )
     assert shop.times("write") == 2
 
 
-def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def rests(
         call: Callable[[], Awaitable[CallResult[object]]], cost: float, **_world: object
     ) -> CallResult[object]:
@@ -174,9 +196,11 @@ def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(monkeypatch: pytes
     shop = FakeShop(*shelf(3))
     settled, halt = applied(shop, targets(3))
     assert halt == ApplyHalt(resting_seconds=42.0)
-    assert {(one.wait_seconds, one.failure) for one in settled.values() if isinstance(one, RequeuedResult)} == {
-        (42.0, None)
-    }
+    assert {
+        (one.wait_seconds, one.failure)
+        for one in settled.values()
+        if isinstance(one, RequeuedResult)
+    } == {(42.0, None)}
     assert shop.times("write") == 0
 
 
@@ -198,7 +222,9 @@ def test_a_failed_read_fails_all_and_leaves_no_doubt_about_earlier_writes() -> N
     shop = FakeShop(*shelf(2))
     shop.fail_once(PRICES, LOST)
     settled, _ = applied(shop, targets(2))
-    assert [(type(one), one.outcome_unknown) for one in settled.values()] == [(RequeuedResult, False)] * 2
+    assert [(type(one), one.outcome_unknown) for one in settled.values()] == [
+        (RequeuedResult, False)
+    ] * 2
     assert shop.times("write") == 0
 
 
@@ -222,7 +248,9 @@ def test_a_variant_that_the_answer_is_silent_about_is_read_again_before_anything
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 12), st.sampled_from([HASTE, BUSY, GONE, LOST])), max_size=20),
+    st.lists(
+        st.tuples(st.integers(1, 12), st.sampled_from([HASTE, BUSY, GONE, LOST])), max_size=20
+    ),
     st.integers(1, 6),
     st.booleans(),
 )

@@ -8,7 +8,12 @@ from sqlalchemy import select
 
 from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal, classify_failure
-from automation_pipeline.pricing.queries.runs import LostRunClaimError, RunClaim, claim_run, claimed_run
+from automation_pipeline.pricing.queries.runs import (
+    LostRunClaimError,
+    RunClaim,
+    claim_run,
+    claimed_run,
+)
 from automation_pipeline.pricing.queries.transitions import begin_applying
 from automation_pipeline.pricing.rules.runs import AppliedResult, WorkTarget, requeue_unchanged
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
@@ -35,7 +40,10 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def everything(bench: Bench) -> list[dict[str, object]]:
     with bench.database.reading() as session:
         rows = [row for table in ALL for row in session.scalars(select(table).order_by(table.id))]
-        return [{column.key: getattr(row, column.key) for column in row.__mapper__.column_attrs} for row in rows]
+        return [
+            {column.key: getattr(row, column.key) for column in row.__mapper__.column_attrs}
+            for row in rows
+        ]
 
 
 def held(bench: Bench, run: RuleRun, owner: str = "one") -> RunClaim:
@@ -82,12 +90,16 @@ def test_whoever_lost_the_run_changes_nothing_of_it(
     targets = claimed(bench, hold)
     taken_over(bench, run)
     before = everything(bench)
-    with pytest.raises(LostRunClaimError, match=f"Rule run {run.id} is worked on by another process"):
+    with pytest.raises(
+        LostRunClaimError, match=f"Rule run {run.id} is worked on by another process"
+    ):
         use(applying(bench, hold), targets)
     assert everything(bench) == before
 
 
-def test_who_loses_the_run_in_the_middle_writes_nothing_down_and_the_next_one_reads(bench: Bench) -> None:
+def test_who_loses_the_run_in_the_middle_writes_nothing_down_and_the_next_one_reads(
+    bench: Bench,
+) -> None:
     run = bench.queued()
     bench.knobs["calls_at_once"] = 1
     during_first_write(bench, lambda: taken_over(bench, run))
@@ -134,4 +146,7 @@ def test_a_chunk_takes_as_many_statements_for_many_targets_as_for_few(bench: Ben
 
 
 def bench_applied(targets: list[WorkTarget]) -> list[AppliedResult]:
-    return [AppliedResult(target, target.before, request_id="request-1", duration_ms=5) for target in targets]
+    return [
+        AppliedResult(target, target.before, request_id="request-1", duration_ms=5)
+        for target in targets
+    ]

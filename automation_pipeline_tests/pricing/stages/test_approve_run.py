@@ -66,7 +66,9 @@ def test_the_author_of_the_rule_cannot_approve_whoever_made_the_run(
 ) -> None:
     bench.guard()
     run = made(bench)
-    with pytest.raises(ConflictError, match="approved by somebody else than the author of its rule"):
+    with pytest.raises(
+        ConflictError, match="approved by somebody else than the author of its rule"
+    ):
         bench.approve(run, actor=CREATOR)
     assert bench.run(run.id).approved_by is None
     assert bench.approve(run).approved_by == APPROVER
@@ -90,7 +92,9 @@ def test_an_approval_by_the_author_gives_way_once_a_second_person_is_wanted(benc
 
 
 @pytest.mark.parametrize("policy", [None, {"autoApply": True}])
-def test_the_creator_may_approve_where_nobody_needs_to(policy: dict[str, object] | None, bench: Bench) -> None:
+def test_the_creator_may_approve_where_nobody_needs_to(
+    policy: dict[str, object] | None, bench: Bench
+) -> None:
     if policy:
         bench.guard(**policy)
     assert bench.approve(bench.previewed(), actor=CREATOR).approved_by == CREATOR

@@ -1,4 +1,5 @@
-"""Calls of a shop: its pace is kept by all processes together, and it is left alone when it wants to be."""
+"""Calls of a shop: its pace is kept by all processes together, and it is left alone when it wants
+to be."""
 
 import asyncio
 from collections.abc import Iterator
@@ -32,7 +33,11 @@ from automation_pipeline_tests.waiting import come_true, leap, run
 
 COST = 10.0
 WELL = CallResult(value="well")
-BUSY, REFUSED, HASTE = FailureSignal(status=500), FailureSignal(status=404), FailureSignal(status=429)
+BUSY, REFUSED, HASTE = (
+    FailureSignal(status=500),
+    FailureSignal(status=404),
+    FailureSignal(status=429),
+)
 
 
 @pytest.fixture
@@ -102,7 +107,10 @@ def test_a_streak_of_refusals_or_failures_opens_the_circuit_for_a_minute(
     assert state(bench) == "open"
     assert 0 < rest_of(bench) < 61
     [opened] = bench.events("automation.circuit.opened")
-    assert (opened.payload["shop"], opened.payload["throttles"] or opened.payload["failures"]) == (NAME, streak)
+    assert (opened.payload["shop"], opened.payload["throttles"] or opened.payload["failures"]) == (
+        NAME,
+        streak,
+    )
 
 
 @pytest.mark.parametrize("proper", [WELL, answer(REFUSED)])
@@ -152,10 +160,19 @@ def test_who_is_sent_away_gives_the_points_back(bench: Bench) -> None:
 
 
 def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> None:
-    set_shop(bench, available=0.0, maximum=1000.0, restore_rate=1e-3, pending=0.0, measured_at=database_now())
+    set_shop(
+        bench,
+        available=0.0,
+        maximum=1000.0,
+        restore_rate=1e-3,
+        pending=0.0,
+        measured_at=database_now(),
+    )
 
     async def broken_off() -> None:
-        waiting = asyncio.ensure_future(call_shop(never_called, COST, front=bench.front, database=bench.database))
+        waiting = asyncio.ensure_future(
+            call_shop(never_called, COST, front=bench.front, database=bench.database)
+        )
         await come_true(lambda: shop_row(bench).pending == COST)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -166,12 +183,21 @@ def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> 
 
 
 def test_who_is_broken_off_in_the_moment_of_the_promise_gives_it_back(bench: Bench) -> None:
-    set_shop(bench, available=0.0, maximum=1000.0, restore_rate=1e-3, pending=0.0, measured_at=database_now())
+    set_shop(
+        bench,
+        available=0.0,
+        maximum=1000.0,
+        restore_rate=1e-3,
+        pending=0.0,
+        measured_at=database_now(),
+    )
 
     async def broken_off() -> None:
         with bench.database.transaction() as session:
             session.get_one(ShopRow, NAME, with_for_update=True)  # in the way of the promise
-            waiting = asyncio.ensure_future(call_shop(never_called, COST, front=bench.front, database=bench.database))
+            waiting = asyncio.ensure_future(
+                call_shop(never_called, COST, front=bench.front, database=bench.database)
+            )
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.sleep(0)
@@ -198,7 +224,9 @@ def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(benc
     assert call(bench) == WELL
 
 
-def test_of_several_processes_that_ask_when_the_pause_is_over_one_goes(bench: Bench, database_url: str) -> None:
+def test_of_several_processes_that_ask_when_the_pause_is_over_one_goes(
+    bench: Bench, database_url: str
+) -> None:
     calls(bench, HASTE, 6)
     bench.rested()
     went = at_once(may_go, *[(database_url,)] * CREW)
@@ -238,13 +266,19 @@ def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(be
         return False
 
     with pytest.raises(CallWithdrawnError):
-        run(call_shop(never_called, COST, front=bench.front, database=bench.database, is_wanted=unwanted))
+        run(
+            call_shop(
+                never_called, COST, front=bench.front, database=bench.database, is_wanted=unwanted
+            )
+        )
     assert (state(bench), shop_row(bench).pending) == ("open", 0.0)
     assert call(bench) == WELL
     assert state(bench) == "closed"
 
 
-def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "LOOK_AGAIN_SECONDS", 0.02)
     bench.knobs["longest_pause_seconds"] = 90.0
     call(bench, answer(HASTE, 60.0))
@@ -253,7 +287,9 @@ def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(bench: Bench, mon
         async def well() -> CallResult[str]:
             return WELL
 
-        waiting = asyncio.ensure_future(call_shop(well, COST, front=bench.front, database=bench.database))
+        waiting = asyncio.ensure_future(
+            call_shop(well, COST, front=bench.front, database=bench.database)
+        )
         await come_true(lambda: shop_row(bench).pending > 0)
         bench.rested()
         return await waiting
@@ -269,7 +305,11 @@ def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
 
     failure = run(call_shop(never, COST, front=bench.front, database=bench.database)).failure
     assert failure is not None
-    assert (failure.kind, failure.outcome_unknown, failure.retryable) == (FailureKind.NETWORK, True, True)
+    assert (failure.kind, failure.outcome_unknown, failure.retryable) == (
+        FailureKind.NETWORK,
+        True,
+        True,
+    )
     assert standing(bench).circuit.failures == 1
 
 
@@ -293,7 +333,14 @@ def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: D
 @pytest.fixture
 def small_bucket(simulated: str) -> Iterator[str]:
     before = shop_totals(simulated)
-    set_up_shop(simulated, products=50, variants_per_product=5, currency="EUR", maximum=2000, restore_rate=500)
+    set_up_shop(
+        simulated,
+        products=50,
+        variants_per_product=5,
+        currency="EUR",
+        maximum=2000,
+        restore_rate=500,
+    )
     yield simulated
     kept = ("products", "variants_per_product", "currency", "maximum", "restore_rate")
     set_up_shop(simulated, **{name: before[name] for name in kept})
@@ -302,12 +349,15 @@ def small_bucket(simulated: str) -> Iterator[str]:
 def test_processes_that_share_a_bucket_are_never_refused_for_haste(
     database: Database, database_url: str, small_bucket: str
 ) -> None:
-    """They begin with a bucket that is nearly empty, and all their calls together ask for more than it holds."""
+    """They begin with a bucket that is nearly empty, and all their calls together ask for more than
+    it holds."""
     variants = catalogue(small_bucket)
     ids = [each.variant_id for each in variants]
     assert drain(database_url, small_bucket, ids, 10) == 10
     writes = [(each.product_id, each.variant_id) for each in variants[:120]]
-    went = at_once(write_many, *[(database_url, small_bucket, writes[part::3], 2) for part in range(3)])
+    went = at_once(
+        write_many, *[(database_url, small_bucket, writes[part::3], 2) for part in range(3)]
+    )
     totals = shop_totals(small_bucket)
     assert went == [40, 40, 40]
     assert (totals["throttled"], totals["calls"]["write"]) == (0, 120)

@@ -19,7 +19,9 @@ UNREACHED, GONE = FailureSignal(code="ECONNREFUSED"), FailureSignal(status=404)
 
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0, "calls_at_once": 1})
+    return Bench(
+        database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0, "calls_at_once": 1}
+    )
 
 
 def cancel(bench: Bench, run: RuleRun, actor: str = "user:7") -> RuleRun:
@@ -49,19 +51,32 @@ def test_a_queued_run_is_over_at_once(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.called.clear()
     ended = cancel(bench, run)
-    assert (ended.status, ended.targets.failed, ended.targets.cancelled, ended.success_rate) == ("FAILED", 3, 3, None)
+    assert (ended.status, ended.targets.failed, ended.targets.cancelled, ended.success_rate) == (
+        "FAILED",
+        3,
+        3,
+        None,
+    )
     assert ended.error_message == "; ".join(["The run was cancelled before it was tried"] * 3)
     assert set(kinds(bench, run).values()) == {"cancelled"}
     assert bench.moves("rule run", run.id)[1:] == [("QUEUED", "APPLYING"), ("APPLYING", "FAILED")]
     first = bench.targets(run.id)[0]
-    assert bench.moves("rule target", first.id)[1:] == [("QUEUED", "APPLYING"), ("APPLYING", "FAILED")]
+    assert bench.moves("rule target", first.id)[1:] == [
+        ("QUEUED", "APPLYING"),
+        ("APPLYING", "FAILED"),
+    ]
     assert (bench.work(run).status, bench.shop.called) == ("FAILED", [])
     [told] = bench.events("rule.run.ended")
     assert (told.payload["cancelledCount"], told.payload["successRate"]) == (3, None)
-    assert (bench.run_row(run.id).cancelled_by, bench.run_row(run.id).lease_owner) == ("user:7", None)
+    assert (bench.run_row(run.id).cancelled_by, bench.run_row(run.id).lease_owner) == (
+        "user:7",
+        None,
+    )
 
 
-def test_a_run_at_work_stops_before_its_next_call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_at_work_stops_before_its_next_call(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = bench.queued()
     told: list[RuleRun] = []
     until_unwanted(bench, lambda: told.append(cancel(bench, run)), monkeypatch)
@@ -71,7 +86,12 @@ def test_a_run_at_work_stops_before_its_next_call(bench: Bench, monkeypatch: pyt
     assert (ended.success_rate, bench.shop.times("write")) == (1.0, 1)
     assert bench.shop.amounts() == {"101": 900, "201": 1000, "301": 1000}
     left = bench.targets(run.id)[1]
-    back_and_forth = [("QUEUED", "APPLYING"), ("APPLYING", "QUEUED"), ("QUEUED", "APPLYING"), ("APPLYING", "FAILED")]
+    back_and_forth = [
+        ("QUEUED", "APPLYING"),
+        ("APPLYING", "QUEUED"),
+        ("QUEUED", "APPLYING"),
+        ("APPLYING", "FAILED"),
+    ]
     assert bench.moves("rule target", left.id)[1:] == back_and_forth
     assert (left.attempts, left.is_writing, left.outcome_unknown) == (0, False, False)
 
@@ -96,7 +116,9 @@ def test_real_failures_still_count_and_are_told_before_the_cancelled_ones(bench:
     assert str(ended.error_message).startswith("The shop fails as it was told to (write)")
 
 
-@pytest.mark.parametrize(("price", "state", "kind"), [(1000, "FAILED", "cancelled"), (900, "APPLIED", None)])
+@pytest.mark.parametrize(
+    ("price", "state", "kind"), [(1000, "FAILED", "cancelled"), (900, "APPLIED", None)]
+)
 def test_what_a_lost_worker_was_at_is_looked_at_before_it_is_cancelled(
     price: int, state: str, kind: str | None, bench: Bench
 ) -> None:
@@ -109,18 +131,29 @@ def test_what_a_lost_worker_was_at_is_looked_at_before_it_is_cancelled(
     assert (cancel(bench, run).status, len(bench.requests())) == ("APPLYING", asked + 1)
     ended = bench.work(run)
     found = bench.targets(run.id)[1]
-    assert (found.status, found.error_type, found.outcome_unknown, found.is_writing) == (state, kind, False, False)
+    assert (found.status, found.error_type, found.outcome_unknown, found.is_writing) == (
+        state,
+        kind,
+        False,
+        False,
+    )
     assert (ended.finished_at is not None, bench.shop.times("write")) == (True, 0)
     assert len(bench.changes(run.id)) == ended.targets.applied
 
 
-def test_an_answer_that_was_lost_is_not_taken_for_a_price_that_was_never_tried(bench: Bench) -> None:
+def test_an_answer_that_was_lost_is_not_taken_for_a_price_that_was_never_tried(
+    bench: Bench,
+) -> None:
     run = bench.queued()
     bench.shop.lose_answer_once("2")
     assert bench.work(run).status == "APPLYING"
     assert cancel(bench, run).status == "APPLYING"
     ended = bench.work(run)
-    assert (ended.status, ended.targets.applied, bench.shop.times_written("201")) == ("APPLIED", 3, 1)
+    assert (ended.status, ended.targets.applied, bench.shop.times_written("201")) == (
+        "APPLIED",
+        3,
+        1,
+    )
 
 
 def test_who_cancels_again_while_it_is_at_work_changes_nothing(bench: Bench) -> None:
@@ -196,10 +229,14 @@ def test_what_was_cancelled_may_be_tried_again(bench: Bench) -> None:
 
 def test_nothing_is_to_be_cancelled_of_a_preview_or_of_what_has_ended(bench: Bench) -> None:
     preview = bench.previewed()
-    with pytest.raises(ConflictError, match=f"Run {preview.id} is a preview that nobody asked to be applied"):
+    with pytest.raises(
+        ConflictError, match=f"Run {preview.id} is a preview that nobody asked to be applied"
+    ):
         cancel(bench, preview)
     ended = bench.work(bench.queue(preview))
-    with pytest.raises(ConflictError, match=f"Run {ended.id} is APPLIED: there is nothing to cancel"):
+    with pytest.raises(
+        ConflictError, match=f"Run {ended.id} is APPLIED: there is nothing to cancel"
+    ):
         cancel(bench, ended)
     assert bench.run_row(ended.id).cancel_requested_at is None
     with pytest.raises(NotFoundError):

@@ -13,12 +13,19 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import GIVEN, a_rule, events
 
 
-def test_a_new_rule_is_kept_with_its_first_version(database: Database, clock: StandingClock) -> None:
+def test_a_new_rule_is_kept_with_its_first_version(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, project_id="eu")
     with database.reading() as session:
         assert get_rule(session, rule.id) == rule
         [version] = versions_of(session, rule.id, 10, 0)
-    assert (rule.project_id, rule.version, rule.created_by, rule.deleted_at) == ("eu", 1, "user:12", None)
+    assert (rule.project_id, rule.version, rule.created_by, rule.deleted_at) == (
+        "eu",
+        1,
+        "user:12",
+        None,
+    )
     assert (rule.created_at, rule.updated_at) == (clock.now(), clock.now())
     assert rule.version_hash == version.version_hash == version_hash(rule.as_input)
     assert version.rule["selector"] == {"tag": ["summer"]}
@@ -28,7 +35,11 @@ def test_a_new_rule_is_kept_with_its_first_version(database: Database, clock: St
 def test_a_new_rule_is_told_of(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     [event] = events(database, "rule.created")
-    assert (event.key, event.producer, event.occurred_at) == (f"rule-{rule.id}:created", "pricing", clock.now())
+    assert (event.key, event.producer, event.occurred_at) == (
+        f"rule-{rule.id}:created",
+        "pricing",
+        clock.now(),
+    )
     assert event.payload == {
         "ruleId": str(rule.id),
         "projectId": "default",

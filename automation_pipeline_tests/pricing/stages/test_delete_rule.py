@@ -15,7 +15,9 @@ def deleted(rule: PricingRule, database: Database, clock: StandingClock) -> None
     delete_rule(rule.id, database=database, clock=clock, actor="user:13")
 
 
-def test_a_deleted_rule_stays_disabled_for_its_runs(database: Database, clock: StandingClock) -> None:
+def test_a_deleted_rule_stays_disabled_for_its_runs(
+    database: Database, clock: StandingClock
+) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
     clock.pass_time_a_second()
     deleted(rule, database, clock)
@@ -29,7 +31,9 @@ def test_a_deleted_rule_stays_disabled_for_its_runs(database: Database, clock: S
 
 
 @pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
-def test_a_rule_with_a_run_at_work_is_not_deleted(status: str, database: Database, clock: StandingClock) -> None:
+def test_a_rule_with_a_run_at_work_is_not_deleted(
+    status: str, database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock)
     run_id = a_run(database, rule, status, clock.now())
     with pytest.raises(ConflictError, match=f"cannot be deleted while run {run_id} is not over"):
@@ -40,7 +44,9 @@ def test_a_rule_with_a_run_at_work_is_not_deleted(status: str, database: Databas
 
 
 @pytest.mark.parametrize("status", ["PREVIEW", "APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK"])
-def test_a_rule_with_other_runs_is_deleted(status: str, database: Database, clock: StandingClock) -> None:
+def test_a_rule_with_other_runs_is_deleted(
+    status: str, database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, status, clock.now())
     deleted(rule, database, clock)

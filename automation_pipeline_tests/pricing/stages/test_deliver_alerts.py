@@ -1,4 +1,5 @@
-"""The webhook of an alert: signed, tried as often as is allowed, and how it stands is written down."""
+"""The webhook of an alert: signed, tried as often as is allowed, and how it stands is written
+down."""
 
 import asyncio
 import json
@@ -10,9 +11,18 @@ from sqlalchemy import update
 from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, mac_of_moment
+from automation_pipeline.core.webhooks import (
+    DeliveryPolicy,
+    WebhookAnswer,
+    WebhookSender,
+    mac_of_moment,
+)
 from automation_pipeline.pricing.alerts import ALERTS_AT_ONCE, deliver_alerts
-from automation_pipeline.pricing.models.history import AlertCandidate, AlertSeverity, PricingAlertName
+from automation_pipeline.pricing.models.history import (
+    AlertCandidate,
+    AlertSeverity,
+    PricingAlertName,
+)
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.clock import database_now
@@ -26,18 +36,31 @@ URL = "https://hooks.example.com/prices"
 SECRET = "s3cret"
 PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=10, cap_seconds=60))
 BACKLOG = AlertCandidate(
-    PricingAlertName.DEAD_LETTERS, AlertSeverity.CRITICAL, "101 failed price changes wait for somebody."
+    PricingAlertName.DEAD_LETTERS,
+    AlertSeverity.CRITICAL,
+    "101 failed price changes wait for somebody.",
 )
 
 
 def raised(database: Database, clock: StandingClock, count: int = 1) -> None:
     with database.transaction() as session:
-        add_alerts(session, [(f"p{number}", BACKLOG) for number in range(count)], clock.now(), webhooks=EVERY_ALERT)
+        add_alerts(
+            session,
+            [(f"p{number}", BACKLOG) for number in range(count)],
+            clock.now(),
+            webhooks=EVERY_ALERT,
+        )
 
 
-def deliver(database: Database, sender: WebhookSender, url: str = URL, secret: str | None = SECRET) -> int:
+def deliver(
+    database: Database, sender: WebhookSender, url: str = URL, secret: str | None = SECRET
+) -> int:
     work = deliver_alerts(
-        sender=sender, secret=secret, webhooks=dict.fromkeys(AlertSeverity, url), patience=PATIENCE, database=database
+        sender=sender,
+        secret=secret,
+        webhooks=dict.fromkeys(AlertSeverity, url),
+        patience=PATIENCE,
+        database=database,
     )
     return asyncio.run(work)
 
@@ -51,7 +74,9 @@ def client(*origins: str) -> WebhookClient:
     return WebhookClient(now=lambda: datetime.now(UTC), allowed_origins=origins, timeout_seconds=30)
 
 
-def test_a_receiver_is_told_once_and_can_check_who_says_it(database: Database, clock: StandingClock) -> None:
+def test_a_receiver_is_told_once_and_can_check_who_says_it(
+    database: Database, clock: StandingClock
+) -> None:
     raised(database, clock)
     with receiver() as hook:
         tried = [deliver(database, client(hook.url), f"{hook.url}/prices") for _ in range(2)]
@@ -70,7 +95,10 @@ def test_a_receiver_is_told_once_and_can_check_who_says_it(database: Database, c
         },
     }
     told = {name.lower(): value for name, value in call.headers.items()}
-    assert (told["x-automation-event"], told["x-automation-delivery"]) == ("pricing.alert", f"pricing-alert-{row.id}")
+    assert (told["x-automation-event"], told["x-automation-delivery"]) == (
+        "pricing.alert",
+        f"pricing-alert-{row.id}",
+    )
     moment, _, mac = told["x-automation-signature"].removeprefix("t=").partition(",v1=")
     assert mac == mac_of_moment(SECRET, call.body, moment)
     assert (row.status, row.attempts, row.status_code, row.last_error) == ("sent", 1, 200, None)
@@ -84,13 +112,19 @@ def test_without_a_secret_nothing_is_signed(database: Database, clock: StandingC
     assert "X-Automation-Signature" not in sender.posted[0].headers
 
 
-def test_a_receiver_that_is_down_is_tried_again_with_the_same_words(database: Database, clock: StandingClock) -> None:
+def test_a_receiver_that_is_down_is_tried_again_with_the_same_words(
+    database: Database, clock: StandingClock
+) -> None:
     raised(database, clock)
     with receiver() as hook:
         hook.answer(says(503), says(200))
         deliver(database, client(hook.url), hook.url)
         [row] = alert_rows(database)
-        assert (row.status, row.attempts, row.last_error) == ("pending", 1, "The receiver answered 503")
+        assert (row.status, row.attempts, row.last_error) == (
+            "pending",
+            1,
+            "The receiver answered 503",
+        )
         assert deliver(database, client(hook.url), hook.url) == 0
         wait_over(database)
         assert deliver(database, client(hook.url), hook.url) == 1
@@ -118,7 +152,11 @@ def test_it_is_given_up_after_the_last_attempt(
     [
         ("http://127.0.0.1:9/prices", (), "IP not allowed"),
         ("http://169.254.169.254/latest", (), "IP not allowed"),
-        ("https://hooks.example.com/prices", ("https://other.example.com",), "WEBHOOK_ALLOWED_ORIGINS"),
+        (
+            "https://hooks.example.com/prices",
+            ("https://other.example.com",),
+            "WEBHOOK_ALLOWED_ORIGINS",
+        ),
     ],
 )
 def test_an_address_that_we_do_not_call_is_refused_with_the_reason(
@@ -138,7 +176,9 @@ def test_a_tick_carries_no_more_than_it_can(database: Database, clock: StandingC
     assert {row.status for row in alert_rows(database)} == {"sent"}
 
 
-def test_who_dies_over_an_alert_has_used_up_an_attempt(database: Database, clock: StandingClock) -> None:
+def test_who_dies_over_an_alert_has_used_up_an_attempt(
+    database: Database, clock: StandingClock
+) -> None:
     class Killed(BaseException):
         pass
 
@@ -155,7 +195,11 @@ def test_who_dies_over_an_alert_has_used_up_an_attempt(database: Database, clock
     sender = FakeWebhookSender()
     deliver(database, sender)
     [row] = alert_rows(database)
-    assert (row.status, row.last_error, sender.posted) == ("failed", "Its delivery broke off every time", [])
+    assert (row.status, row.last_error, sender.posted) == (
+        "failed",
+        "Its delivery broke off every time",
+        [],
+    )
 
 
 def test_whoever_comes_late_writes_nothing(database: Database, clock: StandingClock) -> None:

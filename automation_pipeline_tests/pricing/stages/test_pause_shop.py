@@ -1,4 +1,5 @@
-"""A shop that is paused: no price is written, everything is read, and nobody loses anything by it."""
+"""A shop that is paused: no price is written, everything is read, and nobody loses anything by
+it."""
 
 from datetime import timedelta
 
@@ -43,7 +44,12 @@ def test_nothing_is_called_for_a_run_of_a_paused_shop(bench: Bench) -> None:
     bench.shop.called.clear()
     left = bench.work(run)
     row = bench.run_row(run.id)
-    assert (left.status, left.resume_at, row.lease_owner, bench.shop.called) == ("APPLYING", None, None, [])
+    assert (left.status, left.resume_at, row.lease_owner, bench.shop.called) == (
+        "APPLYING",
+        None,
+        None,
+        [],
+    )
     assert set(bench.statuses(run.id).values()) == {"QUEUED"}
 
 
@@ -60,7 +66,11 @@ def test_a_run_in_the_middle_stops_before_its_next_call_and_is_later_applied_to_
     with monkeypatch.context() as patch:
         until_unwanted(bench, lambda: pause(bench), patch)
         left = bench.work(run)
-    assert (left.status, left.resume_at, bench.run_row(run.id).lease_owner) == ("APPLYING", None, None)
+    assert (left.status, left.resume_at, bench.run_row(run.id).lease_owner) == (
+        "APPLYING",
+        None,
+        None,
+    )
     assert bench.statuses(run.id) == {"101": "APPLIED", "201": "QUEUED", "301": "QUEUED"}
     assert [target.attempts for target in bench.targets(run.id)] == [0, 0, 0]
     lasts_long(bench, run)
@@ -72,12 +82,20 @@ def test_a_run_in_the_middle_stops_before_its_next_call_and_is_later_applied_to_
 def test_the_first_pause_lasts_with_the_newest_reason(bench: Bench) -> None:
     first, second = pause(bench), pause(bench, "Sale", "user:8")
     assert first.paused_at is not None
-    assert (second.paused_at, second.paused_by, second.pause_reason) == (first.paused_at, "user:8", "Sale")
+    assert (second.paused_at, second.paused_by, second.pause_reason) == (
+        first.paused_at,
+        "user:8",
+        "Sale",
+    )
 
 
 def test_a_shop_that_was_never_called_can_be_paused(bench: Bench) -> None:
     paused = pause_shop("new.shop", database=bench.database, actor="user:7")
-    assert (paused.shop, paused.paused_at is not None, paused.pause_reason) == ("new.shop", True, None)
+    assert (paused.shop, paused.paused_at is not None, paused.pause_reason) == (
+        "new.shop",
+        True,
+        None,
+    )
     run = bench.queued()
     assert bench.work(run).status == "APPLIED"
 

@@ -1,4 +1,5 @@
-"""Planning: every variant of the catalogue has its place, once, and nothing is kept of half a plan."""
+"""Planning: every variant of the catalogue has its place, once, and nothing is kept of half a
+plan."""
 
 import threading
 from collections import Counter
@@ -9,7 +10,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError, TransientError
+from automation_pipeline.core.errors import (
+    ConflictError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import update_rule
@@ -46,13 +52,23 @@ def statements(database: Database) -> Iterator[list[str]]:
         event.remove(database.engine, "before_cursor_execute", note)
 
 
-def test_every_variant_that_changes_is_a_target_with_its_price_before_and_after(bench: Bench) -> None:
-    bench.shop.put(variant("11", "1", 1999, title="Shirt", variant_title="Red", sku="S"), variant("21", "2", 1005))
+def test_every_variant_that_changes_is_a_target_with_its_price_before_and_after(
+    bench: Bench,
+) -> None:
+    bench.shop.put(
+        variant("11", "1", 1999, title="Shirt", variant_title="Red", sku="S"),
+        variant("21", "2", 1005),
+    )
     run = bench.plan(bench.asked_for(bench.rule()))
     first, second = bench.targets(run.id)
     assert second.after_json == {"unit_amount": 905, "currency": "EUR", "compare_at": None}
     assert (first.before_json["unit_amount"], first.after_json["unit_amount"]) == (1999, 1799)
-    assert (first.title, first.sku_id, first.shop, first.status) == ("Shirt · Red", "S", "shop.test", "PREVIEW")
+    assert (first.title, first.sku_id, first.shop, first.status) == (
+        "Shirt · Red",
+        "S",
+        "shop.test",
+        "PREVIEW",
+    )
     assert first.trace_json is not None
     assert first.trace_json["finalPrice"] == 1799
     assert run.previewed_at == bench.clock.now()
@@ -89,16 +105,27 @@ def test_the_account_adds_up(bench: Bench) -> None:
 
 def test_what_is_skipped_or_blocked_is_told_with_its_reason(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.15, currency="EUR", floor=950)
-    bench.shop.put(variant("1", "1", 1000), variant("2", "1", None), variant("3", "1", 0), variant("4", "2", 9999))
+    bench.shop.put(
+        variant("1", "1", 1000),
+        variant("2", "1", None),
+        variant("3", "1", 0),
+        variant("4", "2", 9999),
+    )
     run = bench.plan(bench.asked_for(bench.rule()))
     with bench.database.reading() as session:
         told = {one.variant_id: one for one in skipped_of(session, run.id, limit=10)}
         blocked = skipped_of(session, run.id, reason="blocked", limit=10)
-    assert {id_: one.reason for id_, one in told.items()} == {"1": "blocked", "2": "no_price", "3": "zero_price"}
+    assert {id_: one.reason for id_, one in told.items()} == {
+        "1": "blocked",
+        "2": "no_price",
+        "3": "zero_price",
+    }
     assert told["2"].why == "It has no price."
     assert blocked == [told["1"]]
     assert (told["1"].current_amount, told["1"].proposed_amount) == (1000, 900)
-    assert told["1"].checks == ({"name": "floor", "ok": False, "floor": 950, "proposedAmount": 900},)
+    assert told["1"].checks == (
+        {"name": "floor", "ok": False, "floor": 950, "proposedAmount": 900},
+    )
 
 
 def test_a_days_budget_counts_what_was_changed_since_midnight_there(bench: Bench) -> None:
@@ -113,7 +140,14 @@ def test_a_days_budget_counts_what_was_changed_since_midnight_there(bench: Bench
     assert [target.variant_id for target in bench.targets(run.id)] == ["2"]
     (blocked,) = bench.skipped(run.id)
     assert blocked.checks == [
-        {"name": "dailyBudget", "ok": False, "deltaPct": 0.1, "used": 0.1, "limit": 0.15, "remaining": 0.05}
+        {
+            "name": "dailyBudget",
+            "ok": False,
+            "deltaPct": 0.1,
+            "used": 0.1,
+            "limit": 0.15,
+            "remaining": 0.05,
+        }
     ]
 
 
@@ -153,7 +187,9 @@ def test_a_variant_that_the_shop_tells_of_twice_is_planned_once(bench: Bench) ->
             bench.shop.remove("1")
             bench.shop.put(variant("1", "1"))
 
-    bench.shop = FakeShop(variant("1", "1"), variant("2", "2"), variant("3", "3"), page_size=1, meanwhile=reorder)
+    bench.shop = FakeShop(
+        variant("1", "1"), variant("2", "2"), variant("3", "3"), page_size=1, meanwhile=reorder
+    )
     run = bench.plan(bench.asked_for(bench.rule()))
     assert Counter(target.variant_id for target in bench.targets(run.id)) == {"1": 1, "2": 1}
 
@@ -235,7 +271,11 @@ def test_a_shop_that_keeps_failing_leaves_nothing_of_the_plan(
     with pytest.raises(error, match=r"The shop fails as it was told to \(page\)\."):
         bench.plan(run_id)
     assert bench.shop.times("page") == 1 + calls
-    assert (bench.run(run_id).previewed_at, bench.targets(run_id), bench.skipped(run_id)) == (None, [], [])
+    assert (bench.run(run_id).previewed_at, bench.targets(run_id), bench.skipped(run_id)) == (
+        None,
+        [],
+        [],
+    )
     bench.shop = FakeShop(*shelf(4), page_size=2)
     assert bench.plan(run_id).total_targets == 4
 

@@ -21,7 +21,11 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def test_a_preview_is_a_planned_run_that_nobody_works_on(bench: Bench) -> None:
     rule = bench.rule()
     run = bench.previewed(rule)
-    assert (run.status, run.wish, run.previewed_at) == (PricingRunState.PREVIEW, None, bench.clock.now())
+    assert (run.status, run.wish, run.previewed_at) == (
+        PricingRunState.PREVIEW,
+        None,
+        bench.clock.now(),
+    )
     assert (run.rule_id, run.rule_name, run.rule_version) == (rule.id, "A tenth off", 1)
     assert (run.created_by, run.shop) == ("user:1", "shop.test")
     assert (run.total_targets, run.targets.preview) == (4, 4)
@@ -49,7 +53,9 @@ def test_where_the_shop_fails_there_is_no_run(bench: Bench) -> None:
         assert count_runs(session, RuleRunFilter()) == 0
 
 
-def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_that_was_priced(bench: Bench) -> None:
+def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_that_was_priced(
+    bench: Bench,
+) -> None:
     async def change(_kind: str, _place: object) -> None:
         transform = {"transform": {"op": "set", "value": 1}}
         update_rule(rule.id, transform, database=bench.database, clock=bench.clock, actor="user:1")

@@ -13,11 +13,15 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import events
 
 
-def put(project_id: str, given: dict[str, object], database: Database, clock: StandingClock) -> Policy:
+def put(
+    project_id: str, given: dict[str, object], database: Database, clock: StandingClock
+) -> Policy:
     return put_policy(project_id, given, database=database, clock=clock, actor="user:12")
 
 
-def test_what_is_put_stands_whole_in_place_of_the_old(database: Database, clock: StandingClock) -> None:
+def test_what_is_put_stands_whole_in_place_of_the_old(
+    database: Database, clock: StandingClock
+) -> None:
     put("eu", {"maxPctDelta": 0.2, "floor": 100, "currency": "EUR"}, database, clock)
     clock.pass_time_a_second()
     policy = put("eu", {"autoApply": True}, database, clock)
@@ -28,7 +32,9 @@ def test_what_is_put_stands_whole_in_place_of_the_old(database: Database, clock:
     assert (row.updated_by, row.updated_at) == ("user:12", clock.now())
 
 
-def test_each_time_it_is_told_by_whom_and_what_holds_now(database: Database, clock: StandingClock) -> None:
+def test_each_time_it_is_told_by_whom_and_what_holds_now(
+    database: Database, clock: StandingClock
+) -> None:
     for given in ({"maxPctDelta": 0.2}, {"autoApply": True}, {"autoApply": True}):
         put("eu", given, database, clock)
     told = [event.payload for event in events(database, "policy.changed")]
@@ -38,7 +44,11 @@ def test_each_time_it_is_told_by_whom_and_what_holds_now(database: Database, clo
 
 @pytest.mark.parametrize(
     ("project_id", "given", "field"),
-    [("e u", {}, "project"), ("eu", {"floor": 5}, "currency"), ("eu", {"maxPctDelta": 15}, "maxPctDelta")],
+    [
+        ("e u", {}, "project"),
+        ("eu", {"floor": 5}, "currency"),
+        ("eu", {"maxPctDelta": 15}, "maxPctDelta"),
+    ],
 )
 def test_what_is_at_fault_is_not_put(
     project_id: str, given: dict[str, object], field: str, database: Database, clock: StandingClock

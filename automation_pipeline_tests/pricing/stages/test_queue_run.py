@@ -26,7 +26,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def prices(bench: Bench, run: RuleRun) -> list[tuple[object, ...]]:
-    return [(row.id, row.variant_id, row.before_json, row.after_json) for row in bench.targets(run.id)]
+    return [
+        (row.id, row.variant_id, row.before_json, row.after_json) for row in bench.targets(run.id)
+    ]
 
 
 def rule_of(bench: Bench, run: RuleRun) -> PricingRule:
@@ -45,14 +47,20 @@ def test_what_is_queued_is_exactly_what_was_previewed(bench: Bench) -> None:
     bench.shop.edit("101", amount=1)
     queued = bench.queue(run, actor="user:3")
     assert prices(bench, queued) == seen
-    assert (queued.status, queued.queued_at, queued.targets.queued) == (PricingRunState.QUEUED, bench.clock.now(), 4)
+    assert (queued.status, queued.queued_at, queued.targets.queued) == (
+        PricingRunState.QUEUED,
+        bench.clock.now(),
+        4,
+    )
     assert bench.run_row(run.id).queued_by == "user:3"
 
 
 def test_every_move_is_logged_and_a_worker_is_asked_for(bench: Bench) -> None:
     run = bench.queued()
     assert bench.moves("rule run", run.id) == [("PREVIEW", "QUEUED")]
-    assert [bench.moves("rule target", row.id) for row in bench.targets(run.id)] == [[("PREVIEW", "QUEUED")]] * 4
+    assert [bench.moves("rule target", row.id) for row in bench.targets(run.id)] == [
+        [("PREVIEW", "QUEUED")]
+    ] * 4
     assert bench.requests() == [(f"rule-run-{run.id}-1", {"run_id": run.id})]
     (event,) = bench.events("rule.apply.queued")
     assert event.correlation_id == f"rule-run-{run.id}"
@@ -146,13 +154,22 @@ def wish_another_tried_again(bench: Bench, run: RuleRun) -> None:
         (let_it_grow_old, "The preview is older than 15 minutes: preview the rule again"),
         (guard, "The run must be approved first"),
         (guard_and_approve_oneself, "must be approved by somebody else than its creator"),
-        (let_the_author_approve_and_guard, "must be approved by somebody else than the author of its rule"),
+        (
+            let_the_author_approve_and_guard,
+            "must be approved by somebody else than the author of its rule",
+        ),
         (queue, "is QUEUED: only a preview can be approved or queued"),
         (cancel, "was cancelled: preview the rule again"),
         (forget_the_plan, "is not planned yet: wait until its preview is there"),
         (queue_another, "Another run of rule 1 is queued or being applied"),
-        (end_its_promotion, "is over since 2026-05-04T10:00:00.000Z: what is applied now would be taken back at once"),
-        (wish_another_tried_again, "Run 2 of pricing rule 1 waits to be tried again: wait for its end, or cancel it"),
+        (
+            end_its_promotion,
+            "is over since 2026-05-04T10:00:00.000Z: what is applied now would be taken back at once",
+        ),
+        (
+            wish_another_tried_again,
+            "Run 2 of pricing rule 1 waits to be tried again: wait for its end, or cancel it",
+        ),
         (apply_another, "rests until 2026-05-04T10:59:00.000Z after its last run"),
     ],
 )
@@ -263,7 +280,9 @@ def queue_in_a_process(url: str, run_id: int, clock: StandingClock) -> str:
         database.dispose()
 
 
-def test_of_the_previews_of_a_rule_that_processes_queue_at_once_one_is_queued(bench: Bench, database_url: str) -> None:
+def test_of_the_previews_of_a_rule_that_processes_queue_at_once_one_is_queued(
+    bench: Bench, database_url: str
+) -> None:
     rule = bench.rule()
     runs = [bench.previewed(rule) for _ in range(CREW)]
     said = at_once(queue_in_a_process, *((database_url, run.id, bench.clock) for run in runs))

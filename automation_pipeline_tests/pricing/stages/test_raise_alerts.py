@@ -1,4 +1,5 @@
-"""Alerts are raised strictly beyond their boundaries, once until their cooldown is over, and once by two copies."""
+"""Alerts are raised strictly beyond their boundaries, once until their cooldown is over, and once
+by two copies."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -33,7 +34,14 @@ def raised(
 
 @pytest.mark.parametrize(
     ("applied", "failed", "severity"),
-    [(97, 3, None), (96, 4, "warning"), (90, 10, "warning"), (89, 11, "critical"), (9, 10, None), (10, 10, "critical")],
+    [
+        (97, 3, None),
+        (96, 4, "warning"),
+        (90, 10, "warning"),
+        (89, 11, "critical"),
+        (9, 10, None),
+        (10, 10, "critical"),
+    ],
 )
 def test_the_success_of_the_hour_is_judged_strictly(
     database: Database, clock: StandingClock, applied: int, failed: int, severity: str | None
@@ -42,7 +50,9 @@ def test_the_success_of_the_hour_is_judged_strictly(
     assert raised(database, clock) == ([("default", "success_rate", severity)] if severity else [])
 
 
-@pytest.mark.parametrize(("letters", "severity"), [(50, None), (51, "warning"), (100, "warning"), (101, "critical")])
+@pytest.mark.parametrize(
+    ("letters", "severity"), [(50, None), (51, "warning"), (100, "warning"), (101, "critical")]
+)
 def test_the_dead_letters_are_judged_strictly(
     database: Database, clock: StandingClock, letters: int, severity: str | None
 ) -> None:
@@ -68,11 +78,18 @@ def test_an_open_circuit_is_a_critical_alert_of_the_projects_that_call_the_shop(
     assert raised(database, clock) == [("default", "circuit_open", "critical")]
 
 
-def test_an_alert_is_kept_as_a_row_that_says_what_is_wrong(database: Database, clock: StandingClock) -> None:
+def test_an_alert_is_kept_as_a_row_that_says_what_is_wrong(
+    database: Database, clock: StandingClock
+) -> None:
     an_ended_run(database, clock, 89, 11, project_id="shoes")
     raised(database, clock)
     [row] = alert_rows(database)
-    assert (row.project_id, row.name, row.severity, row.raised_at) == ("shoes", "success_rate", "critical", clock.now())
+    assert (row.project_id, row.name, row.severity, row.raised_at) == (
+        "shoes",
+        "success_rate",
+        "critical",
+        clock.now(),
+    )
     assert row.message == "Only 89.0% of 100 price changes succeeded."
     assert (row.status, row.attempts) == ("pending", 0)
 
@@ -83,7 +100,9 @@ def test_without_a_webhook_it_is_only_kept(database: Database, clock: StandingCl
     assert [row.status for row in alert_rows(database)] == ["unsent"]
 
 
-@pytest.mark.parametrize(("letters", "severity", "minutes"), [(51, "warning", 30), (101, "critical", 15)])
+@pytest.mark.parametrize(
+    ("letters", "severity", "minutes"), [(51, "warning", 30), (101, "critical", 15)]
+)
 def test_it_is_raised_again_when_its_cooldown_is_over(
     database: Database, clock: StandingClock, letters: int, severity: str, minutes: int
 ) -> None:
@@ -123,10 +142,16 @@ def test_several_processes_at_once_raise_each_alert_once(
     counts = at_once(raise_many, *[(database_url, f"{clock.now():%Y-%m-%dT%H:%M}", 5)] * CREW)
     assert sum(counts) == 3
     named = [(row.project_id, row.name) for row in alert_rows(database)]
-    assert sorted(named) == [("hats", "dlq_size"), ("hats", "success_rate"), ("shoes", "success_rate")]
+    assert sorted(named) == [
+        ("hats", "dlq_size"),
+        ("hats", "success_rate"),
+        ("shoes", "success_rate"),
+    ]
 
 
-def test_alerts_are_listed_newest_first_by_project(database: Database, clock: StandingClock) -> None:
+def test_alerts_are_listed_newest_first_by_project(
+    database: Database, clock: StandingClock
+) -> None:
     an_ended_run(database, clock, 10, 60, project_id="hats")
     raised(database, clock)
     an_ended_run(database, clock, 10, 11, project_id="shoes")
@@ -134,7 +159,11 @@ def test_alerts_are_listed_newest_first_by_project(database: Database, clock: St
     with database.reading() as session:
         everything, page = list_alerts(session, None, 9, 0), list_alerts(session, None, 1, 1)
         of_hats = list_alerts(session, "hats", 9, 0)
-        counts = count_alerts(session, None), count_alerts(session, "hats"), count_alerts(session, "gloves")
+        counts = (
+            count_alerts(session, None),
+            count_alerts(session, "hats"),
+            count_alerts(session, "gloves"),
+        )
     assert [one.project_id for one in everything] == ["shoes", "hats", "hats"]
     assert (page, of_hats) == (everything[1:2], everything[1:])
     assert counts == (3, 2, 0)

@@ -1,4 +1,5 @@
-"""The catalogue, page by page, to its end; what a failing page comes to is tested with the plan that needs it."""
+"""The catalogue, page by page, to its end; what a failing page comes to is tested with the plan
+that needs it."""
 
 from contextlib import aclosing
 
@@ -20,9 +21,15 @@ async def pages(bench: Bench) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [(2, [["101", "201"], ["301"]]), (3, [["101", "201", "301"]]), (1, [["101"], ["201"], ["301"]])],
+    [
+        (2, [["101", "201"], ["301"]]),
+        (3, [["101", "201", "301"]]),
+        (1, [["101"], ["201"], ["301"]]),
+    ],
 )
-def test_every_page_comes_once(size: int, expected: list[list[str]], database: Database, clock: StandingClock) -> None:
+def test_every_page_comes_once(
+    size: int, expected: list[list[str]], database: Database, clock: StandingClock
+) -> None:
     bench = Bench(database, clock, FakeShop(*shelf(3), page_size=size))
     assert bench.loop(pages(bench)) == expected
 
@@ -41,7 +48,9 @@ class Turning(FakeShop):
 
     async def page(self, after: str | None) -> CallResult[CataloguePage]:
         self.called.append(("page", [after or ""]))
-        return CallResult(CataloguePage([variant()], self.cursors[min(len(self.called), len(self.cursors)) - 1]))
+        return CallResult(
+            CataloguePage([variant()], self.cursors[min(len(self.called), len(self.cursors)) - 1])
+        )
 
 
 @pytest.mark.parametrize("cursors", [("1",), ("1", "2", "1", "end"), ("1", "2", "3", "2", "end")])

@@ -53,7 +53,12 @@ def test_a_day_has_one_look_and_the_next_day_another(bench: Bench) -> None:
     assert (len(look(bench)), len(look(bench))) == (1, 0)
     bench.clock.pass_time(timedelta(days=1))
     assert len(look(bench)) == 1
-    assert {check.name for check in bench.checks(run.id)} == {"5m", "1h", "2026-05-04", "2026-05-05"}
+    assert {check.name for check in bench.checks(run.id)} == {
+        "5m",
+        "1h",
+        "2026-05-04",
+        "2026-05-05",
+    }
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,9 @@ def test_runs_of_other_shops_are_not_looked_at(bench: Bench) -> None:
     assert look(bench) == []
 
 
-def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_what_was_found(bench: Bench) -> None:
+def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_what_was_found(
+    bench: Bench,
+) -> None:
     world = {"front": bench.front, "database": bench.database, "clock": bench.clock}
     run = bench.work(bench.queued())
     bench.shop.edit("101", amount=5000)

@@ -1,4 +1,5 @@
-"""Whether the shop still has a run's prices: differences, what could not be read, and what is nobody's business."""
+"""Whether the shop still has a run's prices: differences, what could not be read, and what is
+nobody's business."""
 
 from datetime import timedelta
 
@@ -44,7 +45,12 @@ def test_prices_that_stand_are_no_news(bench: Bench) -> None:
     assert bench.shop.called == [("prices", ("101", "201", "301"))]
     with bench.database.reading() as session:
         first, second = checks_of(session, run.id)
-    assert (first.name, first.checked_at, first.worst, first.report) == ("5m", bench.clock.now(), None, found)
+    assert (first.name, first.checked_at, first.worst, first.report) == (
+        "5m",
+        bench.clock.now(),
+        None,
+        found,
+    )
     assert (second.name, second.checked_at, second.report) == ("1h", None, None)
     assert bench.events("automation.reconciliation.mismatch") == []
 
@@ -66,12 +72,24 @@ def test_every_difference_is_told_with_its_weight(
     found = look(bench, run)
     [detail] = found.details
     target = bench.targets(run.id)[1]
-    assert (detail.target_id, detail.sku_id, detail.severity) == (str(target.id), "SKU-2-1", severity)
+    assert (detail.target_id, detail.sku_id, detail.severity) == (
+        str(target.id),
+        "SKU-2-1",
+        severity,
+    )
     assert (detail.expected_price, detail.difference) == (900, difference)
     [event] = bench.events("automation.reconciliation.mismatch")
     assert event.key == f"{run.id}:{target.id}:mismatch:5m"
-    told = {"targetId": str(target.id), "runId": str(run.id), "expected": 900, "difference": difference}
-    assert event.payload.items() >= {**told, "severity": severity, "actual": detail.actual_price}.items()
+    told = {
+        "targetId": str(target.id),
+        "runId": str(run.id),
+        "expected": 900,
+        "difference": difference,
+    }
+    assert (
+        event.payload.items()
+        >= {**told, "severity": severity, "actual": detail.actual_price}.items()
+    )
     assert next(check for check in bench.checks(run.id) if check.name == "5m").worst == severity
 
 
@@ -81,7 +99,9 @@ def test_what_is_gone_is_not_verified_and_no_mismatch(bench: Bench) -> None:
     bench.shop.edit("201", amount=1)
     found = look(bench, run)
     assert (found.total_checked, found.mismatches) == (2, 1)
-    assert [one.reason for one in found.unverified] == ["the variant, or its price, is not in the shop any more"]
+    assert [one.reason for one in found.unverified] == [
+        "the variant, or its price, is not in the shop any more"
+    ]
 
 
 def test_a_read_that_fails_proves_nothing(bench: Bench) -> None:
@@ -160,13 +180,17 @@ def test_a_run_of_another_shop_cannot_be_verified(bench: Bench) -> None:
     run = applied(bench)
     bench.set_run(run.id, shop="other.test")
     found = look(bench, run)
-    assert {one.reason for one in found.unverified} == {"it was applied in another shop, other.test"}
+    assert {one.reason for one in found.unverified} == {
+        "it was applied in another shop, other.test"
+    }
     assert bench.shop.called == []
 
 
 def test_what_cannot_be_checked_is_refused(bench: Bench) -> None:
     preview = bench.previewed()
-    with pytest.raises(ConflictError, match=f"Run {preview.id} is PREVIEW: nothing of it is applied"):
+    with pytest.raises(
+        ConflictError, match=f"Run {preview.id} is PREVIEW: nothing of it is applied"
+    ):
         look(bench, preview)
     with pytest.raises(InvalidInputError, match="There is no such check"):
         look(bench, preview, "tomorrow")

@@ -19,7 +19,11 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def look(bench: Bench, run: RuleRun, name: str) -> None:
-    bench.loop(reconcile_run(run.id, front=bench.front, database=bench.database, clock=bench.clock, name=name))
+    bench.loop(
+        reconcile_run(
+            run.id, front=bench.front, database=bench.database, clock=bench.clock, name=name
+        )
+    )
     bench.clock.pass_time_a_second()
 
 
@@ -39,7 +43,12 @@ def edited(bench: Bench, **rule: object) -> RuleRun:
 def test_a_repair_holds_the_differences_of_the_same_currency_alone(bench: Bench) -> None:
     run = edited(bench)
     made = repair(bench, run)
-    assert (made.status, made.trigger, made.parent_run_id, made.created_by) == ("PREVIEW", "repair", run.id, "user:5")
+    assert (made.status, made.trigger, made.parent_run_id, made.created_by) == (
+        "PREVIEW",
+        "repair",
+        run.id,
+        "user:5",
+    )
     assert (made.total_targets, made.rule_version_hash) == (1, run.rule_version_hash)
     assert made.previewed_at == bench.clock.now()
     assert made.explain is not None
@@ -55,14 +64,19 @@ def test_a_repair_is_applied_as_any_run_even_if_its_rule_rests(bench: Bench) -> 
     ended = bench.work(bench.queue(repair(bench, run)))
     assert (ended.status, bench.shop.amounts()["201"]) == ("APPLIED", 900)
     look(bench, ended, "5m")
-    assert {check.name: check.mismatches for check in bench.checks(ended.id)} == {"5m": 0, "1h": None}
+    assert {check.name: check.mismatches for check in bench.checks(ended.id)} == {
+        "5m": 0,
+        "1h": None,
+    }
 
 
 def test_what_was_put_right_by_hand_needs_no_repair(bench: Bench) -> None:
     run = edited(bench)
     bench.shop.edit("201", amount=900)
     look(bench, run, "manual-1")
-    with pytest.raises(ConflictError, match=f"Nothing of run {run.id} is to be repaired: its last check, manual-1"):
+    with pytest.raises(
+        ConflictError, match=f"Nothing of run {run.id} is to be repaired: its last check, manual-1"
+    ):
         repair(bench, run)
 
 
@@ -81,7 +95,9 @@ def test_what_was_taken_back_since_is_not_put_back(bench: Bench) -> None:
         repair(bench, run)
 
 
-def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(bench: Bench) -> None:
+def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(
+    bench: Bench,
+) -> None:
     run = bench.work(bench.queued(bench.rule(endsAt="2026-05-04T11:00:00Z")))
     bench.shop.edit("201", amount=2500)
     look(bench, run, "5m")
@@ -89,7 +105,9 @@ def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(b
     assert (repaired.status, bench.shop.amounts()["201"]) == ("APPLIED", 900)
     bench.pass_minutes(61)
     for _ in range(2):
-        for run_id in start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name).ended:
+        for run_id in start_due_rules(
+            database=bench.database, clock=bench.clock, shop=bench.front.name
+        ).ended:
             bench.work_id(run_id)
     assert bench.run(run.id).status == "ROLLED_BACK"
     assert set(bench.shop.amounts().values()) == {1000}

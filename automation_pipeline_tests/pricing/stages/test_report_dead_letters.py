@@ -31,17 +31,25 @@ def test_failed_targets_are_counted_by_kind_with_advice(bench: Bench) -> None:
     report = told(bench)
     assert (report.total_failed, report.retryable, report.stale) == (3, 1, 3)
     assert report.by_error_type == {FailureKind.NOT_FOUND: 2, FailureKind.SERVER: 1}
-    assert report.recommendations[0] == "2 variants no longer exist in the shop: re-sync the catalogue"
+    assert (
+        report.recommendations[0] == "2 variants no longer exist in the shop: re-sync the catalogue"
+    )
     assert [int(one.target_id) for one in report.entries] == dead_targets(bench, run)
     assert {one.run_id for one in report.entries} == {str(run.id)}
     assert bench.events("automation.dlq.report") == []
 
 
-def test_all_are_counted_where_the_oldest_alone_are_listed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_are_counted_where_the_oldest_alone_are_listed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing(bench, KINDS)
     monkeypatch.setattr(module, "MAX_ENTRIES", 2)
     report = told(bench)
-    assert (report.total_failed, sum(report.by_error_type.values()), len(report.entries)) == (3, 3, 2)
+    assert (report.total_failed, sum(report.by_error_type.values()), len(report.entries)) == (
+        3,
+        3,
+        2,
+    )
 
 
 def test_projects_are_reported_apart(bench: Bench) -> None:
@@ -66,7 +74,10 @@ def test_the_outside_hears_of_a_report_when_it_is_told(bench: Bench) -> None:
     failing(bench, KINDS)
     told(bench, is_told=True)
     [event] = bench.events("automation.dlq.report")
-    assert (event.payload["totalFailed"], event.payload["byErrorType"]) == (3, {"not_found": 2, "server": 1})
+    assert (event.payload["totalFailed"], event.payload["byErrorType"]) == (
+        3,
+        {"not_found": 2, "server": 1},
+    )
     assert "entries" not in event.payload
 
 
@@ -74,7 +85,10 @@ def test_they_are_paged_in_the_order_of_their_failing(bench: Bench) -> None:
     run = failing(bench, KINDS)
     first, second, third = dead_targets(bench, run)
     with bench.database.reading() as session:
-        pages = [dead_letters(session, now=bench.clock.now(), limit=2, offset=offset) for offset in (0, 2)]
+        pages = [
+            dead_letters(session, now=bench.clock.now(), limit=2, offset=offset)
+            for offset in (0, 2)
+        ]
     assert [[int(one.target_id) for one in page] for page in pages] == [[first, second], [third]]
 
 

@@ -64,11 +64,17 @@ def test_what_was_made_is_not_asked_for(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, 120])
-def test_a_run_that_ends_a_second_time_is_looked_at_a_second_time_when_it_is_due(bench: Bench, minutes: float) -> None:
+def test_a_run_that_ends_a_second_time_is_looked_at_a_second_time_when_it_is_due(
+    bench: Bench, minutes: float
+) -> None:
     run = finished(bench)
     bench.pass_minutes(3)
     [first] = ask(bench)
-    bench.loop(reconcile_run(run.id, front=bench.front, database=bench.database, clock=bench.clock, name="5m"))
+    bench.loop(
+        reconcile_run(
+            run.id, front=bench.front, database=bench.database, clock=bench.clock, name="5m"
+        )
+    )
     bench.pass_minutes(minutes)
     plan(bench, run)
     assert ask(bench) == []

@@ -28,9 +28,19 @@ def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: Stand
     update_rule(rule.id, {"currency": "EUR"}, database=database, clock=clock, actor="user:12")
     id_ = asked_for(rule, database, clock)
     row = run_row(database, id_)
-    assert (row.status, row.wish, row.wished_by, row.trigger) == ("PREVIEW", "apply", "user:12", "api")
+    assert (row.status, row.wish, row.wished_by, row.trigger) == (
+        "PREVIEW",
+        "apply",
+        "user:12",
+        "api",
+    )
     assert (row.rule_version, row.rule_version_hash != rule.version_hash) == (2, True)
-    assert row.run_metadata == {"actor": "user:12", "correlationId": None, "source": "api", "force": False}
+    assert row.run_metadata == {
+        "actor": "user:12",
+        "correlationId": None,
+        "source": "api",
+        "force": False,
+    }
     assert filed(database) == [(f"rule-run-{id_}-1", "rule_run", {"run_id": id_})]
 
 
@@ -45,18 +55,28 @@ def test_a_run_is_filed_with_the_request_for_it(database: Database, clock: Stand
 )
 @pytest.mark.parametrize("force", [False, True])
 def test_one_run_of_a_rule_at_a_time(
-    status: str, wish: str | None, words: str, *, force: bool, database: Database, clock: StandingClock
+    status: str,
+    wish: str | None,
+    words: str,
+    *,
+    force: bool,
+    database: Database,
+    clock: StandingClock,
 ) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
     run_id = a_run(database, rule, status, clock.now(), wish=wish)
-    with pytest.raises(ConflictError, match=f"Run {run_id} of pricing rule {rule.id} {words}: wait for its end"):
+    with pytest.raises(
+        ConflictError, match=f"Run {run_id} of pricing rule {rule.id} {words}: wait for its end"
+    ):
         asked_for(rule, database, clock, force=force)
     assert len(run_rows(database)) == 1
     assert filed(database) == []
     asked_for(other, database, clock)
 
 
-def test_a_preview_that_nobody_wants_applied_is_in_nobodys_way(database: Database, clock: StandingClock) -> None:
+def test_a_preview_that_nobody_wants_applied_is_in_nobodys_way(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, "PREVIEW", clock.now())
     first = asked_for(rule, database, clock)
@@ -81,7 +101,9 @@ def test_a_rule_rests_after_it_was_applied_unless_it_is_forced(
     a_run(database, rule, status, clock.now() - ago)
     if rests:
         until = clock.now() - ago + HOUR
-        with pytest.raises(ConflictError, match=f"rests until {until:%Y-%m-%dT%H:%M:%S}.000Z after its last run"):
+        with pytest.raises(
+            ConflictError, match=f"rests until {until:%Y-%m-%dT%H:%M:%S}.000Z after its last run"
+        ):
             asked_for(rule, database, clock)
         assert filed(database) == []
     row = run_row(database, asked_for(rule, database, clock, force=rests))
@@ -89,10 +111,14 @@ def test_a_rule_rests_after_it_was_applied_unless_it_is_forced(
     assert row.run_metadata["force"] is rests
 
 
-def test_a_rule_that_is_disabled_or_gone_is_not_run(database: Database, clock: StandingClock) -> None:
+def test_a_rule_that_is_disabled_or_gone_is_not_run(
+    database: Database, clock: StandingClock
+) -> None:
     disabled, gone = a_rule(database, clock, enabled=False), a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
-    with pytest.raises(ConflictError, match=f"Pricing rule {disabled.id} is disabled: enable it first"):
+    with pytest.raises(
+        ConflictError, match=f"Pricing rule {disabled.id} is disabled: enable it first"
+    ):
         asked_for(disabled, database, clock, force=True)
     with pytest.raises(NotFoundError, match=f"Pricing rule {gone.id} does not exist"):
         asked_for(gone, database, clock)
@@ -104,5 +130,7 @@ def test_of_several_processes_that_ask_at_once_one_gets_its_run(
 ) -> None:
     rule = a_rule(database, clock)
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    assert sorted(at_once(look_or_ask, *[(database_url, now, rule.id)] * CREW)) == [0] * (CREW - 1) + [1]
+    assert sorted(at_once(look_or_ask, *[(database_url, now, rule.id)] * CREW)) == [0] * (
+        CREW - 1
+    ) + [1]
     assert len(run_rows(database)) == len(filed(database)) == 1

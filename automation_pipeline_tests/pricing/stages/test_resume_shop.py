@@ -62,5 +62,10 @@ def test_an_open_circuit_is_closed_with_it(bench: Bench) -> None:
             )
         )
     circuit = resume(bench).circuit
-    assert (circuit.state, circuit.throttles, circuit.failures, circuit.until) == ("closed", 0, 0, None)
+    assert (circuit.state, circuit.throttles, circuit.failures, circuit.until) == (
+        "closed",
+        0,
+        0,
+        None,
+    )
     assert bench.work(bench.queued()).status == "APPLIED"

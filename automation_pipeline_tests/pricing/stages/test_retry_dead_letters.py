@@ -18,7 +18,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def retry(bench: Bench, *, force: bool = False) -> RetriedRuns:
-    return retry_dead_letters("default", database=bench.database, clock=bench.clock, actor="user:9", force=force)
+    return retry_dead_letters(
+        "default", database=bench.database, clock=bench.clock, actor="user:9", force=force
+    )
 
 
 def wished(bench: Bench, run_id: int) -> set[str | None]:
@@ -45,7 +47,9 @@ def test_with_force_the_hopeless_are_tried_too(bench: Bench) -> None:
 def test_what_is_acknowledged_is_left(bench: Bench) -> None:
     run = failing(bench, {"101": "server", "201": "server"})
     chosen = dead_targets(bench, run)[:1]
-    acknowledge_dead_letters("default", chosen, database=bench.database, clock=bench.clock, actor="user:9")
+    acknowledge_dead_letters(
+        "default", chosen, database=bench.database, clock=bench.clock, actor="user:9"
+    )
     retry(bench)
     assert wished(bench, run.id) == {"201"}
 
@@ -54,7 +58,13 @@ def test_a_run_that_cannot_be_retried_now_is_skipped_and_the_others_are_not(benc
     busy = failing(bench, {"101": "server"})
     roll_back_run(busy.id, database=bench.database, clock=bench.clock, actor="user:1")
     bench.shop.accept("101")
-    free = failing(bench, {"201": "server"}, name="Other", onDrift="overwrite", transform={"op": "set", "value": 500})
+    free = failing(
+        bench,
+        {"201": "server"},
+        name="Other",
+        onDrift="overwrite",
+        transform={"op": "set", "value": 500},
+    )
     retried = retry(bench)
     assert list(retried) == [free.id]
     assert list(retried.skipped) == [busy.id]

@@ -58,7 +58,11 @@ def test_a_retry_is_a_wish_and_a_worker_is_asked_for(bench: Bench) -> None:
     run = partial(bench)
     before = len(bench.requests())
     asked = ask(bench, run)
-    assert (asked.status, asked.wish, bench.run_row(run.id).wished_by) == ("PARTIAL", "retry", "user:7")
+    assert (asked.status, asked.wish, bench.run_row(run.id).wished_by) == (
+        "PARTIAL",
+        "retry",
+        "user:7",
+    )
     assert wished(bench, run) == {"201"}
     assert [config for _, config in bench.requests()[before:]] == [{"run_id": run.id}]
     assert bench.statuses(run.id)["201"] == "FAILED"
@@ -73,7 +77,12 @@ def test_the_worker_tries_them_in_a_new_cycle(bench: Bench) -> None:
     assert [(row.status, row.started_at, row.finished_at, row.wish) for row in seen] == [
         ("APPLYING", run.started_at, None, None)
     ]
-    assert (ended.status, ended.targets.applied, ended.retry_cycle, ended.wish) == ("PARTIAL", 3, 1, None)
+    assert (ended.status, ended.targets.applied, ended.retry_cycle, ended.wish) == (
+        "PARTIAL",
+        3,
+        1,
+        None,
+    )
     assert ended.started_at == run.started_at
     assert ended.finished_at is not None
     assert run.finished_at is not None
@@ -81,9 +90,17 @@ def test_the_worker_tries_them_in_a_new_cycle(bench: Bench) -> None:
     assert keys(bench, run, "201") == ["0.0", "0.1", "0.2", "0.3", "1.0"]
     assert keys(bench, run, "101") == ["0.0"]
     done = target(bench, run, "201")
-    assert (done.status, done.attempts, done.error_type, done.is_wished) == ("APPLIED", 0, None, False)
+    assert (done.status, done.attempts, done.error_type, done.is_wished) == (
+        "APPLIED",
+        0,
+        None,
+        False,
+    )
     assert [one.event_key for one in bench.changes(run.id)][-1] == f"{run.id}:{done.id}:apply:1.0"
-    assert bench.moves("rule run", run.id)[-2:] == [("PARTIAL", "APPLYING"), ("APPLYING", "PARTIAL")]
+    assert bench.moves("rule run", run.id)[-2:] == [
+        ("PARTIAL", "APPLYING"),
+        ("APPLYING", "PARTIAL"),
+    ]
     assert bench.moves("rule target", done.id)[-3:] == [
         ("FAILED", "QUEUED"),
         ("QUEUED", "APPLYING"),
@@ -96,12 +113,18 @@ def test_each_cycle_has_its_attempts_and_its_end(bench: Bench) -> None:
     ask(bench, run)
     for _ in range(4):
         bench.shop.fail_once("2", BUSY)
-    for _ in range(6):  # the fifth refused write in a row opens the circuit, and a worker leaves a shop that rests
+    for _ in range(
+        6
+    ):  # the fifth refused write in a row opens the circuit, and a worker leaves a shop that rests
         bench.rested()
         bench.work(run)
         bench.make_due(run.id)
     failed = target(bench, run, "201")
-    assert (failed.status, failed.attempts, keys(bench, run, "201")[4:]) == ("FAILED", 3, ["1.0", "1.1", "1.2", "1.3"])
+    assert (failed.status, failed.attempts, keys(bench, run, "201")[4:]) == (
+        "FAILED",
+        3,
+        ["1.0", "1.1", "1.2", "1.3"],
+    )
     assert [event.payload["cycle"] for event in bench.events("rule.run.started")] == [0, 1]
     assert len(bench.events("rule.run.ended")) == 2
     ask(bench, run)
@@ -127,7 +150,12 @@ def test_one_that_is_chosen_is_tried_alone(bench: Bench) -> None:
     bench.shop.accept("301")
     ask(bench, run, target_ids=[target(bench, run, "301").id], force=True)
     bench.work(run)
-    assert bench.statuses(run.id) == {"101": "APPLIED", "201": "FAILED", "301": "APPLIED", "401": "APPLIED"}
+    assert bench.statuses(run.id) == {
+        "101": "APPLIED",
+        "201": "FAILED",
+        "301": "APPLIED",
+        "401": "APPLIED",
+    }
 
 
 def test_chosen_ones_that_cannot_be_tried_are_named(bench: Bench) -> None:
@@ -197,11 +225,18 @@ def test_when_its_promotion_is_over_nothing_is_applied_any_more(bench: Bench) ->
 def test_a_run_that_is_partly_taken_back_may_be_tried_again(bench: Bench) -> None:
     run = partial(bench)
     chosen = [target(bench, run, "101").id]
-    roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:7", target_ids=chosen)
+    roll_back_run(
+        run.id, database=bench.database, clock=bench.clock, actor="user:7", target_ids=chosen
+    )
     bench.work(run)
     ask(bench, run)
     ended = bench.work(run)
-    assert (ended.status, ended.rollback_state, ended.targets.applied, ended.targets.rolled_back) == (
+    assert (
+        ended.status,
+        ended.rollback_state,
+        ended.targets.applied,
+        ended.targets.rolled_back,
+    ) == (
         "PARTIAL",
         "PARTIAL",
         2,

@@ -1,4 +1,5 @@
-"""Rules start at their time and promotions end at theirs: once each, whatever stands in the way for a while."""
+"""Rules start at their time and promotions end at theirs: once each, whatever stands in the way for
+a while."""
 
 from datetime import datetime, timedelta
 
@@ -40,19 +41,38 @@ def in_hours(clock: StandingClock, hours: float) -> str:
 
 
 def ending(run_id: int, database: Database, at: datetime, status: str = "APPLIED") -> None:
-    change_run(database, run_id, status=status, wish=None, queued_at=at, started_at=at, finished_at=at)
+    change_run(
+        database, run_id, status=status, wish=None, queued_at=at, started_at=at, finished_at=at
+    )
 
 
 def test_a_rule_whose_time_has_come_is_started(database: Database, clock: StandingClock) -> None:
-    rule, due_at = a_rule(database, clock, project_id="eu", scheduleAt=iso(clock.now())), clock.now()
+    rule, due_at = (
+        a_rule(database, clock, project_id="eu", scheduleAt=iso(clock.now())),
+        clock.now(),
+    )
     a_rule(database, clock, scheduleAt=in_hours(clock, 1))
     clock.pass_time(timedelta(minutes=3))
     looked = look(database, clock)
     [row] = run_rows(database)
     assert looked == DuePriceRules(started=(row.id,))
-    assert (row.rule_id, row.status, row.wish, row.wished_by) == (rule.id, "PREVIEW", "apply", "schedule")
-    assert (row.trigger, row.scheduled_for, row.shop, row.project_id) == ("schedule", due_at, SHOP, "eu")
-    assert (row.rule_version, row.rule_version_hash, row.created_by) == (1, rule.version_hash, "schedule")
+    assert (row.rule_id, row.status, row.wish, row.wished_by) == (
+        rule.id,
+        "PREVIEW",
+        "apply",
+        "schedule",
+    )
+    assert (row.trigger, row.scheduled_for, row.shop, row.project_id) == (
+        "schedule",
+        due_at,
+        SHOP,
+        "eu",
+    )
+    assert (row.rule_version, row.rule_version_hash, row.created_by) == (
+        1,
+        rule.version_hash,
+        "schedule",
+    )
     assert filed(database) == [(f"rule-run-{row.id}-1", "rule_run", {"run_id": row.id})]
     stored = rule_row(database, rule.id)
     assert (stored.schedule_at, stored.updated_at) == (None, clock.now())
@@ -78,7 +98,9 @@ def test_a_rule_that_is_not_due_is_left_alone(
     assert run_rows(database) == []
 
 
-@pytest.mark.parametrize(("status", "wish"), [("PREVIEW", "apply"), ("QUEUED", None), ("APPLYING", None)])
+@pytest.mark.parametrize(
+    ("status", "wish"), [("PREVIEW", "apply"), ("QUEUED", None), ("APPLYING", None)]
+)
 def test_a_rule_with_a_run_is_put_off_until_that_is_over(
     status: str, wish: str | None, database: Database, clock: StandingClock
 ) -> None:
@@ -93,7 +115,9 @@ def test_a_rule_with_a_run_is_put_off_until_that_is_over(
     assert (len(looked.started), looked.put_off) == (1, ())
 
 
-def test_a_promotion_that_passed_in_an_outage_is_not_begun(database: Database, clock: StandingClock) -> None:
+def test_a_promotion_that_passed_in_an_outage_is_not_begun(
+    database: Database, clock: StandingClock
+) -> None:
     due_at = clock.now()
     rule = a_rule(database, clock, scheduleAt=iso(due_at), endsAt=in_hours(clock, 1))
     clock.pass_time(HOUR)
@@ -102,7 +126,11 @@ def test_a_promotion_that_passed_in_an_outage_is_not_begun(database: Database, c
     assert run_rows(database) == []
     assert rule_row(database, rule.id).schedule_at is None
     [event] = events(database, "rule.scheduled.missed")
-    assert event.payload == {"ruleId": str(rule.id), "projectId": "default", "scheduledFor": iso(due_at)}
+    assert event.payload == {
+        "ruleId": str(rule.id),
+        "projectId": "default",
+        "scheduledFor": iso(due_at),
+    }
 
 
 def test_a_rule_is_not_started_twice_for_one_time(database: Database, clock: StandingClock) -> None:
@@ -124,13 +152,20 @@ def test_what_a_promotion_has_applied_is_rolled_back_at_its_end(
     status: str, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    targets = ["APPLIED", "FAILED", "ROLLED_BACK", "APPLIED"] if status == "PARTIAL" else ["APPLIED"]
+    targets = (
+        ["APPLIED", "FAILED", "ROLLED_BACK", "APPLIED"] if status == "PARTIAL" else ["APPLIED"]
+    )
     run_id = a_run(database, rule, status, clock.now(), targets, requests=4, rollbacks=2)
     assert look(database, clock) == NOTHING
     clock.pass_time(HOUR)
     assert look(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, run_id)
-    assert (row.status, row.wish, row.wished_by, row.rollbacks) == (status, "rollback", "schedule", 3)
+    assert (row.status, row.wish, row.wished_by, row.rollbacks) == (
+        status,
+        "rollback",
+        "schedule",
+        3,
+    )
     assert (row.promotion_ended_at, row.updated_at) == (clock.now(), clock.now())
     assert wished(database, run_id) == [(one, one == "APPLIED") for one in targets]
     assert filed(database) == [(f"rule-run-{run_id}-5", "rule_run", {"run_id": run_id})]
@@ -158,7 +193,9 @@ def test_all_runs_of_a_promotion_end_one_after_the_other_the_newest_first(
 
 
 @pytest.mark.parametrize("wish", [None, "retry"])
-def test_a_repair_ends_with_what_it_has_repaired(wish: str | None, database: Database, clock: StandingClock) -> None:
+def test_a_repair_ends_with_what_it_has_repaired(
+    wish: str | None, database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     fields = {"trigger": "repair", "wish": wish, "parent_run_id": run_id}
@@ -172,7 +209,9 @@ def test_a_repair_ends_with_what_it_has_repaired(wish: str | None, database: Dat
     assert look(database, clock) == NOTHING
 
 
-@pytest.mark.parametrize("fields", [{"wish": "rollback"}, {"lease_until": datetime.fromisoformat("9000-01-01T00:00Z")}])
+@pytest.mark.parametrize(
+    "fields", [{"wish": "rollback"}, {"lease_until": datetime.fromisoformat("9000-01-01T00:00Z")}]
+)
 def test_a_repair_that_is_being_worked_on_is_waited_for(
     fields: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
@@ -200,7 +239,9 @@ def test_while_another_run_is_at_work_nothing_is_rolled_back(
 
 
 @pytest.mark.parametrize("how", ["disabled", "deleted"])
-def test_a_promotion_ends_though_its_rule_is_out_of_use(how: str, database: Database, clock: StandingClock) -> None:
+def test_a_promotion_ends_though_its_rule_is_out_of_use(
+    how: str, database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     if how == "deleted":
@@ -211,7 +252,9 @@ def test_a_promotion_ends_though_its_rule_is_out_of_use(how: str, database: Data
     assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
-def test_a_run_at_work_is_rolled_back_once_it_is_over(database: Database, clock: StandingClock) -> None:
+def test_a_run_at_work_is_rolled_back_once_it_is_over(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLYING", clock.now(), ["APPLYING"])
     clock.pass_time(2 * HOUR)
@@ -220,18 +263,38 @@ def test_a_run_at_work_is_rolled_back_once_it_is_over(database: Database, clock:
     assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
-def test_a_retry_that_was_asked_for_gives_way_to_the_end(database: Database, clock: StandingClock) -> None:
+def test_a_retry_that_was_asked_for_gives_way_to_the_end(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], wish="retry", wished_by="user:1")
+    run_id = a_run(
+        database,
+        rule,
+        "PARTIAL",
+        clock.now(),
+        ["APPLIED", "FAILED"],
+        wish="retry",
+        wished_by="user:1",
+    )
     clock.pass_time(HOUR)
     assert look(database, clock) == DuePriceRules(ended=(run_id,))
     assert run_row(database, run_id).wish == "rollback"
     assert wished(database, run_id) == [("APPLIED", True), ("FAILED", False)]
 
 
-def test_a_rollback_that_was_asked_for_is_first_done(database: Database, clock: StandingClock) -> None:
+def test_a_rollback_that_was_asked_for_is_first_done(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED", "APPLIED"], wish="rollback", rollback_force=True)
+    run_id = a_run(
+        database,
+        rule,
+        "APPLIED",
+        clock.now(),
+        ["APPLIED", "APPLIED"],
+        wish="rollback",
+        rollback_force=True,
+    )
     clock.pass_time(HOUR)
     assert look(database, clock) == NOTHING
     assert wished(database, run_id) == [("APPLIED", False)] * 2
@@ -239,20 +302,26 @@ def test_a_rollback_that_was_asked_for_is_first_done(database: Database, clock: 
     assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
-@pytest.mark.parametrize(("lease_until", "is_held"), [("9000-01-01T00:00Z", True), ("2020-01-01T00:00Z", False)])
+@pytest.mark.parametrize(
+    ("lease_until", "is_held"), [("9000-01-01T00:00Z", True), ("2020-01-01T00:00Z", False)]
+)
 def test_a_run_that_its_worker_still_has_is_left_to_it(
     lease_until: str, *, is_held: bool, database: Database, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     until = datetime.fromisoformat(lease_until)
-    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], lease_owner="w", lease_until=until)
+    run_id = a_run(
+        database, rule, "APPLIED", clock.now(), ["APPLIED"], lease_owner="w", lease_until=until
+    )
     clock.pass_time(HOUR)
     assert look(database, clock) == (NOTHING if is_held else DuePriceRules(ended=(run_id,)))
     change_run(database, run_id, lease_until=None)
     assert look(database, clock) == (DuePriceRules(ended=(run_id,)) if is_held else NOTHING)
 
 
-def test_an_old_promotion_ends_before_its_next_time_is_missed(database: Database, clock: StandingClock) -> None:
+def test_an_old_promotion_ends_before_its_next_time_is_missed(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     clock.pass_time(3 * HOUR)
@@ -261,7 +330,9 @@ def test_an_old_promotion_ends_before_its_next_time_is_missed(database: Database
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_a_rule_that_somebody_else_holds_is_left_for_the_next_look(database: Database, clock: StandingClock) -> None:
+def test_a_rule_that_somebody_else_holds_is_left_for_the_next_look(
+    database: Database, clock: StandingClock
+) -> None:
     held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
     with database.transaction() as session:
         lock_rule(session, held.id)
@@ -271,7 +342,10 @@ def test_a_rule_that_somebody_else_holds_is_left_for_the_next_look(database: Dat
     assert [row.rule_id for row in run_rows(database)] == [free.id, held.id]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 @pytest.mark.parametrize("database_kind", ["sqlite"])
 def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
@@ -280,7 +354,9 @@ def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
     clock = StandingClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
     forget_all(database)  # an example may be given up in the middle
     starts, lasts = data.draw(st.integers(-3, 5)), data.draw(st.integers(1, 6))
-    rule = a_rule(database, clock, scheduleAt=in_hours(clock, starts), endsAt=in_hours(clock, starts + lasts))
+    rule = a_rule(
+        database, clock, scheduleAt=in_hours(clock, starts), endsAt=in_hours(clock, starts + lasts)
+    )
     begins_at, ends_at = clock.now() + starts * HOUR, clock.now() + (starts + lasts) * HOUR
     started, ended, missed = list[int](), list[int](), list[int]()
     for hours in (*data.draw(st.lists(st.integers(0, 4), max_size=6)), 12, 0):
@@ -288,9 +364,18 @@ def test_whenever_it_is_looked_a_promotion_starts_and_ends_at_most_once(
         looked = look(database, clock)
         if looked.started:
             assert begins_at <= clock.now() < ends_at
-            ending(looked.started[0], database, clock.now(), data.draw(st.sampled_from(["APPLIED", "PARTIAL"])))
+            ending(
+                looked.started[0],
+                database,
+                clock.now(),
+                data.draw(st.sampled_from(["APPLIED", "PARTIAL"])),
+            )
         assert clock.now() >= ends_at or not (looked.ended or looked.missed)
-        started, ended, missed = [*started, *looked.started], [*ended, *looked.ended], [*missed, *looked.missed]
+        started, ended, missed = (
+            [*started, *looked.started],
+            [*ended, *looked.ended],
+            [*missed, *looked.missed],
+        )
     assert ended == started
     assert len(started) + len(missed) == 1
     assert (looked, rule_row(database, rule.id).schedule_at) == (NOTHING, None)
@@ -318,11 +403,15 @@ def test_beside_a_run_by_hand_one_of_the_two_is_made(
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    made = at_once(look_or_ask, *((database_url, now, rule_id) for rule_id in (0, 0, rule.id, rule.id)))
+    made = at_once(
+        look_or_ask, *((database_url, now, rule_id) for rule_id in (0, 0, rule.id, rule.id))
+    )
     assert sum(made) == len(run_rows(database)) == len(filed(database)) == 1
 
 
-def test_what_was_asked_for_by_hand_puts_the_schedule_off(database: Database, clock: StandingClock) -> None:
+def test_what_was_asked_for_by_hand_puts_the_schedule_off(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     asked_for(rule, database, clock)
     assert look(database, clock) == DuePriceRules(put_off=(rule.id,))

@@ -83,10 +83,14 @@ def test_a_run_is_asked_for_when_it_wants_a_worker_and_has_none(
     before = len(filed(database))
     assert sweep(database, clock) == [run_id] * is_found
     asked = filed(database)[before:]
-    assert [(job, config) for _, job, config in asked] == [("rule_run", {"run_id": run_id})] * is_found
+    assert [(job, config) for _, job, config in asked] == [
+        ("rule_run", {"run_id": run_id})
+    ] * is_found
 
 
-def test_who_was_asked_for_is_not_asked_for_at_the_next_look(database: Database, clock: Clock) -> None:
+def test_who_was_asked_for_is_not_asked_for_at_the_next_look(
+    database: Database, clock: Clock
+) -> None:
     runs = [a_run(database, a_rule(database, clock), "QUEUED", clock.now()) for _ in range(3)]
     assert sweep(database, clock) == runs
     assert sweep(database, clock) == []

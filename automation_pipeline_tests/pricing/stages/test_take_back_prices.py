@@ -63,20 +63,30 @@ def test_every_price_is_read_and_then_written_as_it_was(bench: Bench) -> None:
     assert bench.moves("rule run", run.id)[-1] == ("APPLIED", "ROLLED_BACK")
     [first, *_] = bench.targets(run.id)
     assert bench.moves("rule target", first.id)[-1] == ("APPLIED", "ROLLED_BACK")
-    assert (first.rolled_back_at is not None, first.is_writing, first.is_wished) == (True, False, False)
+    assert (first.rolled_back_at is not None, first.is_writing, first.is_wished) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_every_price_that_is_written_back_is_kept_and_the_end_is_told(bench: Bench) -> None:
     run = applied(bench)
     rolled_back(bench, run)
     changes = [change for change in bench.changes(run.id) if change.kind == "rollback"]
-    assert {(one.from_amount, one.to_amount, one.was_found) for one in changes} == {(900, 1000, False)}
+    assert {(one.from_amount, one.to_amount, one.was_found) for one in changes} == {
+        (900, 1000, False)
+    }
     assert {one.event_key for one in changes} == {
         f"{run.id}:{target.id}:rollback:1" for target in bench.targets(run.id)
     }
     [told] = bench.events("rule.run.rolled_back")
     assert told.payload["rollbackState"] == "DONE"
-    assert (told.payload["status"], told.payload["rolledBack"], told.payload["stillApplied"]) == ("ROLLED_BACK", 3, 0)
+    assert (told.payload["status"], told.payload["rolledBack"], told.payload["stillApplied"]) == (
+        "ROLLED_BACK",
+        3,
+        0,
+    )
     assert bench.meter.drain()["rules_rollback_count_total", 'project="default"'] == 3
 
 
@@ -94,8 +104,15 @@ def test_a_price_that_was_edited_by_hand_stays_and_the_rollback_is_partial(bench
     assert bench.statuses(run.id) == {"101": "ROLLED_BACK", "201": "APPLIED", "301": "ROLLED_BACK"}
     assert bench.shop.amounts() == {**FORMER, "201": 1234}
     left = bench.targets(run.id)[1]
-    assert (left.error_type, left.error_retryable, left.is_wished, left.is_writing) == ("conflict", False, False, False)
-    assert "12.34 EUR, not 9.00 EUR as was applied: somebody has edited it since" in str(left.error_message)
+    assert (left.error_type, left.error_retryable, left.is_wished, left.is_writing) == (
+        "conflict",
+        False,
+        False,
+        False,
+    )
+    assert "12.34 EUR, not 9.00 EUR as was applied: somebody has edited it since" in str(
+        left.error_message
+    )
     assert left.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
 
 
@@ -104,9 +121,17 @@ def test_what_was_left_is_taken_back_by_force(bench: Bench) -> None:
     bench.shop.edit("201", amount=1234)
     rolled_back(bench, run)
     ended = rolled_back(bench, run, force=True)
-    assert (ended.status, ended.rollback_state, bench.shop.amounts()) == ("ROLLED_BACK", "DONE", FORMER)
+    assert (ended.status, ended.rollback_state, bench.shop.amounts()) == (
+        "ROLLED_BACK",
+        "DONE",
+        FORMER,
+    )
     left = bench.targets(run.id)[1]
-    assert (left.error_message, left.error_type, bench.run_row(run.id).rollback_force) == (None, None, False)
+    assert (left.error_message, left.error_type, bench.run_row(run.id).rollback_force) == (
+        None,
+        None,
+        False,
+    )
     assert [one.from_amount for one in bench.changes(run.id)][-1] == 1234
     assert len(bench.events("rule.run.rolled_back")) == 2
 
@@ -166,17 +191,24 @@ def test_a_failure_is_tried_again_from_the_beginning_of_its_own_attempts(bench: 
         waits.append((target.next_attempt_at - target.last_attempt).total_seconds())
         bench.make_due(run.id)
     assert [
-        wait == pytest.approx(wanted, rel=0.25) for wait, wanted in zip(waits, [2000, 4000, 8000], strict=True)
+        wait == pytest.approx(wanted, rel=0.25)
+        for wait, wanted in zip(waits, [2000, 4000, 8000], strict=True)
     ] == [True] * 3
     ended = bench.work(run)
     [target] = bench.targets(run.id)
     assert (ended.status, ended.rollback_state, ended.wish) == ("APPLIED", "NONE", None)
-    assert (target.error_type, target.error_retryable, bench.shop.times("write")) == ("server", True, 4)
+    assert (target.error_type, target.error_retryable, bench.shop.times("write")) == (
+        "server",
+        True,
+        4,
+    )
     bench.shop.fail_no_more("1")
     assert rolled_back(bench, run).status == "ROLLED_BACK"
 
 
-def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(bench: Bench) -> None:
+def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(
+    bench: Bench,
+) -> None:
     run = applied(bench)
     bench.shop.lose_answer_once("2")
     ask(bench, run)
@@ -185,7 +217,11 @@ def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice
     bench.make_due(run.id)
     assert bench.work(run).status == "ROLLED_BACK"
     assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
-    found = [one.was_found for one in bench.changes(run.id) if one.kind == "rollback" and one.variant_id == "201"]
+    found = [
+        one.was_found
+        for one in bench.changes(run.id)
+        if one.kind == "rollback" and one.variant_id == "201"
+    ]
     assert found == [True]
 
 
@@ -215,7 +251,12 @@ def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.fail_always(PRICES, REFUSED)
     ended = rolled_back(bench, run)
-    assert (ended.status, ended.rollback_state, ended.wish, bench.shop.times("write")) == ("APPLIED", "NONE", None, 0)
+    assert (ended.status, ended.rollback_state, ended.wish, bench.shop.times("write")) == (
+        "APPLIED",
+        "NONE",
+        None,
+        0,
+    )
     assert {(one.error_type, one.is_wished, one.is_writing) for one in bench.targets(run.id)} == {
         ("authentication", False, False)
     }
@@ -226,8 +267,14 @@ def test_a_refusal_for_haste_leaves_the_shop_alone_and_costs_no_attempt(bench: B
     run = applied(bench)
     bench.shop.fail_once("3", FailureSignal(status=429), retry_after_seconds=600.0)
     waiting = rolled_back(bench, run)
-    assert (waiting.wish, waiting.resume_at is not None, bench.shop.times("write")) == ("rollback", True, 1)
-    assert {(one.attempts, one.rate_limit_waits, one.is_writing) for one in bench.targets(run.id)} == {
+    assert (waiting.wish, waiting.resume_at is not None, bench.shop.times("write")) == (
+        "rollback",
+        True,
+        1,
+    )
+    assert {
+        (one.attempts, one.rate_limit_waits, one.is_writing) for one in bench.targets(run.id)
+    } == {
         (0, 0, False),
         (0, 1, False),
     }
@@ -242,7 +289,11 @@ def test_a_token_that_is_refused_in_the_middle_leaves_the_rest_applied(bench: Be
     bench.shop.fail_always("2", REFUSED)
     assert rolled_back(bench, run).rollback_state == "PARTIAL"
     assert bench.shop.times("write") == 2
-    assert sorted(str(one.error_type) for one in bench.targets(run.id)) == ["None", "authentication", "authentication"]
+    assert sorted(str(one.error_type) for one in bench.targets(run.id)) == [
+        "None",
+        "authentication",
+        "authentication",
+    ]
     assert not any(one.is_wished or one.is_writing for one in bench.targets(run.id))
 
 
@@ -260,7 +311,11 @@ def test_what_another_run_writes_is_waited_for(bench: Bench) -> None:
     bench.set_target(blocking.id, status="APPLYING", is_writing=True)
     ask(bench, run)
     waiting = bench.work(run)
-    assert (waiting.wish, waiting.resume_at is not None, bench.statuses(run.id)["101"]) == ("rollback", True, "APPLIED")
+    assert (waiting.wish, waiting.resume_at is not None, bench.statuses(run.id)["101"]) == (
+        "rollback",
+        True,
+        "APPLIED",
+    )
     assert bench.statuses(run.id)["201"] == "ROLLED_BACK"
     bench.set_target(blocking.id, status="QUEUED", is_writing=False)
     bench.make_due(run.id)
@@ -301,7 +356,11 @@ def test_the_end_of_a_promotion_takes_its_prices_back(bench: Bench) -> None:
     bench.pass_minutes(61)
     start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name)
     ended = bench.work(run)
-    assert (ended.status, ended.rollback_state, bench.shop.amounts()) == ("ROLLED_BACK", "DONE", FORMER)
+    assert (ended.status, ended.rollback_state, bench.shop.amounts()) == (
+        "ROLLED_BACK",
+        "DONE",
+        FORMER,
+    )
 
 
 def test_many_are_taken_back_in_chunks(bench: Bench) -> None:

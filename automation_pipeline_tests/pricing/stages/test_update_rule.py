@@ -1,4 +1,5 @@
-"""A patch of a rule: stored whole or not at all, a new version only where prices change, and no patch undone."""
+"""A patch of a rule: stored whole or not at all, a new version only where prices change, and no
+patch undone."""
 
 import threading
 from datetime import datetime, timedelta
@@ -17,9 +18,15 @@ from automation_pipeline_tests.pricing.kept import a_rule
 
 
 def patched(
-    rule_id: int, patch: dict[str, object], database: Database, clock: StandingClock, expected: datetime | None = None
+    rule_id: int,
+    patch: dict[str, object],
+    database: Database,
+    clock: StandingClock,
+    expected: datetime | None = None,
 ) -> PricingRule:
-    return update_rule(rule_id, patch, database=database, clock=clock, actor="user:13", expected=expected)
+    return update_rule(
+        rule_id, patch, database=database, clock=clock, actor="user:13", expected=expected
+    )
 
 
 def stored(database: Database, rule: PricingRule) -> PricingRule:
@@ -35,7 +42,9 @@ def versions(database: Database, rule: PricingRule) -> list[tuple[int, str]]:
 def test_what_decides_no_price_changes_no_version(database: Database, clock: StandingClock) -> None:
     before = a_rule(database, clock, description="Old", cooldownMinutes=5)
     clock.pass_time_a_second()
-    after = patched(before.id, {"name": "New", "description": None, "enabled": False}, database, clock)
+    after = patched(
+        before.id, {"name": "New", "description": None, "enabled": False}, database, clock
+    )
     changes = {"name": "New", "description": None, "enabled": False, "updated_at": clock.now()}
     assert after == stored(database, before) == before.model_copy(update=changes)
     assert versions(database, before) == [(1, "user:12")]
@@ -60,14 +69,18 @@ def test_what_decides_prices_is_a_new_version(
     assert versions(database, before) == [(2, "user:13"), (1, "user:12")]
 
 
-def test_the_same_said_otherwise_is_no_new_version(database: Database, clock: StandingClock) -> None:
+def test_the_same_said_otherwise_is_no_new_version(
+    database: Database, clock: StandingClock
+) -> None:
     before = a_rule(database, clock, selector={"tag": ["a", "b"]})
     after = patched(before.id, {"selector": {"tag": ["b", "a"]}}, database, clock)
     assert (after.version, after.selector.tag) == (1, ("b", "a"))
     assert versions(database, before) == [(1, "user:12")]
 
 
-@pytest.mark.parametrize("patch", [{}, {"name": "Summer sale"}, {"selector": {"tag": "summer"}, "currency": None}])
+@pytest.mark.parametrize(
+    "patch", [{}, {"name": "Summer sale"}, {"selector": {"tag": "summer"}, "currency": None}]
+)
 def test_a_patch_that_says_nothing_new_changes_nothing(
     patch: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
@@ -78,9 +91,16 @@ def test_a_patch_that_says_nothing_new_changes_nothing(
 
 @pytest.mark.parametrize(
     "patch",
-    [{"name": None}, {"transform": {"op": "percent"}}, {"transform": {"op": "set", "value": 5}}, {"id": 4}],
+    [
+        {"name": None},
+        {"transform": {"op": "percent"}},
+        {"transform": {"op": "set", "value": 5}},
+        {"id": 4},
+    ],
 )
-def test_a_wrong_patch_stores_nothing(patch: dict[str, object], database: Database, clock: StandingClock) -> None:
+def test_a_wrong_patch_stores_nothing(
+    patch: dict[str, object], database: Database, clock: StandingClock
+) -> None:
     before = a_rule(database, clock)
     with pytest.raises(InvalidInputError):
         patched(before.id, {"description": "New", **patch}, database, clock)
@@ -89,19 +109,31 @@ def test_a_wrong_patch_stores_nothing(patch: dict[str, object], database: Databa
 
 
 @pytest.mark.parametrize("digits", ["microseconds", "milliseconds"])
-def test_a_patch_of_what_was_seen_is_taken(digits: str, database: Database, clock: StandingClock) -> None:
+def test_a_patch_of_what_was_seen_is_taken(
+    digits: str, database: Database, clock: StandingClock
+) -> None:
     clock.pass_time(timedelta(microseconds=123_456))
     rule = a_rule(database, clock)
-    seen = rule.updated_at if digits == "microseconds" else datetime.fromisoformat(iso(rule.updated_at))
+    seen = (
+        rule.updated_at
+        if digits == "microseconds"
+        else datetime.fromisoformat(iso(rule.updated_at))
+    )
     assert patched(rule.id, {"name": "New"}, database, clock, seen).name == "New"
 
 
 @pytest.mark.parametrize("off", [1, 1000, -1_000_000, 544])
-def test_a_patch_of_what_was_not_seen_is_refused(off: int, database: Database, clock: StandingClock) -> None:
+def test_a_patch_of_what_was_not_seen_is_refused(
+    off: int, database: Database, clock: StandingClock
+) -> None:
     clock.pass_time(timedelta(microseconds=123_456))
     rule = a_rule(database, clock)
-    with pytest.raises(OutdatedError, match=f"Pricing rule {rule.id} was changed meanwhile: look at it again"):
-        patched(rule.id, {"name": "New"}, database, clock, rule.updated_at + timedelta(microseconds=off))
+    with pytest.raises(
+        OutdatedError, match=f"Pricing rule {rule.id} was changed meanwhile: look at it again"
+    ):
+        patched(
+            rule.id, {"name": "New"}, database, clock, rule.updated_at + timedelta(microseconds=off)
+        )
     assert stored(database, rule) == rule
 
 

@@ -1,4 +1,5 @@
-"""Applying a run: the worked examples of the specification, what is read and written, and how it ends."""
+"""Applying a run: the worked examples of the specification, what is read and written, and how it
+ends."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +12,13 @@ from automation_pipeline.core.retry import Backoff
 from automation_pipeline.pricing import shop_calls as apply_chunk
 from automation_pipeline.pricing import worker as apply_run
 from automation_pipeline.pricing.models.runs import RuleRun
-from automation_pipeline.pricing.models.shop import CallResult, FailureSignal, Price, PriceWrite, Written
+from automation_pipeline.pricing.models.shop import (
+    CallResult,
+    FailureSignal,
+    Price,
+    PriceWrite,
+    Written,
+)
 from automation_pipeline.pricing.queries.targets import MAX_PRODUCTS
 from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.rules.runs import TargetOutcome
@@ -21,10 +28,14 @@ from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
 from automation_pipeline_tests.pricing.bench import Bench
 
-# Waits are a thousand times as long here, so that nothing is due before the test says so; and each is counted from the
-# answer, but seen from the claim before it.
+# Waits are a thousand times as long here, so that nothing is due before the test says so; and each
+# is counted from the answer, but seen from the claim before it.
 SLOW = 120.0
-BUSY, GONE, REFUSED = FailureSignal(status=500), FailureSignal(status=404), FailureSignal(status=401)
+BUSY, GONE, REFUSED = (
+    FailureSignal(status=500),
+    FailureSignal(status=404),
+    FailureSignal(status=401),
+)
 UNREACHED = FailureSignal(code="ECONNREFUSED")
 
 
@@ -36,7 +47,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2))
+    monkeypatch.setattr(
+        retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
+    )
 
 
 def waits(bench: Bench, run: RuleRun) -> dict[str, float]:
@@ -51,7 +64,9 @@ def waits(bench: Bench, run: RuleRun) -> dict[str, float]:
 def keys(bench: Bench, variant_id: str, run: RuleRun) -> list[str]:
     [target] = [one for one in bench.targets(run.id) if one.variant_id == variant_id]
     told = [event.key for event in bench.events("automation.target.apply")]
-    return [key.removeprefix(f"{run.id}:{target.id}:apply:") for key in told if f":{target.id}:" in key]
+    return [
+        key.removeprefix(f"{run.id}:{target.id}:apply:") for key in told if f":{target.id}:" in key
+    ]
 
 
 def test_a_run_is_applied_as_it_was_previewed(bench: Bench) -> None:
@@ -61,7 +76,11 @@ def test_a_run_is_applied_as_it_was_previewed(bench: Bench) -> None:
     assert (ended.status, ended.targets.applied, ended.success_rate) == ("APPLIED", 3, 1.0)
     assert bench.shop.amounts() == {"101": 900, "201": 900, "301": 900}
     assert [kind for kind, _ in bench.shop.called] == ["prices", "write", "write", "write"]
-    assert bench.moves("rule run", run.id) == [("PREVIEW", "QUEUED"), ("QUEUED", "APPLYING"), ("APPLYING", "APPLIED")]
+    assert bench.moves("rule run", run.id) == [
+        ("PREVIEW", "QUEUED"),
+        ("QUEUED", "APPLYING"),
+        ("APPLYING", "APPLIED"),
+    ]
     assert [(row.from_amount, row.to_amount, row.was_found) for row in bench.changes(run.id)] == [
         (1000, 900, False)
     ] * 3
@@ -98,9 +117,14 @@ def test_a_target_that_always_fails_is_called_four_times(bench: Bench) -> None:
         nominal += waits(bench, run).values()
         bench.make_due(run.id)
     assert [
-        wanted * 0.8 <= wait < wanted * 1.2 + SLOW for wait, wanted in zip(nominal, [2000, 4000, 8000], strict=True)
+        wanted * 0.8 <= wait < wanted * 1.2 + SLOW
+        for wait, wanted in zip(nominal, [2000, 4000, 8000], strict=True)
     ] == [True] * 3
-    assert (ended.status, ended.error_type, bench.shop.times("write")) == ("FAILED", "ALL_TARGETS_FAILED", 4)
+    assert (ended.status, ended.error_type, bench.shop.times("write")) == (
+        "FAILED",
+        "ALL_TARGETS_FAILED",
+        4,
+    )
     [target] = bench.targets(run.id)
     assert (target.attempts, target.status, target.error_type) == (3, "FAILED", "server")
     assert keys(bench, "101", run) == ["0.0", "0.1", "0.2", "0.3"]
@@ -123,7 +147,9 @@ def test_a_refusal_for_haste_costs_no_attempt_and_pauses_the_shop(bench: Bench) 
     assert bench.work(run).status == "APPLIED"
 
 
-def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(bench: Bench) -> None:
+def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(
+    bench: Bench,
+) -> None:
     run = bench.queued()
     bench.shop.lose_answer_once("2")
     bench.work(run)
@@ -159,7 +185,9 @@ def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_th
     assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
 
 
-def test_when_the_last_answer_is_lost_the_price_is_looked_for_before_it_is_given_up(bench: Bench) -> None:
+def test_when_the_last_answer_is_lost_the_price_is_looked_for_before_it_is_given_up(
+    bench: Bench,
+) -> None:
     run = bench.queued()
     bench.shop.fail_once("2", BUSY, BUSY, BUSY)
     for _ in range(3):
@@ -169,7 +197,10 @@ def test_when_the_last_answer_is_lost_the_price_is_looked_for_before_it_is_given
     assert bench.work(run).status == "APPLYING"
     bench.make_due(run.id)
     assert bench.work(run).status == "APPLIED"
-    assert (bench.shop.times_written("201"), [row.was_found for row in bench.changes(run.id)][-1]) == (1, True)
+    assert (
+        bench.shop.times_written("201"),
+        [row.was_found for row in bench.changes(run.id)][-1],
+    ) == (1, True)
 
 
 def test_time_without_a_worker_and_pauses_are_not_held_against_what_waits(bench: Bench) -> None:
@@ -187,7 +218,11 @@ def test_a_run_is_not_worked_on_where_another_shop_is_configured(bench: Bench) -
     other = FakeShop(*shelf(3))
     front = replace(storefront(other), name="other.test")
     with pytest.raises(ConflictError, match=r"is about shop\.test"):
-        bench.loop(work_run(run.id, front=front, database=bench.database, clock=bench.clock, owner="elsewhere"))
+        bench.loop(
+            work_run(
+                run.id, front=front, database=bench.database, clock=bench.clock, owner="elsewhere"
+            )
+        )
     assert (other.called, bench.run(run.id).status) == ([], "QUEUED")
 
 
@@ -224,7 +259,9 @@ def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
     assert bench.shop.times("prices") == 2
 
 
-def test_an_answer_that_tells_another_price_is_no_confirmation(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_tells_another_price_is_no_confirmation(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = bench.queued()
     write = bench.shop.write
 
@@ -274,7 +311,11 @@ def test_guardrails_hold_at_the_write_too(bench: Bench) -> None:
     bench.shop.edit("201", amount=2000)
     ended = bench.work(run)
     [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
-    assert (ended.status, dead.error_type, bench.shop.amounts()["201"]) == ("PARTIAL", "validation", 2000)
+    assert (ended.status, dead.error_type, bench.shop.amounts()["201"]) == (
+        "PARTIAL",
+        "validation",
+        2000,
+    )
     assert "maxPctDelta" in str(dead.error_message)
 
 
@@ -303,7 +344,9 @@ def test_variants_of_one_product_are_written_in_one_call_and_fail_one_by_one(ben
     bench.shop.refuse("102")
     ended = bench.work(run)
     assert (ended.status, bench.shop.times("write")) == ("PARTIAL", 2)
-    assert {one: status for one, status in bench.statuses(run.id).items() if status != "APPLIED"} == {"102": "FAILED"}
+    assert {
+        one: status for one, status in bench.statuses(run.id).items() if status != "APPLIED"
+    } == {"102": "FAILED"}
 
 
 def test_a_variant_that_left_the_shop_is_not_found(bench: Bench) -> None:
@@ -351,7 +394,11 @@ def test_a_run_that_is_asked_for_is_planned_queued_and_applied(bench: Bench) -> 
 def test_what_needs_a_second_person_stays_a_preview_and_says_so(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.5)
     stays = bench.work_id(bench.asked_for(bench.rule()))
-    assert (stays.status, stays.wish, stays.error_message) == ("PREVIEW", None, "The run must be approved first.")
+    assert (stays.status, stays.wish, stays.error_message) == (
+        "PREVIEW",
+        None,
+        "The run must be approved first.",
+    )
     assert bench.shop.written == []
 
 

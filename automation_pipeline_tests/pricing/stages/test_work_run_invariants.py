@@ -1,4 +1,5 @@
-"""Whatever happens to runs, in whatever order: what is always true of them stays true, and they come to an end."""
+"""Whatever happens to runs, in whatever order: what is always true of them stays true, and they
+come to an end."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,7 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
@@ -61,7 +68,8 @@ class KilledError(Exception):
 
 
 class Life(RuleBasedStateMachine):
-    """Of one rule's runs in a small shop. `last_by` is who wrote a variant last, None after a hand has edited it."""
+    """Of one rule's runs in a small shop. `last_by` is who wrote a variant last, None after a hand
+    has edited it."""
 
     def __init__(self, fresh: Callable[[], Database]) -> None:
         super().__init__()
@@ -102,7 +110,12 @@ class Life(RuleBasedStateMachine):
         self.work_on(data.draw(st.sampled_from(self.unfinished())), die)
 
     @precondition(lambda self: self.planned)
-    @rule(data=st.data(), force=st.booleans(), what=st.sampled_from([cancel_run, retry_run, roll_back_run]), die=DEATHS)
+    @rule(
+        data=st.data(),
+        force=st.booleans(),
+        what=st.sampled_from([cancel_run, retry_run, roll_back_run]),
+        die=DEATHS,
+    )
     def ask(self, data: st.DataObject, force: bool, what: Callable[..., object], die: str) -> None:
         run_id = data.draw(st.sampled_from(sorted(self.planned)))
         how = {} if what is cancel_run else {"force": force}
@@ -174,7 +187,8 @@ class Life(RuleBasedStateMachine):
         self.bench.make_due(run_id)
         self.bench.expire_hold(run_id)
         began = len(self.bench.shop.written)
-        # Another run of the rule may have been queued since somebody asked for this one to be tried again.
+        # Another run of the rule may have been queued since somebody asked for this one to be tried
+        # again.
         with suppress(KilledError, ConflictError), pytest.MonkeyPatch.context() as patch:
             kill(self.bench, patch, die)
             self.bench.work_id(run_id)
@@ -182,7 +196,9 @@ class Life(RuleBasedStateMachine):
         row = self.bench.run_row(run_id)
         writer = run_id, row.retry_cycle, row.rollbacks
         for write in self.bench.shop.written[began:]:
-            assert self.last_by[write.variant_id] != writer, f"{write.variant_id} was written twice by {writer}"
+            assert self.last_by[write.variant_id] != writer, (
+                f"{write.variant_id} was written twice by {writer}"
+            )
             self.last_by[write.variant_id] = writer
 
     def all_comes_to_an_end(self) -> None:
@@ -195,7 +211,9 @@ class Life(RuleBasedStateMachine):
                 self.promises_are_kept()
         assert self.unfinished() == []
         with self.database.reading() as session:
-            left = session.scalars(select(RuleTargetRow.id).where(RuleTargetRow.is_writing | RuleTargetRow.is_wished))
+            left = session.scalars(
+                select(RuleTargetRow.id).where(RuleTargetRow.is_writing | RuleTargetRow.is_wished)
+            )
             assert left.all() == []
 
     def unfinished(self) -> list[int]:
@@ -210,7 +228,9 @@ def kill(bench: Bench, patch: pytest.MonkeyPatch, die: str) -> None:
         if kind == "write":
             raise KilledError
 
-    def killed_too(_session: object, _run: object, settled: Sequence[TargetOutcome], _now: object) -> None:
+    def killed_too(
+        _session: object, _run: object, settled: Sequence[TargetOutcome], _now: object
+    ) -> None:
         if settled:
             raise KilledError
 
@@ -226,13 +246,21 @@ def priced(target: RuleTargetRow) -> PricedTarget:
 
 
 def run_facts(row: RuleRunRow) -> RunFacts:
-    times = {"queued_at": row.queued_at, "started_at": row.started_at, "finished_at": row.finished_at}
-    return RunFacts(id=str(row.id), rule_id=str(row.rule_id), status=PricingRunState(row.status), **times)
+    times = {
+        "queued_at": row.queued_at,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+    }
+    return RunFacts(
+        id=str(row.id), rule_id=str(row.rule_id), status=PricingRunState(row.status), **times
+    )
 
 
 def target_facts(row: RuleTargetRow) -> TargetFacts:
     status = TargetState(row.status)
-    return TargetFacts(id=str(row.id), status=status, attempts=row.attempts, applied_at=row.applied_at)
+    return TargetFacts(
+        id=str(row.id), status=status, attempts=row.attempts, applied_at=row.applied_at
+    )
 
 
 @pytest.mark.timeout(600)  # seconds on a quiet machine, minutes on a busy one
@@ -240,9 +268,16 @@ def test_no_promise_is_broken_whatever_happens(sqlite_template: Path, tmp_path: 
     numbers = count()
 
     def fresh() -> Database:
-        return Database(f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'{next(numbers)}.db')}")
+        return Database(
+            f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'{next(numbers)}.db')}"
+        )
 
     checks = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     # A life is told as it was: to look for a shorter one would take minutes.
-    how = settings(max_examples=8, stateful_step_count=20, suppress_health_check=checks, phases=[Phase.generate])
+    how = settings(
+        max_examples=8,
+        stateful_step_count=20,
+        suppress_health_check=checks,
+        phases=[Phase.generate],
+    )
     run_state_machine_as_test(lambda: Life(fresh), settings=how)

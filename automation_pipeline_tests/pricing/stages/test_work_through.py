@@ -1,4 +1,5 @@
-"""The worker's loop beside its heartbeat: whoever notices first that a run is given back, the work ends well."""
+"""The worker's loop beside its heartbeat: whoever notices first that a run is given back, the work
+ends well."""
 
 import asyncio
 import threading
@@ -17,7 +18,8 @@ from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 
 
 class Ending:
-    """Work that is over at once; its hold is missed by the heartbeat before the loop hears of the end."""
+    """Work that is over at once; its hold is missed by the heartbeat before the loop hears of the
+    end."""
 
     def __init__(self) -> None:
         self.is_given_back, self.is_missed = threading.Event(), threading.Event()
@@ -42,4 +44,7 @@ def test_a_heartbeat_that_misses_the_hold_first_does_not_spoil_the_end(
 ) -> None:
     monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
     shop = FakeShop()
-    assert asyncio.run(process_targets(Ending(), desk=ApplyContext(shop, storefront(shop), database))) is True
+    assert (
+        asyncio.run(process_targets(Ending(), desk=ApplyContext(shop, storefront(shop), database)))
+        is True
+    )

@@ -27,7 +27,9 @@ def found(run_id: int, clock: StandingClock, *, read: int) -> ReconciliationRepo
     )
 
 
-def test_the_early_checks_are_planned_from_the_end_of_the_run(database: Database, clock: StandingClock) -> None:
+def test_the_early_checks_are_planned_from_the_end_of_the_run(
+    database: Database, clock: StandingClock
+) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
     with database.transaction() as session:
         plan_checks(session, run_id, clock.now())
@@ -47,10 +49,15 @@ def test_looks_by_hand_are_counted(database: Database, clock: StandingClock) -> 
     assert names == ["manual-1", "manual-2", "manual-3"]
 
 
-def test_the_newest_check_that_saw_something_counts(database: Database, clock: StandingClock) -> None:
+def test_the_newest_check_that_saw_something_counts(
+    database: Database, clock: StandingClock
+) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
     with database.transaction() as session:
-        assert (latest_conclusive_check(session, run_id), done_report(session, run_id, "5m")) == (None, None)
+        assert (latest_conclusive_check(session, run_id), done_report(session, run_id, "5m")) == (
+            None,
+            None,
+        )
         for name, read in (("5m", 1), ("1h", 2), ("2026-05-05", 0)):
             save_reports(session, name, [found(run_id, clock, read=read)], clock.now())
             clock.pass_time(timedelta(hours=1))

@@ -1,4 +1,5 @@
-"""Which targets are taken up together: those that are due, in whole products, and none that another run writes."""
+"""Which targets are taken up together: those that are due, in whole products, and none that another
+run writes."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -32,7 +33,9 @@ def applying(database: Database, clock: Clock, targets: Sequence[str]) -> int:
     """A run, each of whose targets is of a product of its own."""
     run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), targets)
     with database.transaction() as session:
-        session.execute(update(Row).where(Row.rule_run_id == run_id).values(product_id=Row.variant_id))
+        session.execute(
+            update(Row).where(Row.rule_run_id == run_id).values(product_id=Row.variant_id)
+        )
     return run_id
 
 
@@ -47,9 +50,13 @@ def claimed(database: Database, clock: Clock, run_id: int) -> list[str | None]:
         return [one.variant_id for one in claim_chunk(session, run_id, "worker", clock.now())]
 
 
-def test_what_is_due_is_taken_up_and_nobody_else_writes_it_meanwhile(database: Database, clock: Clock) -> None:
+def test_what_is_due_is_taken_up_and_nobody_else_writes_it_meanwhile(
+    database: Database, clock: Clock
+) -> None:
     run_id = applying(database, clock, ["QUEUED", "QUEUED", "QUEUED", "APPLIED", "FAILED"])
-    change(database, run_id, "v1", next_attempt_at=database_now(-1.0), attempts=2, began_at=clock.now())
+    change(
+        database, run_id, "v1", next_attempt_at=database_now(-1.0), attempts=2, began_at=clock.now()
+    )
     change(database, run_id, "v2", next_attempt_at=database_now(3600.0))
     clock.pass_time(timedelta(minutes=1))
     assert claimed(database, clock, run_id) == ["v0", "v1"]
@@ -66,7 +73,9 @@ def test_a_chunk_has_its_size_and_whole_products(database: Database, clock: Cloc
     run_id = applying(database, clock, ["QUEUED"] * (MAX_PRODUCTS + 5))
     assert len(claimed(database, clock, run_id)) == MAX_PRODUCTS
     assert len(claimed(database, clock, run_id)) == 5
-    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"] * (MAX_TARGETS + 2))
+    run_id = a_run(
+        database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"] * (MAX_TARGETS + 2)
+    )
     change(database, run_id, "v0", shop=SHOP)
     with database.transaction() as session:
         session.execute(update(Row).where(Row.is_writing).values(is_writing=False))
@@ -140,7 +149,11 @@ def test_what_was_changed_in_a_shop_since_is_counted_without_what_was_taken_back
     ]
     with database.transaction() as session:
         for number, (kind, shop, variant_id, minutes, frm, to) in enumerate(rows):
-            priced = {"from_amount": frm, "to_amount": to, "applied_at": since + timedelta(minutes=minutes)}
+            priced = {
+                "from_amount": frm,
+                "to_amount": to,
+                "applied_at": since + timedelta(minutes=minutes),
+            }
             one = {"event_key": str(number), "kind": kind, "shop": shop, "variant_id": variant_id}
             session.execute(insert(PriceChangeRow).values(**said, **about, **priced, **one))
     with database.reading() as session:

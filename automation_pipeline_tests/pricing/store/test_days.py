@@ -24,10 +24,18 @@ def test_a_day_without_runs_is_empty(database: Database, clock: StandingClock) -
     assert the_day(database, clock) == DayRuns([], [])
 
 
-def test_only_what_ended_in_the_span_counts_its_beginning_included(database: Database, clock: StandingClock) -> None:
+def test_only_what_ended_in_the_span_counts_its_beginning_included(
+    database: Database, clock: StandingClock
+) -> None:
     for ended in (SPAN + timedelta(seconds=1), SPAN, timedelta(minutes=1), timedelta(0)):
         an_ended_run(database, clock, 1, ended=ended)
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now() - timedelta(minutes=5), ["QUEUED"])
+    a_run(
+        database,
+        a_rule(database, clock),
+        "APPLYING",
+        clock.now() - timedelta(minutes=5),
+        ["QUEUED"],
+    )
     assert [run.id for run in the_day(database, clock).runs] == [2, 3]
 
 
@@ -41,11 +49,18 @@ def test_targets_are_counted_as_they_were_tried(database: Database, clock: Stand
         (run_id, 3, 3, 2),
         (taken_back, 0, 1, 0),
     ]
-    assert (day.applied, day.failed, day.dead_letters, str(day.success_rate)[:4]) == (3, 4, 2, "0.42")
+    assert (day.applied, day.failed, day.dead_letters, str(day.success_rate)[:4]) == (
+        3,
+        4,
+        2,
+        "0.42",
+    )
     assert (day.runs[0].rule_name, day.runs[0].apply_ms) == ("Summer sale", 120_000)
 
 
-def test_a_run_is_mismatched_as_long_as_its_last_check_says_so(database: Database, clock: StandingClock) -> None:
+def test_a_run_is_mismatched_as_long_as_its_last_check_says_so(
+    database: Database, clock: StandingClock
+) -> None:
     now = clock.now()
     mended, changed, slightly = (an_ended_run(database, clock, 1) for _ in range(3))
     a_check(database, mended, "5m", now, "critical", 1)

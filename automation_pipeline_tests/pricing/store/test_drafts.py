@@ -48,7 +48,9 @@ def test_more_than_memory_is_to_hold_goes_to_a_file() -> None:
     many = drafts._IN_MEMORY_BYTES // 400
     with Draft() as draft:
         drafted(draft, *[1000] * many)
-        assert [row["variant_id"] for row in draft.targets()] == [str(number) for number in range(many)]
+        assert [row["variant_id"] for row in draft.targets()] == [
+            str(number) for number in range(many)
+        ]
 
 
 def test_what_needs_no_change_is_counted_and_not_kept() -> None:

@@ -34,7 +34,9 @@ def one_of_each(database: Database, clock: StandingClock) -> None:
     a_rule(database, clock, scheduleAt=now.isoformat())
     busy = a_rule(database, clock, scheduleAt=now.isoformat())
     a_run(database, busy, "QUEUED", now)
-    a_rule(database, clock, scheduleAt=(now - 2 * HOUR).isoformat(), endsAt=(now - HOUR).isoformat())
+    a_rule(
+        database, clock, scheduleAt=(now - 2 * HOUR).isoformat(), endsAt=(now - HOUR).isoformat()
+    )
     over = a_rule(database, clock, endsAt=now.isoformat())
     a_run(database, over, "APPLIED", now, ["APPLIED"])
 
@@ -42,7 +44,11 @@ def one_of_each(database: Database, clock: StandingClock) -> None:
 def multiplied(database: Database) -> None:
     """Every row there is, with what belongs to it, so many times more."""
     with database.transaction() as session:
-        for table, references in ((RuleRow, ()), (RuleRunRow, ("rule_id",)), (RuleTargetRow, ("rule_run_id",))):
+        for table, references in (
+            (RuleRow, ()),
+            (RuleRunRow, ("rule_id",)),
+            (RuleTargetRow, ("rule_run_id",)),
+        ):
             _copy(session, table, references)
 
 
@@ -58,16 +64,22 @@ def _copy(session: Session, table: type[Table], references: tuple[str, ...]) -> 
     session.execute(insert(table.__table__), copies)
 
 
-def test_hundreds_of_due_rules_cost_as_many_statements_as_one(database: Database, clock: StandingClock) -> None:
+def test_hundreds_of_due_rules_cost_as_many_statements_as_one(
+    database: Database, clock: StandingClock
+) -> None:
     one_of_each(database, clock)
     looked, for_one = counted(database, clock)
-    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [1] * 4
+    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [
+        1
+    ] * 4
     clock.pass_time(HOUR)
     forget_all(database)
     one_of_each(database, clock)
     multiplied(database)
     looked, for_many = counted(database, clock)
-    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [MANY] * 4
+    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [
+        MANY
+    ] * 4
     assert list(looked.ended) == sorted(looked.ended, reverse=True)
     assert for_many <= for_one + 1
     looked, idle = counted(database, clock)
@@ -77,7 +89,9 @@ def test_hundreds_of_due_rules_cost_as_many_statements_as_one(database: Database
 
 
 @pytest.mark.parametrize("how_many", [0, 3])
-def test_a_look_at_nothing_that_is_due_asks_once(how_many: int, database: Database, clock: StandingClock) -> None:
+def test_a_look_at_nothing_that_is_due_asks_once(
+    how_many: int, database: Database, clock: StandingClock
+) -> None:
     for _ in range(how_many):
         a_rule(database, clock, scheduleAt=(clock.now() + HOUR).isoformat())
     looked, statements = counted(database, clock)
@@ -86,9 +100,13 @@ def test_a_look_at_nothing_that_is_due_asks_once(how_many: int, database: Databa
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_who_refers_to_a_rule_that_is_looked_at_does_not_wait(database: Database, clock: StandingClock) -> None:
+def test_who_refers_to_a_rule_that_is_looked_at_does_not_wait(
+    database: Database, clock: StandingClock
+) -> None:
     due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
     checked = select(RuleRow.id).where(RuleRow.id == due.id)
     with database.transaction() as session, database.transaction() as other:
         assert [rule.id for rule in lock_planned_rules(session, clock.now())] == [due.id]
-        assert other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == due.id
+        assert (
+            other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == due.id
+        )

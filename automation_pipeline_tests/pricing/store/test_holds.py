@@ -34,7 +34,9 @@ def took(database: Database, run_id: int, owner: str = "one") -> RunClaim | None
 
 def expire(database: Database, run_id: int) -> None:
     with database.transaction() as session:
-        session.execute(update(RuleRunRow).where(RuleRunRow.id == run_id).values(lease_until=database_now(-1.0)))
+        session.execute(
+            update(RuleRunRow).where(RuleRunRow.id == run_id).values(lease_until=database_now(-1.0))
+        )
 
 
 def test_of_several_processes_that_take_a_run_at_once_one_gets_it(
@@ -77,9 +79,14 @@ def test_who_has_lost_a_run_can_neither_keep_it_nor_give_it_back(
     if taken_by_another:
         took(database, run_id, "two")
     before = run_row(database, run_id)
-    for use in (lambda session: extend_claim(session, lost, 60.0), lambda session: claimed_run(session, lost)):
+    for use in (
+        lambda session: extend_claim(session, lost, 60.0),
+        lambda session: claimed_run(session, lost),
+    ):
         with (
-            pytest.raises(LostRunClaimError, match=f"Rule run {run_id} is worked on by another process"),
+            pytest.raises(
+                LostRunClaimError, match=f"Rule run {run_id} is worked on by another process"
+            ),
             database.transaction() as session,
         ):
             use(session)
@@ -93,7 +100,10 @@ def test_who_has_lost_a_run_can_neither_keep_it_nor_give_it_back(
 
 def test_a_run_that_is_not_there_is_not_found(database: Database) -> None:
     assert took(database, 99) is None
-    with pytest.raises(NotFoundError, match="Rule run 99 does not exist"), database.transaction() as session:
+    with (
+        pytest.raises(NotFoundError, match="Rule run 99 does not exist"),
+        database.transaction() as session,
+    ):
         claimed_run(session, RunClaim(99, 1))
     with database.reading() as session:
         assert seconds_until_free(session, 99) == 0.0

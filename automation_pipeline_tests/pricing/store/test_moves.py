@@ -1,4 +1,5 @@
-"""The moves of runs and targets: legal ones are made and logged, all others are refused and leave no trace."""
+"""The moves of runs and targets: legal ones are made and logged, all others are refused and leave
+no trace."""
 
 import pytest
 from sqlalchemy import select, update
@@ -6,7 +7,12 @@ from sqlalchemy import select, update
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.pricing.models.runs import RULE_RUN, RULE_TARGET, PricingRunState, TargetState
+from automation_pipeline.pricing.models.runs import (
+    RULE_RUN,
+    RULE_TARGET,
+    PricingRunState,
+    TargetState,
+)
 from automation_pipeline.pricing.queries.runs import (
     LostRunClaimError,
     give_up_queued,
@@ -22,16 +28,23 @@ from automation_pipeline_tests.pricing.kept import a_rule, a_run
 FAILED = {"error_type": "server", "error_message": "The shop is away."}
 
 
-def rows(database: Database, table: type[RuleRunRow] | type[RuleTargetRow]) -> list[dict[str, object]]:
+def rows(
+    database: Database, table: type[RuleRunRow] | type[RuleTargetRow]
+) -> list[dict[str, object]]:
     with database.reading() as session:
         found = session.scalars(select(table).order_by(table.id))
-        return [{column.key: getattr(row, column.key) for column in table.__mapper__.column_attrs} for row in found]
+        return [
+            {column.key: getattr(row, column.key) for column in table.__mapper__.column_attrs}
+            for row in found
+        ]
 
 
 def log(database: Database) -> list[tuple[str, str, str, str, str | None]]:
     with database.reading() as session:
         moves = session.scalars(select(TransitionRow).order_by(TransitionRow.id))
-        return [(row.entity_id, row.from_state, row.to_state, row.actor, row.reason) for row in moves]
+        return [
+            (row.entity_id, row.from_state, row.to_state, row.actor, row.reason) for row in moves
+        ]
 
 
 def move(database: Database, clock: Clock, run_id: int, to: PricingRunState) -> None:
@@ -42,7 +55,9 @@ def move(database: Database, clock: Clock, run_id: int, to: PricingRunState) -> 
         move_run(session, run, to, "worker", clock.now(), "a reason")
 
 
-def move_all(database: Database, clock: Clock, frm: TargetState, targets: list[int], **change: object) -> None:
+def move_all(
+    database: Database, clock: Clock, frm: TargetState, targets: list[int], **change: object
+) -> None:
     with database.transaction() as session:
         move_targets(session, frm, dict.fromkeys(targets, change), "worker", clock.now())
 
@@ -52,13 +67,17 @@ def target_ids(database: Database) -> list[int]:
 
 
 @pytest.mark.parametrize("frm", PricingRunState)
-def test_a_run_makes_its_legal_moves_and_no_others(database: Database, clock: Clock, frm: PricingRunState) -> None:
+def test_a_run_makes_its_legal_moves_and_no_others(
+    database: Database, clock: Clock, frm: PricingRunState
+) -> None:
     rule = a_rule(database, clock)
     run_id = a_run(database, rule, frm, clock.now(), ["QUEUED"])
     before = rows(database, RuleRunRow)
     for to in PricingRunState:
         if not RULE_RUN.can_move(frm, to):
-            with pytest.raises(IllegalMoveError, match=f"A rule run cannot move from {frm} to {to}"):
+            with pytest.raises(
+                IllegalMoveError, match=f"A rule run cannot move from {frm} to {to}"
+            ):
                 move(database, clock, run_id, to)
     assert (rows(database, RuleRunRow), log(database)) == (before, [])
     for to in sorted(RULE_RUN.moves[frm]):
@@ -69,14 +88,18 @@ def test_a_run_makes_its_legal_moves_and_no_others(database: Database, clock: Cl
 
 
 @pytest.mark.parametrize("frm", TargetState)
-def test_a_target_makes_its_legal_moves_and_no_others(database: Database, clock: Clock, frm: TargetState) -> None:
+def test_a_target_makes_its_legal_moves_and_no_others(
+    database: Database, clock: Clock, frm: TargetState
+) -> None:
     legal = sorted(RULE_TARGET.moves[frm])
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), [frm] * (1 + len(legal)))
     first, *others = target_ids(database)
     before = rows(database, RuleTargetRow)
     for to in TargetState:
         if not RULE_TARGET.can_move(frm, to):
-            with pytest.raises(IllegalMoveError, match=f"A rule target cannot move from {frm} to {to}"):
+            with pytest.raises(
+                IllegalMoveError, match=f"A rule target cannot move from {frm} to {to}"
+            ):
                 move_all(database, clock, frm, [first], status=to)
     assert (rows(database, RuleTargetRow), log(database)) == (before, [])
     for other, to in zip(others, legal, strict=True):
@@ -86,11 +109,26 @@ def test_a_target_makes_its_legal_moves_and_no_others(database: Database, clock:
     assert [row["status"] for row in rows(database, RuleTargetRow)] == [frm, *legal]
 
 
-def test_of_targets_one_of_which_was_moved_meanwhile_none_moves(database: Database, clock: Clock) -> None:
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLYING", "QUEUED", "APPLYING"])
+def test_of_targets_one_of_which_was_moved_meanwhile_none_moves(
+    database: Database, clock: Clock
+) -> None:
+    a_run(
+        database,
+        a_rule(database, clock),
+        "APPLYING",
+        clock.now(),
+        ["APPLYING", "QUEUED", "APPLYING"],
+    )
     before = rows(database, RuleTargetRow)
     with pytest.raises(LostRunClaimError, match="Targets that were APPLYING are not any more"):
-        move_all(database, clock, TargetState.APPLYING, target_ids(database), status="QUEUED", is_writing=False)
+        move_all(
+            database,
+            clock,
+            TargetState.APPLYING,
+            target_ids(database),
+            status="QUEUED",
+            is_writing=False,
+        )
     assert (rows(database, RuleTargetRow), log(database)) == (before, [])
 
 
@@ -106,25 +144,35 @@ def test_no_rule_has_two_runs_at_work(database: Database, clock: Clock) -> None:
     a_run(database, rule, "APPLYING", clock.now())
     second = a_run(database, rule, "PREVIEW", clock.now())
     before = rows(database, RuleRunRow)
-    with pytest.raises(ConflictError, match=f"Another run of rule {rule.id} is queued or being applied"):
+    with pytest.raises(
+        ConflictError, match=f"Another run of rule {rule.id} is queued or being applied"
+    ):
         move(database, clock, second, PricingRunState.QUEUED)
     assert (rows(database, RuleRunRow), log(database)) == (before, [])
 
 
-def test_what_is_given_up_without_a_call_goes_through_applying(database: Database, clock: Clock) -> None:
+def test_what_is_given_up_without_a_call_goes_through_applying(
+    database: Database, clock: Clock
+) -> None:
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
     targets = target_ids(database)
     with database.transaction() as session:
         give_up_queued(session, targets, FAILED, "user:1", clock.now())
     assert [row["status"] for row in rows(database, RuleTargetRow)] == ["FAILED"] * 2
-    assert [moved[1:3] for moved in log(database)] == [("QUEUED", "APPLYING")] * 2 + [("APPLYING", "FAILED")] * 2
+    assert [moved[1:3] for moved in log(database)] == [("QUEUED", "APPLYING")] * 2 + [
+        ("APPLYING", "FAILED")
+    ] * 2
 
 
-def test_nothing_is_given_up_that_somebody_else_has_taken_up(database: Database, clock: Clock) -> None:
+def test_nothing_is_given_up_that_somebody_else_has_taken_up(
+    database: Database, clock: Clock
+) -> None:
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
     first, second = target_ids(database)
     with database.transaction() as session:
-        session.execute(update(RuleTargetRow).where(RuleTargetRow.id == first).values(status="APPLYING"))
+        session.execute(
+            update(RuleTargetRow).where(RuleTargetRow.id == first).values(status="APPLYING")
+        )
     with pytest.raises(LostRunClaimError), database.transaction() as session:
         give_up_queued(session, [first, second], FAILED, "user:1", clock.now())
     assert [row["status"] for row in rows(database, RuleTargetRow)] == ["APPLYING", "QUEUED"]

@@ -1,4 +1,5 @@
-"""A run begins in PREVIEW with what the rule was then, and every request for a worker has a key of its own."""
+"""A run begins in PREVIEW with what the rule was then, and every request for a worker has a key of
+its own."""
 
 from datetime import timedelta
 
@@ -7,7 +8,13 @@ import pytest
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.logs import correlated
 from automation_pipeline.pricing.models.runs import RuleTrigger, Wish
-from automation_pipeline.pricing.queries.runs import NewRun, add_run, add_runs, file_run_request, file_run_requests
+from automation_pipeline.pricing.queries.runs import (
+    NewRun,
+    add_run,
+    add_runs,
+    file_run_request,
+    file_run_requests,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline_tests.conftest import StandingClock
@@ -17,16 +24,29 @@ from automation_pipeline_tests.pricing.kept import SHOP, a_rule, filed, run_row
 def test_a_run_is_of_the_rule_as_it_is_now(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, project_id="eu")
     with correlated("abc"), database.transaction() as session:
-        id_ = add_run(session, rule, shop=SHOP, trigger=RuleTrigger.CLI, actor="cli:me", now=clock.now())
+        id_ = add_run(
+            session, rule, shop=SHOP, trigger=RuleTrigger.CLI, actor="cli:me", now=clock.now()
+        )
     row = run_row(database, id_)
-    assert (row.status, row.wish, row.wished_by, row.trigger, row.shop) == ("PREVIEW", None, None, "cli", SHOP)
+    assert (row.status, row.wish, row.wished_by, row.trigger, row.shop) == (
+        "PREVIEW",
+        None,
+        None,
+        "cli",
+        SHOP,
+    )
     assert (row.project_id, row.rule_id, row.rule_version, row.rule_version_hash) == (
         "eu",
         rule.id,
         1,
         rule.version_hash,
     )
-    assert row.run_metadata == {"actor": "cli:me", "correlationId": "abc", "source": "cli", "force": False}
+    assert row.run_metadata == {
+        "actor": "cli:me",
+        "correlationId": "abc",
+        "source": "cli",
+        "force": False,
+    }
     assert (row.created_by, row.created_at, row.updated_at) == ("cli:me", clock.now(), clock.now())
     assert (row.requests, row.retry_cycle, row.lease_token, row.rollback_state) == (0, 0, 0, "NONE")
     assert filed(database) == []
@@ -37,17 +57,34 @@ def test_a_run_may_say_more_of_itself(database: Database, clock: StandingClock) 
     with database.transaction() as session:
         asked = {"shop": SHOP, "trigger": RuleTrigger.REPAIR, "actor": "user:1", "now": clock.now()}
         parent = add_run(session, rule, **asked)
-        child = add_run(session, rule, **asked, wish=Wish.APPLY, scheduled_for=at, parent_run_id=parent, force=True)
+        child = add_run(
+            session,
+            rule,
+            **asked,
+            wish=Wish.APPLY,
+            scheduled_for=at,
+            parent_run_id=parent,
+            force=True,
+        )
     row = run_row(database, child)
-    assert (row.wish, row.wished_by, row.scheduled_for, row.parent_run_id) == ("apply", "user:1", at, parent)
+    assert (row.wish, row.wished_by, row.scheduled_for, row.parent_run_id) == (
+        "apply",
+        "user:1",
+        at,
+        parent,
+    )
     assert row.run_metadata is not None
     assert (row.run_metadata["force"], row.run_metadata["correlationId"]) == (True, None)
 
 
-def test_each_request_of_a_run_has_the_next_number(database: Database, clock: StandingClock) -> None:
+def test_each_request_of_a_run_has_the_next_number(
+    database: Database, clock: StandingClock
+) -> None:
     rule = a_rule(database, clock)
     with database.transaction() as session:
-        id_ = add_run(session, rule, shop=SHOP, trigger=RuleTrigger.API, actor="user:1", now=clock.now())
+        id_ = add_run(
+            session, rule, shop=SHOP, trigger=RuleTrigger.API, actor="user:1", now=clock.now()
+        )
         keys = [file_run_request(session, id_, clock.now()) for _ in range(3)]
         requests = filed_requests(session, keys)
     assert keys == [f"rule-run-{id_}-{number}" for number in (1, 2, 3)]
@@ -57,8 +94,13 @@ def test_each_request_of_a_run_has_the_next_number(database: Database, clock: St
     assert run_row(database, id_).requests == 3
 
 
-def test_a_request_for_a_run_that_is_not_there_is_refused(database: Database, clock: StandingClock) -> None:
-    with database.transaction() as session, pytest.raises(NotFoundError, match="Rule run 9 does not exist"):
+def test_a_request_for_a_run_that_is_not_there_is_refused(
+    database: Database, clock: StandingClock
+) -> None:
+    with (
+        database.transaction() as session,
+        pytest.raises(NotFoundError, match="Rule run 9 does not exist"),
+    ):
         file_run_request(session, 9, clock.now())
 
 
@@ -70,7 +112,13 @@ def test_of_a_rule_that_was_run_for_that_time_before_there_is_no_new_run(
     def scheduled(at: timedelta) -> list[NewRun]:
         due_at = clock.now() + at
         return [
-            NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.SCHEDULE, actor="schedule", scheduled_for=due_at)
+            NewRun(
+                rule=rule,
+                shop=SHOP,
+                trigger=RuleTrigger.SCHEDULE,
+                actor="schedule",
+                scheduled_for=due_at,
+            )
             for rule in rules
         ]
 

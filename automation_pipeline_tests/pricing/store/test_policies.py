@@ -27,7 +27,9 @@ def test_a_policy_is_read_as_it_was_put_and_stands_for_its_project_only(
         assert policy_of(session, "default") is None
 
 
-def test_a_new_policy_stands_in_place_of_the_old_one(database: Database, clock: StandingClock) -> None:
+def test_a_new_policy_stands_in_place_of_the_old_one(
+    database: Database, clock: StandingClock
+) -> None:
     with database.transaction() as session:
         save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
         assert policy_of(session, "eu") == TIGHT

@@ -18,7 +18,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
-def find(bench: Bench, *, limit: int = 100, after_id: int = 0, **chosen: object) -> list[PriceChange]:
+def find(
+    bench: Bench, *, limit: int = 100, after_id: int = 0, **chosen: object
+) -> list[PriceChange]:
     with bench.database.reading() as session:
         return price_changes(session, PriceChangeFilter(**chosen), limit, after_id)
 
@@ -28,7 +30,9 @@ def test_changes_are_found_by_run_variant_project_and_time(bench: Bench) -> None
     second = bench.work(bench.queued(bench.rule(selector={"sku": "SKU-1-1"})))
     roll_back_run(second.id, database=bench.database, clock=bench.clock, actor="user:1")
     bench.work(second)
-    assert [(one.kind, one.from_amount, one.to_amount) for one in find(bench, variant_id="101")] == [
+    assert [
+        (one.kind, one.from_amount, one.to_amount) for one in find(bench, variant_id="101")
+    ] == [
         ("apply", 1000, 900),
         ("apply", 900, 810),
         ("rollback", 810, 900),

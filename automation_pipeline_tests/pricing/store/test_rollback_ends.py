@@ -1,4 +1,5 @@
-"""The end of a promotion that fails for a reason that may pass is tried again, until nothing of that kind is left."""
+"""The end of a promotion that fails for a reason that may pass is tried again, until nothing of
+that kind is left."""
 
 import pytest
 
@@ -33,7 +34,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """No machine is so slow that what waits is due before the test says so."""
-    monkeypatch.setattr(retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2))
+    monkeypatch.setattr(
+        retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
+    )
 
 
 def look(bench: Bench) -> DuePriceRules:

@@ -44,7 +44,12 @@ def test_what_is_in_the_way_of_another_run(
 ) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
     run_id = a_run(
-        database, rule, status, clock.now(), wish=wish, cancel_requested_at=clock.now() if cancelled else None
+        database,
+        rule,
+        status,
+        clock.now(),
+        wish=wish,
+        cancel_requested_at=clock.now() if cancelled else None,
     )
     with database.reading() as session:
         found, active = open_run_of(session, rule.id), active_run_of(session, rule.id)
@@ -57,7 +62,9 @@ def test_what_is_in_the_way_of_another_run(
     assert comes_first is (is_active or wish == "retry")
 
 
-def test_a_rule_rests_since_its_last_run_that_stands(database: Database, clock: StandingClock) -> None:
+def test_a_rule_rests_since_its_last_run_that_stands(
+    database: Database, clock: StandingClock
+) -> None:
     rule, now = a_rule(database, clock), clock.now()
     with database.reading() as session:
         assert last_applied_at(session, rule.id) is None

@@ -30,16 +30,24 @@ from automation_pipeline_tests.pricing.kept import a_rule
 TEN_PERCENT, TWENTY_PERCENT = (rule({"op": "percent", "value": value}) for value in (-10, -20))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(selector=any_selector, transform=any_transform())
 def test_any_rule_is_read_as_it_was_written(
-    selector: dict[str, object], transform: dict[str, object], database: Database, clock: StandingClock
+    selector: dict[str, object],
+    transform: dict[str, object],
+    database: Database,
+    clock: StandingClock,
 ) -> None:
     written = rule(transform, selector=selector, endsAt="2026-06-01T00:00:00.123456Z")
     with database.transaction() as session:
         added = add_rule(session, written, project_id="eu", actor="user:1", now=clock.now())
         assert get_rule(session, added.id).as_input == written
-        assert rule_at(session, added.id, 1) == parse_rule(versions_of(session, added.id, 1, 0)[0].rule)
+        assert rule_at(session, added.id, 1) == parse_rule(
+            versions_of(session, added.id, 1, 0)[0].rule
+        )
         assert rule_at(session, added.id, 1).transform == written.transform
         assert rule_at(session, added.id, 1).selector == written.selector
 
@@ -53,7 +61,11 @@ def test_every_version_is_kept_as_it_was(database: Database, clock: StandingCloc
         assert save_rule(session, id_, TWENTY_PERCENT, actor="user:3", now=clock.now()).version == 2
         assert save_rule(session, id_, TEN_PERCENT, actor="user:4", now=clock.now()).version == 3
         kept = versions_of(session, id_, 10, 0)
-        assert [(one.version, one.created_by) for one in kept] == [(3, "user:4"), (2, "user:3"), (1, "user:1")]
+        assert [(one.version, one.created_by) for one in kept] == [
+            (3, "user:4"),
+            (2, "user:3"),
+            (1, "user:1"),
+        ]
         assert [one.version for one in versions_of(session, id_, 1, 1)] == [2]
         assert count_versions(session, id_) == 3
         assert kept[0].version_hash == kept[2].version_hash != kept[1].version_hash
@@ -125,10 +137,14 @@ def test_instants_are_kept_to_the_microsecond(database: Database, clock: Standin
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_who_refers_to_a_rule_that_is_held_does_not_wait(database: Database, clock: StandingClock) -> None:
+def test_who_refers_to_a_rule_that_is_held_does_not_wait(
+    database: Database, clock: StandingClock
+) -> None:
     """PostgreSQL locks the rule so when a run of it is written twice in one transaction."""
     held = a_rule(database, clock)
     checked = select(RuleRow.id).where(RuleRow.id == held.id)
     with database.transaction() as session, database.transaction() as other:
         lock_rule(session, held.id)
-        assert other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == held.id
+        assert (
+            other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == held.id
+        )

@@ -52,14 +52,21 @@ def applied(bench: Bench) -> dict[str, Any]:
 
 
 def failed(kind: str) -> dict[str, Any]:
-    return {"status": "FAILED", "error_type": kind, "error_retryable": False, "error_message": f"It was {kind}."}
+    return {
+        "status": "FAILED",
+        "error_type": kind,
+        "error_retryable": False,
+        "error_message": f"It was {kind}.",
+    }
 
 
 def test_runs_are_found_by_their_ids_as_each_is_shown(bench: Bench) -> None:
     runs = [bench.queued(), bench.previewed()]
     settle(bench, runs[0].id, applied(bench), failed("not_found"))
     with bench.database.reading() as session:
-        assert runs_by_id(session, [runs[1].id, 99, runs[0].id]) == {run.id: bench.run(run.id) for run in runs}
+        assert runs_by_id(session, [runs[1].id, 99, runs[0].id]) == {
+            run.id: bench.run(run.id) for run in runs
+        }
         assert runs_by_id(session, []) == {}
 
 
@@ -87,7 +94,12 @@ def test_a_run_is_written_with_ids_as_texts(bench: Bench) -> None:
 
 def test_runs_are_listed_newest_first_by_page_and_choice(bench: Bench) -> None:
     one, two = bench.rule(), bench.rule(project_id="other")
-    runs = [bench.previewed(one).id, bench.previewed(two).id, bench.queued(one).id, bench.asked_for(two)]
+    runs = [
+        bench.previewed(one).id,
+        bench.previewed(two).id,
+        bench.queued(one).id,
+        bench.asked_for(two),
+    ]
     chosen = {
         RuleRunFilter(): runs[::-1],
         RuleRunFilter(project_id="other"): [runs[3], runs[1]],
@@ -108,12 +120,16 @@ def test_many_runs_take_as_many_queries_as_one(bench: Bench) -> None:
     for _ in range(5):
         bench.previewed(rule)
     asked: list[object] = []
-    event.listen(bench.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    event.listen(
+        bench.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2])
+    )
     said: list[int] = []
     for limit in (1, 5):
         asked.clear()
         with bench.database.reading() as session:
-            assert [run.targets.preview for run in list_runs(session, RuleRunFilter(), limit, 0)] == [6] * limit
+            assert [
+                run.targets.preview for run in list_runs(session, RuleRunFilter(), limit, 0)
+            ] == [6] * limit
         said.append(len(asked))
     assert said[0] == said[1]
 
@@ -127,11 +143,17 @@ def test_targets_are_read_page_by_page(bench: Bench) -> None:
         queued = targets_of(session, run.id, status=TargetState.QUEUED, limit=10)
     assert [target.id for target in [*first, *rest]] == ids
     assert [target.id for target in queued] == ids[1:]
-    assert (first[0].before.unit_amount, first[0].after.unit_amount, first[0].warnings) == (1000, 900, ())
+    assert (first[0].before.unit_amount, first[0].after.unit_amount, first[0].warnings) == (
+        1000,
+        900,
+        (),
+    )
 
 
 def test_skipped_variants_are_read_by_reason(bench: Bench) -> None:
-    bench.shop.put(variant("1", "9", None), variant("2", "9", 0), variant("3", "9", 0), variant("4", "9", 1))
+    bench.shop.put(
+        variant("1", "9", None), variant("2", "9", 0), variant("3", "9", 0), variant("4", "9", 1)
+    )
     run = bench.previewed()
     with bench.database.reading() as session:
         everything = skipped_of(session, run.id, limit=10)
@@ -158,9 +180,18 @@ def test_the_result_tells_of_every_target_that_ended(bench: Bench) -> None:
     assert (told.total_targets, told.applied_targets, told.failed_targets) == (3, 1, 2)
     assert (told.duration, told.success_rate) == (31240, 0.6667)
     first, second, _ = told.results
-    assert (first.target_id, first.success, first.external_id, first.applied_price) == (str(ids[0]), True, "101", 900)
+    assert (first.target_id, first.success, first.external_id, first.applied_price) == (
+        str(ids[0]),
+        True,
+        "101",
+        900,
+    )
     assert (first.error, first.duration) == (None, 95)
-    assert (second.success, second.applied_price, second.error) == (False, None, "It was not_found.")
+    assert (second.success, second.applied_price, second.error) == (
+        False,
+        None,
+        "It was not_found.",
+    )
 
 
 def test_the_log_holds_the_moves_of_the_run_and_of_its_targets_only(bench: Bench) -> None:
@@ -172,7 +203,9 @@ def test_the_log_holds_the_moves_of_the_run_and_of_its_targets_only(bench: Bench
         assert transitions_of(session, run.id, 2, after_id=lines[0].id) == lines[1:3]
     assert [(line.machine, line.entity_id) for line in lines[:1]] == [("rule run", str(run.id))]
     assert {line.entity_id for line in lines[1:]} == targets
-    assert {(line.from_state, line.to_state, line.actor) for line in lines} == {("PREVIEW", "QUEUED", "user:1")}
+    assert {(line.from_state, line.to_state, line.actor) for line in lines} == {
+        ("PREVIEW", "QUEUED", "user:1")
+    }
 
 
 def test_of_a_run_that_never_was_nothing_is_told(bench: Bench) -> None:

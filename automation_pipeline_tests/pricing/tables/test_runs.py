@@ -24,7 +24,9 @@ def change(database: Database, table: type[Any], row_id: int, values: dict[str, 
 
 def target_of(database: Database, run_id: int) -> int:
     with database.reading() as session:
-        return session.scalars(select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)).one()
+        return session.scalars(
+            select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)
+        ).one()
 
 
 @pytest.mark.parametrize(
@@ -44,9 +46,15 @@ def target_of(database: Database, run_id: int) -> int:
     ],
 )
 def test_a_target_that_breaks_a_promise_is_refused(
-    database: Database, clock: Clock, status: str, allowed: dict[str, object], refused: dict[str, object]
+    database: Database,
+    clock: Clock,
+    status: str,
+    allowed: dict[str, object],
+    refused: dict[str, object],
 ) -> None:
-    target = target_of(database, a_run(database, a_rule(database, clock), "APPLYING", clock.now(), [status]))
+    target = target_of(
+        database, a_run(database, a_rule(database, clock), "APPLYING", clock.now(), [status])
+    )
     with pytest.raises(IntegrityError):
         change(database, RuleTargetRow, target, refused)
     if allowed:
@@ -93,7 +101,9 @@ def test_what_is_wished_and_taken_back_of_a_run_is_said_in_known_words(
 
 @pytest.mark.parametrize("first", ["QUEUED", "APPLYING"])
 @pytest.mark.parametrize("second", ["QUEUED", "APPLYING"])
-def test_a_rule_has_one_active_run(database: Database, clock: Clock, first: str, second: str) -> None:
+def test_a_rule_has_one_active_run(
+    database: Database, clock: Clock, first: str, second: str
+) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, first, clock.now())
     with pytest.raises(IntegrityError):
@@ -114,7 +124,10 @@ def test_a_schedule_has_one_run_a_time(database: Database, clock: Clock) -> None
 
 def test_a_variant_has_one_writer(database: Database, clock: Clock) -> None:
     one, other = (
-        target_of(database, a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLYING"]))
+        target_of(
+            database,
+            a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLYING"]),
+        )
         for _ in range(2)
     )
     change(database, RuleTargetRow, one, {"is_writing": True})
@@ -128,21 +141,35 @@ def test_a_variant_has_one_writer(database: Database, clock: Clock) -> None:
 def test_a_run_has_a_variant_once(database: Database, clock: Clock) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
     with database.reading() as session:
-        targets = session.scalars(select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)).all()
+        targets = session.scalars(
+            select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)
+        ).all()
     with pytest.raises(IntegrityError):
         change(database, RuleTargetRow, targets[0], {"variant_id": "v1"})
 
 
 def a_change(database: Database, clock: Clock, run_id: int, key: str, kind: str = "apply") -> None:
-    told = {"tenant_id": "main", "project_id": "default", "shop": "shop.example", "source": "rule:1"}
-    target = {"target_id": target_of(database, run_id), "product_id": "p1", "variant_id": "v0", "currency": "EUR"}
+    told = {
+        "tenant_id": "main",
+        "project_id": "default",
+        "shop": "shop.example",
+        "source": "rule:1",
+    }
+    target = {
+        "target_id": target_of(database, run_id),
+        "product_id": "p1",
+        "variant_id": "v0",
+        "currency": "EUR",
+    }
     priced = {"from_amount": 1000, "to_amount": 900, "was_found": False, "applied_at": clock.now()}
     row = {"event_key": key, "kind": kind, "rule_run_id": run_id, **told, **target, **priced}
     with database.transaction() as session:
         session.execute(insert(PriceChangeRow).values(**row))
 
 
-def test_a_price_change_is_kept_once_and_goes_with_its_run(database: Database, clock: Clock) -> None:
+def test_a_price_change_is_kept_once_and_goes_with_its_run(
+    database: Database, clock: Clock
+) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED"])
     a_change(database, clock, run_id, "one")
     with pytest.raises(IntegrityError):

@@ -1,4 +1,5 @@
-"""The CRM gateway over a real socket: shapes, flags, authentication, and the audio its URLs lead to."""
+"""The CRM gateway over a real socket: shapes, flags, authentication, and the audio its URLs lead
+to."""
 
 import subprocess
 import sys
@@ -89,7 +90,10 @@ SECTIONS = {
         **fields(OPTIONAL_TEXT, "regime regime_text"),
         **fields(NUMBER, "civilite"),
     },
-    "mails": {**fields(TEXT, "date_envoi type_mail utilisateur"), **fields(OPTIONAL_TEXT, "visualisation_url")},
+    "mails": {
+        **fields(TEXT, "date_envoi type_mail utilisateur"),
+        **fields(OPTIONAL_TEXT, "visualisation_url"),
+    },
     "rendez_vous": {
         **fields(TEXT, "rdv_id utilisateur date_debut"),
         **fields(OPTIONAL_TEXT, "etiquette etiquette_color date_fin commentaire statut"),
@@ -115,7 +119,10 @@ SECTIONS = {
     },
     "autres_contrats": {
         **fields(TEXT, "contrat_id"),
-        **fields(OPTIONAL_TEXT, "type_contrat assureur numero_contrat date_souscription montant commentaire"),
+        **fields(
+            OPTIONAL_TEXT,
+            "type_contrat assureur numero_contrat date_souscription montant commentaire",
+        ),
     },
     "documents": {
         **fields(TEXT, "document_id type nom taille date_creation"),
@@ -124,7 +131,10 @@ SECTIONS = {
     },
     "alertes": {
         **fields(TEXT, "alerte_id etat date libelle deposee_le deposee_par"),
-        **fields(OPTIONAL_TEXT, "etiquette commentaire attribuee_a traitee_le traitee_par commentaire_traitement"),
+        **fields(
+            OPTIONAL_TEXT,
+            "etiquette commentaire attribuee_a traitee_le traitee_par commentaire_traitement",
+        ),
     },
     "recordings": RECORDING,
 }
@@ -152,7 +162,16 @@ SUBSECTIONS = {
 
 @pytest.fixture(scope="module")
 def crm() -> Iterator[httpx.Client]:
-    command = [sys.executable, "-m", "automation_pipeline.simulator", "--seed", "11", "--exact", "--token", "clé"]
+    command = [
+        sys.executable,
+        "-m",
+        "automation_pipeline.simulator",
+        "--seed",
+        "11",
+        "--exact",
+        "--token",
+        "clé",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         url = process.stdout.readline().split()[-1]
@@ -166,7 +185,10 @@ def the(kind: Kind) -> Fiche:
 
 
 def listed(crm: httpx.Client, **params: str) -> Any:
-    answer = crm.get(SALES, params={"start_date": "2026-02-03", "end_date": "2026-02-03", "status_id": "53", **params})
+    answer = crm.get(
+        SALES,
+        params={"start_date": "2026-02-03", "end_date": "2026-02-03", "status_id": "53", **params},
+    )
     assert answer.status_code == 200
     return answer.json()
 
@@ -194,14 +216,18 @@ def test_the_sales_list_of_a_day_has_every_fiche_in_the_known_shape(crm: httpx.C
 
 
 @pytest.mark.parametrize("params", [{}, {"include_recordings": "false"}])
-def test_the_sales_list_has_no_recordings_unless_asked(crm: httpx.Client, params: dict[str, str]) -> None:
+def test_the_sales_list_has_no_recordings_unless_asked(
+    crm: httpx.Client, params: dict[str, str]
+) -> None:
     assert all(fiche["recordings"] == [] for fiche in listed(crm, **params)["fiches"])
 
 
 def test_a_range_of_days_is_the_days_one_after_the_other(crm: httpx.Client) -> None:
     body = listed(crm, end_date="2026-02-05")
     days = [date(2026, 2, number) for number in (3, 4, 5)]
-    assert [fiche["id"] for fiche in body["fiches"]] == [fiche.id for day in days for fiche in WORLD.day(day)]
+    assert [fiche["id"] for fiche in body["fiches"]] == [
+        fiche.id for day in days for fiche in WORLD.day(day)
+    ]
 
 
 def test_only_sales_are_known(crm: httpx.Client) -> None:
@@ -221,7 +247,9 @@ def test_only_sales_are_known(crm: httpx.Client) -> None:
         {"start_date": "2026-02-03", "end_date": "2026-02-03", "include_recordings": "maybe"},
     ],
 )
-def test_a_bad_question_is_answered_with_422_in_json(crm: httpx.Client, params: dict[str, str]) -> None:
+def test_a_bad_question_is_answered_with_422_in_json(
+    crm: httpx.Client, params: dict[str, str]
+) -> None:
     answer = crm.get(SALES, params=params)
     assert answer.status_code == 422
     assert answer.json()["detail"]
@@ -256,10 +284,19 @@ def test_details_and_list_agree_and_only_details_tell_the_groupe(crm: httpx.Clie
         assert body["recordings"] == summary["recordings"]
         assert summary["cle"] in {None, information["cle"]}
         assert information["date_insertion"] == summary["date_insertion"]
-        assert (prospect["nom"], prospect["telephone_2"]) == (summary["nom"], summary["telephone_2"])
-        assert (prospect["prenom"], prospect["telephone"]) == (summary["prenom"], summary["telephone"])
+        assert (prospect["nom"], prospect["telephone_2"]) == (
+            summary["nom"],
+            summary["telephone_2"],
+        )
+        assert (prospect["prenom"], prospect["telephone"]) == (
+            summary["prenom"],
+            summary["telephone"],
+        )
         assert prospect["mail"] == summary["email"]
-        assert (information["groupe"], information["attribution_user_id"]) == (fiche.groupe, fiche.agent.id)
+        assert (information["groupe"], information["attribution_user_id"]) == (
+            fiche.groupe,
+            fiche.agent.id,
+        )
 
 
 def test_details_give_recordings_and_the_mailed_quote_as_asked(crm: httpx.Client) -> None:
@@ -279,7 +316,9 @@ def test_details_give_recordings_and_the_mailed_quote_as_asked(crm: httpx.Client
 
 
 @pytest.mark.parametrize("fiche_id", [the(Kind.MISSING).id, "953000024", "nonsense"])
-def test_a_fiche_that_details_do_not_know_is_a_404_in_json(crm: httpx.Client, fiche_id: str) -> None:
+def test_a_fiche_that_details_do_not_know_is_a_404_in_json(
+    crm: httpx.Client, fiche_id: str
+) -> None:
     answer = crm.get(f"/api/fiches/by-id/{fiche_id}")
     assert answer.status_code == 404
     assert fiche_id in answer.json()["detail"]
@@ -299,7 +338,9 @@ def test_the_word_bearer_may_have_any_case_and_health_is_public(crm: httpx.Clien
     assert httpx.get(crm.base_url.join("/health")).json() == {"status": "ok"}
 
 
-def test_a_recording_url_leads_to_audio_wherever_the_simulator_was_reached(crm: httpx.Client) -> None:
+def test_a_recording_url_leads_to_audio_wherever_the_simulator_was_reached(
+    crm: httpx.Client,
+) -> None:
     local = f"http://localhost:{crm.base_url.port}"
     answer = crm.get(f"{local}/api/fiches/by-id/{the(Kind.MANY_RECORDINGS).id}")
     recording = answer.json()["recordings"][0]
@@ -318,9 +359,15 @@ def test_a_recording_under_another_name_or_without_url_is_not_served(crm: httpx.
     silent = the(Kind.NO_URL).recordings[0]
     assert detailed(crm, the(Kind.NO_URL))["recordings"][0]["recording_url"] is None
     assert crm.get(f"/recordings/{silent.call_id}/{silent.file_name}").status_code == 404
-    assert crm.get(f"/recordings/{the(Kind.ORDINARY).recordings[0].call_id}/other.mp3").status_code == 404
+    assert (
+        crm.get(f"/recordings/{the(Kind.ORDINARY).recordings[0].call_id}/other.mp3").status_code
+        == 404
+    )
 
 
 def test_unknown_paths_and_methods_are_refused_in_json(crm: httpx.Client) -> None:
-    assert (crm.get("/nowhere").status_code, crm.get("/nowhere").json()) == (404, {"detail": "Not Found"})
+    assert (crm.get("/nowhere").status_code, crm.get("/nowhere").json()) == (
+        404,
+        {"detail": "Not Found"},
+    )
     assert crm.post(SALES).status_code == 405

@@ -19,7 +19,9 @@ FICHE = next(
     if {Phase.WITHDRAWAL_RIGHT, Phase.PRICE} <= phases_said(fiche)
 )
 WITHDRAWAL = step(
-    "Droit de rétractation", ["Le droit de rétractation est annoncé", "La lune est pleine"], ["rétractation", "lune"]
+    "Droit de rétractation",
+    ["Le droit de rétractation est annoncé", "La lune est pleine"],
+    ["rétractation", "lune"],
 )
 CHAT: Any = [{"role": "user", "content": "Bonjour, réponds en JSON si tu peux."}]
 WEATHER: Any = {
@@ -28,7 +30,10 @@ WEATHER: Any = {
         "name": "weather",
         "parameters": {
             "type": "object",
-            "properties": {"town": {"type": "string", "minLength": 1}, "days": {"type": ["integer", "null"]}},
+            "properties": {
+                "town": {"type": "string", "minLength": 1},
+                "days": {"type": ["integer", "null"]},
+            },
             "required": ["town", "days"],
             "additionalProperties": False,
         },
@@ -40,7 +45,10 @@ ROUTE = "llm.complete"
 
 def client_of(url: str, key: str) -> OpenAI:
     return OpenAI(
-        base_url=f"{url}/v1", api_key=key, max_retries=0, http_client=httpx.Client(verify=NO_CERTIFICATES, timeout=20)
+        base_url=f"{url}/v1",
+        api_key=key,
+        max_retries=0,
+        http_client=httpx.Client(verify=NO_CERTIFICATES, timeout=20),
     )
 
 

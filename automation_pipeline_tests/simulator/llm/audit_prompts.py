@@ -1,4 +1,5 @@
-"""Audit prompts rendered by hand, as the format says: what the simulated model must be able to read."""
+"""Audit prompts rendered by hand, as the format says: what the simulated model must be able to
+read."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -36,7 +37,9 @@ def transcript(fiche: Fiche) -> str:
     return "\n\n".join(blocks) + "\n=== FIN DE LA TRANSCRIPTION ==="
 
 
-def step(name: str, points: Sequence[str], keywords: Sequence[str], *, position: int = 3, weight: int = 8) -> str:
+def step(
+    name: str, points: Sequence[str], keywords: Sequence[str], *, position: int = 3, weight: int = 8
+) -> str:
     numbered = "\n".join(f"{number}. {point}" for number, point in enumerate(points, start=1))
     return (
         f"=== ÉTAPE {position}/18 : {name} ===\n"
@@ -48,7 +51,12 @@ def step(name: str, points: Sequence[str], keywords: Sequence[str], *, position:
 
 def prompt(fiche: Fiche, *described: str) -> str:
     return "\n\n".join(
-        (transcript(fiche), *described, "=== RÈGLES ===\nCite mot à mot.\n=== FIN DES RÈGLES ===", ANSWER)
+        (
+            transcript(fiche),
+            *described,
+            "=== RÈGLES ===\nCite mot à mot.\n=== FIN DES RÈGLES ===",
+            ANSWER,
+        )
     )
 
 
@@ -65,7 +73,10 @@ def _calls(fiche: Fiche) -> tuple[tuple[str, list[tuple[float, float, str]]], ..
 def _spoken(fiche: Fiche) -> Iterator[tuple[str, list[tuple[float, float, str]]]]:
     for call in fiche.recordings:
         said = [word for word in conversation(fiche, call).words if word.kind != "spacing"]
-        turns = [(speaker, list(words)) for speaker, words in groupby(said, key=lambda word: word.speaker)]
+        turns = [
+            (speaker, list(words))
+            for speaker, words in groupby(said, key=lambda word: word.speaker)
+        ]
         if turns:
             yield (
                 call.call_id,
@@ -73,7 +84,10 @@ def _spoken(fiche: Fiche) -> Iterator[tuple[str, list[tuple[float, float, str]]]
                     (
                         part[0][1][0].start,
                         part[-1][1][-1].end,
-                        "\n".join(f"{speaker}: {' '.join(word.text for word in words)}" for speaker, words in part),
+                        "\n".join(
+                            f"{speaker}: {' '.join(word.text for word in words)}"
+                            for speaker, words in part
+                        ),
                     )
                     for part in (turns[at : at + 10] for at in range(0, len(turns), 10))
                 ],

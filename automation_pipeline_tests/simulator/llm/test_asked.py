@@ -57,16 +57,22 @@ def test_an_unknown_model_is_not_found(client: OpenAI) -> None:
         ({"temprature": 1}, "temprature"),
     ],
 )  # fmt: skip
-def test_a_wrong_body_is_refused_with_the_field_named(client: OpenAI, changed: dict[str, Any], param: str) -> None:
+def test_a_wrong_body_is_refused_with_the_field_named(
+    client: OpenAI, changed: dict[str, Any], param: str
+) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        client.post("/chat/completions", body={"model": MODEL, "messages": CHAT, **changed}, cast_to=object)
+        client.post(
+            "/chat/completions", body={"model": MODEL, "messages": CHAT, **changed}, cast_to=object
+        )
     assert (caught.value.type, caught.value.param) == ("invalid_request_error", param)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"[" * 100_000, b"\xff"])
 def test_a_body_that_is_no_object_is_a_400(url: str, client: OpenAI, content: bytes) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
-    answer = httpx.post(f"{url}/v1/chat/completions", content=content, headers=headers, verify=NO_CERTIFICATES)
+    answer = httpx.post(
+        f"{url}/v1/chat/completions", content=content, headers=headers, verify=NO_CERTIFICATES
+    )
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
 
 

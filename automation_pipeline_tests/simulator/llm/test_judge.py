@@ -1,4 +1,5 @@
-"""The judgement of steps by what is said: phases found or missing, proofs that stand there, inventions that do not."""
+"""The judgement of steps by what is said: phases found or missing, proofs that stand there,
+inventions that do not."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -12,18 +13,30 @@ from automation_pipeline.simulator.llm.judge import Judgement, judged
 from automation_pipeline.simulator.llm.messages import Message
 from automation_pipeline.simulator.llm.prompt import AuditPrompt, read_prompt
 from automation_pipeline.simulator.llm.words import normalised
-from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt, step, tool_prompt, transcript
+from automation_pipeline_tests.simulator.llm.audit_prompts import (
+    chunks,
+    prompt,
+    step,
+    tool_prompt,
+    transcript,
+)
 from automation_pipeline_tests.tables import every_case
 
 WORLD = World(7, 24, vary=False)
-WITHDRAWAL = step("Droit de rétractation", ["Le droit de rétractation est annoncé"], ["rétractation", "renoncer"])
-CONFIG: dict[str, Any] = json.loads((Path(__file__).parents[3] / "demo/audit_config.json").read_text())
+WITHDRAWAL = step(
+    "Droit de rétractation", ["Le droit de rétractation est annoncé"], ["rétractation", "renoncer"]
+)
+CONFIG: dict[str, Any] = json.loads(
+    (Path(__file__).parents[3] / "demo/audit_config.json").read_text()
+)
 
 
 @cache
 def fiches() -> list[Fiche]:
     days = (WORLD.day(date(2026, 2, 2) + timedelta(days=later)) for later in range(8))
-    return [fiche for day in days for fiche in day if fiche.kind is not Kind.MISSING and chunks(fiche)]
+    return [
+        fiche for day in days for fiche in day if fiche.kind is not Kind.MISSING and chunks(fiche)
+    ]
 
 
 @cache
@@ -70,7 +83,9 @@ def test_a_step_passes_where_its_phase_was_said_and_fails_where_it_was_not(
     phase: Phase, point: str, keywords: list[str]
 ) -> None:
     described = step("Essai", [point], keywords)
-    verdicts = {(phase in said()[fiche.id], judge(fiche, described).conforme) for fiche in fiches()[::4]}
+    verdicts = {
+        (phase in said()[fiche.id], judge(fiche, described).conforme) for fiche in fiches()[::4]
+    }
     assert verdicts == {(True, "CONFORME"), (False, "NON_CONFORME")}
 
 
@@ -79,7 +94,9 @@ def test_a_proof_stands_word_for_word_in_the_chunk_it_names_and_is_long_enough()
     for fiche in fiches()[:60]:
         texts = chunks(fiche)
         for described in map(rendered, CONFIG["steps"]):
-            for proof in (proof for point in judge(fiche, described).points for proof in point.proofs):
+            for proof in (
+                proof for point in judge(fiche, described).points for proof in point.proofs
+            ):
                 assert proof.text in texts[proof.chunk.recording_index, proof.chunk.chunk_index]
                 assert len(normalised(proof.text)) >= 12
                 proven += 1
@@ -87,13 +104,25 @@ def test_a_proof_stands_word_for_word_in_the_chunk_it_names_and_is_long_enough()
 
 
 def rendered(one: dict[str, Any]) -> str:
-    return step(one["name"], one["controlPoints"], one["keywords"], position=one["position"], weight=one["weight"])
+    return step(
+        one["name"],
+        one["controlPoints"],
+        one["keywords"],
+        position=one["position"],
+        weight=one["weight"],
+    )
 
 
 @every_case("share", [0.0, 0.2, 1.0])
 def test_inventions_follow_the_share_and_are_not_said_in_the_chunk(share: float) -> None:
-    proofs = [proof for fiche in fiches() for proof in judge(fiche, WITHDRAWAL, inventions=share).points[0].proofs[:1]]
-    invented = [proof for proof in proofs if normalised(proof.text) not in normalised(proof.chunk.text)]
+    proofs = [
+        proof
+        for fiche in fiches()
+        for proof in judge(fiche, WITHDRAWAL, inventions=share).points[0].proofs[:1]
+    ]
+    invented = [
+        proof for proof in proofs if normalised(proof.text) not in normalised(proof.chunk.text)
+    ]
     assert len(proofs) > 60
     assert abs(len(invented) / len(proofs) - share) <= (0.12 if 0 < share < 1 else 0)
 
@@ -102,9 +131,14 @@ def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
     def invented(seed: str) -> list[bool]:
         asked = [read(prompt(fiche, WITHDRAWAL)) for fiche in fiches()]
         judgements = [
-            judged(one, one.chunks, inventions=0.3, seed=f"{seed}/{place}") for place, one in enumerate(asked)
+            judged(one, one.chunks, inventions=0.3, seed=f"{seed}/{place}")
+            for place, one in enumerate(asked)
         ]
-        return [proof.text not in proof.chunk.text for one in judgements for proof in one.points[0].proofs[:1]]
+        return [
+            proof.text not in proof.chunk.text
+            for one in judgements
+            for proof in one.points[0].proofs[:1]
+        ]
 
     assert invented("7") == invented("7") != invented("8")
 
@@ -112,16 +146,56 @@ def test_the_same_seed_invents_the_same_and_another_seed_elsewhere() -> None:
 @every_case(
     ("said", "points", "keywords", "expected"),
     [
-        (["Votre conversation est enregistrée."], ["L'enregistrement est dit"], ["enregistré"], ["PRESENT"]),
-        (["Votre conversation est notée ici."], ["L'enregistrement est dit"], ["enregistré"], ["ABSENT"]),
+        (
+            ["Votre conversation est enregistrée."],
+            ["L'enregistrement est dit"],
+            ["enregistré"],
+            ["PRESENT"],
+        ),
+        (
+            ["Votre conversation est notée ici."],
+            ["L'enregistrement est dit"],
+            ["enregistré"],
+            ["ABSENT"],
+        ),
         (["Un contraire de ce que vous dites."], ["Le contrat est lu"], ["contrat"], ["ABSENT"]),
-        (["Le délai court, et la rétractation."], ["Le délai"], ["délai de rétractation"], ["ABSENT"]),
-        (["Je parle du premier sujet ici."], ["Tout est dit"], ["premier", "second", "troisième"], ["PARTIEL"]),
-        (["Le premier et le second sujet."], ["Tout est dit"], ["premier", "second", "troisième"], ["PRESENT"]),
+        (
+            ["Le délai court, et la rétractation."],
+            ["Le délai"],
+            ["délai de rétractation"],
+            ["ABSENT"],
+        ),
+        (
+            ["Je parle du premier sujet ici."],
+            ["Tout est dit"],
+            ["premier", "second", "troisième"],
+            ["PARTIEL"],
+        ),
+        (
+            ["Le premier et le second sujet."],
+            ["Tout est dit"],
+            ["premier", "second", "troisième"],
+            ["PRESENT"],
+        ),
         (["Ah oui."], ["Si le client a un chien"], ["chien"], ["NON_APPLICABLE"]),
-        (["C'est votre dernière chance."], ["Aucune dernière chance"], ["dernière chance"], ["ABSENT"]),
-        (["Prenez tout votre temps."], ["Aucune dernière chance"], ["dernière chance"], ["NON_APPLICABLE"]),
-        (["IBAN ?", "oui"], ["L'IBAN est demandé"], ["IBAN"], ["ABSENT"]),  # too short to prove anything
+        (
+            ["C'est votre dernière chance."],
+            ["Aucune dernière chance"],
+            ["dernière chance"],
+            ["ABSENT"],
+        ),
+        (
+            ["Prenez tout votre temps."],
+            ["Aucune dernière chance"],
+            ["dernière chance"],
+            ["NON_APPLICABLE"],
+        ),
+        (
+            ["IBAN ?", "oui"],
+            ["L'IBAN est demandé"],
+            ["IBAN"],
+            ["ABSENT"],
+        ),  # too short to prove anything
         (["Rien à signaler de plus ici."], ["Tout est dit"], [], ["ABSENT"]),
     ],
 )
@@ -134,7 +208,12 @@ def test_a_point_is_judged_by_the_keywords_that_belong_to_it(
 def test_a_step_without_an_applicable_point_passes_whole() -> None:
     described = step("Essai", ["Aucun hélicoptère"], ["hélicoptère"], weight=6)
     verdict = judge(fiches()[0], described)
-    assert (verdict.ratio, verdict.score, verdict.conforme, verdict.niveau) == (1.0, 6, "CONFORME", "EXCELLENT")
+    assert (verdict.ratio, verdict.score, verdict.conforme, verdict.niveau) == (
+        1.0,
+        6,
+        "CONFORME",
+        "EXCELLENT",
+    )
 
 
 def test_a_prompt_is_read_whole() -> None:
@@ -144,11 +223,15 @@ def test_a_prompt_is_read_whole() -> None:
     assert list(asked.points) == CONFIG["steps"][3]["controlPoints"]
     assert list(asked.keywords) == CONFIG["steps"][3]["keywords"]
     assert (asked.has_transcript, asked.fiche_id) == (True, fiche.id)
-    assert {(one.recording_index, one.chunk_index): one.text for one in asked.chunks} == chunks(fiche)
+    assert {(one.recording_index, one.chunk_index): one.text for one in asked.chunks} == chunks(
+        fiche
+    )
 
 
 def test_other_texts_are_no_audit_prompt() -> None:
-    assert read_prompt([Message("user", "Bonjour"), Message("user", transcript(fiches()[0]))]) is None
+    assert (
+        read_prompt([Message("user", "Bonjour"), Message("user", transcript(fiches()[0]))]) is None
+    )
     assert read_prompt([Message("system", prompt(fiches()[0], WITHDRAWAL))]) is None
     assert read(tool_prompt(WITHDRAWAL)).has_transcript is False
 
@@ -156,9 +239,30 @@ def test_other_texts_are_no_audit_prompt() -> None:
 def test_the_demos_configuration_has_the_reference_shape_and_spreads_the_fiches() -> None:
     steps = CONFIG["steps"]
     assert [one["position"] for one in steps] == list(range(1, 19))
-    assert [one["weight"] for one in steps] == [10, 7, 2, 8, 8, 5, 10, 9, 7, 6, 10, 7, 9, 8, 8, 6, 3, 2]
+    assert [one["weight"] for one in steps] == [
+        10,
+        7,
+        2,
+        8,
+        8,
+        5,
+        10,
+        9,
+        7,
+        6,
+        10,
+        7,
+        9,
+        8,
+        8,
+        6,
+        3,
+        2,
+    ]
     assert [one["position"] for one in steps if one["isCritical"]] == [1, 4, 5, 7, 11]
-    assert all(2 <= len(one["controlPoints"]) <= 4 and 3 <= len(one["keywords"]) <= 6 for one in steps)
+    assert all(
+        2 <= len(one["controlPoints"]) <= 4 and 3 <= len(one["keywords"]) <= 6 for one in steps
+    )
     outcomes = [_outcome(fiche) for fiche in fiches()]
     good = sum(rejected is False and share >= 0.75 for rejected, share in outcomes) / len(outcomes)
     assert 0.3 <= good <= 0.7
@@ -168,5 +272,7 @@ def test_the_demos_configuration_has_the_reference_shape_and_spreads_the_fiches(
 def _outcome(fiche: Fiche) -> tuple[bool, float]:
     """Whether a critical step fails, and the share of the score."""
     verdicts = [(one, judge(fiche, rendered(one))) for one in CONFIG["steps"]]
-    rejected = any(one["isCritical"] and verdict.conforme != "CONFORME" for one, verdict in verdicts)
+    rejected = any(
+        one["isCritical"] and verdict.conforme != "CONFORME" for one, verdict in verdicts
+    )
     return rejected, sum(verdict.score for _, verdict in verdicts) / 125

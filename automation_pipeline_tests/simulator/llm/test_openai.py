@@ -23,12 +23,21 @@ from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt
 
 def test_a_plain_chat_has_a_plain_answer_in_the_providers_shape(client: OpenAI) -> None:
     answer = client.chat.completions.create(
-        model=MODEL, messages=CHAT, temperature=0, seed=3, user="u", reasoning_effort="high", verbosity="high"
+        model=MODEL,
+        messages=CHAT,
+        temperature=0,
+        seed=3,
+        user="u",
+        reasoning_effort="high",
+        verbosity="high",
     )
     assert answer.object == "chat.completion"
     assert answer.model == MODEL
     assert answer.id.startswith("chatcmpl-")
-    assert (answer.choices[0].finish_reason, answer.choices[0].message.role) == ("stop", "assistant")
+    assert (answer.choices[0].finish_reason, answer.choices[0].message.role) == (
+        "stop",
+        "assistant",
+    )
     assert answer.choices[0].message.content
     assert answer.usage
     assert answer.usage.prompt_tokens == -(-len(CHAT[0]["content"]) // 4)
@@ -40,11 +49,16 @@ def test_a_step_is_judged_and_parsed_into_a_model(client: OpenAI, url: str) -> N
     finding = answer.choices[0].message.parsed
     present, absent = finding.points_controle
     assert (present.statut, absent.statut, absent.citations) == ("PRESENT", "ABSENT", [])
-    assert (finding.conforme, finding.score, finding.mots_cles_trouves) == ("PARTIEL", 4, ["rétractation"])
+    assert (finding.conforme, finding.score, finding.mots_cles_trouves) == (
+        "PARTIEL",
+        4,
+        ["rétractation"],
+    )
     citation = present.citations[0]
     assert citation.texte in chunks(FICHE)[citation.recording_index, citation.chunk_index]
     assert (
-        citation.minutage == f"{int(citation.minutage_secondes) // 60:02d}:{int(citation.minutage_secondes) % 60:02d}"
+        citation.minutage
+        == f"{int(citation.minutage_secondes) // 60:02d}:{int(citation.minutage_secondes) % 60:02d}"
     )
     assert items(url) == {f"{FICHE.id}/3": 1}
     totals = model_totals(url)
@@ -70,30 +84,42 @@ def test_any_other_chat_keeps_to_the_format(client: OpenAI, kind: str) -> None:
         asked["json_schema"] = {"name": "thing", "strict": True, "schema": schema}
     answer = client.chat.completions.create(model=MODEL, messages=CHAT, response_format=asked)
     content = json.loads(answer.choices[0].message.content or "")
-    assert content == ({"colour": "red", "sizes": [3, 3], "note": None} if kind == "json_schema" else content)
+    assert content == (
+        {"colour": "red", "sizes": [3, 3], "note": None} if kind == "json_schema" else content
+    )
     assert isinstance(content, dict)
 
 
 def test_a_foreign_tool_is_called_and_its_result_taken(client: OpenAI) -> None:
-    first = client.chat.completions.create(model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="required")
+    first = client.chat.completions.create(
+        model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="required"
+    )
     assert first.choices[0].finish_reason == "tool_calls"
     calls = first.choices[0].message.tool_calls or []
-    assert [(call.function.name, json.loads(call.function.arguments)) for call in calls if call.type == "function"] == [
-        ("weather", {"town": "x", "days": 0})
-    ]
+    assert [
+        (call.function.name, json.loads(call.function.arguments))
+        for call in calls
+        if call.type == "function"
+    ] == [("weather", {"town": "x", "days": 0})]
     result = {"role": "tool", "tool_call_id": calls[0].id, "content": "rain"}
     told: Any = [*CHAT, first.choices[0].message.model_dump(exclude_none=True), result]
     last = client.chat.completions.create(model=MODEL, messages=told, tools=[WEATHER])
     assert (last.choices[0].finish_reason, last.choices[0].message.tool_calls) == ("stop", None)
     named: Any = {"type": "function", "function": {"name": "weather"}}
-    again = client.chat.completions.create(model=MODEL, messages=told, tools=[WEATHER], tool_choice=named)
+    again = client.chat.completions.create(
+        model=MODEL, messages=told, tools=[WEATHER], tool_choice=named
+    )
     assert again.choices[0].finish_reason == "tool_calls"
-    never = client.chat.completions.create(model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="none")
+    never = client.chat.completions.create(
+        model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="none"
+    )
     assert never.choices[0].message.tool_calls is None
 
 
 @pytest.mark.parametrize("several", [True, False])
-def test_with_tools_it_searches_reads_and_then_judges(client: OpenAI, url: str, several: bool) -> None:
+def test_with_tools_it_searches_reads_and_then_judges(
+    client: OpenAI, url: str, several: bool
+) -> None:
     messages: Any = [{"role": "user", "content": tool_prompt(WITHDRAWAL)}]
     asked: list[str] = []
     for choice in ("required", "auto", "auto", "auto"):
@@ -110,7 +136,13 @@ def test_with_tools_it_searches_reads_and_then_judges(client: OpenAI, url: str, 
         asked += [call.function.name for call in message.tool_calls]
         messages.append(message.model_dump(exclude_none=True))
         for call in message.tool_calls:
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": json.dumps(_result(call.function))})
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": call.id,
+                    "content": json.dumps(_result(call.function)),
+                }
+            )
     assert asked == ["searchTranscript"] * (2 if several else 1) + ["getTranscriptChunks"]
     finding = Finding.model_validate_json(message.content or "")
     assert [point.statut for point in finding.points_controle] == ["PRESENT", "ABSENT"]
@@ -121,14 +153,22 @@ def test_with_tools_it_searches_reads_and_then_judges(client: OpenAI, url: str, 
 
 
 def _tool(name: str) -> Any:
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    return {
+        "type": "function",
+        "function": {"name": name, "parameters": {"type": "object", "properties": {}}},
+    }
 
 
 def _result(function: Any) -> dict[str, object]:
     texts = chunks(FICHE)
     url = f"https://example.test/recordings/{FICHE.recordings[0].call_id}/x.mp3"
     places = [
-        {"recording_index": recording, "chunk_index": chunk, "recording_url": url, "start_timestamp": 61.5}
+        {
+            "recording_index": recording,
+            "chunk_index": chunk,
+            "recording_url": url,
+            "start_timestamp": 61.5,
+        }
         for recording, chunk in texts
     ]
     arguments = json.loads(function.arguments)
@@ -137,12 +177,16 @@ def _result(function: Any) -> dict[str, object]:
         return {"matches": places, "total_matches": len(places)}
     wanted = {(one["recording_index"], one["chunk_index"]) for one in arguments["chunks"]}
     read = [
-        {**place, "full_text": text} for place, (key, text) in zip(places, texts.items(), strict=True) if key in wanted
+        {**place, "full_text": text}
+        for place, (key, text) in zip(places, texts.items(), strict=True)
+        if key in wanted
     ]
     return {"chunks": read, "truncated": False}
 
 
-def test_a_stream_says_the_same_in_pieces_and_tells_the_usage_when_asked(client: OpenAI, url: str) -> None:
+def test_a_stream_says_the_same_in_pieces_and_tells_the_usage_when_asked(
+    client: OpenAI, url: str
+) -> None:
     whole = audit(client)
     events = list(
         client.chat.completions.create(
@@ -161,7 +205,9 @@ def test_a_stream_says_the_same_in_pieces_and_tells_the_usage_when_asked(client:
 
 
 def test_a_wish_for_a_tool_can_be_streamed(client: OpenAI) -> None:
-    with client.chat.completions.stream(model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="required") as stream:
+    with client.chat.completions.stream(
+        model=MODEL, messages=CHAT, tools=[WEATHER], tool_choice="required"
+    ) as stream:
         message = stream.get_final_completion().choices[0].message
     assert [call.function.name for call in message.tool_calls or []] == ["weather"]
 

@@ -1,4 +1,5 @@
-"""Answers that are cut, broken or never come, and that tokens are counted only for what was really given."""
+"""Answers that are cut, broken or never come, and that tokens are counted only for what was really
+given."""
 
 import json
 from typing import Any
@@ -31,14 +32,23 @@ def test_too_little_room_cuts_the_answer(client: OpenAI) -> None:
 
 def test_faults_speak_the_providers_language_and_count_no_tokens(client: OpenAI, url: str) -> None:
     fault(
-        url, {"route": ROUTE, "status": 500, "first": 1}, {"route": ROUTE, "status": 429, "retry_after": 2, "first": 1}
+        url,
+        {"route": ROUTE, "status": 500, "first": 1},
+        {"route": ROUTE, "status": 429, "retry_after": 2, "first": 1},
     )
-    fault(url, {"route": ROUTE, "body": "truncated", "first": 1}, {"route": ROUTE, "drop": True, "first": 1})
+    fault(
+        url,
+        {"route": ROUTE, "body": "truncated", "first": 1},
+        {"route": ROUTE, "drop": True, "first": 1},
+    )
     with pytest.raises(openai.InternalServerError):
         audit(client)
     with pytest.raises(openai.RateLimitError) as caught:
         audit(client)
-    assert (caught.value.code, caught.value.response.headers["retry-after"]) == ("rate_limit_exceeded", "2")
+    assert (caught.value.code, caught.value.response.headers["retry-after"]) == (
+        "rate_limit_exceeded",
+        "2",
+    )
     with pytest.raises(json.JSONDecodeError):
         audit(client)
     with pytest.raises(openai.APIConnectionError):

@@ -1,4 +1,5 @@
-"""The simulated Pusher: signed calls within the limits are taken as a whole, all others are refused with a reason."""
+"""The simulated Pusher: signed calls within the limits are taken as a whole, all others are refused
+with a reason."""
 
 import hashlib
 import hmac
@@ -8,7 +9,13 @@ from typing import Any
 
 import httpx
 
-from automation_pipeline_tests.outside import NO_CERTIFICATES, PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET, fault
+from automation_pipeline_tests.outside import (
+    NO_CERTIFICATES,
+    PUSHER_APP_ID,
+    PUSHER_KEY,
+    PUSHER_SECRET,
+    fault,
+)
 from automation_pipeline_tests.outside import shown_to_browsers as shown
 from automation_pipeline_tests.tables import every_case
 
@@ -19,7 +26,9 @@ def an_event(**fields: Any) -> dict[str, Any]:
     return {"name": "audit.started", "channel": "private-fiche-1", "data": "{}", **fields}
 
 
-def signed(method: str, path: str, body: bytes, secret: str = PUSHER_SECRET, **changed: str) -> dict[str, str]:
+def signed(
+    method: str, path: str, body: bytes, secret: str = PUSHER_SECRET, **changed: str
+) -> dict[str, str]:
     """As the protocol document says it, by hand."""
     query = {
         "auth_key": PUSHER_KEY,
@@ -34,12 +43,22 @@ def signed(method: str, path: str, body: bytes, secret: str = PUSHER_SECRET, **c
 
 def post(url: str, path: str, posted: object, **how: str) -> httpx.Response:
     body = json.dumps(posted).encode()
-    return httpx.post(f"{url}{path}", params=signed("POST", path, body, **how), content=body, verify=NO_CERTIFICATES)
+    return httpx.post(
+        f"{url}{path}",
+        params=signed("POST", path, body, **how),
+        content=body,
+        verify=NO_CERTIFICATES,
+    )
 
 
 def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: str) -> None:
     assert post(simulated, EVENTS, {**an_event(data="1"), "channels": ["a", "b"]}).json() == {}
-    assert post(simulated, BATCH, {"batch": [an_event(data="2"), an_event(data="3", name="x")]}).status_code == 200
+    assert (
+        post(
+            simulated, BATCH, {"batch": [an_event(data="2"), an_event(data="3", name="x")]}
+        ).status_code
+        == 200
+    )
     assert [(event["number"], event["channels"], event["data"]) for event in shown(simulated)] == [
         (1, ["a", "b"], "1"),
         (2, ["private-fiche-1"], "2"),
@@ -47,7 +66,9 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: 
     ]
     assert [event["data"] for event in shown(simulated, channel="b")] == ["1"]
     assert [event["data"] for event in shown(simulated, name="x", after="1")] == ["3"]
-    assert httpx.delete(f"{simulated}/_sim/pusher", verify=NO_CERTIFICATES).json() == {"published": 0}
+    assert httpx.delete(f"{simulated}/_sim/pusher", verify=NO_CERTIFICATES).json() == {
+        "published": 0
+    }
     assert shown(simulated) == []
 
 
@@ -64,7 +85,9 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: 
         {"body_md5": "0" * 32},
     ],
 )
-def test_a_call_that_is_not_signed_by_the_application_is_refused(simulated: str, how: dict[str, str]) -> None:
+def test_a_call_that_is_not_signed_by_the_application_is_refused(
+    simulated: str, how: dict[str, str]
+) -> None:
     answer = post(simulated, EVENTS, an_event(), **how)
     assert (answer.status_code, shown(simulated)) == (401, [])
     assert PUSHER_SECRET not in answer.text
@@ -74,13 +97,32 @@ def test_a_signature_is_of_one_path_one_method_and_one_body(simulated: str) -> N
     body = json.dumps(an_event()).encode()
     query = signed("POST", EVENTS, body)
     statuses = [
-        httpx.post(f"{simulated}{BATCH}", params=query, content=body, verify=NO_CERTIFICATES).status_code,
-        httpx.post(f"{simulated}{EVENTS}", params=query, content=body + b" ", verify=NO_CERTIFICATES).status_code,
-        httpx.post(f"{simulated}{EVENTS}", params={**query, "info": "x"}, content=body, verify=NO_CERTIFICATES),
-        httpx.post(f"{simulated}/apps/1/events", params=query, content=body, verify=NO_CERTIFICATES).status_code,
-        httpx.post(f"{simulated}{EVENTS}", params=query, content=body, verify=NO_CERTIFICATES).status_code,
+        httpx.post(
+            f"{simulated}{BATCH}", params=query, content=body, verify=NO_CERTIFICATES
+        ).status_code,
+        httpx.post(
+            f"{simulated}{EVENTS}", params=query, content=body + b" ", verify=NO_CERTIFICATES
+        ).status_code,
+        httpx.post(
+            f"{simulated}{EVENTS}",
+            params={**query, "info": "x"},
+            content=body,
+            verify=NO_CERTIFICATES,
+        ),
+        httpx.post(
+            f"{simulated}/apps/1/events", params=query, content=body, verify=NO_CERTIFICATES
+        ).status_code,
+        httpx.post(
+            f"{simulated}{EVENTS}", params=query, content=body, verify=NO_CERTIFICATES
+        ).status_code,
     ]
-    assert [getattr(status, "status_code", status) for status in statuses] == [401, 401, 401, 404, 200]
+    assert [getattr(status, "status_code", status) for status in statuses] == [
+        401,
+        401,
+        401,
+        404,
+        200,
+    ]
 
 
 @every_case(
@@ -110,20 +152,30 @@ def test_what_goes_beyond_the_limits_is_refused_as_a_whole(
 
 
 def test_the_limits_themselves_are_within(simulated: str) -> None:
-    assert post(simulated, EVENTS, an_event(data="x" * 10_240, channels=["a"] * 100)).status_code == 200
+    assert (
+        post(simulated, EVENTS, an_event(data="x" * 10_240, channels=["a"] * 100)).status_code
+        == 200
+    )
     assert post(simulated, BATCH, {"batch": [an_event()] * 10}).status_code == 200
 
 
 def test_the_channels_are_told_to_who_signs(simulated: str) -> None:
     path = f"/apps/{PUSHER_APP_ID}/channels"
-    answer = httpx.get(f"{simulated}{path}", params=signed("GET", path, b""), verify=NO_CERTIFICATES)
+    answer = httpx.get(
+        f"{simulated}{path}", params=signed("GET", path, b""), verify=NO_CERTIFICATES
+    )
     assert answer.json() == {"channels": {}}
     assert httpx.get(f"{simulated}{path}", verify=NO_CERTIFICATES).status_code == 401
 
 
 def test_faults_strike_by_channel_and_publish_nothing(simulated: str) -> None:
-    fault(simulated, {"route": "pusher.event", "item": "private-fiche-2", "status": 503, "retry_after": 3})
-    answers = [post(simulated, EVENTS, an_event(channel=f"private-fiche-{number}")) for number in (1, 2)]
+    fault(
+        simulated,
+        {"route": "pusher.event", "item": "private-fiche-2", "status": 503, "retry_after": 3},
+    )
+    answers = [
+        post(simulated, EVENTS, an_event(channel=f"private-fiche-{number}")) for number in (1, 2)
+    ]
     assert [answer.status_code for answer in answers] == [200, 503]
     assert answers[1].headers["retry-after"] == "3"
     assert len(shown(simulated)) == 1

@@ -1,4 +1,5 @@
-"""The simulated registries inside the test's own process, on a clock that stands until the test moves it."""
+"""The simulated registries inside the test's own process, on a clock that stands until the test
+moves it."""
 
 from typing import Any
 
@@ -18,7 +19,12 @@ from automation_pipeline.simulator.registries import inpi, rcs, search
 from automation_pipeline.simulator.registries.control import RegistriesControl
 from automation_pipeline.simulator.registries.state import Credentials, RegistriesState
 from automation_pipeline.simulator.transport import EXTENSION
-from automation_pipeline_tests.outside import ENTREPRISE_TOKEN, INPI_PASSWORD, INPI_USERNAME, PUBLIC_BODY
+from automation_pipeline_tests.outside import (
+    ENTREPRISE_TOKEN,
+    INPI_PASSWORD,
+    INPI_USERNAME,
+    PUBLIC_BODY,
+)
 
 SEED = 7
 DANONE = "552032534"
@@ -44,7 +50,9 @@ class Asking:
         self.another = TestClient(app, client=("10.0.0.2", 1))
 
     def kinds(self, kind: str, count: int = 5) -> list[str]:
-        return self.client.get("/_sim/registries/sirens", params={"kind": kind, "count": count}).json()["sirens"]
+        return self.client.get(
+            "/_sim/registries/sirens", params={"kind": kind, "count": count}
+        ).json()["sirens"]
 
     def search(self, q: str, **more: str | int) -> httpx.Response:
         return self.client.get("/registries/search/search", params={"q": q, **more})
@@ -55,13 +63,17 @@ class Asking:
         return answer.json()["results"]
 
     def login(self, password: str = INPI_PASSWORD, username: str = INPI_USERNAME) -> httpx.Response:
-        return self.client.post("/registries/inpi/api/sso/login", json={"username": username, "password": password})
+        return self.client.post(
+            "/registries/inpi/api/sso/login", json={"username": username, "password": password}
+        )
 
     def token(self) -> str:
         return self.login().json()["token"]
 
     def inpi(self, siren: str, token: str) -> httpx.Response:
-        return self.client.get(f"/registries/inpi/api/companies/{siren}", headers={"Authorization": f"Bearer {token}"})
+        return self.client.get(
+            f"/registries/inpi/api/companies/{siren}", headers={"Authorization": f"Bearer {token}"}
+        )
 
     def rcs(self, siren: str, token: str = ENTREPRISE_TOKEN, **why: str) -> httpx.Response:
         path = f"/registries/entreprise/v3/infogreffe/rcs/unites_legales/{siren}/extrait_kbis"
@@ -92,7 +104,9 @@ def _app(state: RegistriesState) -> Starlette:
     provided = [search.endpoint(state), *inpi.endpoints(state), *rcs.endpoints(state)]
     ledger = Ledger(tuple(one.name for one in provided))
     conditions = Conditions(ledger, Faults(SEED), 0.0)
-    routes = [Route(one.path, _Connected(Gate(one, conditions)), methods=one.methods) for one in provided]
+    routes = [
+        Route(one.path, _Connected(Gate(one, conditions)), methods=one.methods) for one in provided
+    ]
     routes += RegistriesControl(state, ledger).routes()
     return Starlette(routes=routes, exception_handlers={BadRequestError: _complaint})
 

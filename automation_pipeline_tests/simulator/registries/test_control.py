@@ -45,7 +45,11 @@ def test_limits_are_the_real_ones_until_they_are_set(asking: Asking) -> None:
     assert {name: shown[name] for name in REGISTRY_LIMITS} == REGISTRY_LIMITS
     asking.set_up(search_per_second=2, inpi_ban_seconds=0.5)
     shown = asking.shown()
-    assert (shown["search_per_second"], shown["inpi_ban_seconds"], shown["inpi_per_day"]) == (2, 0.5, 10_000)
+    assert (shown["search_per_second"], shown["inpi_ban_seconds"], shown["inpi_per_day"]) == (
+        2,
+        0.5,
+        10_000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,15 +74,21 @@ def test_a_setting_that_cannot_be_changes_nothing(asking: Asking, settings: obje
 
 
 def test_companies_are_listed_by_kind(asking: Asking) -> None:
-    answer = asking.client.get("/_sim/registries/sirens", params={"count": 3, "kind": "farm"}).json()
+    answer = asking.client.get(
+        "/_sim/registries/sirens", params={"count": 3, "kind": "farm"}
+    ).json()
     assert [one["siren"] for one in answer["companies"]] == answer["sirens"]
     assert {one["kind"] for one in answer["companies"]} == {"farm"}
     assert len(asking.client.get("/_sim/registries/sirens").json()["sirens"]) == 20
-    unknown = asking.client.get("/_sim/registries/sirens", params={"kind": "unknown", "count": 2}).json()
+    unknown = asking.client.get(
+        "/_sim/registries/sirens", params={"kind": "unknown", "count": 2}
+    ).json()
     assert (len(unknown["sirens"]), unknown["companies"]) == (2, [])
 
 
-@pytest.mark.parametrize("wanted", [{"kind": "bakery"}, {"count": "5001"}, {"count": "-1"}, {"count": "x"}])
+@pytest.mark.parametrize(
+    "wanted", [{"kind": "bakery"}, {"count": "5001"}, {"count": "-1"}, {"count": "x"}]
+)
 def test_other_companies_cannot_be_listed(asking: Asking, wanted: dict[str, str]) -> None:
     assert asking.client.get("/_sim/registries/sirens", params=wanted).status_code == 422
 
@@ -90,13 +100,18 @@ def test_calls_are_counted_by_source_with_refused_ones_and_their_peaks(served: s
     expected = {"200": 2, "401": 1}
     wait_until(lambda: registries_totals(served)["sources"]["inpi"]["statuses"] == expected)
     totals = registries_totals(served)
-    counted = {name: (source["calls"], source["peak_per_day"]) for name, source in totals["sources"].items()}
+    counted = {
+        name: (source["calls"], source["peak_per_day"])
+        for name, source in totals["sources"].items()
+    }
     assert counted == {"search": (1, 1), "inpi": (3, 3), "inpi.login": (1, 1), "rcs": (1, 1)}
     assert (totals["inpi_logins"], totals["inpi_bans"]) == (1, 0)
     assert calls(served, DANONE, "registries.rcs") == 1
 
 
-@pytest.mark.parametrize(("status", "code"), [(403, "00100"), (409, "00015"), (422, "00301"), (502, "02999")])
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, "00100"), (409, "00015"), (422, "00301"), (502, "02999")]
+)
 def test_faults_have_each_registrys_own_errors(served: str, status: int, code: str) -> None:
     fault(served, *({"route": name, "status": status, "retry_after": 3} for name in NAMES))
     with client(served) as asked:
@@ -112,7 +127,10 @@ def test_faults_have_each_registrys_own_errors(served: str, status: int, code: s
 def test_answers_can_be_broken(served: str, body: str) -> None:
     with client(served) as asked:
         good = ask_all(asked)
-        fault(served, *({"route": name, "body": body} for name in NAMES if name != "registries.inpi.login"))
+        fault(
+            served,
+            *({"route": name, "body": body} for name in NAMES if name != "registries.inpi.login"),
+        )
         bad = ask_all(asked)
     places = (0, 2, 3)
     assert [bad[place].status_code for place in places] == [200] * 3
@@ -131,7 +149,10 @@ def test_a_reset_forgets_bans_tokens_and_wrong_passwords_and_no_limits(served: s
         token = ask_all(asked)[1].json()["token"]
         asked.put("/_sim/registries", json={"inpi_per_day": 9_999}).raise_for_status()
         for _ in range(5):
-            asked.post("/registries/inpi/api/sso/login", json={"username": INPI_USERNAME, "password": "wrong"})
+            asked.post(
+                "/registries/inpi/api/sso/login",
+                json={"username": INPI_USERNAME, "password": "wrong"},
+            )
         assert registries_totals(served)["inpi_blocked"]
         forget(served)
         assert [answer.status_code for answer in ask_all(asked)] == [200] * 4

@@ -22,12 +22,23 @@ def test_a_login_gives_a_token_that_opens_a_company(asking: Asking) -> None:
     formality = document["formality"]
     company = formality["content"]["personneMorale"]
     enterprise = company["identite"]["entreprise"]
-    assert (document["siren"], formality["typePersonne"], formality["diffusionCommerciale"]) == (DANONE, "M", True)
-    assert (enterprise["denomination"], enterprise["codeApe"], enterprise["nicSiege"]) == ("DANONE", "7010Z", "00646")
+    assert (document["siren"], formality["typePersonne"], formality["diffusionCommerciale"]) == (
+        DANONE,
+        "M",
+        True,
+    )
+    assert (enterprise["denomination"], enterprise["codeApe"], enterprise["nicSiege"]) == (
+        "DANONE",
+        "7010Z",
+        "00646",
+    )
     assert formality["content"]["natureCreation"]["dateCreation"] == "1955-01-01"
     assert enterprise["dateImmat"].endswith("T00:00:00+02:00")
     assert company["adresseEntreprise"]["adresse"]["codePays"] == "FRA"
-    assert {one["typeDePersonne"] for one in company["composition"]["pouvoirs"]} == {"INDIVIDU", "ENTREPRISE"}
+    assert {one["typeDePersonne"] for one in company["composition"]["pouvoirs"]} == {
+        "INDIVIDU",
+        "ENTREPRISE",
+    }
 
 
 @pytest.mark.parametrize(
@@ -39,7 +50,9 @@ def test_a_login_gives_a_token_that_opens_a_company(asking: Asking) -> None:
         ("farm", "exploitation", "E"),
     ],
 )
-def test_who_runs_a_company_decides_the_shape(asking: Asking, kind: str, shape: str, letter: str) -> None:
+def test_who_runs_a_company_decides_the_shape(
+    asking: Asking, kind: str, shape: str, letter: str
+) -> None:
     formality = told(asking, asking.kinds(kind)[0])["formality"]
     assert formality["typePersonne"] == letter
     assert set(formality["content"]) == {"natureCreation", shape}

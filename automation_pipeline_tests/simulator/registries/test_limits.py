@@ -13,7 +13,12 @@ def test_so_many_are_let_in_and_the_wait_is_for_the_next_place() -> None:
     clock = StandingClock()
     window = Window(2, 10, clock)
     assert [window.take("a"), window.take("a"), window.take("a"), window.take("b")] == [0, 0, 10, 0]
-    assert (window.left("a"), window.left("b"), window.empty_in("a"), window.empty_in("c")) == (0, 1, 10, 0)
+    assert (window.left("a"), window.left("b"), window.empty_in("a"), window.empty_in("c")) == (
+        0,
+        1,
+        10,
+        0,
+    )
     clock.now += 4
     assert window.take("a") == 6
     clock.now += 6

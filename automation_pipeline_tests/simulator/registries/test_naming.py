@@ -13,7 +13,9 @@ def test_names_are_in_capitals_without_accents() -> None:
         rng = Random(seed)
         person = draw_person(rng)
         names = draw_names(Kind.COMPANY, None, "LYON", rng)
-        assert all(name.isascii() and name.isupper() for name in (*person.first_names, person.last_name))
+        assert all(
+            name.isascii() and name.isupper() for name in (*person.first_names, person.last_name)
+        )
         assert names.name
         assert names.name.isupper()
         assert names.acronym in {None, "".join(word[0] for word in names.name.split())}
@@ -22,7 +24,10 @@ def test_names_are_in_capitals_without_accents() -> None:
 def test_a_sole_trader_has_the_owners_name_and_is_the_only_officer() -> None:
     rng = Random(1)
     owner = draw_person(rng)
-    assert draw_names(Kind.SOLE_TRADER, owner, "LYON", rng).name == f"{owner.first_names[0]} {owner.last_name}"
+    assert (
+        draw_names(Kind.SOLE_TRADER, owner, "LYON", rng).name
+        == f"{owner.first_names[0]} {owner.last_name}"
+    )
     assert [officer.person for officer in draw_officers(TRADER_FORM, owner, rng)] == [owner]
 
 

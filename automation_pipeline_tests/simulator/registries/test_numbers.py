@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.simulator.registries.numbers import checked, is_siren, is_siret, nic, vat_number
+from automation_pipeline.simulator.registries.numbers import (
+    checked,
+    is_siren,
+    is_siret,
+    nic,
+    vat_number,
+)
 from automation_pipeline_tests.tables import every_case
 
 sirens = st.integers(0, 99_999_999).map(lambda base: checked(f"{base:08d}"))
@@ -14,7 +20,9 @@ def test_these_are_sirens(siren: str) -> None:
     assert is_siren(siren)
 
 
-@every_case("text", ["123456789", "889742876", "55203253", "5520325340", "55203253A", "", "٥٥٢٠٣٢٥٣٤"])
+@every_case(
+    "text", ["123456789", "889742876", "55203253", "5520325340", "55203253A", "", "٥٥٢٠٣٢٥٣٤"]
+)
 def test_these_are_not(text: str) -> None:
     assert not is_siren(text)
 

@@ -6,7 +6,16 @@ from automation_pipeline_tests.tables import every_case
 
 @every_case(
     ("times", "most"),
-    [([], 0), ([5.0], 1), ([0, 0.5, 0.9, 1.0, 1.4], 4), ([0, 1, 2, 3], 1), ([2.5, 0.1, 2.0, 2.9], 3), ([1, 1, 1], 3)],
+    [
+        ([], 0),
+        ([5.0], 1),
+        ([0, 0.5, 0.9, 1.0, 1.4], 4),
+        ([0, 1, 2, 3], 1),
+        ([2.5, 0.1, 2.0, 2.9], 3),
+        ([1, 1, 1], 3),
+    ],
 )
-def test_the_peak_is_that_of_the_fullest_second_whenever_it_begins(times: list[float], most: int) -> None:
+def test_the_peak_is_that_of_the_fullest_second_whenever_it_begins(
+    times: list[float], most: int
+) -> None:
     assert peak(times, 1.0) == most

@@ -20,7 +20,10 @@ def test_an_extract_has_the_shape_of_the_register_of_commerce(asking: Asking) ->
     assert extract["personne_morale"]["forme_juridique"]["code"] == "SAca"
     assert extract["etablissement_principal"]["code_ape"] == "7010Z"
     assert extract["capital"]["code_devise"] == "EUR"
-    assert {one["type"] for one in extract["mandataires_sociaux"]} == {"personne_physique", "personne_morale"}
+    assert {one["type"] for one in extract["mandataires_sociaux"]} == {
+        "personne_physique",
+        "personne_morale",
+    }
     assert extract["date_radiation"] is None
 
 
@@ -42,7 +45,9 @@ def test_a_ceased_company_is_struck_off(asking: Asking) -> None:
         ("association", 404), ("public", 404), ("liberal", 404), ("farm", 404), ("unknown", 404),
     ],
 )  # fmt: skip
-def test_not_everybody_is_in_the_register_of_commerce(asking: Asking, kind: str, status: int) -> None:
+def test_not_everybody_is_in_the_register_of_commerce(
+    asking: Asking, kind: str, status: int
+) -> None:
     recipient = "35600000000048"
     answer = asking.rcs(asking.kinds(kind)[0], recipient=recipient)
     assert answer.status_code == status
@@ -65,7 +70,11 @@ def test_a_stranger_is_told_so(asking: Asking, token: str) -> None:
         (DANONE, {"recipient": "12345678900012"}, [("00203", "recipient")]),
         (DANONE, {"recipient": "55203253400646"}, [("00203", "recipient")]),
         ("123456789", {}, [("00301", "siren")]),
-        ("12345", {"context": "", "object": ""}, [("00301", "siren"), ("00201", "context"), ("00202", "object")]),
+        (
+            "12345",
+            {"context": "", "object": ""},
+            [("00301", "siren"), ("00201", "context"), ("00202", "object")],
+        ),
         (PUBLIC_BODY[:9], {}, [("00203", "recipient")]),
     ],
 )
@@ -82,14 +91,20 @@ def test_an_object_of_49_letters_is_short_enough(asking: Asking) -> None:
 
 def test_the_limit_is_told_in_every_answer(asking: Asking) -> None:
     first = asking.rcs(DANONE)
-    assert (first.headers["ratelimit-limit"], first.headers["ratelimit-remaining"]) == ("250", "249")
+    assert (first.headers["ratelimit-limit"], first.headers["ratelimit-remaining"]) == (
+        "250",
+        "249",
+    )
     assert int(first.headers["ratelimit-reset"]) == asking.clock.now + 61
     asking.set_up(entreprise_per_minute=2)
     asking.clock.now += 10
     assert asking.rcs("732829320").headers["ratelimit-remaining"] == "0"
     refused = asking.rcs(DANONE)
     assert (refused.status_code, codes(refused)) == (429, [("00429", None)])
-    assert (refused.headers["retry-after"], refused.json()["errors"][0]["meta"]["retry_in"]) == ("50", 50)
+    assert (refused.headers["retry-after"], refused.json()["errors"][0]["meta"]["retry_in"]) == (
+        "50",
+        50,
+    )
     asking.clock.now += 50
     assert asking.rcs(DANONE).status_code == 200
 
@@ -100,4 +115,6 @@ def test_without_a_limit_nothing_is_told_of_one(asking: Asking) -> None:
 
 
 def test_anybody_may_ask_whether_it_is_there(asking: Asking) -> None:
-    assert asking.client.get("/registries/entreprise/ping/infogreffe/rcs").json() == {"status": "ok"}
+    assert asking.client.get("/registries/entreprise/ping/infogreffe/rcs").json() == {
+        "status": "ok"
+    }

@@ -13,7 +13,9 @@ PINNED_ONLY = {Kind.PUBLIC: 1, Kind.INCOMPLETE: 2, Kind.NAMELESS: 1}
 def test_the_same_seed_has_the_same_companies_and_another_has_others() -> None:
     sirens = REGISTER.sirens(50)
     assert len(set(sirens)) == 50
-    assert [Register(7).company(siren) for siren in sirens] == [REGISTER.company(siren) for siren in sirens]
+    assert [Register(7).company(siren) for siren in sirens] == [
+        REGISTER.company(siren) for siren in sirens
+    ]
     assert set(Register(8).sirens(50)).isdisjoint(sirens)
 
 
@@ -23,7 +25,9 @@ def test_there_are_as_many_of_a_kind_as_wanted(kind: Kind) -> None:
     assert len(set(sirens)) == 20
     assert all(map(is_siren, sirens))
     assert {REGISTER.kind(siren) for siren in sirens} == {kind}
-    assert {company.kind for siren in sirens if (company := REGISTER.company(siren))} == {kind} - {Kind.UNKNOWN}
+    assert {company.kind for siren in sirens if (company := REGISTER.company(siren))} == {kind} - {
+        Kind.UNKNOWN
+    }
 
 
 def test_some_kinds_are_only_among_the_known_numbers() -> None:
@@ -40,9 +44,15 @@ def test_what_is_drawn_fits_together() -> None:
     for siren in REGISTER.sirens(300):
         company = REGISTER.company(siren)
         assert company
-        assert all(is_siret(one.siret) and one.siret.startswith(siren) for one in company.establishments)
+        assert all(
+            is_siret(one.siret) and one.siret.startswith(siren) for one in company.establishments
+        )
         assert len({one.siret for one in company.establishments}) == len(company.establishments)
-        assert (company.owner is not None) is (company.kind in PEOPLE) is (company.legal_form.code == "1000")
+        assert (
+            (company.owner is not None)
+            is (company.kind in PEOPLE)
+            is (company.legal_form.code == "1000")
+        )
         assert (company.ceased_on is not None) is (company.kind is Kind.CEASED)
         assert company.ceased_on is None or company.created_on < company.ceased_on
         assert company.created_on < company.registered_on

@@ -37,7 +37,10 @@ def test_a_siren_finds_its_company(asking: Asking) -> None:
         "matching_etablissements": [],
     }
     assert {name: company[name] for name in expected} == expected
-    assert {one["type_dirigeant"] for one in company["dirigeants"]} == {"personne physique", "personne morale"}
+    assert {one["type_dirigeant"] for one in company["dirigeants"]} == {
+        "personne physique",
+        "personne morale",
+    }
 
 
 @pytest.mark.parametrize("q", ["55203253400646", "552 032 534 00646", " 55203253400646 "])
@@ -53,10 +56,16 @@ def test_another_establishment_is_no_head_office(asking: Asking) -> None:
     assert (found["est_siege"], found["etat_administratif"]) == (False, "F")
 
 
-@every_case("q", ["123456783", "987654321", "000000000", "55203253400000", "12345678900012", "nobody's"])
+@every_case(
+    "q", ["123456783", "987654321", "000000000", "55203253400000", "12345678900012", "nobody's"]
+)
 def test_a_number_that_nobody_has_is_found_nowhere_with_200(asking: Asking, q: str) -> None:
     answer = asking.search(q)
-    assert (answer.status_code, answer.json()["results"], answer.json()["total_results"]) == (200, [], 0)
+    assert (answer.status_code, answer.json()["results"], answer.json()["total_results"]) == (
+        200,
+        [],
+        0,
+    )
 
 
 def test_unknown_numbers_are_right_and_nobodys(asking: Asking) -> None:
@@ -78,7 +87,9 @@ def test_unknown_numbers_are_right_and_nobodys(asking: Asking) -> None:
         {"q": DANONE, "minimal": "maybe"},
     ],
 )
-def test_what_cannot_be_searched_is_an_error_in_french(asking: Asking, given: dict[str, str]) -> None:
+def test_what_cannot_be_searched_is_an_error_in_french(
+    asking: Asking, given: dict[str, str]
+) -> None:
     answer = asking.search(**given)
     assert (answer.status_code, list(answer.json())) == (400, ["erreur"])
 
@@ -103,7 +114,11 @@ def test_names_of_known_companies_are_found_too(asking: Asking) -> None:
 def test_who_does_not_want_to_be_shown_shows_the_commune(asking: Asking) -> None:
     (person,) = asking.found(asking.kinds("masked")[0])
     seat = person["siege"]
-    assert (person["nom_complet"], person["nom_raison_sociale"], person["statut_diffusion"]) == (MASK, None, "P")
+    assert (person["nom_complet"], person["nom_raison_sociale"], person["statut_diffusion"]) == (
+        MASK,
+        None,
+        "P",
+    )
     assert (seat["adresse"], seat["libelle_voie"], seat["code_postal"]) == (MASK, MASK, MASK)
     assert seat["libelle_commune"].isupper()
     assert person["dirigeants"][0]["nom"] == MASK
@@ -118,8 +133,14 @@ def test_a_company_that_does_not_want_to_be_shown_shows_its_name(asking: Asking)
 
 
 def test_what_is_special_about_a_company_is_told(asking: Asking) -> None:
-    (club,), (ceased,) = asking.found(asking.kinds("association")[0]), asking.found(asking.kinds("ceased")[0])
-    (farm,), (trader,) = asking.found(asking.kinds("farm")[0]), asking.found(asking.kinds("sole_trader")[0])
+    (club,), (ceased,) = (
+        asking.found(asking.kinds("association")[0]),
+        asking.found(asking.kinds("ceased")[0]),
+    )
+    (farm,), (trader,) = (
+        asking.found(asking.kinds("farm")[0]),
+        asking.found(asking.kinds("sole_trader")[0]),
+    )
     assert (club["nature_juridique"], club["complements"]["est_association"]) == ("9220", True)
     assert (ceased["etat_administratif"], ceased["siege"]["etat_administratif"]) == ("C", "F")
     assert ceased["date_fermeture"] == ceased["siege"]["date_fermeture"] is not None
@@ -137,7 +158,11 @@ def test_seven_a_second_for_each_client(asking: Asking) -> None:
     asking.set_up(search_per_second=7)
     assert [asking.search(DANONE).status_code for _ in range(7)] == [200] * 7
     refused = asking.search(DANONE)
-    assert (refused.status_code, refused.headers["retry-after"], list(refused.json())) == (429, "1", ["erreur"])
+    assert (refused.status_code, refused.headers["retry-after"], list(refused.json())) == (
+        429,
+        "1",
+        ["erreur"],
+    )
     assert asking.another.get("/registries/search/search", params={"q": DANONE}).status_code == 200
     asking.clock.now += 1
     assert asking.search(DANONE).status_code == 200

@@ -1,4 +1,5 @@
-"""The simulated shop as if just opened: 40 products of 3 variants, and a full bucket that nothing trickles into."""
+"""The simulated shop as if just opened: 40 products of 3 variants, and a full bucket that nothing
+trickles into."""
 
 from collections.abc import Iterator
 
@@ -10,7 +11,16 @@ from automation_pipeline_tests.simulator.shop.asking import Asking
 
 @pytest.fixture
 def shop(simulated: str) -> Iterator[Asking]:
-    set_up_shop(simulated, products=40, variants_per_product=3, currency="EUR", maximum=2000, restore_rate=0)
+    set_up_shop(
+        simulated, products=40, variants_per_product=3, currency="EUR", maximum=2000, restore_rate=0
+    )
     with Asking(simulated) as asking:
         yield asking
-    set_up_shop(simulated, products=40, variants_per_product=3, currency="EUR", maximum=2000, restore_rate=100)
+    set_up_shop(
+        simulated,
+        products=40,
+        variants_per_product=3,
+        currency="EUR",
+        maximum=2000,
+        restore_rate=100,
+    )

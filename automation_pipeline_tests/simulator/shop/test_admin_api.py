@@ -1,4 +1,5 @@
-"""The simulated shop's HTTP face: whom it answers, with what, and which faults strike which calls."""
+"""The simulated shop's HTTP face: whom it answers, with what, and which faults strike which
+calls."""
 
 from uuid import UUID
 
@@ -9,7 +10,14 @@ from automation_pipeline.clients.shop import CATALOGUE, WHO
 from automation_pipeline.clients.shop import PRICES as CLIENTS_PRICES
 from automation_pipeline.clients.shop import WRITE as CLIENTS_WRITE
 from automation_pipeline_tests.outside import calls, fault
-from automation_pipeline_tests.simulator.shop.asking import PAGE, PATH, Asking, number, product, variant
+from automation_pipeline_tests.simulator.shop.asking import (
+    PAGE,
+    PATH,
+    Asking,
+    number,
+    product,
+    variant,
+)
 from automation_pipeline_tests.waiting import wait_until
 
 WRONG = "[API] Invalid API key or access token (unrecognized login or wrong password)"
@@ -25,7 +33,9 @@ def test_everything_that_the_client_asks_is_answered(shop: Asking) -> None:
         {name: found[variant()][name] for name in ("id", "price", "compareAtPrice")},
         None,
     ]
-    written = shop.data(CLIENTS_WRITE, productId=product(), variants=[{"id": variant(), "price": "12.5"}])
+    written = shop.data(
+        CLIENTS_WRITE, productId=product(), variants=[{"id": variant(), "price": "12.5"}]
+    )
     assert written["productVariantsBulkUpdate"]["productVariants"][0]["price"] == "12.50"
     assert shop.data(WHO) == {"shop": {"currencyCode": "EUR"}}
 
@@ -49,13 +59,19 @@ def test_products_have_their_own_pages_and_edges(shop: Asking) -> None:
     data = shop.data(asked)
     first, second = data["products"]["edges"]
     assert first["node"]["id"] == product(1)
-    assert [one["sku"] for one in second["node"]["variants"]["nodes"]] == ["SKU-4", "SKU-5", "SKU-6"]
+    assert [one["sku"] for one in second["node"]["variants"]["nodes"]] == [
+        "SKU-4",
+        "SKU-5",
+        "SKU-6",
+    ]
     assert (data["productVariant"]["sku"], data["none"]) == ("SKU-2", None)
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "é"])
 def test_a_stranger_is_told_so(shop: Asking, token: str) -> None:
-    answer = shop.post(PATH, json={"query": WHO}, headers={"X-Shopify-Access-Token": token.encode()})
+    answer = shop.post(
+        PATH, json={"query": WHO}, headers={"X-Shopify-Access-Token": token.encode()}
+    )
     assert (answer.status_code, answer.json()) == (401, {"errors": WRONG})
     assert shop.totals()["calls"]["read"] == 0
 
@@ -67,7 +83,9 @@ def test_there_are_only_versions_that_look_like_one(shop: Asking, version: str) 
     assert shop.post(PATH.replace("2026-10", "unstable"), json={"query": WHO}).status_code == 200
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{", '{"query": 5}', '{"query": "{shop{name}}", "variables": []}'])
+@pytest.mark.parametrize(
+    "body", ["", "[]", "{", '{"query": 5}', '{"query": "{shop{name}}", "variables": []}']
+)
 def test_a_body_that_asks_nothing_is_a_bad_request(shop: Asking, body: str) -> None:
     answer = shop.post(PATH, content=body)
     assert (answer.status_code, type(answer.json()["errors"])) == (400, str)
@@ -83,7 +101,9 @@ def test_a_body_that_asks_nothing_is_a_bad_request(shop: Asking, body: str) -> N
         "mutation { x }",
     ],
 )
-def test_a_document_that_cannot_be_executed_has_errors_and_no_data(shop: Asking, query: str) -> None:
+def test_a_document_that_cannot_be_executed_has_errors_and_no_data(
+    shop: Asking, query: str
+) -> None:
     answer = shop.ask(query)
     assert (answer.status_code, set(answer.json())) == (200, {"errors"})
     assert shop.totals()["spent"] == 0
@@ -103,8 +123,13 @@ def test_every_answer_has_a_request_id_of_its_own(shop: Asking) -> None:
 
 
 @pytest.mark.parametrize("status", [402, 423, 429, 500, 503])
-def test_faults_strike_by_what_is_asked_and_answer_in_the_shops_shape(shop: Asking, status: int) -> None:
-    fault(shop.url, {"route": "shop.graphql", "item": "7000002", "status": status, "retry_after": "2.0"})
+def test_faults_strike_by_what_is_asked_and_answer_in_the_shops_shape(
+    shop: Asking, status: int
+) -> None:
+    fault(
+        shop.url,
+        {"route": "shop.graphql", "item": "7000002", "status": status, "retry_after": "2.0"},
+    )
     written = {"variants": [{"id": variant(2), "price": "5.00"}]}
     answer = shop.ask(CLIENTS_WRITE, productId=product(2), **written)
     assert (answer.status_code, answer.headers["retry-after"]) == (status, "2.0")
@@ -112,7 +137,10 @@ def test_faults_strike_by_what_is_asked_and_answer_in_the_shops_shape(shop: Aski
     assert shop.write({"id": variant(1), "price": "5.00"})["userErrors"] == []
     shop.ask(PAGE, first=1)
     shop.ask(WHO)
-    asked = {item: calls(shop.url, item, "shop.graphql") for item in ("7000001", "7000002", "catalogue", "read")}
+    asked = {
+        item: calls(shop.url, item, "shop.graphql")
+        for item in ("7000001", "7000002", "catalogue", "read")
+    }
     assert asked == {"7000001": 1, "7000002": 1, "catalogue": 1, "read": 1}
     assert shop.totals()["writes"] == {number(1): 1}
 
@@ -150,27 +178,39 @@ def test_being_throttled_can_be_scripted_and_does_nothing(shop: Asking) -> None:
                 "cost": {
                     "requestedQueryCost": 10,
                     "actualQueryCost": None,
-                    "throttleStatus": {"maximumAvailable": 2000, "currentlyAvailable": 9, "restoreRate": 0},
+                    "throttleStatus": {
+                        "maximumAvailable": 2000,
+                        "currentlyAvailable": 9,
+                        "restoreRate": 0,
+                    },
                 }
             },
         },
     )
     totals = shop.totals()
     assert (totals["writes"], totals["spent"], totals["throttled"]) == ({}, 0, 0)
-    assert shop.ask(CLIENTS_WRITE, **given).json()["data"]["productVariantsBulkUpdate"]["userErrors"] == []
+    assert (
+        shop.ask(CLIENTS_WRITE, **given).json()["data"]["productVariantsBulkUpdate"]["userErrors"]
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     ("rule", "complaint"),
     [
         ({"route": "crm.details", "body": "throttled"}, "is for a shop, not for crm.details"),
-        ({"route": "shop.graphql", "body": "refusal"}, "is for a language model, not for shop.graphql"),
+        (
+            {"route": "shop.graphql", "body": "refusal"},
+            "is for a language model, not for shop.graphql",
+        ),
         ({"route": "shop.graphql", "after": True}, "needs a status"),
         ({"route": "shop.graphql", "after": True, "status": 500}, "can do so 'after' its work"),
         ({"route": "shop.graphql", "after": "yes", "drop": True}, "'after' must be true or false"),
     ],
 )
-def test_a_rule_that_means_nothing_here_is_refused(shop: Asking, rule: dict[str, object], complaint: str) -> None:
+def test_a_rule_that_means_nothing_here_is_refused(
+    shop: Asking, rule: dict[str, object], complaint: str
+) -> None:
     answer = shop.post("/_sim/faults", json=rule)
     assert answer.status_code == 422
     assert complaint in answer.json()["detail"]

@@ -1,4 +1,5 @@
-"""`/_sim/shop`: setting the simulated shop up, changing it by hand, and reading what was done to it."""
+"""`/_sim/shop`: setting the simulated shop up, changing it by hand, and reading what was done to
+it."""
 
 from typing import Any
 
@@ -34,7 +35,9 @@ def test_a_variant_has_a_history_of_prices(shop: Asking) -> None:
     edit_in_shop(shop.url, number(), "6.00")
     edit_in_shop(shop.url, number(), "7.00", compareAtPrice=None)
     told = shop.totals(variant=number())
-    assert [(then["price"], then["compareAtPrice"], then["by"]) for then in told["history"]][1:] == [
+    assert [(then["price"], then["compareAtPrice"], then["by"]) for then in told["history"]][
+        1:
+    ] == [
         ("5.00", "9.00", "api"),
         ("6.00", "9.00", "hand"),
         ("7.00", None, "hand"),
@@ -48,7 +51,9 @@ def test_a_removed_variant_is_nowhere_any_more(shop: Asking) -> None:
     assert shop.prices(variant(1, 2)) == [None]
     page = shop.data(PAGE, first=3)["productVariants"]
     assert [node["sku"] for node in page["nodes"]] == ["SKU-1", "SKU-3", "SKU-4"]
-    codes = [error["code"] for error in shop.write({"id": variant(1, 2), "price": "5"})["userErrors"]]
+    codes = [
+        error["code"] for error in shop.write({"id": variant(1, 2), "price": "5"})["userErrors"]
+    ]
     assert codes == ["PRODUCT_VARIANT_DOES_NOT_EXIST"]
     assert shop.totals(variant=number(1, 2))["is_there"] is False
 
@@ -67,13 +72,20 @@ def test_a_reset_forgets_what_was_done_and_fills_the_bucket(shop: Asking) -> Non
     remove_from_shop(shop.url, number(3))
     forget(shop.url)
     totals = shop.totals()
-    assert (totals["writes"], totals["spent"], totals["level"], totals["maximum"]) == ({}, 0, 500, 500)
+    assert (totals["writes"], totals["spent"], totals["level"], totals["maximum"]) == (
+        {},
+        0,
+        500,
+        500,
+    )
     assert totals["calls"] == {"read": 0, "catalogue": 0, "write": 0}
     assert shop.prices(variant()) == before
     assert shop.prices(variant(3)) != [None]
 
 
-def test_another_size_begins_the_catalogue_anew_and_the_same_one_keeps_its_prices(shop: Asking) -> None:
+def test_another_size_begins_the_catalogue_anew_and_the_same_one_keeps_its_prices(
+    shop: Asking,
+) -> None:
     shop.write({"id": variant(), "price": "5.00"})
     set_up_shop(shop.url, products=40, variants_per_product=3)
     assert shop.prices(variant()) == ["5.00"]

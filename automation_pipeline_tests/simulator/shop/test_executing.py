@@ -1,4 +1,5 @@
-"""The points of the simulated shop: what calls ask for, what they cost in the end, and when there are too few."""
+"""The points of the simulated shop: what calls ask for, what they cost in the end, and when there
+are too few."""
 
 from typing import Any
 
@@ -6,7 +7,15 @@ import pytest
 
 from automation_pipeline.clients.shop import CATALOGUE
 from automation_pipeline_tests.outside import set_up_shop
-from automation_pipeline_tests.simulator.shop.asking import PAGE, PRICES, WRITE, Asking, number, product, variant
+from automation_pipeline_tests.simulator.shop.asking import (
+    PAGE,
+    PRICES,
+    WRITE,
+    Asking,
+    number,
+    product,
+    variant,
+)
 
 NESTED = "{ products(first: 10) { edges { node { variants(first: 5) { nodes { id } } } } } }"
 TWICE = "{ shop { name } shop { currencyCode } other: shop { name } }"
@@ -38,19 +47,31 @@ def test_what_did_not_come_back_is_refunded(
     assert answer["extensions"]["cost"] == {
         "requestedQueryCost": requested,
         "actualQueryCost": actual,
-        "throttleStatus": {"maximumAvailable": 2000, "currentlyAvailable": 2000 - actual, "restoreRate": 0},
+        "throttleStatus": {
+            "maximumAvailable": 2000,
+            "currentlyAvailable": 2000 - actual,
+            "restoreRate": 0,
+        },
     }
     totals = shop.totals()
-    assert (totals["spent"], totals["level"], totals["lowest"]) == (actual, 2000 - actual, 2000 - requested)
+    assert (totals["spent"], totals["level"], totals["lowest"]) == (
+        actual,
+        2000 - actual,
+        2000 - requested,
+    )
 
 
-def test_a_query_of_more_than_1000_points_is_refused_whatever_the_bucket_holds(shop: Asking) -> None:
+def test_a_query_of_more_than_1000_points_is_refused_whatever_the_bucket_holds(
+    shop: Asking,
+) -> None:
     wide = "{ products(first: 200) { nodes { variants(first: 3) { nodes { id } } } } }"
     assert shop.code(wide) == "MAX_COST_EXCEEDED"
     assert shop.totals()["spent"] == 0
 
 
-@pytest.mark.parametrize(("first", "message"), [(251, "first must be"), (-1, "first must be"), (None, "you must prov")])
+@pytest.mark.parametrize(
+    ("first", "message"), [(251, "first must be"), (-1, "first must be"), (None, "you must prov")]
+)
 def test_a_page_has_at_most_250(shop: Asking, first: int | None, message: str) -> None:
     query = "query ($n: Int) { productVariants(first: $n) { nodes { id } } }"
     assert message in shop.ask(query, n=first).json()["errors"][0]["message"]
@@ -75,5 +96,7 @@ def test_an_empty_bucket_throttles_and_does_nothing(shop: Asking) -> None:
 
 def test_of_several_operations_the_named_one_is_executed(shop: Asking) -> None:
     both = "query A { shop { name } } query B { shop { currencyCode } }"
-    answer = shop.post("/admin/api/2026-10/graphql.json", json={"query": both, "operationName": "B"}).json()
+    answer = shop.post(
+        "/admin/api/2026-10/graphql.json", json={"query": both, "operationName": "B"}
+    ).json()
     assert answer["data"] == {"shop": {"currencyCode": "EUR"}}

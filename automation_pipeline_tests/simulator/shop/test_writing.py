@@ -1,4 +1,5 @@
-"""The mutation of the simulated shop: what it sets, what it refuses, and how it says which one is wrong."""
+"""The mutation of the simulated shop: what it sets, what it refuses, and how it says which one is
+wrong."""
 
 from typing import Any
 
@@ -11,7 +12,11 @@ from automation_pipeline_tests.tables import every_case
 GOOD = {"id": variant(1, 2), "price": "5.00"}
 REFUSED = [
     ({"id": variant(1), "price": "-1"}, "NEGATIVE_PRICE_VALUE", "price"),
-    ({"id": variant(1), "price": "5", "compareAtPrice": "-0.01"}, "GREATER_THAN_OR_EQUAL_TO", "compareAtPrice"),
+    (
+        {"id": variant(1), "price": "5", "compareAtPrice": "-0.01"},
+        "GREATER_THAN_OR_EQUAL_TO",
+        "compareAtPrice",
+    ),
     ({"id": variant(1), "price": None}, "BLANK", "price"),
     ({"id": variant(1), "price": "100000000"}, "INVALID_INPUT", "price"),
     ({"id": variant(1), "price": "5.001"}, "INVALID_INPUT", "price"),
@@ -28,13 +33,17 @@ def test_one_bad_variant_is_named_and_the_others_are_set_where_that_is_allowed(
     shop: Asking, bad: dict[str, Any], code: str, field: str
 ) -> None:
     result = shop.write(GOOD, bad)
-    assert [(error["code"], error["field"]) for error in result["userErrors"]] == [(code, ["variants", "1", field])]
+    assert [(error["code"], error["field"]) for error in result["userErrors"]] == [
+        (code, ["variants", "1", field])
+    ]
     assert [one["id"] for one in result["productVariants"]] == [variant(1, 2)]
     assert shop.totals()["writes"] == {number(1, 2): 1}
 
 
 @every_case(("bad", "code", "field"), REFUSED)
-def test_else_one_bad_variant_refuses_all(shop: Asking, bad: dict[str, Any], code: str, field: str) -> None:
+def test_else_one_bad_variant_refuses_all(
+    shop: Asking, bad: dict[str, Any], code: str, field: str
+) -> None:
     result = shop.write(GOOD, bad, partial=False)
     assert [error["code"] for error in result["userErrors"]] == [code]
     assert (result["productVariants"], shop.totals()["writes"]) == (None, {})
@@ -44,7 +53,11 @@ def test_nothing_can_be_set_of_a_product_that_is_not_there(shop: Asking) -> None
     result = shop.write(GOOD, place=41)
     assert (result["product"], result["productVariants"]) == (None, None)
     assert result["userErrors"] == [
-        {"code": "PRODUCT_DOES_NOT_EXIST", "field": ["productId"], "message": "Product does not exist"}
+        {
+            "code": "PRODUCT_DOES_NOT_EXIST",
+            "field": ["productId"],
+            "message": "Product does not exist",
+        }
     ]
 
 
@@ -82,11 +95,17 @@ def test_at_most_250_are_given_at_once(shop: Asking) -> None:
     assert shop.code(literal) == "MAX_INPUT_SIZE_EXCEEDED"
 
 
-@pytest.mark.parametrize(("currency", "price", "said"), [("JPY", "1299", "1299"), ("KWD", "1.234", "1.234")])
-def test_amounts_have_as_many_places_as_the_currency(shop: Asking, currency: str, price: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("currency", "price", "said"), [("JPY", "1299", "1299"), ("KWD", "1.234", "1.234")]
+)
+def test_amounts_have_as_many_places_as_the_currency(
+    shop: Asking, currency: str, price: str, said: str
+) -> None:
     set_up_shop(shop.url, currency=currency)
     assert shop.write({"id": variant(), "price": price})["productVariants"][0]["price"] == said
-    assert shop.write({"id": variant(), "price": f"{price}.5" if currency == "JPY" else f"{price}5"})["userErrors"]
+    assert shop.write(
+        {"id": variant(), "price": f"{price}.5" if currency == "JPY" else f"{price}5"}
+    )["userErrors"]
 
 
 def test_an_id_that_is_none_is_an_error_of_the_call(shop: Asking) -> None:

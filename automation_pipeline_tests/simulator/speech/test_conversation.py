@@ -1,4 +1,5 @@
-"""What is said: the same every time, different by fiche, within the call's length, true to the fiche."""
+"""What is said: the same every time, different by fiche, within the call's length, true to the
+fiche."""
 
 import re
 from collections import Counter
@@ -46,13 +47,20 @@ def fiches() -> Sequence[Fiche]:
 
 @cache
 def conversations() -> Sequence[tuple[Fiche, Recording, Transcript]]:
-    return [(fiche, call, conversation(fiche, call)) for fiche in fiches() for call in fiche.recordings]
+    return [
+        (fiche, call, conversation(fiche, call)) for fiche in fiches() for call in fiche.recordings
+    ]
 
 
 @every_case(("keyword", "phase"), KEYWORDS.items())
-def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(keyword: str, phase: Phase) -> None:
+def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(
+    keyword: str, phase: Phase
+) -> None:
     said_in = {
-        spoken for spoken, versions in PHRASES.items() for lines in versions if re.search(keyword, " ".join(lines))
+        spoken
+        for spoken, versions in PHRASES.items()
+        for lines in versions
+        if re.search(keyword, " ".join(lines))
     }
     assert said_in == {phase}
     assert all(re.search(keyword, " ".join(lines)) for lines in PHRASES[phase])
@@ -62,7 +70,10 @@ def test_a_keyword_is_said_in_every_version_of_its_phase_and_nowhere_else(keywor
 def test_a_transcript_has_the_keywords_of_the_phases_said_and_of_no_other() -> None:
     for _, _, heard in conversations():
         for keyword, phase in KEYWORDS.items():
-            assert bool(re.search(keyword, heard.text)) == (phase in heard.phases), (keyword, heard.text)
+            assert bool(re.search(keyword, heard.text)) == (phase in heard.phases), (
+                keyword,
+                heard.text,
+            )
 
 
 def test_a_call_is_the_same_every_time_and_another_under_another_seed() -> None:
@@ -105,7 +116,9 @@ def test_an_empty_transcript_has_neither_text_nor_words() -> None:
 
 def check_times(heard: Transcript, seconds: float) -> None:
     assert all(0 <= word.start <= word.end <= seconds for word in heard.words)
-    assert all(before.end == after.start for before, after in pairwise(heard.words)), "spacings fill every gap"
+    assert all(before.end == after.start for before, after in pairwise(heard.words)), (
+        "spacings fill every gap"
+    )
     assert all((word.kind == "spacing") == bool(at % 2) for at, word in enumerate(heard.words))
     assert all(word.end > word.start for word in heard.words)
 
@@ -142,14 +155,19 @@ def test_names_product_and_price_are_those_of_the_fiche() -> None:
 def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
     def of_length(fiche: Fiche, seconds: int) -> Transcript:
         call: Recording = next(call for call in fiche.recordings if call.answered)
-        only = Fiche(**{name: getattr(fiche, name) for name in Fiche.__slots__} | {"recordings": (call,)})
+        only = Fiche(
+            **{name: getattr(fiche, name) for name in Fiche.__slots__} | {"recordings": (call,)}
+        )
         changed = Recording(
-            **{name: getattr(call, name) for name in Recording.__slots__} | {"duration_seconds": seconds}
+            **{name: getattr(call, name) for name in Recording.__slots__}
+            | {"duration_seconds": seconds}
         )
         return conversation(only, changed)
 
     fiche, _, _ = next(
-        heard for heard in conversations() if heard[2].kind is CallKind.SALES and len(heard[0].recordings) == 1
+        heard
+        for heard in conversations()
+        if heard[2].kind is CallKind.SALES and len(heard[0].recordings) == 1
     )
     brief, usual, long = (of_length(fiche, seconds) for seconds in (40, 300, 1500))
     assert len(brief.words) < len(usual.words) < len(long.words)

@@ -1,4 +1,5 @@
-"""Speech-to-text over a real socket: the form, the key, the cap, the transcript, ledger and faults."""
+"""Speech-to-text over a real socket: the form, the key, the cap, the transcript, ledger and
+faults."""
 
 import subprocess
 import sys
@@ -19,14 +20,26 @@ WORLD = World(7, 24, vary=False)
 CALLS = [(fiche, call) for fiche in WORLD.day(date(2026, 2, 3)) for call in fiche.recordings]
 SALE, CALL = next(pair for pair in CALLS if Phase.WITHDRAWAL_RIGHT in conversation(*pair).phases)
 ROUTE = "/v1/speech-to-text"
-ASKED = {"model_id": "scribe_v1", "language_code": "fra", "timestamps_granularity": "word", "diarize": "true"}
+ASKED = {
+    "model_id": "scribe_v1",
+    "language_code": "fra",
+    "timestamps_granularity": "word",
+    "diarize": "true",
+}
 MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[tuple[str, int]]:
     """The simulator's address and process id."""
-    command = [sys.executable, "-m", "automation_pipeline.simulator", "--exact", "--speech-key", "open-sesame"]
+    command = [
+        sys.executable,
+        "-m",
+        "automation_pipeline.simulator",
+        "--exact",
+        "--speech-key",
+        "open-sesame",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
         yield running.stdout.readline().split()[-1], running.pid
@@ -51,7 +64,10 @@ def sound_of(call_id: str) -> bytes:
 
 
 def fault(simulator: httpx.Client, **rule: object) -> None:
-    assert simulator.post("/_sim/faults", json={"route": "speech.transcribe", **rule}).status_code == 200
+    assert (
+        simulator.post("/_sim/faults", json={"route": "speech.transcribe", **rule}).status_code
+        == 200
+    )
 
 
 def ledger(simulator: httpx.Client, **params: str) -> Any:
@@ -59,16 +75,32 @@ def ledger(simulator: httpx.Client, **params: str) -> Any:
     return shown["routes"]["speech.transcribe"]
 
 
-def test_the_audio_a_fiche_leads_to_is_recognised_and_answered_with_its_call(simulator: httpx.Client) -> None:
-    details = simulator.get(f"/api/fiches/by-id/{SALE.id}", headers={"authorization": "Bearer sim-token"}).json()
-    url = next(one["recording_url"] for one in details["recordings"] if one["call_id"] == CALL.call_id)
+def test_the_audio_a_fiche_leads_to_is_recognised_and_answered_with_its_call(
+    simulator: httpx.Client,
+) -> None:
+    details = simulator.get(
+        f"/api/fiches/by-id/{SALE.id}", headers={"authorization": "Bearer sim-token"}
+    ).json()
+    url = next(
+        one["recording_url"] for one in details["recordings"] if one["call_id"] == CALL.call_id
+    )
     answer = transcribe(simulator, simulator.get(url).content)
     heard = conversation(SALE, CALL)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
-    assert set(body) == {"transcription_id", "language_code", "language_probability", "text", "words"}
-    assert (body["language_code"], body["language_probability"], body["text"]) == ("fra", 0.98, heard.text)
+    assert set(body) == {
+        "transcription_id",
+        "language_code",
+        "language_probability",
+        "text",
+        "words",
+    }
+    assert (body["language_code"], body["language_probability"], body["text"]) == (
+        "fra",
+        0.98,
+        heard.text,
+    )
     assert body["transcription_id"].startswith("tr_")
     assert "rétractation" in body["text"]
     assert body["words"][0] == {
@@ -99,7 +131,9 @@ def test_a_silent_call_has_an_empty_text_and_no_words(simulator: httpx.Client) -
 
 
 @pytest.mark.parametrize("sound", [b"x", b"RIFF....WAVE", sound_of("99999999999"), bytes(300_000)])
-def test_any_other_bytes_have_a_transcript_of_their_own_which_stays(simulator: httpx.Client, sound: bytes) -> None:
+def test_any_other_bytes_have_a_transcript_of_their_own_which_stays(
+    simulator: httpx.Client, sound: bytes
+) -> None:
     first, again = transcribe(simulator, sound).json(), transcribe(simulator, sound).json()
     assert first == again
     assert len(first["words"]) > 100
@@ -120,7 +154,10 @@ def test_words_come_without_speakers_or_not_at_all_when_so_asked(simulator: http
         ({"xi-api-key": "wrong"}, "Invalid API key."),
         ({"xi-api-key": "é"}, "Invalid API key."),
         ({}, "No xi-api-key header received, please provide one."),
-        ({"authorization": "Bearer open-sesame"}, "No xi-api-key header received, please provide one."),
+        (
+            {"authorization": "Bearer open-sesame"},
+            "No xi-api-key header received, please provide one.",
+        ),
     ],
 )
 def test_a_wrong_or_missing_key_is_told_as_the_provider_tells_it(
@@ -142,7 +179,9 @@ def test_a_model_that_does_not_exist_is_refused(simulator: httpx.Client) -> None
 def test_an_empty_file_is_refused(simulator: httpx.Client) -> None:
     answer = transcribe(simulator, b"")
     assert answer.status_code == 400
-    assert answer.json() == {"detail": {"status": "invalid_content", "message": "The uploaded file is empty."}}
+    assert answer.json() == {
+        "detail": {"status": "invalid_content", "message": "The uploaded file is empty."}
+    }
 
 
 def problems(answer: httpx.Response) -> list[tuple[str, str]]:
@@ -156,9 +195,16 @@ def test_missing_parts_and_wrong_parameters_are_named(simulator: httpx.Client) -
         ("timestamps_granularity", "literal_error")
     ]
     assert problems(transcribe(simulator, b"x", diarize="perhaps")) == [("diarize", "bool_parsing")]
-    assert problems(transcribe(simulator, b"x", language_code="français")) == [("language_code", "value_error")]
-    only_text = {name: (None, value) for name, value in {"file": "no file name", "other": "x"}.items()}
-    assert problems(simulator.post(ROUTE, files=only_text)) == [("model_id", "missing"), ("file", "missing")]
+    assert problems(transcribe(simulator, b"x", language_code="français")) == [
+        ("language_code", "value_error")
+    ]
+    only_text = {
+        name: (None, value) for name, value in {"file": "no file name", "other": "x"}.items()
+    }
+    assert problems(simulator.post(ROUTE, files=only_text)) == [
+        ("model_id", "missing"),
+        ("file", "missing"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +216,9 @@ def test_missing_parts_and_wrong_parameters_are_named(simulator: httpx.Client) -
         (b"--line--", "multipart/form-data"),
     ],
 )
-def test_a_body_that_is_no_form_is_a_plain_400(simulator: httpx.Client, content: bytes, content_type: str) -> None:
+def test_a_body_that_is_no_form_is_a_plain_400(
+    simulator: httpx.Client, content: bytes, content_type: str
+) -> None:
     answer = simulator.post(ROUTE, content=content, headers={"content-type": content_type})
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("There was an error parsing the body: ")
@@ -181,7 +229,9 @@ def test_only_posting_is_possible(simulator: httpx.Client) -> None:
     assert simulator.get(ROUTE).status_code == 405
 
 
-def test_more_than_the_cap_is_told_when_to_come_back_and_stands_in_the_ledger(simulator: httpx.Client) -> None:
+def test_more_than_the_cap_is_told_when_to_come_back_and_stands_in_the_ledger(
+    simulator: httpx.Client,
+) -> None:
     assert simulator.post("/_sim/speech", json={"per_minute": 2}).json() == {"per_minute": 2}
     answers = [transcribe(simulator, sound_of(CALL.call_id)) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
@@ -209,7 +259,9 @@ def test_a_reset_empties_the_minute_and_keeps_the_cap(simulator: httpx.Client) -
     assert [transcribe(simulator, b"x").status_code for _ in range(3)] == [200, 200, 200]
 
 
-@every_case("posted", ["", "3", "{}", '{"per_minute": "1"}', '{"per_minute": -1}', '{"per_minute": 1.5}'])
+@every_case(
+    "posted", ["", "3", "{}", '{"per_minute": "1"}', '{"per_minute": -1}', '{"per_minute": 1.5}']
+)
 def test_a_bad_cap_is_refused(simulator: httpx.Client, posted: str) -> None:
     assert simulator.post("/_sim/speech", content=posted).status_code == 422
 
@@ -231,7 +283,9 @@ def test_faults_strike_by_call_and_speak_the_providers_language(simulator: httpx
     assert transcribe(simulator, sound_of(other.call_id)).status_code == 200
     struck = transcribe(simulator, sound_of(CALL.call_id))
     assert (struck.status_code, struck.headers["retry-after"]) == (429, "3")
-    assert struck.json() == {"detail": {"status": "too_many_concurrent_requests", "message": "Simulated answer 429."}}
+    assert struck.json() == {
+        "detail": {"status": "too_many_concurrent_requests", "message": "Simulated answer 429."}
+    }
     assert transcribe(simulator, sound_of(CALL.call_id)).status_code == 200
     assert ledger(simulator, item=CALL.call_id)["items"] == {CALL.call_id: 2}
 
@@ -256,7 +310,9 @@ def peak_memory(process_id: int) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def test_a_big_upload_and_a_big_download_stay_out_of_memory(process: tuple[str, int], simulator: httpx.Client) -> None:
+def test_a_big_upload_and_a_big_download_stay_out_of_memory(
+    process: tuple[str, int], simulator: httpx.Client
+) -> None:
     simulator.post("/_sim/faults", json={"route": "audio", "pad_bytes": 200 * MEGABYTE})
     transcribe(simulator, sound_of(CALL.call_id))
     before = peak_memory(process[1])
@@ -283,8 +339,17 @@ def test_an_upload_that_breaks_off_is_a_call_without_an_answer(simulator: httpx.
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        simulator.post(ROUTE, content=breaking_off(), headers={"content-type": "multipart/form-data; boundary=line"})
+        simulator.post(
+            ROUTE,
+            content=breaking_off(),
+            headers={"content-type": "multipart/form-data; boundary=line"},
+        )
     while ledger(simulator)["in_flight"]:
         pass
     shown = ledger(simulator, times="1")
-    assert (shown["calls"], shown["statuses"], shown["items"], len(shown["times"])) == (1, {"none": 1}, {}, 1)
+    assert (shown["calls"], shown["statuses"], shown["items"], len(shown["times"])) == (
+        1,
+        {"none": 1},
+        {},
+        1,
+    )

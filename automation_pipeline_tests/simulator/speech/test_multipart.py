@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator, Iterable
 import httpx
 import pytest
 
-from automation_pipeline.simulator.speech.multipart import HEAD_BYTES, MalformedBodyError, Part, read_form
+from automation_pipeline.simulator.speech.multipart import (
+    HEAD_BYTES,
+    MalformedBodyError,
+    Part,
+    read_form,
+)
 from automation_pipeline_tests.tables import every_case
 
 TYPE = "multipart/form-data; boundary=line"
@@ -24,7 +29,9 @@ def read(chunks: Iterable[bytes], content_type: str = TYPE) -> dict[str, Part]:
 
 def from_httpx(content: bytes) -> tuple[bytes, str]:
     files = {"file": ("audio.mp3", content, "audio/mpeg")}
-    request = httpx.Request("POST", "http://x", data={"model_id": "scribe_v1", "empty": ""}, files=files)
+    request = httpx.Request(
+        "POST", "http://x", data={"model_id": "scribe_v1", "empty": ""}, files=files
+    )
     return request.read(), request.headers["content-type"]
 
 
@@ -49,7 +56,9 @@ def test_of_a_big_file_only_the_head_is_kept_and_the_rest_counted_and_hashed() -
 
 
 def test_a_preamble_and_an_epilogue_are_skipped_and_a_name_may_be_bare() -> None:
-    bare = b"before\r\n--line\r\ncontent-disposition: form-data; name=a\r\n\r\nx\r\n--line--\r\nafter"
+    bare = (
+        b"before\r\n--line\r\ncontent-disposition: form-data; name=a\r\n\r\nx\r\n--line--\r\nafter"
+    )
     assert read([bare])["a"].text == "x"
 
 
@@ -65,13 +74,21 @@ def test_a_preamble_and_an_epilogue_are_skipped_and_a_name_may_be_bare() -> None
         (OPENING + b"x\r\n--line", TYPE, "before its closing boundary"),
         (OPENING + b"x\r\n--lineage", TYPE, "something else than a line break"),
         (b"--line\r\n\r\n\r\nx\r\n--line--", TYPE, "does not say its name"),
-        (b"--line\r\nContent-Disposition: form-data\r\n\r\nx\r\n--line--", TYPE, "does not say its name"),
+        (
+            b"--line\r\nContent-Disposition: form-data\r\n\r\nx\r\n--line--",
+            TYPE,
+            "does not say its name",
+        ),
         (b"--line\r\nX: " + b"y" * 9000 + b"\r\n\r\n", TYPE, "longer than 8192"),
         ((OPENING + b"x\r\n") * 65 + b"--line--", TYPE, "more than 64 parts"),
     ],
 )
-def test_what_is_no_form_is_refused_after_it_was_taken_in(body: bytes, content_type: str, complaint: str) -> None:
-    taken = iter([body, b"more", b"and more"] if complaint != "before its closing boundary" else [body])
+def test_what_is_no_form_is_refused_after_it_was_taken_in(
+    body: bytes, content_type: str, complaint: str
+) -> None:
+    taken = iter(
+        [body, b"more", b"and more"] if complaint != "before its closing boundary" else [body]
+    )
     with pytest.raises(MalformedBodyError, match=complaint):
         read(taken, content_type)
     assert list(taken) == []

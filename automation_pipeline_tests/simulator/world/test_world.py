@@ -1,4 +1,5 @@
-"""The world keeps its promises: stable days, reachable ids, and the kinds of fiche that tests rely on."""
+"""The world keeps its promises: stable days, reachable ids, and the kinds of fiche that tests rely
+on."""
 
 import re
 from collections import Counter
@@ -15,7 +16,8 @@ from automation_pipeline_tests.tables import every_case
 TUESDAY = date(2026, 2, 3)
 SUMMER_DAY = date(2026, 7, 15)
 FILE_NAME = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-(\d\d-\d\d-\d\d-\d\dh\d\d)-(33\d{9})-(33\d{9})\.mp3", re.IGNORECASE
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-(\d\d-\d\d-\d\d-\d\dh\d\d)-(33\d{9})-(33\d{9})\.mp3",
+    re.IGNORECASE,
 )
 
 
@@ -39,7 +41,9 @@ def test_every_fiche_is_found_by_its_id_alone_and_ids_never_repeat() -> None:
     assert len({fiche.id for fiche in fiches}) == len(fiches)
 
 
-@every_case("fiche_id", ["", "0", "abc", "-953000003", "0953000003", "953000024", "٣", "9" * 30, "9530 3"])
+@every_case(
+    "fiche_id", ["", "0", "abc", "-953000003", "0953000003", "953000024", "٣", "9" * 30, "9530 3"]
+)
 def test_an_id_nobody_gave_leads_nowhere(fiche_id: str) -> None:
     assert exactly(24).fiche(fiche_id) is None
 
@@ -51,7 +55,8 @@ def test_without_variation_a_day_has_exactly_the_number_asked_for(count: int) ->
 
 def test_with_variation_days_differ_a_little_and_sundays_are_quiet() -> None:
     weeks = [
-        [len(World(7, 100).day(TUESDAY + timedelta(days=7 * week + day))) for day in range(7)] for week in range(4)
+        [len(World(7, 100).day(TUESDAY + timedelta(days=7 * week + day))) for day in range(7)]
+        for week in range(4)
     ]
     assert all(75 <= count <= 115 for week in weeks for count in week[:4])
     assert all(0 < week[5] < 35 for week in weeks)
@@ -74,7 +79,9 @@ def test_every_day_of_ten_or_more_has_every_special_kind(day: date, count: int) 
     fiches = exactly(count).day(day)
     kinds = Counter(fiche.kind for fiche in fiches)
     assert kinds[Kind.MISSING] == kinds[Kind.MANY_RECORDINGS] == 1
-    assert all(kinds[kind] >= 2 for kind in (Kind.NO_GROUPE, Kind.NO_RECORDINGS, Kind.NO_CLE, Kind.NO_URL))
+    assert all(
+        kinds[kind] >= 2 for kind in (Kind.NO_GROUPE, Kind.NO_RECORDINGS, Kind.NO_CLE, Kind.NO_URL)
+    )
     assert len({fiche.groupe for fiche in fiches} - {""}) >= 3
 
 
@@ -93,17 +100,23 @@ def test_each_kind_is_what_it_says() -> None:
 def test_an_agent_belongs_to_one_groupe_whatever_the_day_and_the_seed() -> None:
     fiches = exactly(300).day(TUESDAY) + exactly(300, seed=99).day(SUMMER_DAY)
     teams = {(fiche.agent.id, fiche.agent.groupe) for fiche in fiches}
-    assert len(teams) == len({agent_id for agent_id, _ in teams}) == AGENTS_PER_GROUPE * len(GROUPES)
+    assert (
+        len(teams) == len({agent_id for agent_id, _ in teams}) == AGENTS_PER_GROUPE * len(GROUPES)
+    )
     assert all(fiche.groupe in {"", fiche.agent.groupe} for fiche in fiches)
 
 
 @every_case(("day", "hours_ahead"), [(TUESDAY, 1), (SUMMER_DAY, 2)])
-def test_a_file_name_tells_french_time_while_the_start_is_in_utc(day: date, hours_ahead: int) -> None:
+def test_a_file_name_tells_french_time_while_the_start_is_in_utc(
+    day: date, hours_ahead: int
+) -> None:
     for fiche in exactly(24).day(day):
         for call in fiche.recordings:
             match = FILE_NAME.fullmatch(call.file_name)
             assert match
-            assert match[2] == f"{call.started_at.astimezone(ZoneInfo('Europe/Paris')):%d-%m-%y-%Hh%M}"
+            assert (
+                match[2] == f"{call.started_at.astimezone(ZoneInfo('Europe/Paris')):%d-%m-%y-%Hh%M}"
+            )
             assert match[2] == f"{call.started_at + timedelta(hours=hours_ahead):%d-%m-%y-%Hh%M}"
             assert match.group(3, 4) == (call.from_number, call.to_number)
             assert call.started_at.tzinfo is UTC

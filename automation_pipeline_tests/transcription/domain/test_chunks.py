@@ -1,4 +1,5 @@
-"""Words into messages, messages into chunks; and the words that are made up where there are none."""
+"""Words into messages, messages into chunks; and the words that are made up where there are
+none."""
 
 from itertools import pairwise
 from time import thread_time
@@ -8,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.transcription.models import Chunk, Transcript, Word
-from automation_pipeline.transcription.rules import MESSAGES_PER_CHUNK, chunks_of, words_or_estimated
+from automation_pipeline.transcription.rules import (
+    MESSAGES_PER_CHUNK,
+    chunks_of,
+    words_or_estimated,
+)
 from automation_pipeline_tests.tables import every_case
 
 
-def words(*said: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5) -> tuple[Word, ...]:
+def words(
+    *said: tuple[str, str | None] | tuple[str, str | None, str], first: float = 0.5
+) -> tuple[Word, ...]:
     """One a second, each lasting half of it."""
     return tuple(
         Word(text, first + at, first + at + 0.5, kind[0] if kind else "word", speaker)
@@ -73,7 +80,9 @@ def test_words_become_chunks(said: list[tuple[str, str]], chunks: tuple[Chunk, .
     ("messages", "counts"),
     [(1, [1]), (9, [9]), (10, [10]), (11, [10, 1]), (20, [10, 10]), (23, [10, 10, 3])],
 )
-def test_a_chunk_is_ten_messages_and_the_last_one_the_rest(messages: int, counts: list[int]) -> None:
+def test_a_chunk_is_ten_messages_and_the_last_one_the_rest(
+    messages: int, counts: list[int]
+) -> None:
     chunks = chunks_of(turns(messages))
     assert [chunk.message_count for chunk in chunks] == counts
     assert [chunk.index for chunk in chunks] == list(range(len(counts)))
@@ -124,7 +133,10 @@ def test_every_word_is_said_once_in_order_and_the_counts_and_times_agree(
 
 
 def test_fifty_thousand_words_take_no_time() -> None:
-    spoken = tuple(Word(f"mot{at}", at / 3, at / 3 + 0.2, "word", f"speaker_{at // 7 % 2}") for at in range(50_000))
+    spoken = tuple(
+        Word(f"mot{at}", at / 3, at / 3 + 0.2, "word", f"speaker_{at // 7 % 2}")
+        for at in range(50_000)
+    )
     began = thread_time()
     chunks = chunks_of(spoken)
     assert thread_time() - began < 5
@@ -156,7 +168,9 @@ def test_an_empty_transcript_has_neither_words_nor_chunks(text: str) -> None:
         (1000, 10, 0.05),
     ],
 )
-def test_made_up_words_are_spread_over_the_recording(count: int, duration: float | None, each: float) -> None:
+def test_made_up_words_are_spread_over_the_recording(
+    count: int, duration: float | None, each: float
+) -> None:
     made_up = words_or_estimated(transcript("  mot\n" * count), duration)
     assert [(word.text, word.kind) for word in made_up] == [("mot", "word")] * count
     assert [word.start for word in made_up] == pytest.approx([at * each for at in range(count)])
@@ -175,9 +189,13 @@ def test_a_text_whose_words_are_all_spacings_is_not_lost() -> None:
 
 
 def test_a_monologue_is_cut_into_bounded_chunks() -> None:
-    words = [Word(f"mot{number}", number, number + 0.5, "word", "speaker_0") for number in range(20_000)]
+    words = [
+        Word(f"mot{number}", number, number + 0.5, "word", "speaker_0") for number in range(20_000)
+    ]
     chunks = chunks_of(words)
     assert max(len(chunk.full_text) for chunk in chunks) < 25_000
-    assert sum(len(chunk.full_text.replace("speaker_0: ", "").split()) for chunk in chunks) == 20_000
+    assert (
+        sum(len(chunk.full_text.replace("speaker_0: ", "").split()) for chunk in chunks) == 20_000
+    )
     assert all(before.end <= after.start for before, after in pairwise(chunks))
     assert [chunk.index for chunk in chunks] == list(range(len(chunks)))

@@ -3,14 +3,21 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.transcription.models import TranscriptionPriority, parse_batch, parse_priority
+from automation_pipeline.transcription.models import (
+    TranscriptionPriority,
+    parse_batch,
+    parse_priority,
+)
 from automation_pipeline_tests.tables import every_case
 
 
 @every_case("given", [None, "", "urgent", "HIGH", 3, ["high"], {}])
 def test_anything_that_is_no_priority_is_the_normal_one(given: object) -> None:
     assert parse_priority(given) is TranscriptionPriority.NORMAL
-    assert parse_batch({"fiche_ids": ["1"], "priority": given}).priority is TranscriptionPriority.NORMAL
+    assert (
+        parse_batch({"fiche_ids": ["1"], "priority": given}).priority
+        is TranscriptionPriority.NORMAL
+    )
 
 
 def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
@@ -31,6 +38,8 @@ def test_each_fiche_is_named_once_and_the_priority_kept() -> None:
     ],
 )
 def test_what_is_wrong_is_named(given: dict[str, object], field: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"^Invalid request - fiche_ids array required$") as refused:
+    with pytest.raises(
+        InvalidInputError, match=r"^Invalid request - fiche_ids array required$"
+    ) as refused:
         parse_batch(given)
     assert field in [name for name, _ in refused.value.fields]

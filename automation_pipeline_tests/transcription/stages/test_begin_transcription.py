@@ -1,4 +1,5 @@
-"""Beginning: the fiche fetched anew, the plan in the order of the calls, one run a fiche, endings that need no work."""
+"""Beginning: the fiche fetched anew, the plan in the order of the calls, one run a fiche, endings
+that need no work."""
 
 import pytest
 from sqlalchemy import select
@@ -6,7 +7,11 @@ from sqlalchemy import select
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionStatus
-from automation_pipeline.transcription.runs import TranscriptionRunRequest, open_run, sweep_transcriptions
+from automation_pipeline.transcription.runs import (
+    TranscriptionRunRequest,
+    open_run,
+    sweep_transcriptions,
+)
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call
@@ -20,16 +25,30 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 def test_the_plan_has_every_recording_that_lacks_a_transcript(bench: Bench) -> None:
     bench.sell("7", call("b"), call("a"))
     standing = bench.begin("7", "r1", TranscriptionPriority.HIGH)
-    assert (standing.status, standing.total, standing.target_total, standing.processed) == ("running", 2, 2, 0)
+    assert (standing.status, standing.total, standing.target_total, standing.processed) == (
+        "running",
+        2,
+        2,
+        0,
+    )
     with bench.database.reading() as session:
-        tasks = session.scalars(select(TranscriptionTaskRow).order_by(TranscriptionTaskRow.recording_index)).all()
-    assert [(task.call_id, task.state, task.urgency) for task in tasks] == [("a", "waiting", 0), ("b", "waiting", 0)]
+        tasks = session.scalars(
+            select(TranscriptionTaskRow).order_by(TranscriptionTaskRow.recording_index)
+        ).all()
+    assert [(task.call_id, task.state, task.urgency) for task in tasks] == [
+        ("a", "waiting", 0),
+        ("b", "waiting", 0),
+    ]
     check, started = bench.events()
     assert check == {
         "name": "transcription.status_check", "fiche_id": "7", "total_recordings": 2, "already_transcribed": 0,
         "needs_transcription": 2, "is_complete": False, "status": "checked", "run_id": "r1",
     }  # fmt: skip
-    assert (started["name"], started["priority"], started["run_id"]) == ("transcription.started", "high", "r1")
+    assert (started["name"], started["priority"], started["run_id"]) == (
+        "transcription.started",
+        "high",
+        "r1",
+    )
 
 
 def test_a_second_wish_joins_the_run_under_way(bench: Bench) -> None:
@@ -87,7 +106,11 @@ def test_a_fiche_with_blank_addresses_only_is_over_at_once(bench: Bench) -> None
     bench.sell("7", call("a", url=" "))
     bench.begin("7", "r1")
     standing = bench.standing("r1")
-    assert (standing.status, standing.failed, standing.transcribed) == (TranscriptionStatus.COMPLETED, 1, 0)
+    assert (standing.status, standing.failed, standing.transcribed) == (
+        TranscriptionStatus.COMPLETED,
+        1,
+        0,
+    )
 
 
 def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_nobody(bench: Bench) -> None:
@@ -103,11 +126,16 @@ def test_a_fiche_that_is_not_found_ends_its_run_and_blocks_nobody(bench: Bench) 
 
 
 @pytest.mark.parametrize("error", [TransientError("later"), PermanentError("never")])
-def test_a_crm_that_fails_ends_the_run_with_its_words_and_keeps_its_verdict(error: Exception, bench: Bench) -> None:
+def test_a_crm_that_fails_ends_the_run_with_its_words_and_keeps_its_verdict(
+    error: Exception, bench: Bench
+) -> None:
     bench.crm.fail_always("7", error)  # type: ignore[arg-type]
     with pytest.raises(type(error), match=str(error)):
         bench.begin("7", "r1")
-    assert (bench.standing("r1").status, bench.standing("r1").error) == (TranscriptionStatus.FAILED, str(error))
+    assert (bench.standing("r1").status, bench.standing("r1").error) == (
+        TranscriptionStatus.FAILED,
+        str(error),
+    )
     assert bench.names() == ["transcription.failed", "fiche/transcribed"]
 
 
@@ -117,9 +145,14 @@ def test_a_run_whose_worker_died_before_its_plan_is_planned_by_the_next_wish_or_
     for run_id, fiche_id in (("r1", "7"), ("r2", "8")):
         bench.sell(fiche_id, call(f"of-{fiche_id}"))
         with bench.database.transaction() as session:
-            open_run(TranscriptionRunRequest(run_id, fiche_id, TranscriptionPriority.NORMAL), session)
+            open_run(
+                TranscriptionRunRequest(run_id, fiche_id, TranscriptionPriority.NORMAL), session
+            )
     assert bench.begin("7", "r3").run_id == "r1"
     bench.work("r1")
     assert bench.standing("r1").status is TranscriptionStatus.COMPLETED
     assert sweep_transcriptions(0, database=bench.database) == ["r2"]
-    assert (bench.standing("r2").status, bench.names()[-2]) == (TranscriptionStatus.FAILED, "transcription.failed")
+    assert (bench.standing("r2").status, bench.names()[-2]) == (
+        TranscriptionStatus.FAILED,
+        "transcription.failed",
+    )

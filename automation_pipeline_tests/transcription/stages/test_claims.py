@@ -11,9 +11,18 @@ from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
-from automation_pipeline.transcription.models import TaskState, TranscriptionPriority, TranscriptionStatus
+from automation_pipeline.transcription.models import (
+    TaskState,
+    TranscriptionPriority,
+    TranscriptionStatus,
+)
 from automation_pipeline.transcription.ports import SpeechProvider
-from automation_pipeline.transcription.queries.tasks import RecordingClaim, claim_next, extend_claims, finish_task
+from automation_pipeline.transcription.queries.tasks import (
+    RecordingClaim,
+    claim_next,
+    extend_claims,
+    finish_task,
+)
 from automation_pipeline.transcription.recordings import transcribe_recording
 from automation_pipeline.transcription.rules import FailRecording, after_error
 from automation_pipeline.transcription.runs import sweep_transcriptions
@@ -30,7 +39,9 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def claim(bench: Bench, owner: str, lease_seconds: float = 30) -> RecordingClaim:
     with bench.database.transaction() as session:
-        claimed = next(iter(claim_next(session, owner, 1, lease_seconds=lease_seconds, per_fiche=10)), None)
+        claimed = next(
+            iter(claim_next(session, owner, 1, lease_seconds=lease_seconds, per_fiche=10)), None
+        )
     assert claimed
     return claimed
 
@@ -47,7 +58,9 @@ class AwayFirst(NoLimit):
         super().__init__()
         self._errors = list(errors)
 
-    def reserve(self, key: str, rate: Rate, *, max_wait_seconds: float | None = None) -> float | None:
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
         if self._errors:
             raise self._errors.pop(0)
         return super().reserve(key, rate, max_wait_seconds=max_wait_seconds)
@@ -119,7 +132,11 @@ def test_trouble_of_our_own_is_neither_and_ends_nothing(bench: Bench) -> None:
     away = [InfrastructureError("Redis does not answer: it is away.")] * (KNOBS.max_attempts + 2)
     bench.limiter = AwayFirst(away)
     bench.work(bench.begin("7", "r1").run_id)
-    assert (task(bench).attempts, task(bench).audio_failures, task(bench).state) == (1, 0, TaskState.DONE)
+    assert (task(bench).attempts, task(bench).audio_failures, task(bench).state) == (
+        1,
+        0,
+        TaskState.DONE,
+    )
     assert len(bench.speech.called) == 1
 
 
@@ -158,7 +175,9 @@ def test_the_sweep_tells_of_each_recording_and_ends_what_cannot_add_up(bench: Be
     assert bench.names().count("fiche/transcribed") == 1
 
 
-def test_a_long_call_for_somebody_else_keeps_its_claim_after_ones_own_runs_are_over(bench: Bench) -> None:
+def test_a_long_call_for_somebody_else_keeps_its_claim_after_ones_own_runs_are_over(
+    bench: Bench,
+) -> None:
     stolen: list[object] = []
 
     async def take_long(url: str) -> None:

@@ -1,4 +1,5 @@
-"""Many fiches at once: what one of them lacks takes nothing from the others, unless it is the ground that lacks."""
+"""Many fiches at once: what one of them lacks takes nothing from the others, unless it is the
+ground that lacks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +35,8 @@ def transcribed(
     for fiche_id in ("1", "2"):
         bench.sell(fiche_id, call(f"{fiche_id}a"))
     wishes = [
-        TranscriptionRunRequest(f"r{fiche_id}", fiche_id, TranscriptionPriority.NORMAL) for fiche_id in ("1", "2")
+        TranscriptionRunRequest(f"r{fiche_id}", fiche_id, TranscriptionPriority.NORMAL)
+        for fiche_id in ("1", "2")
     ]
     provider = SpeechProvider(bench.speech, bench.limiter, bench.knobs)
     return asyncio.run(
@@ -56,6 +58,8 @@ def test_a_fiche_that_the_crm_fails_on_takes_nothing_from_the_others(
     assert (standing.run_id, standing.status) == ("r1", "completed")
 
 
-def test_trouble_of_our_own_is_not_passed_over(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_of_our_own_is_not_passed_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InfrastructureError):
         transcribed(bench, monkeypatch, InfrastructureError("The database does not answer."))

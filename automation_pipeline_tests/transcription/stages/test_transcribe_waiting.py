@@ -10,7 +10,11 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
-from automation_pipeline.transcription.models import TaskState, TranscriptionPriority, TranscriptionStatus
+from automation_pipeline.transcription.models import (
+    TaskState,
+    TranscriptionPriority,
+    TranscriptionStatus,
+)
 from automation_pipeline.transcription.ports import AccessBreaker, ProviderAccessError
 from automation_pipeline.transcription.queries.tasks import claim_next, finish_task
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
@@ -42,10 +46,16 @@ def test_every_recording_is_sent_once_and_kept_with_its_chunks(bench: Bench) -> 
         3,
     )
     with bench.database.reading() as session:
-        recording = session.scalars(select(CallRecordingRow).where(CallRecordingRow.call_id == "a")).one()
+        recording = session.scalars(
+            select(CallRecordingRow).where(CallRecordingRow.call_id == "a")
+        ).one()
         chunk = session.scalars(select(ChunkRow).where(ChunkRow.recording_id == recording.id)).one()
     assert (recording.transcription_id, recording.transcription_language_code) == ("tr_a", "fra")
-    assert (chunk.chunk_index, chunk.message_count, list(chunk.speakers)) == (0, 2, ["speaker_0", "speaker_1"])
+    assert (chunk.chunk_index, chunk.message_count, list(chunk.speakers)) == (
+        0,
+        2,
+        ["speaker_0", "speaker_1"],
+    )
 
 
 def test_the_events_tell_the_story_once_and_leak_no_address(bench: Bench) -> None:
@@ -53,7 +63,11 @@ def test_the_events_tell_the_story_once_and_leak_no_address(bench: Bench) -> Non
     bench.work(bench.begin("7", "r1").run_id)
     names = bench.names()
     assert names[:2] == ["transcription.status_check", "transcription.started"]
-    assert names.count("transcription.recording_started") == names.count("transcription.recording_completed") == 2
+    assert (
+        names.count("transcription.recording_started")
+        == names.count("transcription.recording_completed")
+        == 2
+    )
     assert names[-2:] == ["transcription.completed", "fiche/transcribed"]
     assert bench.events("transcription.progress")[-1]["progress_percentage"] == 100
     assert all(event["run_id"] == "r1" for event in bench.events())
@@ -86,7 +100,9 @@ def test_high_goes_before_normal_before_low_whoever_asked_first(bench: Bench) ->
         bench.begin(fiche_id, f"r{fiche_id}", priority)
     bench.work("r1")
     assert bench.speech.asked == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
-    assert {bench.standing(run_id).status for run_id in ("r1", "r2", "r3")} == {TranscriptionStatus.COMPLETED}
+    assert {bench.standing(run_id).status for run_id in ("r1", "r2", "r3")} == {
+        TranscriptionStatus.COMPLETED
+    }
 
 
 def test_one_fiche_does_not_take_all_the_places(bench: Bench) -> None:
@@ -106,14 +122,22 @@ def test_an_error_that_may_pass_is_tried_again_and_each_call_counts_once(bench: 
     assert bench.standing("r1").failed == 0
 
 
-@pytest.mark.parametrize(("error", "calls"), [(TransientError("busy"), 3), (PermanentError("refused"), 1)])
-def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(error: Exception, calls: int, bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("error", "calls"), [(TransientError("busy"), 3), (PermanentError("refused"), 1)]
+)
+def test_a_recording_is_given_up_and_its_fiche_ends_all_the_same(
+    error: Exception, calls: int, bench: Bench
+) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
     bench.work(bench.begin("7", "r1").run_id)
     assert bench.speech.times(call("a").url) == calls
     standing = bench.standing("r1")
-    assert (standing.status, standing.failed, standing.transcribed) == (TranscriptionStatus.COMPLETED, 1, 1)
+    assert (standing.status, standing.failed, standing.transcribed) == (
+        TranscriptionStatus.COMPLETED,
+        1,
+        1,
+    )
     assert tasks(bench)["a"].error == str(error)
     assert bench.events("transcription.completed")[0]["failed"] == 1
 
@@ -143,14 +167,20 @@ def test_what_became_transcribed_meanwhile_is_not_sent(bench: Bench) -> None:
     bench.sell("7", call("a"), call("b"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
-        session.execute(update(CallRecordingRow).where(CallRecordingRow.call_id == "a").values(has_transcription=True))
+        session.execute(
+            update(CallRecordingRow)
+            .where(CallRecordingRow.call_id == "a")
+            .values(has_transcription=True)
+        )
     bench.work("r1")
     assert bench.speech.asked == urls("b")
     standing = bench.standing("r1")
     assert (standing.cached, standing.new) == (1, 1)
 
 
-def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_to_them(bench: Bench) -> None:
+def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_to_them(
+    bench: Bench,
+) -> None:
     bench.sell("7", call("a"))
     bench.begin("7", "r1")
     with bench.database.transaction() as session:
@@ -191,7 +221,10 @@ def test_a_call_in_which_nothing_was_said_is_transcribed_without_chunks(bench: B
 def test_two_workers_at_once_send_nothing_twice_and_end_the_run_once(bench: Bench) -> None:
     bench.sell("7", *(call(f"c{number}") for number in range(12)))
     bench.begin("7", "r1")
-    workers = [threading.Thread(target=bench.work, args=("r1",), kwargs={"owner": name}) for name in ("one", "two")]
+    workers = [
+        threading.Thread(target=bench.work, args=("r1",), kwargs={"owner": name})
+        for name in ("one", "two")
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -203,10 +236,13 @@ def test_two_workers_at_once_send_nothing_twice_and_end_the_run_once(bench: Benc
 
 
 def test_a_refused_key_is_not_tried_for_every_recording(bench: Bench) -> None:
-    """Thirty recordings: those under way when the first answer comes are sent, and all fail with its reason."""
+    """Thirty recordings: those under way when the first answer comes are sent, and all fail with
+    its reason."""
     bench.sell("7", *(call(f"c{number:02}") for number in range(30)))
     bench.speech = FakeSpeechToText(otherwise=heard, at_once=3)
-    bench.speech.refuse_everything(ProviderAccessError("ElevenLabs speech-to-text failed status=401 (check the key)"))
+    bench.speech.refuse_everything(
+        ProviderAccessError("ElevenLabs speech-to-text failed status=401 (check the key)")
+    )
     bench.work(bench.begin("7", "r1").run_id)
     assert len(bench.speech.called) <= 3
     assert bench.standing("r1").failed == 30

@@ -1,4 +1,5 @@
-"""How the next recordings are found: among those that wait or are worked on, however many there ever were."""
+"""How the next recordings are found: among those that wait or are worked on, however many there
+ever were."""
 
 from typing import Any
 
@@ -22,7 +23,10 @@ def test_tasks_that_have_ended_are_not_looked_at(database: Database) -> None:
         claim_next(session, "me", 5, lease_seconds=30, per_fiche=5)
         event.remove(connection, "before_cursor_execute", keep)
         [(statement, given)] = asked
-        plan = [str(step) for step in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given).all()]
+        plan = [
+            str(step)
+            for step in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given).all()
+        ]
     scans = [step for step in plan if "SCAN transcription_tasks" in step]
     assert scans
     assert all("ix_transcription_tasks_live" in step for step in scans)

@@ -40,7 +40,11 @@ def test_a_recording_is_shown_with_its_transcript(fiche: Database) -> None:
     assert list(document) == [
         "call_id", "recording_url", "duration_seconds", "transcription_id", "has_transcription", "transcription",
     ]  # fmt: skip
-    assert (document["call_id"], document["transcription_id"], document["has_transcription"]) == ("9000", "tr_1", True)
+    assert (document["call_id"], document["transcription_id"], document["has_transcription"]) == (
+        "9000",
+        "tr_1",
+        True,
+    )
     assert document["transcription"] == {
         "text": said.text,
         "language_code": said.language_code,
@@ -56,7 +60,9 @@ def test_without_its_text_the_chunks_tell(fiche: Database) -> None:
 
 def test_a_call_in_which_nothing_was_said_has_an_empty_text(fiche: Database) -> None:
     with fiche.transaction() as session:
-        session.execute(update(CallRecordingRow).values(has_transcription=True, transcription_id="tr_1"))
+        session.execute(
+            update(CallRecordingRow).values(has_transcription=True, transcription_id="tr_1")
+        )
     assert shown(fiche)["transcription"]["text"] == ""  # type: ignore[index]
 
 

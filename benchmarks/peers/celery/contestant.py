@@ -20,11 +20,15 @@ QUIET_START = ("--without-mingle", "--without-gossip", "--loglevel", "WARNING")
 
 
 def main(options: Namespace) -> None:
-    os.environ.update(PEER_UPSTREAM=options.upstream, PEER_ROOM=str(options.room), PEER_WIDTH=str(options.width))
+    os.environ.update(
+        PEER_UPSTREAM=options.upstream, PEER_ROOM=str(options.room), PEER_WIDTH=str(options.width)
+    )
     command = (sys.executable, "-m", "celery", "--app", "tasks", "worker", "--pool", POOL)
     with (options.room / "worker.log").open("w") as log:
         width = ("--concurrency", str(options.width))
-        worker = subprocess.Popen((*command, *width, *QUIET_START), cwd=HERE, stdout=log, stderr=log)
+        worker = subprocess.Popen(
+            (*command, *width, *QUIET_START), cwd=HERE, stdout=log, stderr=log
+        )
         try:
             work_off()
         finally:

@@ -1,4 +1,5 @@
-"""Plain Dagster, one mapped op a fiche: on the executor `in_process` (a fiche at a time) or `multiprocess`."""
+"""Plain Dagster, one mapped op a fiche: on the executor `in_process` (a fiche at a time) or
+`multiprocess`."""
 
 import time
 

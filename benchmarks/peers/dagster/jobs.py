@@ -1,4 +1,5 @@
-"""Plain Dagster: the list of fiches as dynamic outputs, one mapped op a fiche, one op that collects."""
+"""Plain Dagster: the list of fiches as dynamic outputs, one mapped op a fiche, one op that
+collects."""
 
 import os
 import sys
@@ -40,7 +41,11 @@ def in_process() -> None:
     count(list_fiches().map(audit_fiche).collect())
 
 
-@dg.job(executor_def=dg.multiprocess_executor.configured({"max_concurrent": WIDTH, "start_method": FORKSERVER}))
+@dg.job(
+    executor_def=dg.multiprocess_executor.configured(
+        {"max_concurrent": WIDTH, "start_method": FORKSERVER}
+    )
+)
 def multiprocess() -> None:
     count(list_fiches().map(audit_fiche).collect())
 

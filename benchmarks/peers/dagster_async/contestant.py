@@ -1,4 +1,5 @@
-"""Dagster with one mapped op a fiche on the community's asyncio executor: fiches at once, one process."""
+"""Dagster with one mapped op a fiche on the community's asyncio executor: fiches at once, one
+process."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""One mapped op a fiche, as in plain Dagster, but as coroutines on the community's asyncio executor."""
+"""One mapped op a fiche, as in plain Dagster, but as coroutines on the community's asyncio
+executor."""
 
 import os
 import sys

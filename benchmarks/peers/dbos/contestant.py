@@ -1,4 +1,5 @@
-"""DBOS on PostgreSQL: a durable workflow a fiche on a queue as wide as wanted, with checkpointed steps."""
+"""DBOS on PostgreSQL: a durable workflow a fiche on a queue as wide as wanted, with checkpointed
+steps."""
 
 import time
 
@@ -43,15 +44,24 @@ async def audit_fiche(fiche_id: str) -> str:
 async def main() -> None:
     """DBOS works on a loop of its own: the list is fetched by another client than the fiches."""
     async with Upstream(GIVEN.upstream, GIVEN.width) as upstream:
-        await DBOS.register_queue_async("fiches", worker_concurrency=GIVEN.width, polling_interval_sec=OFTEN_SECONDS)
+        await DBOS.register_queue_async(
+            "fiches", worker_concurrency=GIVEN.width, polling_interval_sec=OFTEN_SECONDS
+        )
         fiches = await upstream.fiches()
-        handles = [await DBOS.enqueue_workflow_async("fiches", audit_fiche, fiche_id) for fiche_id in fiches]
+        handles = [
+            await DBOS.enqueue_workflow_async("fiches", audit_fiche, fiche_id)
+            for fiche_id in fiches
+        ]
         for handle in handles:
             await handle.get_result(polling_interval_sec=OFTEN_SECONDS)
 
 
 if __name__ == "__main__":
-    config: DBOSConfig = {"name": "fiches", "system_database_url": os.environ["DATABASE_URL"], "log_level": "WARNING"}
+    config: DBOSConfig = {
+        "name": "fiches",
+        "system_database_url": os.environ["DATABASE_URL"],
+        "log_level": "WARNING",
+    }
     DBOS(config=config)
     DBOS.launch()
     asyncio.run(main())

@@ -1,4 +1,5 @@
-"""Prefect 3 with the server that it starts by itself: a task a fiche, mapped over as many threads as wanted."""
+"""Prefect 3 with the server that it starts by itself: a task a fiche, mapped over as many threads
+as wanted."""
 
 import time
 

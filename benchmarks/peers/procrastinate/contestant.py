@@ -1,4 +1,5 @@
-"""Procrastinate: an asynchronous job a fiche, deferred in one batch, worked off by one asyncio worker."""
+"""Procrastinate: an asynchronous job a fiche, deferred in one batch, worked off by one asyncio
+worker."""
 
 import time
 
@@ -16,7 +17,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from one_fiche import Results, Upstream, parse, report  # noqa: E402
 
-app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=os.environ["DATABASE_URL"]))
+app = procrastinate.App(
+    connector=procrastinate.PsycopgConnector(conninfo=os.environ["DATABASE_URL"])
+)
 
 
 @app.task(queue="fiches", pass_context=True)
@@ -34,7 +37,9 @@ async def main(options: Namespace) -> None:
         fiches = await upstream.fiches()
         await audit_fiche.batch_defer_async(*({"fiche_id": fiche_id} for fiche_id in fiches))
         world = {"results": results, "upstream": upstream}
-        await app.run_worker_async(queues=["fiches"], concurrency=options.width, wait=False, additional_context=world)
+        await app.run_worker_async(
+            queues=["fiches"], concurrency=options.width, wait=False, additional_context=world
+        )
     results.close()
 
 

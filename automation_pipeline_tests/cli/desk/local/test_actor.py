@@ -13,8 +13,12 @@ def test_a_user_is_remembered_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert actor() == "cli:ada"
 
 
-@pytest.mark.parametrize("error", [KeyError("uid not found"), ImportError(), OSError("No username set")])
-def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [KeyError("uid not found"), ImportError(), OSError("No username set")]
+)
+def test_a_user_without_a_name_is_a_number(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def nobody() -> str:
         raise error
 

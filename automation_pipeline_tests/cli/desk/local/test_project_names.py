@@ -12,7 +12,9 @@ COMMANDS = [
 
 @every_case("words", COMMANDS)
 @every_case("name", ["a b", "", "a/b"])
-def test_a_name_that_no_project_can_have_is_refused(terminal: Terminal, words: tuple[str, ...], name: str) -> None:
+def test_a_name_that_no_project_can_have_is_refused(
+    terminal: Terminal, words: tuple[str, ...], name: str
+) -> None:
     ended = terminal.run("pricing", *words, "--project", name)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Invalid request: project: must be 1 to 100 of the letters")

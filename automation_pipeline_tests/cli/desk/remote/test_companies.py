@@ -1,4 +1,5 @@
-"""Companies by another machine's API: the same output and exit code as here, and the work is done there."""
+"""Companies by another machine's API: the same output and exit code as here, and the work is done
+there."""
 
 import pytest
 
@@ -23,8 +24,12 @@ def test_companies_are_asked_for_over_there(far: Far, search: FakeRegistry) -> N
 
 
 def test_by_force_one_is_asked_for_anew_and_then_rests(far: Far, search: FakeRegistry) -> None:
-    assert [far.json("enrich", DANONE, "--force")["companies"][0]["outcome"] for _ in range(2)] == ["ENQUEUED"] * 2
-    assert [one["status"] for one in far.json("enrich", DANONE, "--force")["companies"]] == ["SUCCESS"]
+    assert [far.json("enrich", DANONE, "--force")["companies"][0]["outcome"] for _ in range(2)] == [
+        "ENQUEUED"
+    ] * 2
+    assert [one["status"] for one in far.json("enrich", DANONE, "--force")["companies"]] == [
+        "SUCCESS"
+    ]
     assert search.calls
 
 
