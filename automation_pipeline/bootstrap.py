@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from automation_pipeline.automation.rules.due import DuePolicy
-from automation_pipeline.core.background import end_tasks, tune_memory
+from automation_pipeline.core.background import end_tasks, tune_gc
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import (
     CountedRateLimiter,
@@ -43,7 +43,7 @@ class WorkLoop:
 
     @cached_property
     def _loop(self) -> asyncio.Runner:
-        tune_memory()
+        tune_gc()
         runner = asyncio.Runner()
         # Threads mostly wait here, for the database or Redis: a few for each core would have them
         # stand in line.
