@@ -703,24 +703,11 @@ class HousekeepingSettings(EngineSettings):
         default=365,
         description="How long ended enrichments are kept; the newest one of each company always is.",
     )
-    dagster_events_keep_days: KeepDays = Field(
-        default=30,
-        description="How long the events and step logs of ended Dagster runs are kept. What was materialised, observed "
-        "and checked stays.",
-    )
     dagster_runs_keep_days: KeepDays = Field(
         default=365,
-        description="How long ended Dagster runs are listed; not shorter than their events.",
+        description="How long ended Dagster runs are kept, with their events and step logs. Materialisations, "
+        "observations and check results are events of their run and are deleted with it.",
     )
-
-    @model_validator(mode="after")
-    def _runs_as_long_as_their_events(self) -> Self:
-        events, runs = self.dagster_events_keep_days, self.dagster_runs_keep_days
-        if runs and (not events or runs < events):
-            raise ValueError(
-                "DAGSTER_RUNS_KEEP_DAYS must not be less than DAGSTER_EVENTS_KEEP_DAYS"
-            )
-        return self
 
 
 class Settings(HousekeepingSettings):

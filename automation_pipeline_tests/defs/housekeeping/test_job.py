@@ -1,6 +1,7 @@
 """The job `housekeeping`: our rows and Dagster's go in one run, which reports them and takes its
 request."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -16,8 +17,9 @@ from automation_pipeline.retention import ask_for_round
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.housekeeping.attic import OLD, put
-from automation_pipeline_tests.orchestration.test_event_log import executed, long_ago
+from automation_pipeline_tests.orchestration.test_retention import empty
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
@@ -25,7 +27,8 @@ from automation_pipeline_tests.orchestration.test_event_log import executed, lon
 def test_a_round_takes_what_is_old_of_ours_and_of_dagsters(
     database: Database, database_url: str, tmp_path: Path, is_dry: bool, left: int
 ) -> None:
-    services = Services(Settings(database_url=database_url))
+    next_year = StandingClock(datetime.now(UTC) + timedelta(days=366))
+    services = Services(Settings(database_url=database_url), next_year)
     key = ask_for_round(services)
     with database.transaction() as session:
         [wish] = offer_waiting(session, limit=1)
@@ -38,8 +41,7 @@ def test_a_round_takes_what_is_old_of_ours_and_of_dagsters(
 
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
-        old = executed(instance)
-        long_ago(instance, old)
+        old = empty.execute_in_process(instance=instance).run_id
         asked = run_request(wish)
         config = {"ops": {"keep_house_tidy": {"config": {"dry_run": is_dry}}}}
         assert list(asked.run_config["ops"]) == list(config["ops"])
