@@ -7,8 +7,16 @@ python benchmarks/mutate.py [--seed N] [--count N] [--package NAME ...] [--secon
 The seed draws the mutations; the packages take turns. Every mutation happens in a copy of the
 working tree. With `--remap`, one run of all tests except `e2e/` under coverage first measures which
 test reaches which line, and `.automation/mutate` keeps the result; later runs match their lines to
-the tree that was measured. Without such a map the script runs the test modules whose imports reach
-the mutated module, nearest first. It prints each survivor as a diff, and the share that was caught.
+the tree that was measured. Without such a map the script runs at most forty test modules whose
+imports reach the mutated module: first those that name the changed function or one that calls it,
+then those whose path has the most words in common with the module's. It prints each survivor as a
+diff, and the share that was caught. A mutation whose tests did not all run in time is undecided and
+does not count.
+
+These stay as they are, because no test can notice a change: texts, annotations and type aliases,
+imports, decorators, asserts, blocks for type checkers, arguments of log calls, how an option of a
+command is shown, and `return False` as None (it becomes `return True` instead). The packages
+`simulator` and `migrations` are not mutated.
 """
 
 import argparse
@@ -138,9 +146,9 @@ def mutations_of(path: Path) -> Iterator[Mutation]:
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when the program works: no annotations, descriptions, decorators, asserts or checks
-    for types only."""
-    if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom):
+    """What runs when the program works: no annotations, decorators, asserts or blocks for type
+    checkers."""
+    if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom) or _is_for_type_checkers(node):
         return
     skipped = {"annotation", "returns", "decorator_list", "type_params"}
     for name, value in ast.iter_fields(node):
@@ -150,26 +158,20 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                if hasattr(child, "lineno"):
+                if hasattr(child, "lineno") and not _is_for_type_checkers(child):
                     yield child
                 yield from _code(child)
 
 
+def _is_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
 def _is_declaration(call: ast.Call) -> bool:
-    """Calls whose arguments are words for people: options of commands, fields of documents, log
-    lines."""
-    name = ast.unparse(call.func)
-    return name.split(".")[-1] in {
-        "Option",
-        "Argument",
-        "Field",
-        "debug",
-        "info",
-        "warning",
-        "Path",
-        "Query",
-        "TypeVar",
-    }
+    """Calls whose arguments are for people: options of commands, log lines."""
+    *owner, name = ast.unparse(call.func).split(".")
+    is_log_call = bool(owner) and name in {"debug", "info", "warning", "error", "exception"}
+    return is_log_call or name in {"Option", "Argument", "TypeVar"}
 
 
 def _changes(source: Source, node: ast.AST) -> Iterator[tuple[str, str]]:  # noqa: C901  one case per kind of syntax
@@ -185,7 +187,7 @@ def _changes(source: Source, node: ast.AST) -> Iterator[tuple[str, str]]:  # noq
         case ast.Constant(value=int(value) | float(value)):
             yield "constant", source.instead(node, repr(value + 1))
         case ast.Return(value=ast.expr() as value) if not (
-            isinstance(value, ast.Constant) and value.value is None
+            isinstance(value, ast.Constant) and (value.value is None or value.value is False)
         ):
             yield "return value", source.instead(value, "None")
         case ast.Expr(value=ast.Call() | ast.Await() as value):
@@ -356,20 +358,53 @@ def exists(test: str) -> bool:
 
 
 def neighbours(mutation: Mutation) -> list[str]:
-    """Without a map: the test modules whose imports reach the mutated module, by the number of
-    steps in between."""
+    """Without a map: the test modules whose imports reach the mutated module. Those that name what
+    changed come first, then those with a similar path, then those with fewer imports in between."""
     distances, layer, steps = {mutation.path: 0}, {mutation.path}, 0
     while layer:
         steps += 1
         layer = {path for path, used in imports().items() if path not in distances and used & layer}
         distances |= dict.fromkeys(layer, steps)
-    places = Path(mutation.path).parts[1:]
     tests = [
         path for path in distances if Path(path).name.startswith("test_") and "/e2e/" not in path
     ]
-    return sorted(tests, key=lambda test: (-_nearness(test, places), distances[test], test))[
-        :MOST_MODULES
-    ]
+    named, words = (
+        re.compile(rf"\b(?:{'|'.join(affected_names(mutation))})\b"),
+        _words(mutation.path),
+    )
+
+    def rank(test: str) -> tuple[bool, int, int, str]:
+        is_named = named.search((ROOT / test).read_text(encoding="utf-8")) is not None
+        return not is_named, -len(words & _words(test)), distances[test], test
+
+    return sorted(tests, key=rank)[:MOST_MODULES]
+
+
+def affected_names(mutation: Mutation) -> list[str]:
+    """The top-level names of the module that hold the changed line or use one that does."""
+    uses: dict[str, set[str]] = {}
+    changed = set[str]()
+    for node in ast.parse(mutation.before).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        own = {getattr(node, "name", None), *(getattr(one, "id", None) for one in targets)} - {None}
+        used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        uses |= {str(name): uses.get(str(name), set()) | used for name in own}
+        if node.lineno <= mutation.line <= (node.end_lineno or node.lineno):
+            changed |= {str(name) for name in own}
+    while more := {name for name, used in uses.items() if used & changed} - changed:
+        changed |= more
+    return sorted(changed) or ["(?!)"]
+
+
+ALIASES = {"command": "cli", "query": "store"}
+
+
+def _words(path: str) -> set[str]:
+    """The words of a path in the singular; tests of commands lie under `cli`, of queries under
+    `store`."""
+    parts = re.findall(r"[a-z0-9]+", path.removesuffix(".py"))[2:]
+    words = {re.sub(r"ies$", "y", part).removesuffix("s") for part in parts} - {"test", "pipeline"}
+    return words | {ALIASES[word] for word in words & ALIASES.keys()}
 
 
 @cache
@@ -451,10 +486,9 @@ def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return False, NO_END
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
-    return process.returncode in {1, 2, 3, 4}, failed[1] if failed else out.strip().rpartition(
-        "\n"
-    )[2]
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", out, re.MULTILINE)
+    last = out.strip().rpartition("\n")[2]
+    return process.returncode in {1, 2, 3, 4}, failed[1] if failed else last
 
 
 def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: float) -> Outcome:
@@ -465,7 +499,7 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
         for start, chunk in chunks(tests):
             outcome.verdict, outcome.tests = "survived", start + len(chunk)
             failed, killer = run_tests(tree, chunk, seconds)
-            if failed and not ("::" in killer and run_tests(clean, [killer], seconds)[0]):
+            if failed and not fails_anyway(clean, killer, seconds):
                 outcome.verdict, outcome.killer = "caught", killer
                 break
             if killer == NO_END or (
@@ -478,6 +512,15 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
         trees.put(tree)
     outcome.seconds = time.monotonic() - began
     return outcome
+
+
+def fails_anyway(clean: Path, killer: str, seconds: float) -> bool:
+    """Whether the test fails without the mutation too. The whole function runs where the summary
+    cuts an id short."""
+    if "::" not in killer:
+        return False
+    test = killer if killer.endswith("]") else killer.partition("[")[0]
+    return run_tests(clean, [test], seconds)[0]
 
 
 def chunks(tests: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
