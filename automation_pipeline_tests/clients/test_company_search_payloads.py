@@ -113,6 +113,30 @@ def test_only_the_first_that_was_found_is_the_one(sirens: list[str], is_found: b
     assert (record is not None and record.siren == SIREN) is is_found
 
 
+@every_case(
+    ("establishment", "warnings"),
+    [
+        ({"etat_administratif": "A"}, ()),
+        (
+            {"etat_administratif": "F", "date_fermeture": "2020-01-31"},
+            (f"The establishment {SIREN}00018 is closed since 2020-01-31.",),
+        ),
+        ({"etat_administratif": "F"}, (f"The establishment {SIREN}00018 is closed.",)),
+    ],
+)
+def test_an_establishment_that_is_closed_is_a_warning(
+    establishment: dict[str, str], warnings: tuple[str, ...]
+) -> None:
+    siret = f"{SIREN}00018"
+    company = unit(matching_etablissements=[{"siret": siret, **establishment}])
+    record = company_of(json.dumps(found(company)).encode(), SIREN, siret)
+    assert record is not None
+    assert record.warnings == warnings
+    whole = read(company)
+    assert whole is not None
+    assert whole.warnings == ()
+
+
 def test_an_establishment_that_was_found_beside_the_head_office_changes_nothing() -> None:
     assert (
         said(matching_etablissements=[{"siret": f"{SIREN}00018", "adresse": "1 RUE BASSE"}])

@@ -198,13 +198,12 @@ def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
 
 def test_a_cancelled_job_cancels_its_run(bench: Bench, doer: RemoteRunner) -> None:
     following = start(doer, bench.rule())
-    for _ in range(2):
-        doer.cancel(following, "user:12", "wrong day")
+    assert [doer.cancel(following, "user:12", "wrong day") for _ in range(2)] == [False, False]
     assert bench.run_row(run_id(following)).cancelled_by == "user:12"
     end = end_of(doer, following)
     assert (end and end.status) == "cancelled"
     assert bench.work_id(run_id(following)).status == "PREVIEW"
-    doer.cancel({"ruleRunId": "99"}, "user:12")
+    assert doer.cancel({"ruleRunId": "99"}, "user:12") is False
 
 
 def test_a_preview_that_waits_for_its_approval_is_not_waited_for_and_is_applied_by_nobody(

@@ -24,7 +24,8 @@ class Letter:
 @dataclass
 class LetterBox:
     """`answers` replaces the reply to a command; `login` is what AUTH PLAIN must say; `tls` allows
-    STARTTLS."""
+    STARTTLS. While `trickling`, the reply to `trickles_at` never ends. `left`: a connection has
+    ended."""
 
     port: int = 0
     letters: list[Letter] = field(default_factory=list)
@@ -33,6 +34,8 @@ class LetterBox:
     tls: ssl.SSLContext | None = None
     tls_first: bool = False
     trickling: Event = field(default_factory=Event)
+    trickles_at: str = "connection"
+    left: Event = field(default_factory=Event)
     logins: list[tuple[str, bool]] = field(default_factory=list)
 
 
@@ -48,22 +51,27 @@ class _Talk(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         with suppress(OSError):
             self._converse()
+        self.box.left.set()
 
     def _converse(self) -> None:
-        while self.box.trickling.is_set():
-            self.wfile.write(b"2")
-            Event().wait(0.02)
+        self._trickle("connection")
         self._say("220 box")
         self.sender, self.receivers = "", list[str]()
         while line := self.rfile.readline():
             words = line.decode().strip()
             verb = words.split(":")[0].split(" ")[0].upper()
+            self._trickle(verb)
             if verb in self.box.answers:
                 self._say(self.box.answers[verb])
                 if verb == "QUIT":
                     return
             elif not self._obey(verb, words):
                 return
+
+    def _trickle(self, at: str) -> None:
+        while at == self.box.trickles_at and self.box.trickling.is_set():
+            self.wfile.write(b"2")
+            Event().wait(0.02)
 
     def _obey(self, verb: str, words: str) -> bool:
         if verb == "EHLO":

@@ -192,6 +192,14 @@ def test_a_server_that_trickles_is_given_up(box: LetterBox) -> None:
     assert isinstance(error, MailNotTakenError)
 
 
+def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> None:
+    box.trickles_at = "MAIL"
+    box.trickling.set()
+    assert isinstance(refusal(mail(box, seconds=0.1)), MailNotTakenError)
+    assert box.left.wait(30)
+    assert box.letters == []
+
+
 def test_nobody_at_home_is_for_now() -> None:
     assert isinstance(refusal(mail(LetterBox(port=9))), MailNotTakenError)
 

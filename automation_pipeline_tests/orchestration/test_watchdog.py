@@ -76,11 +76,11 @@ def crashed(instance: dg.DagsterInstance, name: str, /, **tags: str) -> None:
     instance.report_run_failed(run, "Run process 7 unexpectedly exited.")
 
 
-def _event(run: DagsterRun, kind: dg.DagsterEventType) -> dg.EventLogEntry:
+def _event(run: DagsterRun, kind: dg.DagsterEventType, seconds_ago: float = 0) -> dg.EventLogEntry:
     happened = dg.DagsterEvent(kind.value, run.job_name)
     return dg.EventLogEntry(
-        error_info=None, level=10, user_message="", run_id=run.run_id, timestamp=datetime.now(UTC).timestamp(),
-        job_name=run.job_name, dagster_event=happened,
+        error_info=None, level=10, user_message="", run_id=run.run_id,
+        timestamp=datetime.now(UTC).timestamp() - seconds_ago, job_name=run.job_name, dagster_event=happened,
     )  # fmt: skip
 
 
@@ -214,6 +214,17 @@ def test_a_started_run_without_a_heartbeat_is_reported_lost(
     look_after_all(instance, services)
     assert (instance.get_run_by_id("d-1") or run).status is S.FAILURE
     assert [state for _, state, _ in launches(services)] == ["waiting"]
+
+
+@pytest.mark.parametrize(("seconds", "requested"), [(5, []), (22, ["waiting"])])
+def test_a_launch_without_a_request_that_never_started_is_repeated_after_a_pause(
+    services: Services, instance: dg.DagsterInstance, seconds: int, requested: list[str]
+) -> None:
+    run_id = opened(services)
+    run = dagster_run(instance, "d-1", S.NOT_STARTED, run_id=str(run_id))
+    instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_FAILURE, seconds))
+    assert look(services, instance, run_id).status == "running"
+    assert [state for _, state, _ in launches(services)] == requested
 
 
 def test_a_run_of_another_code_location_is_none_of_our_business(

@@ -139,7 +139,7 @@ class DueSchedule:
     is_active: bool = True
     skip_due_at: datetime | None = None
     catch_up: CatchUp = CatchUp.SKIP
-    catch_up_limit: int = 10
+    catch_up_limit: int
     jitter_seconds: int = 0
 
     def starts_at(self, due_at: datetime) -> datetime:

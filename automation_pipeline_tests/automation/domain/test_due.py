@@ -45,7 +45,7 @@ def a_schedule(cron: str, since: str, zone_name: str = "UTC", **fields: Any) -> 
         crons=(Cron.parse(cron),),
         zone=zone(zone_name),
         decided_until=at(since),
-        **fields,
+        **{"catch_up_limit": 10, **fields},
     )
 
 
@@ -116,7 +116,9 @@ def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(
     fields = {"name": "x", "schedule_type": "MONTHLY", "time_of_day": "09:00", "day_of_month": day}
     crons = crons_of(ScheduleFields.model_validate({**fields, "short_months": "last_day"}))
     since = at(month_end) - timedelta(days=10)
-    monthly = DueSchedule(id=1, name="x", crons=crons, zone=zone("UTC"), decided_until=since)
+    monthly = DueSchedule(
+        id=1, name="x", crons=crons, zone=zone("UTC"), decided_until=since, catch_up_limit=10
+    )
     assert decide_due(monthly, at(month_end), RULES).to_run == (at(month_end),)
 
 
@@ -244,7 +246,12 @@ def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(
 ) -> None:
     stale = {"crons": (Cron.parse(HOURLY),), "at_work": ScheduleWork(marked_running=True), **fields}
     schedule = DueSchedule(
-        id=1, name="x", zone=zone("UTC"), decided_until=at("2026-05-04T00:00"), **stale
+        id=1,
+        name="x",
+        zone=zone("UTC"),
+        decided_until=at("2026-05-04T00:00"),
+        catch_up_limit=10,
+        **stale,
     )
     assert decide_due(schedule, at("2026-05-04T09:10"), RULES) == DueDecision(reconcile=True)
 
@@ -285,7 +292,13 @@ def test_jitter_spreads_and_is_bounded() -> None:
     due = at("2026-05-04T09:00")
     shy = [
         DueSchedule(
-            id=id_, name="", crons=(), zone=zone("UTC"), decided_until=due, jitter_seconds=9
+            id=id_,
+            name="",
+            crons=(),
+            zone=zone("UTC"),
+            decided_until=due,
+            catch_up_limit=1,
+            jitter_seconds=9,
         )
         for id_ in range(500)
     ]

@@ -301,6 +301,10 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
     assert done
     logs = bench.logs(ticket)
     assert "Audit progress: 3/4 (completed=3, failed=0)" in logs
+    polls, stalls = (
+        sum(line.startswith(text) for line in logs) for text in ("Audit progress", "Audits stalled")
+    )
+    assert 1 <= stalls <= polls / 3, "one warning per three polls without progress"
     assert "Audits stalled; extending wait" in logs
     assert "Audit timeout/stall - finished 3/4 (completed=3, failed=0)" in logs
     assert bench.outcomes(ticket)["2"] == UNAUDITED
