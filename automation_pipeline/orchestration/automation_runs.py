@@ -1,16 +1,23 @@
 """Automation runs in Dagster: launch config, attempt, and the tags of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from automation_pipeline.automation.models.runs import RunAttempt, Trigger
 from automation_pipeline.automation.models.selections import parse_selection
+from automation_pipeline.automation.queries.runs import RunCancelledError
 from automation_pipeline.automation.runs import RunLaunch
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.orchestration.failures import verdicts
+from automation_pipeline.orchestration.heartbeat import beating
 from automation_pipeline.orchestration.requests import LAUNCH_TAG
+
+if TYPE_CHECKING:
+    from automation_pipeline.bootstrap import Services
 
 RUN_ID_TAG, ATTEMPT_TAG = "automation/run_id", "automation/attempt"
 _BATCH = "batch_"
@@ -53,6 +60,20 @@ class Tickets(dg.IOManager):
         if made.mapping_key is None:
             return ticket
         return ticket, int(made.mapping_key.removeprefix(_BATCH))
+
+
+@contextmanager
+def at_work(
+    context: dg.OpExecutionContext, ticket: RunAttempt, services: "Services"
+) -> Generator[None]:
+    """A step of this attempt: it sends the run's heartbeat, and an error ends it as `verdicts`
+    decides. A step that finds its run cancelled ends without a failure, and `finalise_run` shows
+    the outcome."""
+    with verdicts(), beating(ticket, services):
+        try:
+            yield
+        except RunCancelledError as error:
+            context.log.info(f"{error} This step leaves the rest of its work undone.")
 
 
 # The business outcome of a run, to filter Dagster's runs by.

@@ -108,6 +108,11 @@ class StaleAttemptError(PermanentError):
     more."""
 
 
+class RunCancelledError(StaleAttemptError):
+    """The attempt was the last one, and its run has been cancelled: that is a recorded outcome, not
+    a failure of the worker."""
+
+
 @dataclass(frozen=True)
 class WatchedRun:
     """A run that waits or works. `launch` counts the Dagster runs that its request has asked
@@ -281,6 +286,8 @@ def lock_attempt(session: Session, ticket: RunAttempt) -> RunRow:
 
 def _fence(session: Session, ticket: RunAttempt) -> None:
     row = execute(session, _FENCED, {"run": ticket.run_id}).first()
+    if row is not None and (row.attempt, row.status) == (ticket.attempt, RunStatus.CANCELLED):
+        raise RunCancelledError(f"Run {ticket.run_id} has been cancelled.")
     if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:
         raise StaleAttemptError(
             f"Attempt {ticket.attempt} of run {ticket.run_id} is no longer the one at work."
@@ -288,6 +295,8 @@ def _fence(session: Session, ticket: RunAttempt) -> None:
 
 
 def enter_phase(session: Session, ticket: RunAttempt, phase: Phase) -> None:
+    """The run, fenced, is in this phase. The fence comes second: an update after a shared lock could
+    deadlock with another batch."""
     entered = session.execute(
         update(RunRow)
         .where(
@@ -301,6 +310,7 @@ def enter_phase(session: Session, ticket: RunAttempt, phase: Phase) -> None:
     )
     if entered.scalar_one_or_none() is not None:
         note_phase(session, ticket.run_id, ticket.attempt, phase)
+    fence_attempt(session, ticket)
 
 
 def record_heartbeat(session: Session, ticket: RunAttempt, worker: str) -> None:

@@ -12,13 +12,14 @@ from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.defs.automation.hook import close_run
 from automation_pipeline.orchestration.automation_runs import (
     STATUS_TAG,
+    at_work,
     batch_key,
     opening_tags,
     parse_launch,
 )
 from automation_pipeline.orchestration.config import SelectionConfig, StrictConfig
 from automation_pipeline.orchestration.failures import verdicts
-from automation_pipeline.orchestration.heartbeat import beating, worker_name
+from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
@@ -62,14 +63,16 @@ def open_run(
 
 
 @dg.op(out=dg.DynamicOut(tuple))
-def select_fiches(ticket: RunAttempt, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
+def select_fiches(
+    context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
+) -> Iterator[dg.DynamicOutput]:
     """Resolve the selection, write one pending row a fiche; hand on the batches that have work
     left."""
     from automation_pipeline.automation import selection as selecting  # noqa: PLC0415  its own
     from automation_pipeline.orchestration.batch_context import crm_of_run, selection_knobs  # noqa: PLC0415  its own
 
-    our = services.get()
-    with verdicts(), beating(ticket, our):
+    our, batches = services.get(), ()
+    with at_work(context, ticket, our):
         ground = {
             "database": our.database,
             "source": crm_of_run(our, ticket.run_id),
@@ -81,7 +84,8 @@ def select_fiches(ticket: RunAttempt, services: ServicesResource) -> Iterator[dg
                 ticket, **ground, semaphore=our.sales_list_semaphore, knobs=knobs
             )
         )
-    yield from _batches(ticket, selected.batches)
+        batches = selected.batches
+    yield from _batches(ticket, batches)
 
 
 @dg.op
@@ -92,23 +96,25 @@ def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
     from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_knobs  # noqa: PLC0415  its own
 
     our, (ticket, batch) = services.get(), work
-    with verdicts(), beating(ticket, our):
+    with at_work(context, ticket, our):
         ground = {
             "database": our.database,
             "source": crm_of_run(our, ticket.run_id),
             "clock": our.clock,
         }
         ended = our.run(fetching.fetch_batch(ticket, batch, **ground, knobs=fetch_knobs(our)))
-    context.add_output_metadata({str(status): count for status, count in ended.items()})
+        context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
 @dg.op(ins={"fetched": dg.In(dg.Nothing)}, out=dg.DynamicOut(tuple))
-def settle_fetch(ticket: RunAttempt, services: ServicesResource) -> Iterator[dg.DynamicOutput]:
+def settle_fetch(
+    context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
+) -> Iterator[dg.DynamicOutput]:
     """End who needs nothing more; hand on the batches that are transcribed and audited."""
     from automation_pipeline.automation import fetching as settling  # noqa: PLC0415  its own
 
-    our = services.get()
-    with verdicts(), beating(ticket, our):
+    our, batches = services.get(), ()
+    with at_work(context, ticket, our):
         batches = settling.settle_fetch(ticket, database=our.database, clock=our.clock)
     yield from _batches(ticket, batches)
 
@@ -121,10 +127,10 @@ def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesRe
     from automation_pipeline.orchestration.batch_context import batch_context  # noqa: PLC0415  its own
 
     our, (ticket, batch) = services.get(), work
-    with verdicts(), beating(ticket, our):
+    with at_work(context, ticket, our):
         shop = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
         ended = our.run(working.work_batch(ticket, batch, shop=shop))
-    context.add_output_metadata({str(status): count for status, count in ended.items()})
+        context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
 def _batches(ticket: RunAttempt, numbers: Sequence[int]) -> Iterator[dg.DynamicOutput]:

@@ -1,0 +1,149 @@
+"""The job `automation_run`, executed: its colour, and what it leaves behind."""
+
+import asyncio
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+
+from automation_pipeline import bootstrap
+from automation_pipeline.audits.models.chat import Question
+from automation_pipeline.automation import auditing, fetching
+from automation_pipeline.automation.models.runs import Run, RunAttempt
+from automation_pipeline.automation.queries.runs import get_run
+from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.fiches.models.fiches import CrmFiche
+from automation_pipeline.orchestration.automation_runs import STATUS_TAG, Tickets
+from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText
+from automation_pipeline_tests.transcription.bench import heard
+
+RUN_ID = 1
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The services of the process are those of the bench."""
+    bench = Bench(database, clock)
+    monkeypatch.setattr(auditing, "FENCE_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
+    return bench
+
+
+def services_of(bench: Bench) -> bootstrap.Services:
+    services = bootstrap.Services(Settings(), bench.clock)
+    vars(services).update(
+        database=bench.database, crm=bench.crm, speech=bench.provider, judge=bench.judge
+    )
+    return services
+
+
+def execute(
+    bench: Bench, *fiche_ids: str, **fields: object
+) -> tuple[dg.ExecuteInProcessResult, dict[str, str]]:
+    """The result, and the tags of Dagster's run."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = automation_run.execute_in_process(
+            run_config={
+                "ops": {
+                    "open_run": {"config": {"schedule_id": bench.schedule(*fiche_ids, **fields).id}}
+                }
+            },
+            resources={"services": ServicesResource(), "io_manager": Tickets()},
+            raise_on_error=False,
+            instance=instance,
+        )
+        run = instance.get_run_by_id(result.run_id)
+    assert run
+    return result, dict(run.tags)
+
+
+def read(bench: Bench) -> Run:
+    with bench.database.reading() as session:
+        return get_run(session, RUN_ID)
+
+
+def cancel(bench: Bench) -> None:
+    if read(bench).completed_at is None:
+        cancel_run(RUN_ID, database=bench.database, clock=bench.clock, reason="Wrong day")
+
+
+def take_over(bench: Bench) -> None:
+    ticket = RunAttempt(RUN_ID, 1)
+    if read(bench).attempt == 1:
+        bench.take_over(ticket)
+
+
+def while_fetching(bench: Bench, stop: Callable[[Bench], None], _: pytest.MonkeyPatch) -> None:
+    class Crm(FakeFicheSource):
+        async def details(self, fiche_id: str) -> CrmFiche:
+            await asyncio.to_thread(stop, bench)
+            return await super().details(fiche_id)
+
+    bench.crm = Crm(map(fiche, ("1", "2")))
+
+
+def while_transcribing(bench: Bench, stop: Callable[[Bench], None], _: pytest.MonkeyPatch) -> None:
+    async def meanwhile(_url: str) -> None:
+        await asyncio.to_thread(stop, bench)
+        await asyncio.Event().wait()
+
+    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=meanwhile)
+
+
+def while_auditing(bench: Bench, stop: Callable[[Bench], None], _: pytest.MonkeyPatch) -> None:
+    async def meanwhile(_question: Question) -> None:
+        await asyncio.to_thread(stop, bench)
+        await asyncio.Event().wait()
+
+    bench.model = FakeLanguageModel(meanwhile=meanwhile)
+
+
+def between_steps(
+    bench: Bench, stop: Callable[[Bench], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `settle_fetch`, so that the next steps find the run stopped when they begin."""
+    settle = fetching.settle_fetch
+
+    def settle_and_stop(ticket: RunAttempt, **services: object) -> list[int]:
+        batches = settle(ticket, **services)  # type: ignore[arg-type]
+        stop(bench)
+        return batches
+
+    monkeypatch.setattr(fetching, "settle_fetch", settle_and_stop)
+
+
+@pytest.mark.parametrize(
+    "moment", [while_fetching, while_transcribing, while_auditing, between_steps]
+)
+def test_a_run_that_is_cancelled_at_work_is_green_and_says_so(
+    moment: Callable[..., None], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.offer("1", "2")
+    bench.automatic()
+    moment(bench, cancel, monkeypatch)
+    result, tags = execute(bench, "1", "2")
+    run = read(bench)
+    failed = [event.step_key for event in result.all_events if event.is_step_failure]
+    assert (result.success, failed) == (True, [])
+    assert (run.status, run.error_message) == ("cancelled", "Cancelled by an operator: Wrong day")
+    assert (tags[STATUS_TAG], run.phase) == ("cancelled", "finalizing")
+    [shown] = [e for e in result.events_for_node("finalise_run") if e.is_successful_output]
+    assert shown.step_output_data.metadata["status"].value == "cancelled"
+
+
+def test_an_attempt_that_is_overtaken_is_red(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.offer("1")
+    bench.automatic()
+    while_auditing(bench, take_over, monkeypatch)
+    result, tags = execute(bench, "1")
+    assert not result.success
+    assert STATUS_TAG not in tags
+    assert read(bench).status == "running"
