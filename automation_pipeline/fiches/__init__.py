@@ -1,1 +1,1 @@
-"""Fiches: the CRM's sales records, their details and recordings, mirrored in our database."""
+"""Fiches are the CRM's sales records. This package mirrors their sales lists, details and recordings."""

@@ -1,4 +1,4 @@
-"""`automation fiches`: show and synchronise the CRM's mirror."""
+"""`automation fiches`: show a mirrored fiche, and fetch sales lists and details from the CRM."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,72 +28,6 @@ from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.queries.details import coverage_of
 
 Part = Mapping[str, object]
-
-
-def print_fiche(document: Part) -> None:
-    information, prospect = _part(document, "information"), _part(document, "prospect")
-    recordings = cast("Sequence[Part]", document["recordings"])
-    known = [recording for recording in recordings if recording["vanished_at"] is None]
-    print_facts(
-        {
-            "fiche": f"{document['fiche_id']}  {document['prospect_prenom'] or ''} {document['prospect_nom'] or ''}",
-            "state": _state(document),
-            "sold on": document["sales_date"],
-            "groupe": document["groupe"],
-            "agent": information.get("attribution_user_nom"),
-            "agence": document["agence_nom"],
-            "telephone": document["prospect_tel"],
-            "mail": document["prospect_email"],
-            "town": prospect.get("ville"),
-            "recordings": f"{len(known)}, {_count(known, 'recording_url')} with audio, "
-            f"{_count(known, 'has_transcription')} transcribed",
-        }
-    )
-    _print_transcription(_part(document, "transcription").get("run"))
-    if recordings:
-        print_table(
-            ("call", "day", "time", "seconds", "direction", "audio", "transcript"),
-            [_call(each) for each in recordings],
-        )
-
-
-def _print_transcription(told: object) -> None:
-    """The last transcription: how it stands, who holds what and for how long, what failed and
-    why."""
-    if told is None:
-        return
-    run = cast("Part", told)
-    counts = f"{run['processed']} of {run['targetTotal']} recordings, {run['failed']} failed"
-    print_facts(
-        {"transcription": f"{run['state']}, {counts}", "run": run["id"], "error": run["error"]}
-    )
-    unusual = [task for task in cast("Sequence[Part]", run["tasks"]) if task["state"] != "done"]
-    if unusual:
-        columns = ("callId", "state", "attempts", "owner", "secondsLeft", "againInSeconds", "error")
-        names = ("call", "state", "attempts", "held by", "for s", "again in s", "why")
-        print_table(names, [[task[column] for column in columns] for task in unusual])
-
-
-def _count(recordings: Sequence[Part], what: str) -> int:
-    return sum(bool(recording[what]) for recording in recordings)
-
-
-def _part(document: Part, name: str) -> Part:
-    return cast("Part", document[name] or {})
-
-
-def _state(document: Part) -> str:
-    fetched = document["details_fetched_at"]
-    return f"{document['state']}, details of {fetched}" if fetched else str(document["state"])
-
-
-def _call(recording: Part) -> tuple[object, ...]:
-    audio = (
-        "vanished" if recording["vanished_at"] else "yes" if recording["recording_url"] else "no"
-    )
-    columns = ("call_id", "recording_date", "recording_time", "duration_seconds", "direction")
-    transcript = "yes" if recording["has_transcription"] else "no"
-    return (*(recording[column] for column in columns), audio, transcript)
 
 
 app = typer.Typer(help="Mirror the CRM's fiches, and look at them.", no_args_is_help=True)
@@ -138,7 +72,7 @@ def sync(
     """
     only_here("fiches sync")
     services = bootstrap.services()
-    days, source = _period(day, first, last, services), services.crm
+    days, source = _requested_days(day, first, last, services), services.crm
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -153,13 +87,13 @@ def sync(
     if as_json:
         print_json(
             {
-                "days": [_day_document(one, coverage[one.day]) for one in lists],
+                "days": [_day_document(outcome, coverage[outcome.day]) for outcome in lists],
                 "errors": dict(errors),
             }
         )
     else:
         _print_days(lists, coverage, errors)
-    if errors or any(isinstance(one, DayFailed) for one in lists):
+    if errors or any(isinstance(outcome, DayFailed) for outcome in lists):
         raise typer.Exit(1)
 
 
@@ -185,21 +119,29 @@ def _sync_details(
 ) -> Counter[str]:
     bar = progress.add_task("details", total=None)
 
-    def heard(done: int, of: int) -> None:
-        progress.update(bar, completed=done, total=of)
+    def show_progress(done: int, total: int) -> None:
+        progress.update(bar, completed=done, total=total)
 
     fetching = fetch_days(
-        days, database=services.database, source=source, clock=services.clock, progress=heard
+        days,
+        database=services.database,
+        source=source,
+        clock=services.clock,
+        progress=show_progress,
     )
     return services.run(fetching)
 
 
-def _period(day: str | None, first: str | None, last: str | None, services: Services) -> list[date]:
+def _requested_days(
+    day: str | None, first: str | None, last: str | None, services: Services
+) -> list[date]:
     if (day is None) == (first is None) or (day is not None and last is not None):
         raise InvalidInputError("Give either --date, or --from and --to.")
     today = wall_time(services.clock.now(), zone(services.settings.automation_timezone)).date()
-    start = _day("--date", day) if day is not None else _day("--from", first or "")
-    end = start if day is not None else today if last is None else _day("--to", last)
+    start = (
+        _parse_option("--date", day) if day is not None else _parse_option("--from", first or "")
+    )
+    end = start if day is not None else today if last is None else _parse_option("--to", last)
     if end < start:
         raise InvalidInputError("--to lies before --from.")
     if (end - start).days >= MOST_DAYS:
@@ -207,22 +149,23 @@ def _period(day: str | None, first: str | None, last: str | None, services: Serv
     return [start + timedelta(days=number) for number in range((end - start).days + 1)]
 
 
-def _day(option: str, text: str) -> date:
+def _parse_option(option: str, text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
         raise InvalidInputError(f"{option} is not a day as YYYY-MM-DD: {text}") from None
 
 
-def _day_document(one: SalesDay | DayFailed, coverage: DayCoverage) -> dict[str, object]:
-    if isinstance(one, DayFailed):
-        return {"day": one.day.isoformat(), "error": one.error}
-    counts = {"fiches": one.fiches, "new": one.new, "changed": one.changed}
-    stand = {"withDetails": coverage.with_details, "notFound": coverage.not_found}
+def _day_document(outcome: SalesDay | DayFailed, coverage: DayCoverage) -> dict[str, object]:
+    if isinstance(outcome, DayFailed):
+        return {"day": outcome.day.isoformat(), "error": outcome.error}
     return {
-        "day": one.day.isoformat(),
-        **counts,
-        **stand,
+        "day": outcome.day.isoformat(),
+        "fiches": outcome.fiches,
+        "new": outcome.new,
+        "changed": outcome.changed,
+        "withDetails": coverage.with_details,
+        "notFound": coverage.not_found,
         "withoutDetails": coverage.without_details,
     }
 
@@ -232,17 +175,82 @@ def _print_days(
 ) -> None:
     rows = [
         (
-            one.day,
-            one.fiches,
-            one.new,
-            one.changed,
-            coverage[one.day].with_details,
-            coverage[one.day].not_found,
+            sales.day,
+            sales.fiches,
+            sales.new,
+            sales.changed,
+            coverage[sales.day].with_details,
+            coverage[sales.day].not_found,
         )
-        for one in lists
-        if isinstance(one, SalesDay)
+        for sales in lists
+        if isinstance(sales, SalesDay)
     ]
     print_table(("day", "fiches", "new", "changed", "with details", "not found"), rows)
-    failed = [f"{one.day}: {one.error}" for one in lists if isinstance(one, DayFailed)]
+    failed = [f"{day.day}: {day.error}" for day in lists if isinstance(day, DayFailed)]
     for sentence in [*failed, *(f"{count} x {error}" for error, count in errors.most_common())]:
         screen.print(sentence, markup=False, highlight=False)
+
+
+def print_fiche(document: Part) -> None:
+    information, prospect = _part(document, "information"), _part(document, "prospect")
+    recordings = cast("Sequence[Part]", document["recordings"])
+    known = [recording for recording in recordings if recording["vanished_at"] is None]
+    print_facts(
+        {
+            "fiche": f"{document['fiche_id']}  {document['prospect_prenom'] or ''} {document['prospect_nom'] or ''}",
+            "state": _state(document),
+            "sold on": document["sales_date"],
+            "groupe": document["groupe"],
+            "agent": information.get("attribution_user_nom"),
+            "agence": document["agence_nom"],
+            "telephone": document["prospect_tel"],
+            "mail": document["prospect_email"],
+            "town": prospect.get("ville"),
+            "recordings": f"{len(known)}, {_count_true(known, 'recording_url')} with audio, "
+            f"{_count_true(known, 'has_transcription')} transcribed",
+        }
+    )
+    _print_transcription(_part(document, "transcription").get("run"))
+    if recordings:
+        print_table(
+            ("call", "day", "time", "seconds", "direction", "audio", "transcript"),
+            [_call_row(recording) for recording in recordings],
+        )
+
+
+def _print_transcription(last_run: object) -> None:
+    """Print the last run's counts, and each recording that is claimed, waiting or failed."""
+    if last_run is None:
+        return
+    run = cast("Part", last_run)
+    counts = f"{run['processed']} of {run['targetTotal']} recordings, {run['failed']} failed"
+    print_facts(
+        {"transcription": f"{run['state']}, {counts}", "run": run["id"], "error": run["error"]}
+    )
+    unusual = [task for task in cast("Sequence[Part]", run["tasks"]) if task["state"] != "done"]
+    if unusual:
+        columns = ("callId", "state", "attempts", "owner", "secondsLeft", "againInSeconds", "error")
+        names = ("call", "state", "attempts", "held by", "for s", "again in s", "why")
+        print_table(names, [[task[column] for column in columns] for task in unusual])
+
+
+def _count_true(recordings: Sequence[Part], field: str) -> int:
+    return sum(bool(recording[field]) for recording in recordings)
+
+
+def _part(document: Part, name: str) -> Part:
+    return cast("Part", document[name] or {})
+
+
+def _state(document: Part) -> str:
+    fetched = document["details_fetched_at"]
+    return f"{document['state']}, details of {fetched}" if fetched else str(document["state"])
+
+
+def _call_row(recording: Part) -> tuple[object, ...]:
+    audio = (
+        "vanished" if recording["vanished_at"] else "yes" if recording["recording_url"] else "no"
+    )
+    columns = ("call_id", "recording_date", "recording_time", "duration_seconds", "direction")
+    transcript = "yes" if recording["has_transcription"] else "no"
+    return (*(recording[column] for column in columns), audio, transcript)

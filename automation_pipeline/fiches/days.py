@@ -1,4 +1,4 @@
-"""Sales lists of days: revalidate, search, check."""
+"""Sales days: the CRM's list of the fiches that were sold on a day. Fetch it, search it, check it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -32,8 +32,10 @@ from automation_pipeline.storage.database import Database
 async def revalidate_day(
     day: date, *, database: Database, source: FicheSource, clock: Clock, semaphore: Semaphore
 ) -> SalesDay:
-    """One call, under the semaphore that all processes share. A list that cannot be understood
-    changes nothing."""
+    """Fetch and store the day's list, under the semaphore that all processes share.
+
+    A list that cannot be parsed changes nothing.
+    """
     async with semaphore.acquire():
         sales = await source.sales_list(day)
     return await asyncio.to_thread(_save, sales, database, clock)
@@ -44,7 +46,7 @@ def _save(sales: SalesList, database: Database, clock: Clock) -> SalesDay:
         return save_sales_list(session, sales, clock.now())
 
 
-async def revalidate_days(  # noqa: PLR0913  the collaborators by name, and two wishes
+async def revalidate_days(  # noqa: PLR0913  collaborators and options, by name
     days: Sequence[date],
     *,
     database: Database,
@@ -54,52 +56,51 @@ async def revalidate_days(  # noqa: PLR0913  the collaborators by name, and two 
     force: bool = False,
     on_day: Callable[[SalesDay | DayFailed], None] = lambda _day: None,
 ) -> list[SalesDay | DayFailed]:
-    """One outcome a day, in the order of the days. `on_day` hears of each as it ends.
+    """Return one outcome per day, in the order of the days. `on_day` receives each as it ends.
 
-    A list that is final is not asked for again unless by `force`: its outcome is what was stored
-    when it was taken.
+    Without `force`, a final list is not fetched again: its outcome is the stored one.
     """
-
     final = {} if force else await asyncio.to_thread(_final_lists, days, database)
 
-    async def ask(day: date) -> SalesDay | DayFailed:
-        try:
-            return await revalidate_day(
-                day, database=database, source=source, clock=clock, semaphore=semaphore
-            )
-        except AutomationError as error:
-            return DayFailed(day, str(error))
-
-    async def one(day: date) -> SalesDay | DayFailed:
-        outcome = final.get(day) or await ask(day)
+    async def revalidate(day: date) -> SalesDay | DayFailed:
+        outcome: SalesDay | DayFailed | None = final.get(day)
+        if outcome is None:
+            try:
+                outcome = await revalidate_day(
+                    day, database=database, source=source, clock=clock, semaphore=semaphore
+                )
+            except AutomationError as error:
+                outcome = DayFailed(day, str(error))
         on_day(outcome)
         return outcome
 
-    return await asyncio.gather(*map(one, days))
+    return await asyncio.gather(*map(revalidate, days))
 
 
 def _final_lists(days: Sequence[date], database: Database) -> dict[date, SalesDay]:
     with database.reading() as session:
         known = [sales_day(session, day) for day in days]
     return {
-        each.day: each
-        for each in known
-        if each is not None and is_final(each.day, each.revalidated_at)
+        sales.day: sales
+        for sales in known
+        if sales is not None and is_final(sales.day, sales.revalidated_at)
     }
 
 
 async def search_day(
     day: date, reach: Reach, *, database: Database, source: FicheSource, semaphore: Semaphore
 ) -> list[SalesListEntry]:
-    """One call, under the semaphore that all processes share. The list has no groupe: what is in
-    reach is known by the details that are mirrored. TransientError, PermanentError: no list that
-    can be used."""
+    """Fetch the day's list without storing it, and keep the fiches that are in reach.
+
+    The list has no groupe, so the mirrored details decide what is in reach. Raises TransientError
+    or PermanentError when the CRM gives no usable list.
+    """
     async with semaphore.acquire():
         sales = await source.sales_list(day)
-    seen = await asyncio.to_thread(
+    visible = await asyncio.to_thread(
         _visible, [fiche.fiche_id for fiche in sales.fiches], reach, database
     )
-    return [fiche for fiche in sales.fiches if fiche.fiche_id in seen]
+    return [fiche for fiche in sales.fiches if fiche.fiche_id in visible]
 
 
 def _visible(fiche_ids: list[str], reach: Reach, database: Database) -> set[str]:
@@ -111,14 +112,14 @@ DAYS_CHECKED = 31
 
 
 def find_stale_days(first: date, *, database: Database, clock: Clock) -> DayFinding:
-    """The days before today, a month of them, none before `first`."""
+    """Check the last `DAYS_CHECKED` days before today, but none before `first`."""
     now = clock.now()
     today = wall_time(now, CRM_ZONE).date()
     days = [today - timedelta(days=back) for back in range(DAYS_CHECKED, 0, -1)]
     days = [day for day in days if day >= first]
     with database.reading() as session:
-        asked = revalidated_since(session, days[0]) if days else {}
-    return evaluate_staleness(stale_days(days, asked, now), days)
+        revalidated = revalidated_since(session, days[0]) if days else {}
+    return evaluate_staleness(stale_days(days, revalidated, now), days)
 
 
 def check_sales_day(day: date, *, database: Database) -> tuple[DayFinding, ...]:

@@ -1,4 +1,4 @@
-"""Details of fiches: fetch, read, check."""
+"""Details of a fiche: the CRM's full record of it. Fetch, store, read and check them."""
 
 import asyncio
 from collections import Counter, deque
@@ -37,7 +37,7 @@ from automation_pipeline.storage.database import Database, Session
 
 
 async def fetch_details(fiche_id: str, *, source: FicheSource, clock: Clock) -> FetchOutcome:
-    """Ask the CRM for one fiche: every way it can end is a value."""
+    """Ask the CRM for one fiche. A failure is a value, not an exception."""
     asked_at = clock.now()
     try:
         return DetailsFetched(fiche_id, await source.details(fiche_id), asked_at)
@@ -52,7 +52,10 @@ async def fetch_details(fiche_id: str, *, source: FicheSource, clock: Clock) -> 
 async def fetch_fiche(
     fiche_id: str, *, since: datetime, database: Database, source: FicheSource, clock: Clock
 ) -> DetailsFetched | DetailsKnown | FicheNotFound:
-    """TransientError, PermanentError: the CRM gave no answer for it."""
+    """Return the stored details if they are newer than `since`, else fetch and store them.
+
+    Raises TransientError or PermanentError when the CRM gives no usable answer.
+    """
     with database.reading() as session:
         known = known_since(session, [fiche_id], since, clock.now())
     if known:
@@ -68,7 +71,7 @@ Settle = Callable[[Session, Sequence[FetchOutcome]], None]
 
 
 class _Queue(deque[tuple[str, int]]):
-    """An iterator over what waits; what is appended while it is consumed is served last."""
+    """Iterates over fiches and their attempts. Items appended during the iteration come last."""
 
     def __next__(self) -> tuple[str, int]:
         if not self:
@@ -79,7 +82,7 @@ class _Queue(deque[tuple[str, int]]):
         return self
 
 
-async def fetch_fiches(  # noqa: PLR0913  two of them have defaults
+async def fetch_fiches(  # noqa: PLR0913  collaborators and options, by name
     fiche_ids: Sequence[str],
     *,
     since: datetime,
@@ -90,15 +93,17 @@ async def fetch_fiches(  # noqa: PLR0913  two of them have defaults
     retries: int = 0,
     on_retry: Callable[[FetchFailed, int], None] = lambda _outcome, _retry: None,
 ) -> None:
-    """Every fiche ends in one outcome. `settle` is called in the transaction that stores outcomes.
+    """Fetch the fiches; each ends in one outcome, and a known fiche is not fetched again.
 
-    A fiche that fails goes to the end of the queue, at most `retries` times, and holds up no other.
-
-    Outcomes are stored while the work goes on, so that a kill loses what was gathered in a moment
-    and no more.
+    `settle` runs in the transaction that stores the outcomes. A fiche that fails goes to the end of
+    the queue, at most `retries` times, so that it delays no other. Outcomes are stored during the
+    work, so that a kill loses only those of the last moment.
     """
-
     queue = _Queue()
+
+    def settle_known() -> None:
+        with database.transaction() as session:
+            settle(session, known)
 
     def save(results: Sequence[FetchOutcome | None]) -> None:
         outcomes = [outcome for outcome in results if outcome is not None]
@@ -118,15 +123,10 @@ async def fetch_fiches(  # noqa: PLR0913  two of them have defaults
     with database.reading() as session:
         known = known_since(session, fiche_ids, since, clock.now())
     if known:
-        await asyncio.to_thread(_settle_only, known, settle, database)
-    told = {outcome.fiche_id for outcome in known}
-    queue.extend((each, 0) for each in fiche_ids if each not in told)
+        await asyncio.to_thread(settle_known)
+    known_ids = {outcome.fiche_id for outcome in known}
+    queue.extend((fiche_id, 0) for fiche_id in fiche_ids if fiche_id not in known_ids)
     await process_concurrently(queue, fetch, save, width=source.at_once)
-
-
-def _settle_only(known: Sequence[FetchOutcome], settle: Settle, database: Database) -> None:
-    with database.transaction() as session:
-        settle(session, known)
 
 
 async def fetch_days(
@@ -135,10 +135,13 @@ async def fetch_days(
     database: Database,
     source: FicheSource,
     clock: Clock,
-    progress: Callable[[int, int], None] = lambda _done, _of: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Counter[str]:
-    """Why some fiches could not be fetched, with how many each. `progress` hears of every few
-    fiches that ended."""
+    """Fetch the missing or outdated details of the fiches sold on these days.
+
+    Returns the errors with their counts. `progress` receives how many fiches have ended, of how
+    many.
+    """
     errors: Counter[str] = Counter()
     done = 0
     with database.reading() as session:
@@ -166,9 +169,12 @@ async def read_fiche(
     source: FicheSource,
     clock: Clock,
 ) -> dict[str, object]:
-    """When the CRM fails, or no longer knows the fiche, the details that there are. NotFoundError:
-    there are none, or by what the CRM has told just now it is out of reach. TransientError,
-    PermanentError: the CRM gave no answer, and there are none."""
+    """Return the fiche's document, fetched again if it is outdated or with `refresh`.
+
+    When the CRM fails or no longer knows the fiche, the stored details are returned. Raises
+    NotFoundError when there are none or the fiche is out of reach, and TransientError or
+    PermanentError when there are none and the CRM gives no usable answer.
+    """
     now = clock.now()
     since = now if refresh else now - DETAILS_LIVE_FOR
     failure: AutomationError = NotFoundError(f"Fiche {fiche_id} not found")
@@ -179,13 +185,13 @@ async def read_fiche(
         known = not isinstance(outcome, FicheNotFound)
     except AutomationError as error:
         failure, known = error, False
-    document = await asyncio.to_thread(_stored, fiche_id, reach, database)
+    document = await asyncio.to_thread(_stored_document, fiche_id, reach, database)
     if document is None or not (known or document["details_fetched_at"]):
         raise failure
     return document
 
 
-def _stored(fiche_id: str, reach: Reach, database: Database) -> dict[str, object] | None:
+def _stored_document(fiche_id: str, reach: Reach, database: Database) -> dict[str, object] | None:
     with database.reading() as session:
         check_visible(session, reach, [fiche_id])
         try:

@@ -1,5 +1,5 @@
-"""Fiches as JSON documents: sales list entries, transcription status, and what is hidden from
-whom."""
+"""JSON documents of fiches: sales list entries, transcription counts, and what callers without a
+permission do not see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Document = dict[str, object]
 
 @dataclass(frozen=True)
 class CallTranscription:
-    """Recordings that the CRM no longer names do not count."""
+    """How many of a fiche's recordings are transcribed. Vanished recordings do not count."""
 
     total: int
     transcribed: int
@@ -41,12 +41,12 @@ def transcription_document(calls: CallTranscription) -> Document:
 
 
 def unknown_transcription_document() -> Document:
-    """Of a fiche that is not mirrored, or not for the asker to see: the two look the same."""
+    """The same document for a fiche that is not mirrored and for one that the caller may not see."""
     return {**transcription_document(CallTranscription(0, 0)), "percentage": 0, "isComplete": False}
 
 
 def sales_document(fiche: SalesListEntry, *, with_audio: bool) -> Document:
-    """`with_audio` also tells where the calls can be heard."""
+    """`with_audio` includes the addresses of the recordings."""
     return {
         "id": fiche.fiche_id,
         "cle": fiche.cle,
@@ -58,11 +58,13 @@ def sales_document(fiche: SalesListEntry, *, with_audio: bool) -> Document:
         "statut": fiche.statut,
         "date_insertion": fiche.inserted_at and iso(fiche.inserted_at),
         "date_modification": fiche.modified_at and iso(fiche.modified_at),
-        "recordings": [_recording(call, with_audio=with_audio) for call in fiche.recordings],
+        "recordings": [
+            _recording_document(call, with_audio=with_audio) for call in fiche.recordings
+        ],
     }
 
 
-def _recording(call: Recording, *, with_audio: bool) -> Document:
+def _recording_document(call: Recording, *, with_audio: bool) -> Document:
     return {
         "call_id": call.call_id,
         "start_time": iso(call.started_at),
@@ -82,14 +84,14 @@ MAIL_DEVIS = "mail_devis"
 def without_recordings_audio(document: Mapping[str, object]) -> Document:
     recordings = cast("list[Document]", document["recordings"])
     hidden = [{**recording, **dict.fromkeys(_AUDIO_FIELDS)} for recording in recordings]
-    return {**_without_raw(document, "recordings"), "recordings": hidden}
+    return {**_without_raw_field(document, "recordings"), "recordings": hidden}
 
 
 def without_mail_devis(document: Mapping[str, object]) -> Document:
-    return _without_raw(document, MAIL_DEVIS)
+    return _without_raw_field(document, MAIL_DEVIS)
 
 
-def _without_raw(document: Mapping[str, object], name: str) -> Document:
-    """What the CRM says beyond what is modelled may hold more of the same."""
+def _without_raw_field(document: Mapping[str, object], name: str) -> Document:
+    """Hide the fields of the section that no table models."""
     raw = cast("Mapping[str, object]", document["raw_data"])
     return {**document, "raw_data": {key: value for key, value in raw.items() if key != name}}

@@ -1,4 +1,4 @@
-"""Realtime events and webhooks of fetch jobs: ids and counts, no personal data."""
+"""Realtime events and webhooks of fetch jobs. They hold ids and counts, but no personal data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ USER_AGENT = "automation-pipeline-webhook/1.0"
 
 @dataclass(frozen=True, kw_only=True)
 class DueWebhook:
-    """A webhook to be sent now, for the `attempt`-th time."""
+    """A claimed webhook delivery. `attempt` counts from 1."""
 
     id: int
     job_id: str
@@ -30,16 +30,16 @@ class DueWebhook:
 
 
 def event_name(job: FetchJob) -> str:
-    """What is told of it now: progress, complete or failed."""
+    """The event for the job's current state: progress, complete or failed."""
     return job.status.value if job.is_over else PROGRESS
 
 
-def job_event(job: FetchJob, word: str, at: datetime, latest: date | None = None) -> Event:
-    key = f"progressive-fetch-{job.id}:{word}" + (f":{job.processed}" if word == PROGRESS else "")
+def job_event(job: FetchJob, name: str, at: datetime, latest: date | None = None) -> Event:
+    key = f"progressive-fetch-{job.id}:{name}" + (f":{job.processed}" if name == PROGRESS else "")
     payload: dict[str, object] = {"jobId": job.id, **job_state_document(job)}
     if latest is not None:
         payload["latestDate"] = latest.isoformat()
-    return Event(TENANT, key, f"fiches.progressive_fetch.{word}", PRODUCER, job.id, at, payload)
+    return Event(TENANT, key, f"fiches.progressive_fetch.{name}", PRODUCER, job.id, at, payload)
 
 
 def job_state_document(job: FetchJob) -> dict[str, object]:
@@ -58,7 +58,14 @@ def job_state_document(job: FetchJob) -> dict[str, object]:
     }
 
 
+def job_progress_document(job: FetchJob) -> dict[str, object]:
+    """The state without the range: what webhooks and polling clients receive."""
+    state = job_state_document(job)
+    return {name: state[name] for name in state if name not in {"startDate", "endDate"}}
+
+
 def _total(job: FetchJob, name: str) -> dict[str, object]:
+    """The total is left out where the requester may not know it."""
     return {} if job.total_fiches is None else {name: job.total_fiches}
 
 
@@ -67,31 +74,27 @@ def day_texts(days: Days) -> list[str]:
 
 
 def data_url(job: FetchJob) -> str:
-    """The path at which the fiches are, as far as the asker may see them."""
+    """The path of the range's fiches in the API."""
     return f"/api/fiches/status/by-date-range?startDate={job.start.isoformat()}&endDate={job.end.isoformat()}"
 
 
 def is_webhook_due(job: FetchJob, every: int) -> bool:
-    """Whether the webhook is called at this point: after every so many days, and at the end."""
+    """A webhook is called after every `every` days, and at the end."""
     return job.is_over or (job.status is JobStatus.PROCESSING and job.processed % every == 0)
 
 
 def webhook_body(job: FetchJob, at: datetime, latest: date | None = None) -> dict[str, object]:
-    standing = {
-        name: told
-        for name, told in job_state_document(job).items()
-        if name not in {"startDate", "endDate"}
-    }
+    data = job_progress_document(job)
     if latest is not None:
-        standing["latestDate"] = latest.isoformat()
-    data = {**standing, **_total(job, "currentFichesCount"), "dataUrl": data_url(job)}
+        data["latestDate"] = latest.isoformat()
+    data |= {**_total(job, "currentFichesCount"), "dataUrl": data_url(job)}
     return {"event": event_name(job), "jobId": job.id, "timestamp": iso(at), "data": data}
 
 
 def webhook_headers(delivery: DueWebhook, body: bytes, at: datetime) -> Mapping[str, str]:
-    """`X-Webhook-Timestamp` is in seconds since 1970; the second signature is of it, a dot, and the
-    body."""
-    moment = str(int(at.timestamp()))
+    """`X-Webhook-Timestamp` is in seconds since 1970. The second signature covers the timestamp, a
+    dot, and the body."""
+    timestamp = str(int(at.timestamp()))
     headers = {
         "Content-Type": "application/json",
         "User-Agent": USER_AGENT,
@@ -99,9 +102,11 @@ def webhook_headers(delivery: DueWebhook, body: bytes, at: datetime) -> Mapping[
         "X-Webhook-Job-Id": delivery.job_id,
         "X-Webhook-Delivery-Id": str(delivery.id),
         "X-Webhook-Attempt": str(delivery.attempt),
-        "X-Webhook-Timestamp": moment,
+        "X-Webhook-Timestamp": timestamp,
     }
     if delivery.secret:
         headers["X-Webhook-Signature"] = f"sha256={mac_of(delivery.secret, body)}"
-        headers["X-Webhook-Signature-V2"] = f"sha256={mac_of_moment(delivery.secret, body, moment)}"
+        headers["X-Webhook-Signature-V2"] = (
+            f"sha256={mac_of_moment(delivery.secret, body, timestamp)}"
+        )
     return headers

@@ -1,4 +1,4 @@
-"""Fetch jobs: request, work, fail, notify, remove."""
+"""Fetch jobs: a job fetches the sales lists of a range of days in the background, and notifies a webhook."""
 
 import asyncio
 import uuid
@@ -64,7 +64,7 @@ REUSE_JOB_FOR = timedelta(minutes=5)
 
 @dataclass(frozen=True, kw_only=True)
 class RangeRequest:
-    """By `refresh` every day is asked for again. Whose `reach` it is may look at the job later."""
+    """With `refresh`, every day is fetched again. The caller of `reach` may see the job later."""
 
     start: date
     end: date
@@ -75,8 +75,8 @@ class RangeRequest:
 
 @dataclass(frozen=True)
 class RangeStatus:
-    """The days asked for, none after today; of which there is a list, and of which none that is
-    good; the job that brings what is missing, or everything anew."""
+    """The requested days up to today, split into `known` and `missing` (no list, or an outdated one),
+    and the job that fetches what is missing; with `refresh` it fetches all of them."""
 
     days: Days
     known: Days
@@ -85,58 +85,61 @@ class RangeStatus:
 
 
 def request_range(
-    wish: RangeRequest,
+    request: RangeRequest,
     *,
     database: Database,
     clock: Clock,
     zone: ZoneInfo,
     allowed_origins: Collection[str] = (),
 ) -> RangeStatus:
-    """Whoever asks for the same range again within minutes is told of the same job, unless by
-    `refresh`."""
-    if wish.webhook is not None:
-        check_url(wish.webhook.url, allowed_origins)
+    """Describe the range, and file a job for what is missing.
+
+    A caller who requests the same range again within `REUSE_JOB_FOR` gets the same job, except with
+    `refresh`.
+    """
+    if request.webhook is not None:
+        check_url(request.webhook.url, allowed_origins)
     now = clock.now()
-    days = requested_days(wish.start, wish.end, wall_time(now, zone).date())
+    days = requested_days(request.start, request.end, wall_time(now, zone).date())
     with database.reading() as session:
-        missing = _missing(session, days, now)
+        missing = stale_days(days, revalidated_since(session, days[0]), now) if days else ()
     known = tuple(day for day in days if day not in set(missing))
-    wanted = days if wish.refresh else missing
-    if not wanted:
+    to_fetch = days if request.refresh else missing
+    if not to_fetch:
         return RangeStatus(days, known, missing, None)
     with database.transaction() as session:
-        job = _recent_job(session, wish, days, now) or _file_job(session, wish, days, wanted, now)
+        job = _recent_job(session, request, days, now) or _file_job(
+            session, request, days, to_fetch, now
+        )
     return RangeStatus(days, known, missing, job)
 
 
-def _missing(session: Session, days: Days, now: datetime) -> Days:
-    return stale_days(days, revalidated_since(session, days[0]), now) if days else ()
-
-
-def _recent_job(session: Session, wish: RangeRequest, days: Days, now: datetime) -> FetchJob | None:
-    lately = RecentJob(days[0], days[-1], wish.reach.caller, now - REUSE_JOB_FOR)
-    lock_range(session, lately)
-    return None if wish.refresh else find_recent_job(session, lately, wish.webhook)
+def _recent_job(
+    session: Session, request: RangeRequest, days: Days, now: datetime
+) -> FetchJob | None:
+    recent = RecentJob(days[0], days[-1], request.reach.caller, now - REUSE_JOB_FOR)
+    lock_range(session, recent)
+    return None if request.refresh else find_recent_job(session, recent, request.webhook)
 
 
 def _file_job(
-    session: Session, wish: RangeRequest, days: Days, wanted: Days, now: datetime
+    session: Session, request: RangeRequest, days: Days, to_fetch: Days, now: datetime
 ) -> FetchJob:
-    fetched = tuple(day for day in days if day not in set(wanted))
+    fetched = tuple(day for day in days if day not in set(to_fetch))
     job = FetchJob(
         id=str(uuid.uuid4()),
         start=days[0],
         end=days[-1],
         fetched=fetched,
-        remaining=wanted,
-        total_fiches=sum(volumes_of(session, fetched)) if wish.reach.is_whole else None,
-        created_by=wish.reach.caller,
-        webhook=wish.webhook,
+        remaining=to_fetch,
+        total_fiches=sum(volumes_of(session, fetched)) if request.reach.is_whole else None,
+        created_by=request.reach.caller,
+        webhook=request.webhook,
     )
     add_job(session, job, now)
     enqueue(session, [job_event(job, CREATED, now)])
     tags = {"automation/trace_id": job.id}
-    config = {"job_id": job.id, "refresh": wish.refresh}
+    config = {"job_id": job.id, "refresh": request.refresh}
     file_requests(session, [NewRunRequest(job.id, JOB, config, tags)], now)
     return job
 
@@ -144,15 +147,15 @@ def _file_job(
 def record_job(
     session: Session, job: FetchJob, now: datetime, *, latest: date | None = None, every: int = 1
 ) -> None:
-    """`every` is after how many days the webhook hears of the progress; of the end it always
-    does."""
+    """Save the job and publish its state. The webhook is called after every `every` days and at the
+    end."""
     save_job(session, job, now)
     enqueue(session, [job_event(job, event_name(job), now, latest)])
     if job.webhook is not None and is_webhook_due(job, every):
         add_webhook_delivery(session, job.id, job.webhook.url, webhook_body(job, now, latest), now)
 
 
-async def fetch_range(  # noqa: PLR0913  the collaborators by name, and two wishes
+async def fetch_range(  # noqa: PLR0913  the collaborators and options, by name
     job_id: str,
     *,
     database: Database,
@@ -160,24 +163,26 @@ async def fetch_range(  # noqa: PLR0913  the collaborators by name, and two wish
     clock: Clock,
     semaphore: Semaphore,
     refresh: bool = False,
-    tell_every: int = 5,
+    webhook_every: int = 5,
 ) -> FetchJob:
-    """The job as it has ended. Safe to repeat, and beside another worker. NotFoundError: there is
-    no such job."""
+    """Fetch the remaining days and return the ended job. Several workers may call it, also repeatedly.
 
-    async def one(day: date) -> None:
+    Raises NotFoundError when there is no such job.
+    """
+
+    async def fetch_day(day: date) -> None:
         [outcome] = await revalidate_days(
             [day], database=database, source=source, clock=clock, semaphore=semaphore, force=refresh
         )
-        await asyncio.to_thread(_record_day, job_id, outcome, tell_every, database, clock)
+        await asyncio.to_thread(_record_day, job_id, outcome, webhook_every, database, clock)
 
-    job = await asyncio.to_thread(_begin, job_id, database, clock)
-    await asyncio.gather(*map(one, () if job.is_over else job.remaining))
+    job = await asyncio.to_thread(_start, job_id, database, clock)
+    await asyncio.gather(*map(fetch_day, () if job.is_over else job.remaining))
     with database.reading() as session:
         return get_job(session, job_id)
 
 
-def _begin(job_id: str, database: Database, clock: Clock) -> FetchJob:
+def _start(job_id: str, database: Database, clock: Clock) -> FetchJob:
     with database.transaction() as session:
         job = get_job(session, job_id, lock=True)
         if not job.is_over:
@@ -187,25 +192,22 @@ def _begin(job_id: str, database: Database, clock: Clock) -> FetchJob:
 
 
 def _record_day(
-    job_id: str, outcome: SalesDay | DayFailed, tell_every: int, database: Database, clock: Clock
+    job_id: str, outcome: SalesDay | DayFailed, webhook_every: int, database: Database, clock: Clock
 ) -> None:
     with database.transaction() as session:
         job = get_job(session, job_id, lock=True)
         moved = count_day(job, outcome)
         if moved is job:
             return
-        record_job(session, moved, clock.now(), latest=outcome.day, every=tell_every)
+        record_job(session, moved, clock.now(), latest=outcome.day, every=webhook_every)
         if isinstance(outcome, DayFailed):
-            write_notes(session, _note(job_id, outcome))
-
-
-def _note(job_id: str, outcome: DayFailed) -> WorkflowLogEntry:
-    message = f"The sales list of {outcome.day} could not be fetched: {outcome.error}"
-    return WorkflowLogEntry("fiche", "fetch_job", job_id, job_id, message, level="warning")
+            message = f"The sales list of {outcome.day} could not be fetched: {outcome.error}"
+            entry = WorkflowLogEntry("fiche", "fetch_job", job_id, job_id, message, level="warning")
+            write_notes(session, entry)
 
 
 def fail_range(job_id: str, reason: str, *, database: Database, clock: Clock) -> bool:
-    """False when it was over before, or is not there."""
+    """End the job as failed. False when it is over already or does not exist."""
     with database.transaction() as session:
         try:
             job = get_job(session, job_id, lock=True)
@@ -218,24 +220,26 @@ def fail_range(job_id: str, reason: str, *, database: Database, clock: Clock) ->
 
 
 DELIVERIES_AT_ONCE = 10
-PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=2, cap_seconds=30), insists=True)
+DELIVERY_POLICY = DeliveryPolicy(
+    attempts=3, backoff=Backoff(base_seconds=2, cap_seconds=30), insists=True
+)
 
 
 async def deliver_job_webhooks(
     sender: WebhookSender, *, database: Database, hold_seconds: float
 ) -> int:
-    """How many were tried, of the oldest few."""
+    """Send the oldest due webhooks. Returns how many were attempted."""
 
     async def send(due: DueWebhook, now: datetime) -> WebhookAnswer:
         body = body_of(due.payload)
         return await sender.send(due.url, body, webhook_headers(due, body, now))
 
-    tray = DeliveryQueue(
+    queue = DeliveryQueue(
         is_webhook_delivery_due,
         partial(claim_due_webhooks, limit=DELIVERIES_AT_ONCE, hold_seconds=hold_seconds),
         record_webhook_delivery,
     )
-    return await deliver_waiting(tray, send, patience=PATIENCE, database=database)
+    return await deliver_waiting(queue, send, patience=DELIVERY_POLICY, database=database)
 
 
 def remove_old_fetch_jobs(look: PurgePass, *, keep_days: int, database: Database) -> dict[str, int]:

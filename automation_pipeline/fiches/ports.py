@@ -1,4 +1,4 @@
-"""What this room needs of the outside world."""
+"""Ports of fiches: the CRM."""
 
 from datetime import date
 from typing import Protocol
@@ -7,25 +7,30 @@ from automation_pipeline.fiches.models.fiches import CrmFiche, SalesList
 
 
 class FicheSource(Protocol):
-    """The CRM. Attempts, waits and time-outs are the adapter's; an error it raises is final for
-    this call."""
+    """The CRM. The adapter retries, waits and times out; an error that it raises is final for the
+    call."""
 
     @property
     def at_once(self) -> int:
-        """How many calls it takes at the same time from one process."""
+        """How many calls one process may make at the same time."""
         ...
 
     async def details(self, fiche_id: str) -> CrmFiche:
-        """The whole fiche. NotFoundError: the CRM does not know it. TransientError or
-        PermanentError: no answer."""
+        """Return the whole fiche.
+
+        Raises NotFoundError when the CRM does not know it, and TransientError or PermanentError
+        when it gives no usable answer.
+        """
         ...
 
     async def sales_list(self, day: date) -> SalesList:
-        """The day's sales with their recordings; empty only if the CRM says that nothing was sold.
-        Its fiches have each id once, in the CRM's order. TransientError or PermanentError: no list
-        that can be used."""
+        """Return the day's sales with their recordings, each fiche once, in the CRM's order.
+
+        The list is empty only if the CRM answers that nothing was sold. Raises TransientError or
+        PermanentError when the CRM gives no usable list.
+        """
         ...
 
     async def check(self) -> None:
-        """Nothing, when the CRM answers and accepts us; else an error that says what is wrong."""
+        """Raise an AutomationError unless the CRM answers and accepts the credentials."""
         ...

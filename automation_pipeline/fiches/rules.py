@@ -1,4 +1,4 @@
-"""Checks of a day's sales list and details: freshness, volume, coverage."""
+"""Rules of sales days: when a list is fresh or final, and the checks of its volume and coverage."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -7,9 +7,9 @@ from statistics import median
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of
 from automation_pipeline.fiches.models.days import CRM_ZONE, DayCoverage, DayFinding, SalesDay
 
-# A list that was taken before its day was over is taken to be right for this long.
+# A list that was fetched before its day ended counts as fresh for this long.
 OPEN_DAY_FRESH_FOR = timedelta(hours=24)
-# Volumes may differ from the median of the last same weekdays by this share, in either direction.
+# A volume may differ from the median of the same weekday in earlier weeks by this share.
 VOLUME_BAND = 0.5
 COMPARED_WEEKS = 4
 MIN_COMPARED_DAYS = 2
@@ -31,8 +31,8 @@ def same_weekdays_before(day: date) -> tuple[date, ...]:
 
 
 def evaluate_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[DayFinding, ...]:
-    """One finding a check. `earlier` are the volumes of the last same weekdays, as far as they are
-    known."""
+    """Return one finding per check. `earlier` holds the known volumes of the same weekday in the weeks
+    before."""
     if known is None:
         return never_requested(DAY_CHECKS)
     return (
@@ -53,24 +53,28 @@ def evaluate_day(known: SalesDay | None, earlier: Sequence[int]) -> tuple[DayFin
 
 
 def never_requested(checks: Sequence[str]) -> tuple[DayFinding, ...]:
-    """Of a day that nobody asked for nothing is known: no check of it passes."""
+    """No check passes for a day whose list was never fetched."""
     return tuple(
         DayFinding(check, passed=False, says=NEVER_REQUESTED, grave=True) for check in checks
     )
 
 
 def is_final(day: date, revalidated_at: datetime) -> bool:
-    """Taken after the day was over: asked again, the list would be the same."""
+    """A list fetched after its day ended does not change any more."""
     day_ends = instant_of(datetime.combine(day + timedelta(days=1), time()), CRM_ZONE, FIRST_PASS)
     return revalidated_at >= day_ends
 
 
 def stale_days(
-    days: Sequence[date], asked: Mapping[date, datetime], now: datetime
+    days: Sequence[date], revalidated: Mapping[date, datetime], now: datetime
 ) -> tuple[date, ...]:
-    """Those of the days that were never asked for, or last while they were running and too long
-    ago."""
-    return tuple(day for day in days if day not in asked or not _is_fresh(day, asked[day], now))
+    """The days without a list, and those whose list is neither final nor fresh."""
+    return tuple(
+        day
+        for day in days
+        if day not in revalidated
+        or not (is_final(day, revalidated[day]) or now - revalidated[day] <= OPEN_DAY_FRESH_FOR)
+    )
 
 
 def evaluate_staleness(stale: Sequence[date], days: Sequence[date]) -> DayFinding:
@@ -84,10 +88,6 @@ def evaluate_staleness(stale: Sequence[date], days: Sequence[date]) -> DayFindin
         not stale,
         says if stale else f"The lists of the last {len(days)} days are fresh.",
     )
-
-
-def _is_fresh(day: date, revalidated_at: datetime, now: datetime) -> bool:
-    return is_final(day, revalidated_at) or now - revalidated_at <= OPEN_DAY_FRESH_FOR
 
 
 def _not_empty(known: SalesDay) -> DayFinding:
@@ -114,8 +114,7 @@ COVERAGE_CHECKS = ("coverage", "not_found_share")
 
 
 def evaluate_coverage(coverage: DayCoverage, *, asked: bool) -> tuple[DayFinding, ...]:
-    """One finding a check. Without a sales list (`asked`), that no details are missing says
-    nothing."""
+    """Return one finding per check. Without a sales list (`asked`), no check passes."""
     if not asked:
         return never_requested(COVERAGE_CHECKS)
     says = f"{coverage.with_details} of {coverage.fiches} fiches have their details; {coverage.not_found} not found."

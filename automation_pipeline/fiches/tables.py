@@ -14,11 +14,10 @@ from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, Te
 
 
 class FicheCacheRow(Table):
-    """One fiche. `details_fetched_at` is moved by details only, so that no other write passes for a
-    refresh.
+    """One fiche. Only details set `details_fetched_at`; a sales list does not.
 
-    `not_found_until` ends the marker of a fiche that the CRM does not know; what was known before
-    stays in place.
+    `not_found_until` is when the not-found marker expires. The marker leaves the other columns
+    unchanged.
     """
 
     __tablename__ = "fiche_cache"
@@ -44,14 +43,14 @@ class FicheCacheRow(Table):
 
 
 class CallRecordingRow(Table):
-    """One call of a fiche. An empty URL: no audio (yet). `vanished_at`: the CRM's details no longer
-    name it."""
+    """One call of a fiche. An empty URL means no audio. `vanished_at` is when the CRM's details no
+    longer contained the call."""
 
     __tablename__ = "recordings"
     __table_args__ = (
         UniqueConstraint("fiche_cache_id", "call_id"),
-        # What waits for a transcript is few among millions. Each database finds it by the words
-        # that queries say it in.
+        # Few of millions of recordings lack a transcript. Each database uses the index only for the
+        # exact expression that its queries contain.
         Index(
             "ix_recordings_untranscribed",
             "fiche_cache_id",
@@ -74,7 +73,7 @@ class CallRecordingRow(Table):
     to_number: Mapped[str]
     answered: Mapped[bool]
     vanished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Written by transcription alone: what the CRM says of a call never touches what was said in it.
+    # Only transcription writes these columns; data from the CRM does not change them.
     has_transcription: Mapped[bool] = mapped_column(server_default=false())
     transcription_id: Mapped[str | None]
     transcription_text: Mapped[str | None]
@@ -84,7 +83,7 @@ class CallRecordingRow(Table):
 
 
 class FicheKey:
-    """At most one row a fiche, unless a table adds to the key."""
+    """The primary key of a section: one row per fiche, unless the table adds columns."""
 
     fiche_cache_id: Mapped[int] = mapped_column(
         BigId,
@@ -214,7 +213,7 @@ class EnfantRow(NumberedFicheKey, Table):
 
 
 class ElementsSouscriptionRow(FicheKey, Table):
-    """An object of the CRM whose fields are all null reads like no object."""
+    """The flattened subscription. A nested object whose fields are all null equals no object."""
 
     __tablename__ = "fiche_cache_elements_souscription"
 
@@ -295,7 +294,7 @@ class TarificationRow(NumberedFicheKey, Table):
 
 
 class GammeRow(NumberedFicheKey, Table):
-    """A gamme is found by its tarification's `row_index` and its own place in it."""
+    """`row_index` is the tarification's, `gamme_index` the position in it."""
 
     __tablename__ = "fiche_cache_tarification_gammes"
 
@@ -410,7 +409,7 @@ class RawSectionRow(FicheKey, Table):
 
 
 class SalesDayRow(Table):
-    """`day` is YYYY-MM-DD. The counts are those of the last list that was understood."""
+    """One sales day. `day` is YYYY-MM-DD; the counts are those of the last valid list."""
 
     __tablename__ = "sales_days"
 
@@ -425,7 +424,7 @@ class SalesDayRow(Table):
 
 
 class FetchJobRow(Table):
-    """Days fetched, remaining and failed are the days asked for, each once."""
+    """One fetch job. Each requested day is fetched, remaining or failed."""
 
     __tablename__ = "progressive_fetch_jobs"
     __table_args__ = (
@@ -441,8 +440,7 @@ class FetchJobRow(Table):
     dates_already_fetched: Mapped[list[str]] = mapped_column(TextList)
     dates_remaining: Mapped[list[str]] = mapped_column(TextList)
     dates_failed: Mapped[list[str]] = mapped_column(TextList)
-    # NULL where whoever asked must not know it: of what is within reach it is counted when it is
-    # shown.
+    # NULL where the requester may not know it; the fiches in reach are counted when the job is shown.
     total_fiches: Mapped[int | None]
     webhook_url: Mapped[str | None]
     webhook_secret: Mapped[str | None]

@@ -79,10 +79,10 @@ class Ranges:
     def work(self, job: FetchJob, **wishes: Any) -> FetchJob:
         return self.work_on(job.id, **wishes)
 
-    def work_on(self, job_id: str, *, refresh: bool = False, tell_every: int = 5) -> FetchJob:
+    def work_on(self, job_id: str, *, refresh: bool = False, webhook_every: int = 5) -> FetchJob:
         work = fetch_range(
             job_id, database=self.database, source=self.crm, clock=self.clock, semaphore=self.semaphore,
-            refresh=refresh, tell_every=tell_every,
+            refresh=refresh, webhook_every=webhook_every,
         )  # fmt: skip
         return asyncio.run(work)
 

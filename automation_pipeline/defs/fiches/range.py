@@ -40,7 +40,7 @@ def fetch_days(
         }
         every = our.settings.progressive_fetch_webhook_frequency
         job = our.run(
-            fetch_range(config.job_id, **ground, refresh=config.refresh, tell_every=every)
+            fetch_range(config.job_id, **ground, refresh=config.refresh, webhook_every=every)
         )
     if job.status is JobStatus.FAILED:
         raise dg.Failure(job.error, metadata=job_metadata(job), allow_retries=False)

@@ -1,4 +1,4 @@
-"""Days of sales: the CRM's dates and times, ranges of days, sales lists and their coverage."""
+"""Values of sales days: the CRM's dates and times, ranges of days, sales lists and their coverage."""
 
 import re
 from dataclasses import dataclass
@@ -19,27 +19,26 @@ _DAY_LENGTH = len("2026-02-03")
 
 
 def crm_instant(text: str) -> datetime:
-    """The instant in UTC. Without an offset the text is Paris time. ValueError: not a date with a
-    time."""
+    """Parse a date with a time to UTC. Without an offset the text is Paris time. Raises ValueError."""
     iso = _iso(text)
     if len(iso) == _DAY_LENGTH:
         raise ValueError("has no time of day")
-    return _instant(_parsed(iso))
+    return _instant(_parse(iso))
 
 
 def crm_day(text: str) -> date:
-    """The day in Paris, of a date with or without a time. ValueError: not a date."""
-    told = _parsed(_iso(text))
-    return told.date() if told.tzinfo is None else _instant(told).astimezone(CRM_ZONE).date()
+    """Parse a date, with or without a time, to the day in Paris. Raises ValueError."""
+    parsed = _parse(_iso(text))
+    return parsed.date() if parsed.tzinfo is None else _instant(parsed).astimezone(CRM_ZONE).date()
 
 
 def paris_day(instant: datetime) -> str:
-    """DD/MM/YYYY on the wall clock of Paris."""
+    """The day in Paris as DD/MM/YYYY."""
     return f"{instant.astimezone(CRM_ZONE):%d/%m/%Y}"
 
 
 def paris_minute(instant: datetime) -> str:
-    """HH:MM on the wall clock of Paris."""
+    """The time in Paris as HH:MM."""
     return f"{instant.astimezone(CRM_ZONE):%H:%M}"
 
 
@@ -53,32 +52,31 @@ def _iso(text: str) -> str:
     raise ValueError("is not written like a date of the CRM")
 
 
-def _parsed(iso: str) -> datetime:
+def _parse(iso: str) -> datetime:
     try:
-        told = datetime.fromisoformat(iso)
+        parsed = datetime.fromisoformat(iso)
     except ValueError:
         raise ValueError("is a date or a time that does not exist") from None
-    if not FIRST_YEAR <= told.year <= LAST_YEAR:
+    if not FIRST_YEAR <= parsed.year <= LAST_YEAR:
         raise ValueError(f"lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
-    return told
+    return parsed
 
 
-def _instant(told: datetime) -> datetime:
-    return instant_of(told, CRM_ZONE, FIRST_PASS) if told.tzinfo is None else told.astimezone(UTC)
+def _instant(at: datetime) -> datetime:
+    return instant_of(at, CRM_ZONE, FIRST_PASS) if at.tzinfo is None else at.astimezone(UTC)
 
 
 MAX_RANGE_DAYS = 366
 
 Days = tuple[date, ...]
 
-_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def parse_day(text: str | None, complaint: str) -> date:
-    """InvalidInputError with this complaint: not a day written as YYYY-MM-DD, or one that no fiche
-    can be of."""
+    """Parse YYYY-MM-DD. Raises InvalidInputError with this complaint, also for a year out of range."""
     try:
-        day = date.fromisoformat(text) if text and _WRITTEN.fullmatch(text) else None
+        day = date.fromisoformat(text) if text and _ISO_DAY.fullmatch(text) else None
     except ValueError:
         day = None
     if day is None or not FIRST_YEAR <= day.year <= LAST_YEAR:
@@ -87,8 +85,10 @@ def parse_day(text: str | None, complaint: str) -> date:
 
 
 def requested_days(start: date, end: date, today: date) -> Days:
-    """In order, none after today. InvalidInputError: the wrong way round, too long, or too long
-    ago."""
+    """The days of the range up to today, in order.
+
+    Raises InvalidInputError when the range is reversed, too long, or begins too long ago.
+    """
     if start > end:
         raise InvalidInputError("startDate must be before or equal to endDate")
     last = min(end, today)
@@ -105,8 +105,7 @@ def days_between(start: date, end: date) -> Days:
 
 @dataclass(frozen=True)
 class SalesDay:
-    """The last sales list of a day that was understood. `listed` counts what the CRM sent, repeats
-    included."""
+    """The last valid sales list of a day. `listed` counts what the CRM sent, including duplicates."""
 
     day: date
     revalidated_at: datetime
@@ -124,7 +123,7 @@ class SalesDay:
 
 @dataclass(frozen=True)
 class DayFailed:
-    """The CRM gave no list for the day that could be used; what was known of it stays."""
+    """The CRM gave no usable list for the day. The stored list stays."""
 
     day: date
     error: str
@@ -132,7 +131,7 @@ class DayFailed:
 
 @dataclass(frozen=True)
 class DayFinding:
-    """`grave` findings are errors, the others warnings."""
+    """The result of one check of a day. A failed `grave` check is an error, any other a warning."""
 
     check: str
     passed: bool
@@ -142,7 +141,7 @@ class DayFinding:
 
 @dataclass(frozen=True)
 class DayCoverage:
-    """The three kinds add up to `fiches`."""
+    """How many fiches of a day have details. The three counts add up to `fiches`."""
 
     fiches: int
     with_details: int
@@ -154,8 +153,7 @@ class DayCoverage:
 
     @property
     def share(self) -> float:
-        """Of the fiches that the CRM knows, those whose details are here; a day without any is
-        complete."""
+        """The share of the fiches known to the CRM that have details; 1 when there are none."""
         known = self.fiches - self.not_found
         return self.with_details / known if known else 1.0
 

@@ -1,4 +1,4 @@
-"""Fetch jobs: the sales lists of a range of days, fetched in the background."""
+"""Values of fetch jobs, which fetch the sales lists of a range of days in the background."""
 
 from dataclasses import dataclass, replace
 from datetime import date
@@ -30,7 +30,7 @@ FETCH_JOB = StateMachine(
 
 @dataclass(frozen=True)
 class JobWebhook:
-    """Who is told of a job. With a secret, messages are signed."""
+    """The webhook that a job notifies. With a secret, its requests are signed."""
 
     url: str
     secret: str | None = None
@@ -38,8 +38,11 @@ class JobWebhook:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchJob:
-    """`fetched` begins with the days whose lists were there already; `total_fiches` counts the
-    fiches of all those. None: whoever asked may not see all of them, and is told of no total."""
+    """Each day is fetched, remaining or failed. `fetched` includes the days whose list was known before.
+
+    `total_fiches` counts the fiches of the fetched days. It is None where the requester may not see
+    all of them.
+    """
 
     id: str
     start: date
@@ -63,7 +66,7 @@ class FetchJob:
 
     @property
     def progress(self) -> int:
-        """0 to 100, and 100 only when every day was asked for."""
+        """The percentage of days that are processed."""
         return 100 * self.processed // self.total_days if self.total_days else 100
 
     @property
@@ -72,35 +75,35 @@ class FetchJob:
 
 
 def start_job(job: FetchJob) -> FetchJob:
-    """Begun again after a crash it stays as it is."""
+    """A job that resumes after a crash stays unchanged."""
     if job.status is JobStatus.PROCESSING:
         return job
     return replace(job, status=FETCH_JOB.move(job.status, JobStatus.PROCESSING))
 
 
 def count_day(job: FetchJob, outcome: SalesDay | DayFailed) -> FetchJob:
-    """The job itself, when the day was counted before or the job is over: two workers on one day
-    count it once."""
+    """Count the day's outcome. Returns the job itself when it is over or the day is counted already, so
+    that two workers count a day once."""
     if job.is_over or outcome.day not in job.remaining:
         return job
     remaining = tuple(day for day in job.remaining if day != outcome.day)
     if isinstance(outcome, DayFailed):
-        moved = replace(job, remaining=remaining, failed=_with(job.failed, outcome.day))
+        counted = replace(job, remaining=remaining, failed=_with(job.failed, outcome.day))
     else:
         fiches = None if job.total_fiches is None else job.total_fiches + outcome.fiches
-        moved = replace(
+        counted = replace(
             job, remaining=remaining, fetched=_with(job.fetched, outcome.day), total_fiches=fiches
         )
-    return moved if remaining else _ended(moved, outcome)
+    return counted if remaining else _ended(counted, outcome)
 
 
 def fail_job(job: FetchJob, reason: str) -> FetchJob:
-    """Nobody works on it any more; the days that remain were never asked for."""
+    """End the job as failed. The remaining days stay remaining."""
     return replace(job, status=FETCH_JOB.move(job.status, JobStatus.FAILED), error=reason)
 
 
 def _ended(job: FetchJob, last: SalesDay | DayFailed) -> FetchJob:
-    """A job has failed only when there is not one list to show for it."""
+    """A job fails only when no list could be fetched."""
     if job.fetched:
         return replace(job, status=FETCH_JOB.move(job.status, JobStatus.COMPLETE))
     why = f"{NOTHING_FETCHED}: {last.error}" if isinstance(last, DayFailed) else NOTHING_FETCHED

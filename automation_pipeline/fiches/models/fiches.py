@@ -1,4 +1,4 @@
-"""Fiches and their recordings as the CRM sends them, and how fetching one can end."""
+"""Values of fiches and their recordings as the CRM sends them, and the outcomes of fetching one."""
 
 import re
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class RecordingName:
 
 
 def recording_name(url: str) -> RecordingName | None:
-    """The parts of the last segment of the URL's path; None if it is not named in the CRM's way."""
+    """Parse the last segment of the URL's path. None if it does not follow the CRM's convention."""
     path = url.partition("#")[0].partition("?")[0]
     match = _NAME.fullmatch(path.rpartition("/")[2])
     if match is None:
@@ -48,8 +48,7 @@ def recording_name(url: str) -> RecordingName | None:
 
 @dataclass(frozen=True)
 class Recording:
-    """One call. `url` is empty when the CRM has not made the audio available (yet); `uuid` is in
-    the URL's name."""
+    """One call. `url` is empty while the CRM has no audio; `uuid` comes from the URL's file name."""
 
     call_id: str
     url: str
@@ -74,8 +73,8 @@ class Recording:
 
 @dataclass(frozen=True)
 class CrmFiche:
-    """The CRM's whole answer. `rest` is what no section models, at its place (an array's elements
-    by their position); it is JSON that both databases can keep."""
+    """The CRM's whole answer. `rest` holds the fields that no section models, nested as in the answer
+    (elements of arrays by their position)."""
 
     information: Information
     prospect: Prospect | None
@@ -116,8 +115,7 @@ class CrmFiche:
 
     @property
     def inserted_on(self) -> date | None:
-        """The day in Paris on which the fiche was made; None if the CRM writes it in a way that
-        nobody reads."""
+        """The day in Paris on which the fiche was created; None if the date cannot be parsed."""
         try:
             return crm_day(self.information.date_insertion)
         except ValueError:
@@ -142,8 +140,8 @@ class CrmFiche:
 
 @dataclass(frozen=True)
 class DetailsFetched:
-    """`asked_at` is when the CRM was asked: the details are no newer than that, however late they
-    are stored. Left out, they count as just asked for."""
+    """Details from the CRM, as new as the call at `asked_at`, however late they are stored. None counts
+    as now."""
 
     fiche_id: str
     details: CrmFiche
@@ -152,8 +150,7 @@ class DetailsFetched:
 
 @dataclass(frozen=True)
 class DetailsKnown:
-    """The CRM need not be asked: its details are fresh for this purpose, with so many
-    recordings."""
+    """The stored details are fresh enough. `recordings` is their number."""
 
     fiche_id: str
     recordings: int
@@ -161,7 +158,7 @@ class DetailsKnown:
 
 @dataclass(frozen=True)
 class FicheNotFound:
-    """The CRM does not know this fiche: an end, not an error."""
+    """The CRM does not know this fiche. This is an outcome, not an error."""
 
     fiche_id: str
 
@@ -174,7 +171,7 @@ class FetchFailed:
 
     @property
     def cause(self) -> str:
-        """The error without the fiche's id: one sentence for all the fiches that it strikes."""
+        """The error without the fiche's id, so that equal causes can be counted."""
         return self.error.replace(f"fiche {self.fiche_id}", "a fiche")
 
 
@@ -198,7 +195,7 @@ class SalesListEntry:
 
 @dataclass(frozen=True)
 class SalesList:
-    """`listed` counts what the CRM sent; `fiches` has each id once, in its order."""
+    """A day's list. `listed` counts what the CRM sent; `fiches` has each id once, in the CRM's order."""
 
     day: date
     listed: int

@@ -11,13 +11,12 @@ LARGEST = 2**31 - 1
 
 
 class Section(BaseModel):
-    """Fields that the CRM adds one day are kept in `rest`."""
+    """A part of the details. Fields without a model are kept in `rest`."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     def rest(self) -> dict[str, object]:
-        """What the models do not know, each at its place; the elements of an array go by their
-        position."""
+        """The fields without a model, nested as in the answer; elements of arrays by position."""
         unknown: dict[str, object] = {
             name: plain_json(value) for name, value in (self.model_extra or {}).items()
         }
@@ -42,7 +41,7 @@ def _without_empty(named: Iterable[tuple[str, dict[str, object]]]) -> dict[str, 
 
 
 def plain_json(value: JsonValue) -> JsonValue:
-    """The value with null for the numbers that JSON does not have; PostgreSQL refuses them."""
+    """Replace NaN and infinities by null: PostgreSQL refuses them in JSON."""
     match value:
         case dict():
             return {name: plain_json(inner) for name, inner in value.items()}
@@ -63,7 +62,7 @@ def _rounded(value: object) -> object:
 
 
 Key: TypeAlias = Annotated[str, Field(max_length=LONGEST_KEY)]
-# The CRM's numbers are counts, codes and seconds: parts of one are rounded.
+# The CRM's numbers are counts, codes and seconds: fractions are rounded.
 Whole: TypeAlias = Annotated[int, Field(ge=-LARGEST, le=LARGEST), BeforeValidator(_rounded)]
 Count: TypeAlias = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(_rounded)]
 JsonMap: TypeAlias = Annotated[dict[str, JsonValue], AfterValidator(_plain_map)]

@@ -1,4 +1,4 @@
-"""Queries about days: storing a sales list, and what is known of a day."""
+"""Queries of sales days: store a list, read what is known of a day."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -32,7 +32,7 @@ _DAY_FIELDS = (
 
 
 def save_sales_list(session: Session, sales: SalesList, now: datetime) -> SalesDay:
-    """A handful of statements, however long the list."""
+    """Store the list with a constant number of statements."""
     before = _known_scalars(session, [fiche.fiche_id for fiche in sales.fiches])
     rows = [_summary_row(fiche, sales.day, now) for fiche in sales.fiches]
     _upsert_summaries(session, rows)
@@ -65,13 +65,13 @@ def sales_day(session: Session, day: date) -> SalesDay | None:
 
 
 def volumes_of(session: Session, days: Sequence[date]) -> list[int]:
-    """Fiches listed on those of the days that were asked for."""
-    asked = among(session, SalesDayRow.day, [day.isoformat() for day in days])
-    return list(session.scalars(select(SalesDayRow.listed - SalesDayRow.duplicates).where(asked)))
+    """The number of fiches on each of the days that has a list."""
+    chosen = among(session, SalesDayRow.day, [day.isoformat() for day in days])
+    return list(session.scalars(select(SalesDayRow.listed - SalesDayRow.duplicates).where(chosen)))
 
 
 def revalidated_since(session: Session, first: date) -> dict[date, datetime]:
-    """When each day from then on was last asked for."""
+    """When the list of each day from `first` on was last fetched."""
     query = select(SalesDayRow.day, SalesDayRow.revalidated_at).where(
         SalesDayRow.day >= first.isoformat()
     )

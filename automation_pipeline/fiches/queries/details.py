@@ -1,5 +1,4 @@
-"""Queries that store a fiche's details, sections and recordings, and that find what is still
-fresh."""
+"""Queries of details: store a fiche's details, sections and recordings, and find the fresh ones."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -65,11 +64,10 @@ def cache_ids(session: Session, fiche_ids: Iterable[str]) -> dict[str, int]:
 
 
 def save_recordings(session: Session, recordings: Mapping[str, Sequence[Recording]]) -> None:
-    """Insert or refresh the recordings of these fiches (by fiche id); those that are not named stay
-    as they are.
+    """Insert or update these recordings, by fiche id. Other recordings of the fiches stay.
 
-    The CRM sometimes forgets a URL that it gave before: a URL is replaced by another one but never
-    by none. Whatever is named has not vanished.
+    The CRM sometimes omits a URL that it sent before: a URL is replaced by another one, but never
+    removed. A recording that is sent again is no longer vanished.
     """
     upsert_recordings(session, recordings, cache_ids(session, recordings))
 
@@ -77,7 +75,7 @@ def save_recordings(session: Session, recordings: Mapping[str, Sequence[Recordin
 def upsert_recordings(
     session: Session, recordings: Mapping[str, Sequence[Recording]], keys: Mapping[str, int]
 ) -> None:
-    """`save_recordings` for a caller who knows the keys of the fiches' rows."""
+    """`save_recordings` for a caller that has the primary keys of the fiches' rows."""
     rows = [
         _recording_row(keys[fiche_id], call)
         for fiche_id in sorted(recordings)
@@ -106,8 +104,8 @@ def mark_vanished(
     keys: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Mark the recordings of these fiches that are not among those named. They are kept: work may
-    hang on them."""
+    """Mark the recordings of these fiches that the CRM no longer sends. The rows stay: transcripts and
+    tasks refer to them."""
     named = {
         (keys[fiche_id], call.call_id) for fiche_id, calls in recordings.items() for call in calls
     }
@@ -156,15 +154,16 @@ RowsOf: TypeAlias = Callable[[CrmFiche], Sequence[Row]]
 
 
 def replace_sections(session: Session, details: Mapping[int, CrmFiche]) -> None:
-    """The keys are those of the fiches' rows. The caller holds these rows: nobody else writes the
-    same sections."""
+    """Replace the sections, by primary key of the fiche's row. The caller has locked these rows."""
     if not details:
         return
     connection = session.connection()
     for table, rows_of in _SECTIONS.items():
         connection.execute(delete(table).where(among(session, table.fiche_cache_id, details)))
         if rows := [
-            {"fiche_cache_id": key, **row} for key, each in details.items() for row in rows_of(each)
+            {"fiche_cache_id": key, **row}
+            for key, fiche in details.items()
+            for row in rows_of(fiche)
         ]:
             connection.execute(insert(table), rows)
 
@@ -177,7 +176,7 @@ def _numbered(sections: Sequence[Section], *unwanted: str, index: str = "row_ind
 
 
 def _fields(section: Section, *unwanted: str) -> Row:
-    row = dict(vars(section))  # the modelled fields: what is not modelled is kept beside them
+    row = dict(vars(section))  # the modelled fields only: `model_extra` holds the others
     for name in unwanted:
         del row[name]
     return row
@@ -274,19 +273,17 @@ _DETAIL_FIELDS = (
     "groupe", "agence_nom", "prospect_nom", "prospect_prenom", "prospect_email", "prospect_tel", "cle", "raw_data",
     "fetched_at", "details_fetched_at", "expires_at",
 )  # fmt: skip
-_VERDICT_FIELDS = ("details_success", "details_message", "not_found_until")
+_STATE_FIELDS = ("details_success", "details_message", "not_found_until")
 
 
 def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datetime) -> None:
-    """Details replace details; a not-found marker leaves what was known in place; other outcomes
-    change nothing.
+    """Store outcomes: details replace details, a not-found marker keeps them, others change nothing.
 
-    The number of statements does not follow the number of fiches. Their rows are taken first, in
-    the order of the fiche ids: two writers of the same fiches wait for each other instead of
-    locking crosswise.
+    The number of statements does not grow with the number of fiches. The rows are locked first, in
+    the order of the fiche ids, so that two writers of the same fiches do not deadlock.
     """
-    told = {o.fiche_id: o for o in outcomes if isinstance(o, DetailsFetched | FicheNotFound)}
-    in_order = [told[fiche_id] for fiche_id in sorted(told)]
+    answered = {o.fiche_id: o for o in outcomes if isinstance(o, DetailsFetched | FicheNotFound)}
+    in_order = [answered[fiche_id] for fiche_id in sorted(answered)]
     if not in_order:
         return
     _upsert_fiches(session, [_fiche_row(outcome, now) for outcome in in_order])
@@ -301,11 +298,11 @@ def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datet
 
 
 def _upsert_fiches(session: Session, rows: Sequence[dict[str, object]]) -> None:
-    """One pass for both verdicts: rows taken in two passes would be taken in no order."""
+    """One statement for details and not-found markers keeps the order in which rows are locked."""
     insert = insert_into(session, FicheCacheRow)
     given = insert.excluded
     changes = {
-        **{field: given[field] for field in _VERDICT_FIELDS},
+        **{field: given[field] for field in _STATE_FIELDS},
         **{
             field: case((given.details_success, given[field]), else_=getattr(FicheCacheRow, field))
             for field in _DETAIL_FIELDS
@@ -373,8 +370,7 @@ _HAS_DETAILS = and_(
 def known_since(
     session: Session, fiche_ids: Sequence[str], since: datetime, now: datetime
 ) -> list[DetailsKnown | FicheNotFound]:
-    """The fiches whose details, or absence, the CRM has told us since then. Absence is believed for
-    minutes only."""
+    """The fiches whose details or absence are known since then. Absence expires within minutes."""
     wanted = {
         "fiches": fiche_ids,
         "since": since,

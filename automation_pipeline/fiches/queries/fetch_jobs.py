@@ -1,4 +1,4 @@
-"""Queries about fetch jobs, their documents and the deliveries of their webhooks."""
+"""Queries of fetch jobs, their documents, and the deliveries of their webhooks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,14 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.webhooks import Delivery, DeliveryStatus
 from automation_pipeline.fiches.documents import Document
-from automation_pipeline.fiches.events import DueWebhook, data_url, event_name, job_state_document
+from automation_pipeline.fiches.events import (
+    DueWebhook,
+    data_url,
+    day_texts,
+    event_name,
+    job_progress_document,
+    job_state_document,
+)
 from automation_pipeline.fiches.models.days import Days
 from automation_pipeline.fiches.models.fetch_jobs import FETCH_JOB, FetchJob, JobStatus, JobWebhook
 from automation_pipeline.fiches.queries.fiches import FichePage, fiches_by_day, fiches_in_short
@@ -26,7 +33,7 @@ from automation_pipeline.storage.types import JsonObject
 
 @dataclass(frozen=True)
 class RecentJob:
-    """Which job would do as well: of this range and caller, no older than `since`."""
+    """Which earlier job can be reused: of the same range and caller, created after `since`."""
 
     start: date
     end: date
@@ -35,36 +42,34 @@ class RecentJob:
 
 
 def within_jobs(reach: Reach) -> ColumnElement[bool]:
-    """A condition on rows of `FetchJobRow`: a job is seen by whoever asked for it, or may see
-    everything."""
+    """A condition on `FetchJobRow`: callers see their own jobs, callers with full reach see all."""
     return true() if reach.is_whole else FetchJobRow.created_by == reach.caller
 
 
 def is_job_visible(session: Session, reach: Reach, job_id: str) -> bool:
-    """False for one that is missing too."""
+    """False also when the job does not exist."""
     return (
         session.scalar(select(FetchJobRow.id).where(FetchJobRow.id == job_id, within_jobs(reach)))
         is not None
     )
 
 
-def lock_range(session: Session, lately: RecentJob) -> None:
-    """To the end of the transaction: two who ask for the same range at once find each other's
-    job."""
-    advisory_lock(session, f"progressive-fetch:{lately.caller}:{lately.start}:{lately.end}")
+def lock_range(session: Session, recent: RecentJob) -> None:
+    """Serialise requests for the same range, so that concurrent ones share a job."""
+    advisory_lock(session, f"progressive-fetch:{recent.caller}:{recent.start}:{recent.end}")
 
 
 def find_recent_job(
-    session: Session, lately: RecentJob, webhook: JobWebhook | None
+    session: Session, recent: RecentJob, webhook: JobWebhook | None
 ) -> FetchJob | None:
-    """One that tells somebody else would leave this webhook without its news."""
+    """The newest reusable job. A job with another webhook is not reusable: it does not notify this one."""
     newest = (
         select(FetchJobRow)
         .where(
-            FetchJobRow.start_date == lately.start,
-            FetchJobRow.end_date == lately.end,
-            FetchJobRow.created_by == lately.caller,
-            FetchJobRow.created_at > lately.since,
+            FetchJobRow.start_date == recent.start,
+            FetchJobRow.end_date == recent.end,
+            FetchJobRow.created_by == recent.caller,
+            FetchJobRow.created_at > recent.since,
         )
         .order_by(FetchJobRow.created_at.desc(), FetchJobRow.id)
     )
@@ -73,15 +78,15 @@ def find_recent_job(
 
 
 def add_job(session: Session, job: FetchJob, now: datetime) -> None:
-    told = job.webhook
+    webhook = job.webhook
     session.add(
         FetchJobRow(
             id=job.id,
             start_date=job.start,
             end_date=job.end,
             total_days=job.total_days,
-            webhook_url=told and told.url,
-            webhook_secret=told and told.secret,
+            webhook_url=webhook and webhook.url,
+            webhook_secret=webhook and webhook.secret,
             created_by=job.created_by,
             created_at=now,
             updated_at=now,
@@ -92,7 +97,7 @@ def add_job(session: Session, job: FetchJob, now: datetime) -> None:
 
 
 def get_job(session: Session, job_id: str, *, lock: bool = False) -> FetchJob:
-    """Locked, it stays as it is to the end of the transaction."""
+    """With `lock`, the row is locked until the transaction ends. Raises NotFoundError."""
     query = (
         select(FetchJobRow)
         .where(FetchJobRow.id == job_id)
@@ -114,14 +119,13 @@ def save_job(session: Session, job: FetchJob, now: datetime) -> None:
 
 
 def silent_jobs(session: Session, before: datetime, *, limit: int) -> list[str]:
-    """Jobs that are not over, of which nothing was heard since then, and that do not wait for
-    Dagster either."""
-    working = [status.value for status in JobStatus if status not in FETCH_JOB.terminal]
+    """Unfinished jobs that were not updated since `before` and are not waiting for Dagster."""
+    unfinished = [status.value for status in JobStatus if status not in FETCH_JOB.terminal]
     query = (
         select(FetchJobRow.id)
         .outerjoin(RunRequestRow, RunRequestRow.request_key == FetchJobRow.id)
         .where(
-            FetchJobRow.status.in_(working),
+            FetchJobRow.status.in_(unfinished),
             FetchJobRow.updated_at < before,
             func.coalesce(RunRequestRow.state, "refused") != "waiting",
         )
@@ -134,9 +138,9 @@ def silent_jobs(session: Session, before: datetime, *, limit: int) -> list[str]:
 def _state_columns(job: FetchJob) -> dict[str, object]:
     return {
         "status": job.status.value,
-        "dates_already_fetched": _texts(job.fetched),
-        "dates_remaining": _texts(job.remaining),
-        "dates_failed": _texts(job.failed),
+        "dates_already_fetched": day_texts(job.fetched),
+        "dates_remaining": day_texts(job.remaining),
+        "dates_failed": day_texts(job.failed),
         "total_fiches": job.total_fiches,
         "error": job.error,
     }
@@ -158,10 +162,6 @@ def job_of_row(row: FetchJobRow) -> FetchJob:
     )
 
 
-def _texts(days: Days) -> list[str]:
-    return [day.isoformat() for day in days]
-
-
 def _days(texts: Iterable[str]) -> Days:
     return tuple(map(date.fromisoformat, texts))
 
@@ -180,7 +180,10 @@ def job_document(session: Session, job_id: str, reach: Reach) -> Document:
     )
     deliveries = session.scalars(newest.limit(MAX_DELIVERIES))
     [document] = _documents(session, [row], reach)
-    return {**document, "webhookDeliveries": [_delivery(each) for each in deliveries]}
+    return {
+        **document,
+        "webhookDeliveries": [_delivery_document(delivery) for delivery in deliveries],
+    }
 
 
 def list_jobs(
@@ -196,22 +199,16 @@ def list_jobs(
 
 
 def poll_document(session: Session, job_id: str, reach: Reach) -> Document:
-    """What the webhook is told, and the first of the fiches that are there by now, as far as they
-    are in reach."""
+    """The payload of the job's webhook, with the first fiches that were fetched and are in reach."""
     row = _row(session, job_id, reach)
-    [job] = _seen(session, [row], reach)
+    [job] = _with_visible_totals(session, [row], reach)
     fiches, count = fiches_in_short(session, job.fetched, reach, FichePage(MAX_FICHES))
-    standing = {
-        name: told
-        for name, told in job_state_document(job).items()
-        if name not in {"startDate", "endDate"}
-    }
     return {
         "jobId": job.id,
         "event": event_name(job),
         "timestamp": iso(row.updated_at),
         "data": {
-            **standing,
+            **job_progress_document(job),
             "currentFichesCount": count,
             "partialData": fiches,
             "dataUrl": data_url(job),
@@ -228,8 +225,10 @@ def _row(session: Session, job_id: str, reach: Reach) -> FetchJobRow:
     return row
 
 
-def _seen(session: Session, rows: Sequence[FetchJobRow], reach: Reach) -> list[FetchJob]:
-    """Who may see everything is told what was counted on the way, if it was."""
+def _with_visible_totals(
+    session: Session, rows: Sequence[FetchJobRow], reach: Reach
+) -> list[FetchJob]:
+    """The jobs with the number of fiches in reach. Full reach uses the stored total if there is one."""
     jobs = [job_of_row(row) for row in rows]
     uncounted = [job for job in jobs if job.total_fiches is None or not reach.is_whole]
     counts = fiches_by_day(session, {day for job in uncounted for day in job.fetched}, reach)
@@ -238,7 +237,10 @@ def _seen(session: Session, rows: Sequence[FetchJobRow], reach: Reach) -> list[F
 
 
 def _documents(session: Session, rows: Sequence[FetchJobRow], reach: Reach) -> list[Document]:
-    return [_document(row, job) for row, job in zip(rows, _seen(session, rows, reach), strict=True)]
+    return [
+        _document(row, job)
+        for row, job in zip(rows, _with_visible_totals(session, rows, reach), strict=True)
+    ]
 
 
 def _document(row: FetchJobRow, job: FetchJob) -> Document:
@@ -249,11 +251,11 @@ def _document(row: FetchJobRow, job: FetchJob) -> Document:
         "createdBy": row.created_by,
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
-        "completedAt": _iso(row.completed_at),
+        "completedAt": row.completed_at and iso(row.completed_at),
     }
 
 
-def _delivery(row: FetchDeliveryRow) -> Document:
+def _delivery_document(row: FetchDeliveryRow) -> Document:
     return {
         "id": str(row.id),
         "event": row.event,
@@ -264,12 +266,8 @@ def _delivery(row: FetchDeliveryRow) -> Document:
         "attempt": row.attempt,
         "nextRetryAt": iso(row.next_retry_at) if row.status == "pending" else None,
         "createdAt": iso(row.created_at),
-        "sentAt": _iso(row.sent_at),
+        "sentAt": row.sent_at and iso(row.sent_at),
     }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else iso(at)
 
 
 def add_webhook_delivery(
@@ -295,8 +293,8 @@ def is_webhook_delivery_due(session: Session) -> bool:
 
 
 def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> list[DueWebhook]:
-    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who
-    dies over it."""
+    """Claim the oldest due deliveries for `hold_seconds`. Each claim counts as an attempt, even if its
+    worker dies."""
     oldest = (
         select(FetchDeliveryRow.id)
         .where(*_is_due())
@@ -305,8 +303,8 @@ def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> 
         .with_for_update(skip_locked=True)
         .cte(
             "oldest"
-            # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other
-            # rows
+            # A CTE runs once. PostgreSQL may repeat a subquery, and SKIP LOCKED finds other rows
+            # each time.
         )
     )
     claimed = session.scalars(
@@ -324,7 +322,7 @@ def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> 
 
 
 def record_webhook_delivery(session: Session, due: DueWebhook, delivery: Delivery) -> None:
-    """Nothing, when somebody else has claimed it since."""
+    """Record the result, unless another worker has claimed the delivery since."""
     sent = delivery.status is DeliveryStatus.SENT
     row = FetchDeliveryRow
     session.execute(
@@ -343,7 +341,7 @@ def record_webhook_delivery(session: Session, due: DueWebhook, delivery: Deliver
 
 
 def _is_due() -> tuple[ColumnElement[bool], ...]:
-    """Waiting, its time has come, and nothing older of the same job waits."""
+    """Pending and due, with no older pending delivery of the same job."""
     older = aliased(FetchDeliveryRow)
     waits_behind = exists(
         select(older.id).where(
@@ -379,12 +377,12 @@ def _due_webhook(row: FetchDeliveryRow, secret: str | None) -> DueWebhook:
 
 
 def _old_jobs(before: datetime) -> Sequence[ColumnElement[bool]]:
-    """Those that are over, and of which no webhook is still to hear."""
+    """Jobs that are over and have no pending delivery."""
     is_over = FetchJobRow.status.in_([status.value for status in FETCH_JOB.terminal])
-    has_mail = exists().where(
+    has_pending_delivery = exists().where(
         FetchDeliveryRow.job_id == FetchJobRow.id, FetchDeliveryRow.status == DeliveryStatus.PENDING
     )
-    return is_over, FetchJobRow.completed_at <= before, ~has_mail
+    return is_over, FetchJobRow.completed_at <= before, ~has_pending_delivery
 
 
 FETCH_JOBS = Kind("progressive_fetch_jobs", FetchJobRow, _old_jobs)

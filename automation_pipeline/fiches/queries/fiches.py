@@ -1,5 +1,4 @@
-"""Queries that read fiches: who may see them, one with all sections, its recordings, lists of days,
-status."""
+"""Queries of fiches: visibility, one fiche with its sections and recordings, lists of days, status."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,10 +45,10 @@ from automation_pipeline.storage.types import Table
 
 
 def within(session: Session, reach: Reach) -> ColumnElement[bool]:
-    """A condition on rows of `FicheCache`."""
+    """A condition on `FicheCacheRow`: the fiche is in reach."""
     if reach.scope is Scope.ALL:
         return true()
-    # Of its own, also in a query that reads the details beside.
+    # Correlated explicitly, because the enclosing query may join InformationRow too.
     details = (
         select(InformationRow)
         .where(InformationRow.fiche_cache_id == FicheCacheRow.id)
@@ -64,20 +63,19 @@ def within(session: Session, reach: Reach) -> ColumnElement[bool]:
 
 
 def visible_fiches(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> set[str]:
-    """Those of the fiches that somebody may see. Who may see everything may name fiches that we do
-    not know yet."""
-    asked = set(fiche_ids)
+    """The fiches in reach. With full reach these are all, including fiches that are not mirrored."""
+    requested = set(fiche_ids)
     if reach.is_whole:
-        return asked
-    wanted = (among(session, FicheCacheRow.fiche_id, sorted(asked)), within(session, reach))
+        return requested
+    wanted = (among(session, FicheCacheRow.fiche_id, sorted(requested)), within(session, reach))
     return set(session.scalars(select(FicheCacheRow.fiche_id).where(*wanted)))
 
 
 def check_visible(session: Session, reach: Reach, fiche_ids: Iterable[str]) -> None:
-    """NotFoundError for the first that is hidden or missing: nobody learns which of the two."""
-    asked = list(fiche_ids)
-    seen = visible_fiches(session, reach, asked)
-    hidden = next((fiche_id for fiche_id in asked if fiche_id not in seen), None)
+    """Raise NotFoundError for the first fiche that is hidden or missing, without saying which."""
+    requested = list(fiche_ids)
+    visible = visible_fiches(session, reach, requested)
+    hidden = next((fiche_id for fiche_id in requested if fiche_id not in visible), None)
     if hidden is not None:
         raise NotFoundError(f"Fiche {hidden} not found")
 
@@ -151,7 +149,7 @@ def _json(value: object) -> object:
 
 
 def recordings_of(session: Session, fiche_id: str, reach: Reach) -> list[Document]:
-    """Those that the CRM no longer names too, with the instant at which that was seen."""
+    """The fiche's recordings, including vanished ones. Raises NotFoundError."""
     fiche = session.scalar(
         select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id, within(session, reach))
     )
@@ -194,9 +192,9 @@ class FichePage:
 
 
 def statuses_of(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dict[str, Document]:
-    """One for each of the fiches; what is hidden or missing has the empty one."""
-    asked = list(dict.fromkeys(fiche_ids))
-    wanted = (among(session, FicheCacheRow.fiche_id, asked), within(session, reach))
+    """One status per fiche. A hidden or missing fiche has the empty status."""
+    requested = list(dict.fromkeys(fiche_ids))
+    wanted = (among(session, FicheCacheRow.fiche_id, requested), within(session, reach))
     keys = {
         fiche_id: key
         for key, fiche_id in session.execute(
@@ -204,14 +202,13 @@ def statuses_of(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dic
         ).tuples()
     }
     calls = _calls(session, keys.values())
-    return {fiche_id: _status(fiche_id, keys.get(fiche_id), calls) for fiche_id in asked}
+    return {fiche_id: _status(fiche_id, keys.get(fiche_id), calls) for fiche_id in requested}
 
 
 def fiches_sold(
     session: Session, days: Sequence[date], reach: Reach, page: FichePage
 ) -> tuple[list[Document], int]:
-    """The rows of a date list, with their recordings; and how many there are on all pages. `days`
-    are in a row."""
+    """A page of the fiches sold on these consecutive days, with their recordings, and the total."""
     if not days:
         return [], 0
     sold = _sold(session, days, reach)
@@ -224,8 +221,7 @@ def fiches_sold(
 def fiches_in_short(
     session: Session, days: Iterable[date], reach: Reach, page: FichePage
 ) -> tuple[list[Document], int]:
-    """Who was sold to on these days, and how many calls there are; and how many fiches on all
-    pages."""
+    """A page of the fiches sold on these days, with their number of calls, and the total."""
     sold = (
         among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]),
         within(session, reach),
@@ -233,11 +229,11 @@ def fiches_in_short(
     total = session.scalar(select(func.count()).select_from(FicheCacheRow).where(*sold)) or 0
     rows = _rows(session, sold, page)
     counts = _counts(session, [row.key for row in rows])
-    return [_in_short(row, counts.get(row.key, 0)) for row in rows], total
+    return [_short_document(row, counts.get(row.key, 0)) for row in rows], total
 
 
 def fiches_by_day(session: Session, days: Iterable[date], reach: Reach) -> dict[date, int]:
-    """How many were sold on these days; what there are none of is left out."""
+    """The number of fiches sold per day. Days without fiches are left out."""
     sold = (
         among(session, FicheCacheRow.sales_date, [day.isoformat() for day in days]),
         within(session, reach),
@@ -316,7 +312,7 @@ def _rows(session: Session, wanted: Sequence[ColumnElement[bool]], page: FichePa
 
 
 def _calls(session: Session, keys: Iterable[int]) -> dict[int, list[_Call]]:
-    """Those of each fiche that the CRM still names, the oldest first."""
+    """The calls of each fiche, oldest first, without vanished ones."""
     call = CallRecordingRow
     query = (
         select(
@@ -328,8 +324,8 @@ def _calls(session: Session, keys: Iterable[int]) -> dict[int, list[_Call]]:
     )  # fmt: skip
     found: dict[int, list[_Call]] = {}
     for row in session.execute(query).tuples():
-        one = _Call(*row)
-        found.setdefault(one.fiche, []).append(one)
+        recording = _Call(*row)
+        found.setdefault(recording.fiche, []).append(recording)
     return found
 
 
@@ -346,15 +342,15 @@ def _counts(session: Session, keys: Sequence[int]) -> dict[int, int]:
 
 
 def _status(fiche_id: str, key: int | None, calls: Mapping[int, Sequence[_Call]]) -> Document:
-    told = (
+    transcription = (
         unknown_transcription_document()
         if key is None
-        else transcription_document(_transcribed(calls.get(key, ())))
+        else transcription_document(_count_transcribed(calls.get(key, ())))
     )
-    return {"ficheId": fiche_id, "hasData": key is not None, "transcription": told}
+    return {"ficheId": fiche_id, "hasData": key is not None, "transcription": transcription}
 
 
-def _transcribed(calls: Sequence[_Call]) -> CallTranscription:
+def _count_transcribed(calls: Sequence[_Call]) -> CallTranscription:
     moments = [
         call.transcribed_at for call in calls if call.done and call.transcribed_at is not None
     ]
@@ -374,12 +370,12 @@ def _listed_fiche_document(row: _Row, calls: Sequence[_Call]) -> Document:
         "prospectTel": row.prospect_tel,
         "fetchedAt": iso(row.fetched_at),
         "createdAt": _created_at(row),
-        "transcription": transcription_document(_transcribed(calls)),
+        "transcription": transcription_document(_count_transcribed(calls)),
         "recordings": [_call_document(call) for call in calls],
     }
 
 
-def _in_short(row: _Row, recordings: int) -> Document:
+def _short_document(row: _Row, recordings: int) -> Document:
     return {
         "ficheId": row.fiche_id,
         "groupe": row.groupe,
@@ -402,8 +398,8 @@ def _call_document(call: _Call) -> Document:
 
 
 def _created_at(row: _Row) -> str | None:
-    """When the fiche was made in the CRM, as its details say it, else the sales list; None if
-    nobody can read it."""
+    """When the fiche was created in the CRM, from its details or else the sales list; None if the date
+    cannot be parsed."""
     for text in filter(None, (row.inserted_at, row.listed_at)):
         try:
             return iso(crm_instant(text))

@@ -144,7 +144,7 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
     days that are missing; its webhook, if one is named, hears of its progress and end."""
     if refresh and caller.reach(Permission.FICHES, Action.WRITE) is None:
         raise AuthorizationError("Missing permission")
-    wish = RangeRequest(
+    requested = RangeRequest(
         start=parse_day(request.query_params.get("startDate"), WRONG_DATE),
         end=parse_day(request.query_params.get("endDate"), WRONG_DATE),
         reach=reach,
@@ -152,17 +152,17 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
         webhook=JobWebhook(webhook_url, webhook_secret or None) if webhook_url else None,
     )
     settings = services.settings
-    standing = request_range(
-        wish,
+    status = request_range(
+        requested,
         database=services.database,
         clock=services.clock,
         zone=zone(settings.automation_timezone),
         allowed_origins=settings.webhook_allowed_origins,
     )
     with services.database.reading() as session:
-        fiches, total = fiches_with_audits(session, standing.days, reach, FichePage(limit, offset))
-    last = standing.days[-1] if standing.days else wish.end
-    start, end, meta = wish.start.isoformat(), last.isoformat(), _meta(standing)
+        fiches, total = fiches_with_audits(session, status.days, reach, FichePage(limit, offset))
+    last = status.days[-1] if status.days else requested.end
+    start, end, meta = requested.start.isoformat(), last.isoformat(), _meta(status)
     return said(startDate=start, endDate=end, total=total, fiches=fiches, meta=meta)
 
 
@@ -170,9 +170,12 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
 def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Response:
     """What a job's webhook would be told now, and the first of the fiches that it has brought."""
     with services.database.reading() as session:
-        told = poll_document(session, job_id, reach)
+        polled = poll_document(session, job_id, reach)
     return said(
-        jobId=told["jobId"], event=told["event"], timestamp=told["timestamp"], data=told["data"]
+        jobId=polled["jobId"],
+        event=polled["event"],
+        timestamp=polled["timestamp"],
+        data=polled["data"],
     )
 
 
@@ -197,19 +200,19 @@ def job(job_id: JobId, reach: TheReach, services: TheServices) -> Response:
         return answer(job_document(session, job_id, reach))
 
 
-def _meta(standing: RangeStatus) -> dict[str, object]:
-    filed = standing.job
-    remaining = len(filed.remaining) if filed else len(standing.missing)
+def _meta(status: RangeStatus) -> dict[str, object]:
+    job = status.job
+    remaining = len(job.remaining) if job else len(status.missing)
     return {
-        "complete": filed is None,
-        "partial": filed is not None,
-        **({"backgroundJobId": filed.id} if filed else {}),
-        "totalDaysRequested": len(standing.days),
-        "daysFetched": len(standing.days) - remaining,
+        "complete": job is None,
+        "partial": job is not None,
+        **({"backgroundJobId": job.id} if job else {}),
+        "totalDaysRequested": len(status.days),
+        "daysFetched": len(status.days) - remaining,
         "daysRemaining": remaining,
-        "daysCached": len(standing.known),
+        "daysCached": len(status.known),
         "cacheCoverage": {
-            "datesWithData": day_texts(standing.known),
-            "datesMissing": day_texts(standing.missing),
+            "datesWithData": day_texts(status.known),
+            "datesMissing": day_texts(status.missing),
         },
     }

@@ -289,21 +289,21 @@ async def search(
     ] = True,
 ) -> Response:
     """Ask the CRM for the sales of a day, as it lists them now."""
-    day, source, semaphore = (
-        parse_day(request.query_params.get("date"), MISSING_DATE),
-        services.crm,
-        services.sales_list_semaphore,
-    )
+    day = parse_day(request.query_params.get("date"), MISSING_DATE)
+    source = services.crm
     with asking_outside():
         sold = await search_day(
-            day, reach, database=services.database, source=source, semaphore=semaphore
+            day,
+            reach,
+            database=services.database,
+            source=source,
+            semaphore=services.sales_list_semaphore,
         )
-    heard = await run_in_threadpool(_audible, caller, [fiche.fiche_id for fiche in sold], services)
-    fiches = [sales_document(fiche, with_audio=fiche.fiche_id in heard) for fiche in sold]
+    fiche_ids = [fiche.fiche_id for fiche in sold]
+    with_audio = await run_in_threadpool(_audible, caller, fiche_ids, services)
+    fiches = [sales_document(fiche, with_audio=fiche.fiche_id in with_audio) for fiche in sold]
     if include_status:
-        statuses = await run_in_threadpool(
-            _statuses, [fiche.fiche_id for fiche in sold], reach, services
-        )
+        statuses = await run_in_threadpool(_statuses, fiche_ids, reach, services)
         fiches = [{**fiche, "status": statuses[str(fiche["id"])]} for fiche in fiches]
     return JSONResponse({"fiches": fiches, "total": len(fiches)})
 
@@ -315,9 +315,9 @@ async def search(
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices) -> Response:
     """How these fiches stand; what is hidden or unknown has an empty status."""
-    wish = parse_status_request(body)
+    requested = parse_status_request(body)
     with services.database.reading() as session:
-        return answer(fiche_statuses(session, wish.fiche_ids, reach))
+        return answer(fiche_statuses(session, requested.fiche_ids, reach))
 
 
 @router.get(
@@ -352,7 +352,7 @@ async def show(
 ) -> Response:
     """Show one fiche. Where its calls can be heard is only for callers who may read recordings."""
     if refresh:
-        await run_in_threadpool(_check_writes, fiche_id, caller, services)
+        await run_in_threadpool(_check_may_refresh, fiche_id, caller, services)
     database, source, clock = services.database, services.crm, services.clock
     with asking_outside():
         document = await read_fiche(
@@ -360,8 +360,8 @@ async def show(
         )
     if not include_mail_devis:
         document = without_mail_devis(document)
-    heard = await run_in_threadpool(_audible, caller, [fiche_id], services)
-    return JSONResponse(document if heard else without_recordings_audio(document))
+    with_audio = await run_in_threadpool(_audible, caller, [fiche_id], services)
+    return JSONResponse(document if with_audio else without_recordings_audio(document))
 
 
 @router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
@@ -397,8 +397,8 @@ def _statuses(
     with services.database.reading() as session:
         found = fiche_statuses(session, fiche_ids, reach)
     return {
-        fiche_id: {name: told[name] for name in told if name != "ficheId"}
-        for fiche_id, told in found.items()
+        fiche_id: {name: value for name, value in status.items() if name != "ficheId"}
+        for fiche_id, status in found.items()
     }
 
 
@@ -407,7 +407,7 @@ def _audible(caller: Caller, fiche_ids: list[str], services: Services) -> set[st
         return audible(session, caller, fiche_ids)
 
 
-def _check_writes(fiche_id: str, caller: Caller, services: Services) -> None:
+def _check_may_refresh(fiche_id: str, caller: Caller, services: Services) -> None:
     writes = caller.reach(Permission.FICHES, Action.WRITE)
     if writes is None:
         raise AuthorizationError("Missing permission")
@@ -425,8 +425,7 @@ def mirror(fiche_id: FicheInPath, caller: TheCaller, services: TheServices) -> R
     what was said, is only for callers who may read its recordings."""
     with services.database.reading() as session:
         document = fiche_document(session, fiche_id)
-        standing = transcription_status(session, fiche_id)
-        shown = (
-            document if audible(session, caller, [fiche_id]) else without_recordings_audio(document)
-        )
-    return answer({**shown, "transcription": standing})
+        transcription = transcription_status(session, fiche_id)
+        if not audible(session, caller, [fiche_id]):
+            document = without_recordings_audio(document)
+    return answer({**document, "transcription": transcription})

@@ -156,7 +156,7 @@ def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(
     told = get(client, PATH, **RANGE, webhookUrl=HOOK.url, webhookSecret=HOOK.secret)
     job_id = told["meta"]["backgroundJobId"]
     assert ranges.jobs[0].webhook_secret == HOOK.secret
-    ranges.work_on(job_id, tell_every=1)
+    ranges.work_on(job_id, webhook_every=1)
     shown = get(client, f"/api/fiches/jobs/{job_id}")
     assert HOOK.secret not in str(shown)
     JobDetail.model_validate(shown["data"])
@@ -217,7 +217,7 @@ def test_what_is_hidden_is_not_counted(
         return [told["totalFiches"] for told in (polled["data"], shown["data"], listed)]
 
     assert (told["total"], totals(reader), totals(client)) == (1, [1] * 3, [4] * 3)
-    ranges.work_on(job_id, tell_every=1)
+    ranges.work_on(job_id, webhook_every=1)
     assert (totals(reader), totals(client)) == ([1] * 3, [14] * 3)
     spoken = [each.payload["data"] for each in ranges.deliveries] + [
         each.payload for each in ranges.rows(OutboxRow)

@@ -44,8 +44,8 @@ def present(ranges: Ranges) -> datetime:
         return database_time(session)
 
 
-def worked(ranges: Ranges, days: Sequence[date] = DAYS[:1], tell_every: int = 1) -> None:
-    ranges.work(ranges.job(days[0], days[-1], webhook=HOOK), tell_every=tell_every)
+def worked(ranges: Ranges, days: Sequence[date] = DAYS[:1], webhook_every: int = 1) -> None:
+    ranges.work(ranges.job(days[0], days[-1], webhook=HOOK), webhook_every=webhook_every)
 
 
 def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) -> None:

@@ -54,7 +54,7 @@ def test_every_missing_day_is_asked_for_once_and_told(ranges: Ranges) -> None:
 
 def test_no_name_of_a_prospect_leaves(ranges: Ranges) -> None:
     ranges.sell(*DAYS)
-    ranges.work(ranges.job(webhook=HOOK), tell_every=1)
+    ranges.work(ranges.job(webhook=HOOK), webhook_every=1)
     left = [row.payload for row in ranges.rows(OutboxRow)] + [
         row.payload for row in ranges.deliveries
     ]
@@ -139,7 +139,7 @@ def test_two_workers_at_once_count_every_day_once(ranges: Ranges) -> None:
                 source=ranges.crm,
                 clock=ranges.clock,
                 semaphore=ranges.semaphore,
-                tell_every=1,
+                webhook_every=1,
             )
             for _ in range(2)
         ]
