@@ -8,13 +8,12 @@ import typer
 from automation_pipeline.access.models import MAX_LIFE_DAYS, ApiToken, token_document
 from automation_pipeline.access.tokens import IssuedToken
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, print_facts, print_json, print_table, screen
 from automation_pipeline.core.access import Scope
 from automation_pipeline.core.json_model import LARGEST_ID
 
-app = typer.Typer(
-    help="Let other programs use the HTTP API: make tokens, and revoke them.", no_args_is_help=True
-)
+app = command_group("Let other programs use the HTTP API: make tokens, and revoke them.")
 
 TokenId = Annotated[
     int,

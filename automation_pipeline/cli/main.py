@@ -4,6 +4,7 @@ one sentence."""
 import errno
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,20 +15,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
-from automation_pipeline.access import commands as tokens
-from automation_pipeline.audits.commands import audits
-from automation_pipeline.audits.commands import audits as audit
-from automation_pipeline.audits.commands import configs as audit_configs
-from automation_pipeline.automation.commands import runs, schedules
-from automation_pipeline.cli import system as api
-from automation_pipeline.cli import system as db
-from automation_pipeline.cli import system as doctor
-from automation_pipeline.cli import system as housekeeping
-from automation_pipeline.cli import system as outbox
-from automation_pipeline.cli import system as simulator
-from automation_pipeline.cli import system as worker
-from automation_pipeline.cli.client.base import choose
-from automation_pipeline.cli.output import one_line
+from automation_pipeline.cli.client.target import choose
+from automation_pipeline.cli.groups import LazyCommand, lazy_group
 from automation_pipeline.core.errors import (
     AutomationError,
     ConflictError,
@@ -43,12 +32,93 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.core.logs import configure_logs
 from automation_pipeline.core.settings import load_settings
-from automation_pipeline.enrichment import commands as enrich
-from automation_pipeline.fiches import commands as fiches
-from automation_pipeline.org_jobs.commands.app import app as org_jobs
-from automation_pipeline.pricing.commands.app import app as pricing
-from automation_pipeline.transcription import commands as transcribe
 
+COMMANDS = (
+    LazyCommand(
+        "transcribe",
+        "transcription.commands",
+        "transcribe",
+        "Transcribe the recordings of fiches that have no transcript yet.",
+    ),
+    LazyCommand(
+        "audit", "audits.commands.audits", "audit", "Judge the calls of fiches step by step."
+    ),
+    LazyCommand(
+        "enrich",
+        "enrichment.commands",
+        "enrich",
+        "Ask for companies: what is known and fresh is shown at once, the rest is asked of the registers.",
+    ),
+    LazyCommand(
+        "doctor",
+        "cli.system",
+        "doctor",
+        "Check the database, Redis, the CRM, speech-to-text, the language model, the shop, the company registries, "
+        "the mail server, Pusher, Dagster's definitions and daemon, and who may use the HTTP API.",
+    ),
+    LazyCommand(
+        "housekeeping",
+        "cli.system",
+        "housekeeping",
+        "Take away what is older than it is kept: logs, events that have left, requests, deliveries, alerts.",
+    ),
+    LazyCommand("api", "cli.system", "api", "Serve the HTTP API on the database of this machine."),
+    LazyCommand(
+        "simulator",
+        "cli.system",
+        "simulator",
+        "Play the CRM and the other providers: deterministic, with faults and a ledger of calls.",
+    ),
+    LazyCommand(
+        "worker",
+        "cli.system",
+        "worker",
+        "Take steps of runs from Celery, with AUTOMATION_EXECUTOR=celery; the environment is that of Dagster's "
+        "processes.",
+    ),
+    LazyCommand("db", "cli.system", "db_app", "Prepare the database, copy it, put a copy back."),
+    LazyCommand(
+        "schedules", "automation.commands.schedules", "app", "Configure what is run, and when."
+    ),
+    LazyCommand(
+        "runs",
+        "automation.commands.runs",
+        "app",
+        "See what became of the runs; cancel one, or run again what failed.",
+    ),
+    LazyCommand("fiches", "fiches.commands", "app", "Mirror the CRM's fiches, and look at them."),
+    LazyCommand(
+        "audit-configs",
+        "audits.commands.configs",
+        "app",
+        "Configure what calls are judged by: the steps of an audit, in order.",
+    ),
+    LazyCommand(
+        "audits",
+        "audits.commands.audits",
+        "app",
+        "See what audits found; overrule it, or have it judged again.",
+    ),
+    LazyCommand(
+        "pricing",
+        "pricing.commands.app",
+        "app",
+        "Change prices in the shop by rules: preview, apply, retry, take back, reconcile.",
+    ),
+    LazyCommand(
+        "org-jobs",
+        "org_jobs.commands.app",
+        "app",
+        "Do organisations' jobs: when they are due, their queues, and what became of them.",
+    ),
+    LazyCommand(
+        "tokens",
+        "access.commands",
+        "app",
+        "Let other programs use the HTTP API: make tokens, and revoke them.",
+    ),
+    LazyCommand("outbox", "cli.system", "outbox_app", "Deliver the events and messages that wait."),
+)
 # The codes of the HTTP API, for a script that reads --json. The first class that fits decides.
 ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (InvalidInputError, "VALIDATION_ERROR"),
@@ -61,34 +131,18 @@ ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (PermanentError, "CONFIGURATION_ERROR"),
     (AutomationError, "ERROR"),
 )
+LARGEST_HELP_WIDTH = 120
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 # What writing to a full, broken or unwritable standard output answers.
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
 app = typer.Typer(
     name="automation",
+    cls=lazy_group(*COMMANDS),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(db.db_app, name="db")
-app.add_typer(schedules.app, name="schedules")
-app.add_typer(runs.app, name="runs")
-app.add_typer(fiches.app, name="fiches")
-app.add_typer(audit_configs.app, name="audit-configs")
-app.add_typer(audits.app, name="audits")
-app.add_typer(pricing, name="pricing")
-app.add_typer(org_jobs, name="org-jobs")
-app.add_typer(tokens.app, name="tokens")
-app.add_typer(outbox.outbox_app, name="outbox")
-app.command(name="transcribe")(transcribe.transcribe)
-app.command(name="audit")(audit.audit)
-app.command(name="enrich")(enrich.enrich)
-app.command(name="doctor")(doctor.doctor)
-app.command(name="housekeeping")(housekeeping.housekeeping)
-app.command(name="api")(api.api)
-app.command(name="simulator")(simulator.simulator)
-app.command(name="worker")(worker.worker)
 
 ApiUrl = Annotated[
     str | None,
@@ -171,7 +225,12 @@ def run(arguments: Sequence[str]) -> int:
     assert isinstance(command, TyperGroup)  # noqa: S101  an app of several commands is a group
     try:
         return (
-            command.main(args=list(arguments), prog_name="automation", standalone_mode=False)
+            command.main(
+                args=list(arguments),
+                prog_name="automation",
+                standalone_mode=False,
+                terminal_width=_help_width(),
+            )
             or DONE
         )
     except TyperException as error:
@@ -182,6 +241,12 @@ def run(arguments: Sequence[str]) -> int:
         return end.exit_code
     except (Abort, KeyboardInterrupt):
         return INTERRUPTED
+
+
+def _help_width() -> int:
+    """The terminal's, within what is comfortable to read; help that is piped has no terminal."""
+    columns = shutil.get_terminal_size((LARGEST_HELP_WIDTH, 24)).columns
+    return max(50, min(columns, LARGEST_HELP_WIDTH) - 2)
 
 
 def _complain_of(error: AutomationError, *, as_json: bool) -> int:
@@ -204,7 +269,7 @@ def _complain(
     code: str = "USAGE_ERROR",
     details: Mapping[str, object] | None = None,
 ) -> int:
-    sentence = one_line(sentence)
+    sentence = " ".join(sentence.split())
     if as_json:
         error = {"code": code, "message": sentence, "details": details or {}}
         sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")

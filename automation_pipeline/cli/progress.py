@@ -25,8 +25,8 @@ from automation_pipeline.audits.models.audits import RequestedAudit as Asked
 from automation_pipeline.automation.models.runs import Phase, Run, RunStatus
 from automation_pipeline.automation.queries.run_details import RunProgress as Advance
 from automation_pipeline.automation.runs import manual_run_key
-from automation_pipeline.cli.client.base import only_here
 from automation_pipeline.cli.client.ports import Client, NeverStarted, Worker
+from automation_pipeline.cli.client.target import only_here
 from automation_pipeline.cli.output import screen
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.transcription.models import (

@@ -17,7 +17,9 @@ from rich.text import Text
 from automation_pipeline import bootstrap
 from automation_pipeline.api.health import State
 from automation_pipeline.automation.relay import RelayCounts, relay_events
-from automation_pipeline.cli.client.base import client, only_here
+from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.target import only_here
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.settings import load_settings
@@ -25,7 +27,7 @@ from automation_pipeline.retention import ask_for_round, go_round
 from automation_pipeline.storage import backups
 from automation_pipeline.storage.database import DatabaseMissingError
 
-db_app = typer.Typer(help="Prepare the database, copy it, put a copy back.", no_args_is_help=True)
+db_app = command_group("Prepare the database, copy it, put a copy back.")
 CopyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The copy.", dir_okay=False)]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
@@ -204,9 +206,7 @@ def worker(
     os.execv(sys.executable, [sys.executable, "-m", "celery", *words])  # noqa: S606  no shell is wanted
 
 
-outbox_app = typer.Typer(
-    no_args_is_help=True, help="Deliver the events and messages that wait.", rich_markup_mode=None
-)
+outbox_app = command_group("Deliver the events and messages that wait.")
 
 EVERY_SECONDS, ONCE_SECONDS = 5.0, 300.0
 

@@ -10,7 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.client.base import client, only_here
+from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.target import only_here
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     check_fiche_ids,
@@ -30,7 +32,7 @@ from automation_pipeline.fiches.queries.details import coverage_of
 Part = Mapping[str, object]
 
 
-app = typer.Typer(help="Mirror the CRM's fiches, and look at them.", no_args_is_help=True)
+app = command_group("Mirror the CRM's fiches, and look at them.")
 
 MOST_DAYS = 366
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from automation_pipeline.cli.main import app
+from automation_pipeline.cli.main import COMMANDS, app
 from automation_pipeline_tests.cli.terminal import DAILY, Terminal, open_terminal
 from automation_pipeline_tests.tables import every_case
 
@@ -263,6 +263,33 @@ def test_an_output_that_cannot_be_written_is_one_sentence(
     terminal.create(description="long " * 5_000)
     gone = "wait $!; " if not sentence else ""
     assert shell(terminal, f"{{ {gone}automation {words}; }} {output}") == (1, sentence)
+
+
+def test_the_table_of_commands_repeats_their_own_help() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    listed = {one.name: one.help for one in COMMANDS}
+    assert listed == {
+        name: command.get_short_help_str(1000) for name, command in group.commands.items()
+    }
+
+
+LOADED = """
+import sys
+from automation_pipeline.cli.main import run
+run(sys.argv[1:])
+packages = "sqlalchemy fastapi dagster alembic httpx".split()
+print(*(name for name in packages if name in sys.modules), file=sys.stderr)
+"""
+
+
+@every_case("words", ["--help", "--version", "bogus"])
+def test_help_loads_no_command(words: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED, words], capture_output=True, text=True, check=True
+    )
+    assert ended.stderr.splitlines()[-1] == ""
+    assert "..." not in ended.stdout.replace("[ARGS]...", "")
 
 
 def test_the_version_and_the_completion_are_offered(terminal: Terminal) -> None:

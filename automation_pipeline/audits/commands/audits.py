@@ -14,6 +14,7 @@ from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits
 from automation_pipeline.audits.reruns import RequestedRerun
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client, NeverStarted
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_json, print_table, screen
 from automation_pipeline.cli.progress import (
     Here,
@@ -139,9 +140,7 @@ def _outcome_document(
     }
 
 
-app = typer.Typer(
-    help="See what audits found; overrule it, or have it judged again.", no_args_is_help=True
-)
+app = command_group("See what audits found; overrule it, or have it judged again.")
 
 AuditId = Annotated[
     int,

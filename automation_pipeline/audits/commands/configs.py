@@ -8,6 +8,7 @@ import typer
 from automation_pipeline.audits.models.configs import config_document, config_faults
 from automation_pipeline.audits.queries.configs import ListedConfig, StoredConfig
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     one_line,
@@ -21,10 +22,7 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.json_model import LARGEST_ID
 
-app = typer.Typer(
-    help="Configure what calls are judged by: the steps of an audit, in order.",
-    no_args_is_help=True,
-)
+app = command_group("Configure what calls are judged by: the steps of an audit, in order.")
 
 ConfigId = Annotated[
     int,

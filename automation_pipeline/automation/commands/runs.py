@@ -21,6 +21,7 @@ from automation_pipeline.automation.models.runs import (
 from automation_pipeline.automation.queries.run_details import RunDetails, run_details_document
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     consent,
@@ -162,9 +163,7 @@ def _outcome(fiche: FicheOutcome) -> tuple[object, ...]:
     )
 
 
-app = typer.Typer(
-    help="See what became of the runs; cancel one, or run again what failed.", no_args_is_help=True
-)
+app = command_group("See what became of the runs; cancel one, or run again what failed.")
 app.command("report")(run_report.report)
 
 RunId = Annotated[

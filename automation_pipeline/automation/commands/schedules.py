@@ -26,6 +26,7 @@ from automation_pipeline.automation.schedules import ScheduleBackfill
 from automation_pipeline.automation.selection import SelectionPreview
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     consent,
@@ -181,7 +182,7 @@ def _instant(text: str) -> datetime:
         raise InvalidInputError(f"--after {error}: {text}") from None
 
 
-app = typer.Typer(help="Configure what is run, and when.", no_args_is_help=True)
+app = command_group("Configure what is run, and when.")
 
 app.command("skip-next")(skip_next_)
 app.command("next")(next_)

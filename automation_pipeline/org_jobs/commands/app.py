@@ -1,7 +1,6 @@
 """The commands of `automation org-jobs`, put together."""
 
-import typer
-
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.org_jobs.commands import (
     backfills,
     hosts,
@@ -13,9 +12,8 @@ from automation_pipeline.org_jobs.commands import (
 from automation_pipeline.org_jobs.commands import jobs as job_deeds
 from automation_pipeline.org_jobs.commands import organisations as orgs
 
-app = typer.Typer(
-    help="Do organisations' jobs: when they are due, their queues, and what became of them.",
-    no_args_is_help=True,
+app = command_group(
+    "Do organisations' jobs: when they are due, their queues, and what became of them."
 )
 app.add_typer(schedules.app, name="schedules")
 app.command("list")(jobs.list_)

@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -108,7 +109,7 @@ def _counts(b: Backfill) -> str:
     return f"{b.total} = {' + '.join(told)}" if told else str(b.total)
 
 
-app = typer.Typer(help="See how periods that are done again stand; stop one.", no_args_is_help=True)
+app = command_group("See how periods that are done again stand; stop one.")
 
 BackfillId = Annotated[
     int,

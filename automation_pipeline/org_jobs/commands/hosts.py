@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -30,7 +31,7 @@ from automation_pipeline.org_jobs.commands.arguments import (
 from automation_pipeline.org_jobs.commands.organisations import print_host, print_hosts
 from automation_pipeline.org_jobs.models.organisations import Host
 
-app = typer.Typer(help="Say on which machines agents work.", no_args_is_help=True)
+app = command_group("Say on which machines agents work.")
 
 HostId = Annotated[
     int,

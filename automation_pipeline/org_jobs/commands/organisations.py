@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -123,9 +124,7 @@ def _heard_of(instant: datetime | None) -> str:
     return minute(instant) or "never"
 
 
-app = typer.Typer(
-    help="Say for which organisations jobs are done, and how many at once.", no_args_is_help=True
-)
+app = command_group("Say for which organisations jobs are done, and how many at once.")
 
 OrgId = Annotated[
     str,

@@ -6,6 +6,7 @@ import typer
 
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import OrgJobsClient
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -325,7 +326,7 @@ def _tell(schedule: OrgSchedule, how: str, *, as_json: bool) -> None:
         say(f"Schedule {schedule.id}, {schedule.name}, {how}")
 
 
-app = typer.Typer(help="Say what is done for an organisation, and when.", no_args_is_help=True)
+app = command_group("Say what is done for an organisation, and when.")
 
 
 @app.command()

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -28,7 +29,7 @@ from automation_pipeline.org_jobs.commands.arguments import (
 from automation_pipeline.org_jobs.commands.organisations import print_server, print_servers
 from automation_pipeline.org_jobs.models.organisations import Server
 
-app = typer.Typer(help="Say which servers there are, and on which hosts.", no_args_is_help=True)
+app = command_group("Say which servers there are, and on which hosts.")
 
 ServerId = Annotated[
     int,

@@ -1,14 +1,12 @@
 """`automation pricing`: its commands and groups."""
 
-import typer
-
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.pricing.commands import dead_letters, history, rules, runs, shop
 from automation_pipeline.pricing.commands import policies as policy
 from automation_pipeline.pricing.commands import rules as preview
 
-app = typer.Typer(
-    help="Change prices in the shop by rules: preview, apply, retry, take back, reconcile.",
-    no_args_is_help=True,
+app = command_group(
+    "Change prices in the shop by rules: preview, apply, retry, take back, reconcile."
 )
 app.add_typer(rules.app, name="rules")
 app.command()(preview.preview)

@@ -6,16 +6,14 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, print_json, read_json_object, say
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.commands.arguments import PROJECT, Project
 from automation_pipeline.pricing.commands.rendering import print_policy
 from automation_pipeline.pricing.models.rules import Policy
 
-app = typer.Typer(
-    help="Set a project's guardrails: which prices are blocked, and who must approve.",
-    no_args_is_help=True,
-)
+app = command_group("Set a project's guardrails: which prices are blocked, and who must approve.")
 
 PolicyFile = Annotated[
     Path, typer.Option("--file", "-f", help="JSON file of the policy; - reads standard input.")

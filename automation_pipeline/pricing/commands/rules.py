@@ -9,6 +9,7 @@ import typer
 
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import PricingClient, Span
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -140,7 +141,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-app = typer.Typer(help="Say which variants get which price, and when.", no_args_is_help=True)
+app = command_group("Say which variants get which price, and when.")
 
 RuleFile = Annotated[
     Path, typer.Option("--file", "-f", help="JSON file of the rule; - reads standard input.")

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -424,9 +425,7 @@ def _mismatch(one: Mismatch) -> tuple[object, ...]:
     )
 
 
-app = typer.Typer(
-    help="See how runs of rules stand; apply, retry, take back, reconcile.", no_args_is_help=True
-)
+app = command_group("See how runs of rules stand; apply, retry, take back, reconcile.")
 
 
 @app.command("list")

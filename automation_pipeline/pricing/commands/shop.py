@@ -5,14 +5,13 @@ from typing import Annotated
 import typer
 
 from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, minute, print_facts, print_json
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.rules.pacing import CircuitState
 from automation_pipeline.pricing.shop import ShopShown
 
-app = typer.Typer(
-    help="See how the shop takes our calls; pause all writing in it.", no_args_is_help=True
-)
+app = command_group("See how the shop takes our calls; pause all writing in it.")
 
 
 @app.command()
