@@ -102,7 +102,9 @@ def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: LetterBox) ->
 def test_an_address_that_is_more_than_an_address_is_refused_for_good(
     box: LetterBox, to: str
 ) -> None:
-    assert isinstance(refusal(mail(box), to), MailRefusedError)
+    error = refusal(mail(box), to)
+    assert isinstance(error, MailRefusedError)
+    assert str(error) == "The e-mail's addresses cannot be written into its headers"
     assert box.letters == []
 
 

@@ -1,0 +1,290 @@
+"""Steps on Celery workers without a Redis: what the process of a run and a worker decide. `e2e/`
+runs them for real."""
+
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import celery
+import dagster as dg
+import pytest
+from celery.exceptions import TaskRevokedError
+from dagster import DagsterRun, DagsterRunStatus
+from dagster._core.errors import DagsterExecutionInterruptedError
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration import celery as module
+from automation_pipeline.orchestration.celery import (
+    SentStep,
+    StepTask,
+    StepWatch,
+    broker_of,
+    celery_settings,
+)
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.heartbeats import record_step_heartbeat, step_heartbeats
+from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.waiting import wait_until
+
+PATIENCE = 25.0
+
+
+class Result:
+    """What Celery hands out for a sent task; `is_ready` may be an error of the broker."""
+
+    def __init__(self, is_ready: bool | Exception = False, *, has_failed: bool = False) -> None:
+        self.is_ready, self.has_failed, self.is_revoked = is_ready, has_failed, False
+
+    def ready(self) -> bool:
+        if isinstance(self.is_ready, Exception):
+            raise self.is_ready
+        return self.is_ready
+
+    def failed(self) -> bool:
+        return self.has_failed
+
+    def get(self) -> object:
+        return ["event"]
+
+    def revoke(self) -> None:
+        self.is_revoked = True
+        self.ready()
+
+
+@pytest.fixture
+def services(database: Database, database_url: str) -> Services:
+    made = Services(Settings(database_url=database_url, automation_lost_after_seconds=PATIENCE))
+    vars(made)["database"] = database
+    return made
+
+
+@pytest.fixture
+def app() -> celery.Celery:
+    return celery.Celery(broker="memory://", backend="cache+memory://")
+
+
+def a_run(instance: dg.DagsterInstance, status: DagsterRunStatus) -> DagsterRun:
+    return instance.add_run(DagsterRun("automation_run", run_id="d-1", status=status))
+
+
+@every_case(
+    ("settings", "broker"),
+    [
+        ({"redis_url": "redis://a/1"}, "redis://a/1"),
+        (
+            {"redis_url": "redis://a/1", "automation_celery_broker_url": "redis://b/2"},
+            "redis://b/2",
+        ),
+        ({"redis_url": "unix:///run/redis.sock"}, "redis+socket:///run/redis.sock"),
+    ],
+)
+def test_the_broker_is_the_redis_of_the_settings(settings: dict[str, Any], broker: str) -> None:
+    assert broker_of(Settings(**settings)) == broker
+
+
+def test_a_message_is_taken_once_and_no_socket_waits_for_ever() -> None:
+    chosen = celery_settings(Settings(automation_celery_concurrency=3))
+    waits = {"socket_timeout": 30, "socket_connect_timeout": 10, "socket_keepalive": True}
+    expected = {
+        "task_acks_late": False,
+        "worker_disable_prefetch": True,
+        "worker_prefetch_multiplier": 1,
+        "worker_concurrency": 3,
+        "worker_redirect_stdouts": False,
+        "broker_transport_options": waits,
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "task_publish_retry": False,
+        "result_expires": 6 * 3600,
+        **{f"redis_{name}": value for name, value in waits.items()},
+    }
+    assert {name: chosen[name] for name in expected} == expected
+
+
+def test_sending_is_repeated_while_the_broker_is_away() -> None:
+    answers: list[Any] = [OSError("away"), OSError("away"), Result()]
+
+    def send() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    waiting = SimpleNamespace(is_over=False)
+    step = SentStep(waiting, "fetch", send, (OSError,))  # type: ignore[arg-type]
+    assert (step.is_out, len(answers)) == (False, 2)
+    assert (step.ready(), len(answers)) == (False, 1)
+    assert (step.ready(), step.is_out, answers) == (False, True, [])
+
+
+def sent(result: Result) -> tuple[SimpleNamespace, SentStep]:
+    waiting = SimpleNamespace(is_over=False)
+    return waiting, SentStep(waiting, "fetch", lambda: result, (OSError,))  # type: ignore[arg-type, return-value]
+
+
+@every_case(
+    ("result", "is_over", "is_out", "ready"),
+    [
+        (Result(), False, True, False),
+        (Result(), True, True, True),
+        (Result(is_ready=True), False, False, True),
+        (Result(OSError("away")), False, True, False),
+    ],
+)
+def test_a_step_is_ready_with_its_result_or_with_its_run(
+    result: Result, is_over: bool, is_out: bool, ready: bool
+) -> None:
+    waiting, step = sent(result)
+    waiting.is_over = is_over
+    assert (step.is_out, step.ready()) == (is_out, ready)
+    step.revoke()
+    assert result.is_revoked
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_lost_step_ends_the_wait_for_all(has_failed: bool) -> None:
+    waiting, step = sent(Result(is_ready=True, has_failed=has_failed))
+    assert step.get() == ["event"]
+    assert (waiting.is_over, step.is_out) == (has_failed, False)
+
+
+def test_a_step_without_a_result_is_revoked_when_the_run_is_over() -> None:
+    _, step = sent(Result())
+    with pytest.raises(TaskRevokedError):
+        step.get()
+    assert not step.is_out
+
+
+S = DagsterRunStatus
+
+
+@pytest.mark.parametrize(("status", "interrupts"), [(S.STARTED, 0), (S.FAILURE, 1), (None, 1)])
+def test_the_wait_ends_once_with_a_run_that_ended_elsewhere(
+    services: Services,
+    app: celery.Celery,
+    monkeypatch: pytest.MonkeyPatch,
+    status: DagsterRunStatus | None,
+    interrupts: int,
+) -> None:
+    sent_interrupts: list[bool] = []
+    monkeypatch.setattr(module, "send_interrupt", lambda: sent_interrupts.append(True))
+    with dg.DagsterInstance.ephemeral() as instance:
+        if status is not None:
+            a_run(instance, status)
+        watch = StepWatch("d-1", instance, services, app)
+        watch.look()
+        watch.look()
+    assert (len(sent_interrupts), watch.is_over) == (interrupts, interrupts == 1)
+
+
+def test_a_message_that_no_worker_takes_up_fails_the_run_after_a_while(
+    services: Services, app: celery.Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(module, "submit_task", lambda *_: Result())
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = a_run(instance, S.STARTED)
+
+        def look() -> DagsterRunStatus:
+            watch.look()
+            return (instance.get_run_by_id("d-1") or run).status
+
+        watch = StepWatch("d-1", instance, services, app)
+        broker: Any = SimpleNamespace(backend=SimpleNamespace(connection_errors=()))
+        for key in ("begun", "lost"):
+            watch.send(broker, None, SimpleNamespace(key=key))
+        with services.database.transaction() as session:
+            record_step_heartbeat(session, "d-1", "begun", "host:1")
+        assert look() is S.STARTED
+        now += PATIENCE
+        assert look() is S.STARTED
+        queue = app.conf.task_default_queue
+        app.send_task("waits in the queue", queue=queue)
+        now += PATIENCE
+        assert look() is S.STARTED, "a queue that is not empty has lost nothing"
+        with app.connection_for_write() as connection:
+            connection.default_channel.queue_purge(queue)
+        assert look() is S.STARTED
+        now += PATIENCE + 1
+        assert look() is S.FAILURE
+        [failure] = instance.all_logs("d-1", of_type=dg.DagsterEventType.RUN_FAILURE)
+        assert "The message of step lost is lost" in failure.message
+
+
+class Done(StepTask):
+    """A step that reports what it saw, in place of Dagster's."""
+
+    name = "done"
+    outcome: Exception | None = None
+    seen: list[str]
+    database: Database
+
+    def run(self, *_: object) -> list[str]:
+        wait_until(self._beats)
+        if self.outcome:
+            raise self.outcome
+        return ["event"]
+
+    def _beats(self) -> bool:
+        with self.database.reading() as session:
+            self.seen = [f"{one.dagster_run_id}/{one.step_key}" for one in step_heartbeats(session)]
+        return bool(self.seen)
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "events", "has_run"),
+    [
+        (S.STARTED, None, ["event"], True),
+        (S.STARTED, DagsterExecutionInterruptedError(), [], True),
+        (S.CANCELING, None, [], False),
+        (S.FAILURE, None, [], False),
+    ],
+)
+def test_a_worker_does_a_step_while_its_run_wants_it(
+    services: Services,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    status: DagsterRunStatus,
+    outcome: Exception | None,
+    events: list[str],
+    has_run: bool,
+) -> None:
+    task = Done()
+    task.outcome, task.seen, task.database = outcome, [], services.database
+    vars(services)["settings"] = services.settings.model_copy(
+        update={"automation_heartbeat_seconds": 600.0}
+    )
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        a_run(instance, status)
+        asked = SimpleNamespace(
+            run_id="d-1", step_keys_to_execute=["a", "b"], instance_ref=instance.get_ref()
+        )
+        monkeypatch.setattr(module, "unpack_value", lambda *_, **__: asked)
+        monkeypatch.setattr(module, "services", lambda: services)
+        assert task("packed", {}) == events
+    assert task.seen == (["d-1/a,b"] if has_run else [])
+    with services.database.reading() as session:
+        assert step_heartbeats(session) == []
+
+
+def test_a_step_whose_run_ends_is_interrupted_once(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(module.os, "kill", lambda _, number: signals.append(number))
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = a_run(instance, S.STARTED)
+        beat = module._Beat("d-1", "a", instance, services)
+        beat()
+        assert signals == []
+        instance.report_run_canceling(run)
+        beat()
+        beat()
+        assert signals == [signal.SIGINT]
+    beat.end()
+    with services.database.reading() as session:
+        assert step_heartbeats(session) == []
