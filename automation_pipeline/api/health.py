@@ -170,9 +170,12 @@ def examine(services: Services) -> tuple[Finding, ...]:
         "speech": Check(partial(_speech, services), seconds=ANSWER_SECONDS + 5),
         "model": Check(partial(_model, services), seconds=ANSWER_SECONDS + 5),
         "shop": Check(partial(_shop, services), seconds=ANSWER_SECONDS + 5),
-        "search": Check(partial(_registry, services, SourceApi.SEARCH), seconds=ANSWER_SECONDS + 5),
-        "inpi": Check(partial(_registry, services, SourceApi.INPI), seconds=ANSWER_SECONDS + 5),
-        "rcs": Check(partial(_registry, services, SourceApi.RCS), seconds=ANSWER_SECONDS + 5),
+        **{
+            register.name.lower(): Check(
+                partial(_registry, services, register), seconds=ANSWER_SECONDS + 5
+            )
+            for register in SourceApi
+        },
         "smtp": Check(partial(_smtp, services), seconds=ANSWER_SECONDS + 5),
         "pusher": Check(partial(_pusher, services), seconds=ANSWER_SECONDS + 5),
         "dagster": Check(partial(_dagster, services), seconds=SECONDS + 5),

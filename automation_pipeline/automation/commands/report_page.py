@@ -15,11 +15,11 @@ from automation_pipeline.automation.models.reports import (
     PointVerdict,
     Quotation,
     ReportedAudit,
-    ReportedFiche,
     ReportedPhase,
     RunReport,
     StepVerdict,
 )
+from automation_pipeline.automation.models.runs import ReportedFiche
 from automation_pipeline.cli.client.base import client
 from automation_pipeline.cli.output import AsJson, print_json, screen
 from automation_pipeline.core.errors import InvalidInputError, PermanentError

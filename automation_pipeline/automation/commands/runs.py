@@ -15,6 +15,7 @@ from automation_pipeline.automation.models.runs import (
     Phase,
     PhaseLength,
     Run,
+    RunFilter,
     RunNotification,
     RunStatus,
 )
@@ -188,9 +189,8 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the runs, newest first."""
-    runs = client().runs.listed(
-        schedule_id=schedule, statuses=status or (), limit=limit, offset=offset
-    )
+    chosen = RunFilter(schedule, status or ())
+    runs = client().runs.listed(chosen, limit=limit, offset=offset)
     if as_json:
         print_json({"runs": [as_document(run) for run in runs]})
         return

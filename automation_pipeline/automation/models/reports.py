@@ -5,21 +5,14 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from automation_pipeline.audits.rules.days import FailingPoint
-from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus, Run
+from automation_pipeline.automation.models.runs import (
+    LedgerTally,
+    OutcomeStatus,
+    ReportedFiche,
+    Run,
+)
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.fiches.rules import never_requested
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportedFiche:
-    """`why` it was ignored or has failed, in words; `reason` is the key to that."""
-
-    fiche_id: str
-    groupe: str | None
-    status: OutcomeStatus
-    reason: str | None
-    why: str | None
-    recordings: int | None
 
 
 @dataclass(frozen=True)

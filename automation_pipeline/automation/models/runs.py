@@ -58,6 +58,15 @@ class OutcomeStatus(StrEnum):
     IGNORED = "ignored"
 
 
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs a list contains: of any schedule and status unless a field says otherwise. Fields
+    have the names of the query parameters."""
+
+    schedule_id: int | None = None
+    status: Sequence[RunStatus] = ()
+
+
 class FicheStage(StrEnum):
     """How far a pending fiche has come: chosen, or with its details here and past the filters."""
 
@@ -186,6 +195,18 @@ class FicheOutcome(JsonModel):
     ignore_reason: str | None
     recordings_count: int | None
     reason: Reason | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedFiche:
+    """The outcome of a fiche in a report. `why` explains the key `reason` in words."""
+
+    fiche_id: str
+    groupe: str | None
+    status: OutcomeStatus
+    reason: str | None
+    why: str | None
+    recordings: int | None
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,18 @@ class ScheduleFields(JsonModel):
     pause_after_failures: Annotated[Whole | None, Field(ge=1, le=100)] = None
 
 
+# A change of one of them changes when the schedule is due.
+TIMING_FIELDS = {
+    "schedule_type",
+    "cron_expression",
+    "timezone",
+    "time_of_day",
+    "day_of_week",
+    "day_of_month",
+    "short_months",
+}
+
+
 class ScheduleInput(ScheduleFields):
     """A schedule as people give it."""
 

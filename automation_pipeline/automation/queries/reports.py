@@ -26,12 +26,11 @@ from automation_pipeline.automation.models.reports import (
     QualityDay,
     Quotation,
     ReportedAudit,
-    ReportedFiche,
     RunReport,
     StepVerdict,
     phase_spans,
 )
-from automation_pipeline.automation.models.runs import OutcomeStatus
+from automation_pipeline.automation.models.runs import OutcomeStatus, ReportedFiche
 from automation_pipeline.automation.queries.ledger import tally
 from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, RunRow, ScheduleRow

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from pydantic.alias_generators import to_camel
-from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.tables import AuditRow, StepResultRow
@@ -19,6 +19,7 @@ from automation_pipeline.automation.models.runs import (
     PhaseLength,
     Reason,
     Run,
+    RunFilter,
     RunNotification,
     RunStatus,
 )
@@ -185,19 +186,23 @@ def fiches_to_retry(session: Session, run_id: int) -> list[str]:
 
 def find_runs(
     session: Session,
+    chosen: RunFilter,
     *,
-    schedule_id: int | None = None,
-    statuses: Sequence[RunStatus] = (),
     limit: int,
     offset: int,
 ) -> list[Run]:
-    """Newest first; no status means any."""
-    query = select(RunRow).order_by(RunRow.id.desc()).limit(limit).offset(offset)
-    if schedule_id is not None:
-        query = query.where(RunRow.schedule_id == schedule_id)
-    if statuses:
-        query = query.where(RunRow.status.in_(statuses))
-    return [as_run(row) for row in session.scalars(query)]
+    """Newest first."""
+    query = select(RunRow).where(*_conditions(chosen)).order_by(RunRow.id.desc())
+    return [as_run(row) for row in session.scalars(query.limit(limit).offset(offset))]
+
+
+def _conditions(chosen: RunFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if chosen.schedule_id is not None:
+        conditions.append(RunRow.schedule_id == chosen.schedule_id)
+    if chosen.status:
+        conditions.append(RunRow.status.in_(chosen.status))
+    return conditions
 
 
 def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, Run]:
@@ -393,23 +398,16 @@ def is_run_visible(session: Session, reach: Reach, run_id: int) -> bool:
 def runs_within(
     session: Session,
     reach: Reach,
+    chosen: RunFilter,
     *,
-    schedule_id: int | None = None,
-    statuses: Sequence[RunStatus] = (),
     limit: int,
     offset: int,
 ) -> list[Run]:
-    """Newest first. What a run was about is not a question for SQL: those of limited reach look
-    through all of them."""
+    """Newest first. SQL cannot decide whether a run is within a limited reach, so that reads the
+    runs page by page."""
     if reach.is_whole:
-        return find_runs(
-            session, schedule_id=schedule_id, statuses=statuses, limit=limit, offset=offset
-        )
-    query = _runs_with_schedules().order_by(RunRow.id.desc())
-    if schedule_id is not None:
-        query = query.where(RunRow.schedule_id == schedule_id)
-    if statuses:
-        query = query.where(RunRow.status.in_(statuses))
+        return find_runs(session, chosen, limit=limit, offset=offset)
+    query = _runs_with_schedules().where(*_conditions(chosen)).order_by(RunRow.id.desc())
     seen: list[Run] = []
     for row, schedule in _pages(session, query):
         if _is_run_in_reach(session, reach, row, schedule):

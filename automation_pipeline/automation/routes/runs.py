@@ -28,6 +28,7 @@ from automation_pipeline.automation.models.runs import (
     OutcomeStatus,
     Phase,
     Run,
+    RunFilter,
     RunStatus,
 )
 from automation_pipeline.automation.models.selections import KnownId, SelectionInput
@@ -207,7 +208,8 @@ def list_(
 ) -> Response:
     """List the runs of all schedules, newest first."""
     with services.database.reading() as session:
-        runs = runs_within(session, reach, statuses=status or (), limit=limit, offset=offset)
+        chosen = RunFilter(status=status or ())
+        runs = runs_within(session, reach, chosen, limit=limit, offset=offset)
     return _listing(runs, limit, offset)
 
 
@@ -227,14 +229,8 @@ def of_schedule(
     """List the runs of one schedule, newest first."""
     with services.database.reading() as session:
         get_schedule(session, schedule_id)
-        runs = runs_within(
-            session,
-            reach,
-            schedule_id=schedule_id,
-            statuses=status or (),
-            limit=limit,
-            offset=offset,
-        )
+        chosen = RunFilter(schedule_id, status or ())
+        runs = runs_within(session, reach, chosen, limit=limit, offset=offset)
     return _listing(runs, limit, offset)
 
 

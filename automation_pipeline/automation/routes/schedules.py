@@ -27,7 +27,7 @@ from automation_pipeline.api.responses import Answer, Done, answer, refusals, sa
 from automation_pipeline.api.scopes import check_selection, signed
 from automation_pipeline.api.upstream_errors import asking_outside
 from automation_pipeline.automation.documents import ScheduleShown, schedule_document
-from automation_pipeline.automation.models.runs import Run, RunStatus
+from automation_pipeline.automation.models.runs import Run, RunFilter, RunStatus
 from automation_pipeline.automation.models.schedules import Schedule, ScheduleInput
 from automation_pipeline.automation.queries.due import Occurrence, decided_occurrences
 from automation_pipeline.automation.queries.run_details import runs_within, schedules_within
@@ -171,7 +171,7 @@ def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Respo
     """Show one schedule with its last runs. The ETag is for changing it safely."""
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
-        last = runs_within(session, reach, schedule_id=schedule_id, limit=LAST_RUNS, offset=0)
+        last = runs_within(session, reach, RunFilter(schedule_id), limit=LAST_RUNS, offset=0)
     document = {
         **schedule_document(schedule, services.clock.now()),
         "runs": [as_document(run) for run in last],

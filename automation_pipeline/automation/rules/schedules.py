@@ -5,6 +5,7 @@ from datetime import datetime
 
 from automation_pipeline.automation.models.schedules import (
     INVALID_SCHEDULE,
+    TIMING_FIELDS,
     Schedule,
     ScheduleFields,
     ScheduleInput,
@@ -20,15 +21,6 @@ INVALID_UPDATE = "Invalid automation schedule update data"
 # A type's own fields may be null, but not while the schedule has that type.
 SCHEDULE_REQUIRES = " schedule requires "
 NEVER_NULL = "cannot be null: leave it out to keep it"
-_TIMING = {
-    "schedule_type",
-    "cron_expression",
-    "timezone",
-    "time_of_day",
-    "day_of_week",
-    "day_of_month",
-    "short_months",
-}
 
 
 def apply_patch(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
@@ -62,7 +54,9 @@ def resume_changes(now: datetime) -> dict[str, object]:
 
 def _timing(schedule: ScheduleFields) -> Mapping[str, object]:
     counting = (
-        _TIMING if schedule.schedule_type is ScheduleType.CRON else _TIMING - {"cron_expression"}
+        TIMING_FIELDS
+        if schedule.schedule_type is ScheduleType.CRON
+        else TIMING_FIELDS - {"cron_expression"}
     )
     return schedule.model_dump(include=counting)
 

@@ -15,8 +15,8 @@ from automation_pipeline.automation.models.runs import (
     Phase,
     PhaseLength,
     Run,
+    RunFilter,
     RunNotification,
-    RunStatus,
 )
 from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.automation.models.selections import FicheSelection
@@ -146,13 +146,9 @@ class LocalRuns:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def listed(
-        self, *, schedule_id: int | None, statuses: Sequence[RunStatus], limit: int, offset: int
-    ) -> Sequence[Run]:
+    def listed(self, chosen: RunFilter, *, limit: int, offset: int) -> Sequence[Run]:
         with self._services.database.reading() as session:
-            return find_runs(
-                session, schedule_id=schedule_id, statuses=statuses, limit=limit, offset=offset
-            )
+            return find_runs(session, chosen, limit=limit, offset=offset)
 
     def get(self, run_id: int) -> Run:
         with self._services.database.reading() as session:
@@ -269,11 +265,10 @@ class RemoteRuns:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def listed(
-        self, *, schedule_id: int | None, statuses: Sequence[RunStatus], limit: int, offset: int
-    ) -> Sequence[Run]:
+    def listed(self, chosen: RunFilter, *, limit: int, offset: int) -> Sequence[Run]:
+        query = {**vars(chosen), "limit": limit, "offset": offset}
+        schedule_id = query.pop("schedule_id")
         path = RUNS_PATH if schedule_id is None else f"/api/automation/schedules/{schedule_id}/runs"
-        query = {"status": [status.value for status in statuses], "limit": limit, "offset": offset}
         try:
             return [as_model(Run, one) for one in list_of(self._api.get(path, query))]
         except NotFoundError:  # a schedule that is not there has no runs, here as there

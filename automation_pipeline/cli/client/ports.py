@@ -21,7 +21,7 @@ from automation_pipeline.audits.queries.requests import RerunStatus
 from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits
 from automation_pipeline.audits.reruns import RequestedRerun
 from automation_pipeline.automation.models.reports import RunReport
-from automation_pipeline.automation.models.runs import LogEntry, Run, RunStatus
+from automation_pipeline.automation.models.runs import LogEntry, Run, RunFilter
 from automation_pipeline.automation.models.schedules import Schedule
 from automation_pipeline.automation.models.selections import FicheSelection
 from automation_pipeline.automation.queries.due import Occurrence
@@ -344,9 +344,7 @@ class ScheduleClient(Protocol):
 
 
 class RunClient(Protocol):
-    def listed(
-        self, *, schedule_id: int | None, statuses: Sequence[RunStatus], limit: int, offset: int
-    ) -> Sequence[Run]: ...
+    def listed(self, chosen: RunFilter, *, limit: int, offset: int) -> Sequence[Run]: ...
     def get(self, run_id: int) -> Run: ...
     def advance(self, run_id: int) -> tuple[Run, RunProgress]: ...
     def story(self, run_id: int) -> RunDetails: ...

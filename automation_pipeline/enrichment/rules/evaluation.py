@@ -291,7 +291,7 @@ def _without_volatile(value: object) -> object:
 
 
 _SEARCH, _INPI, _RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
-_AS_CALLED = (_SEARCH, _INPI, _RCS)
+_AS_CALLED = tuple(SourceApi)
 
 PRIORITY: Mapping[str, tuple[SourceApi, ...]] = MappingProxyType(
     dict.fromkeys(FIELDS, _AS_CALLED)

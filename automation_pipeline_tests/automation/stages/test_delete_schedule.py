@@ -2,6 +2,7 @@
 
 import pytest
 
+from automation_pipeline.automation.models.runs import RunFilter
 from automation_pipeline.automation.queries.run_details import runs_within
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.queries.schedules import get_schedule, list_schedules
@@ -38,7 +39,7 @@ def test_a_deleted_schedule_is_gone_but_its_runs_stay(
     with database.reading() as session:
         assert [one.id for one in list_schedules(session, include_inactive=True)] == [other.id]
         assert get_run(session, ticket.run_id).status == "failed"
-        assert runs_within(session, EVERYTHING, limit=9, offset=0) == [
+        assert runs_within(session, EVERYTHING, RunFilter(), limit=9, offset=0) == [
             get_run(session, ticket.run_id)
         ]
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 
+from automation_pipeline.automation.models.runs import RunFilter
 from automation_pipeline.automation.queries.run_details import find_runs
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.rules.due import (
@@ -38,7 +39,7 @@ BUSY, OUTLASTING = OVERLAP_REASONS[ScheduleLoad.BUSY], OVERLAP_REASONS[ScheduleL
 
 def end_newest(database: Database, clock: StandingClock) -> None:
     with database.reading() as session:
-        run = find_runs(session, statuses=(), schedule_id=None, limit=1, offset=0)[0]
+        run = find_runs(session, RunFilter(), limit=1, offset=0)[0]
     finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
@@ -49,7 +50,7 @@ def test_a_due_schedule_is_filed_with_its_run_and_its_occurrence(
     clock.pass_time(timedelta(minutes=3))
     report = look(database, clock)
     with database.reading() as session:
-        [run] = find_runs(session, statuses=(), schedule_id=schedule.id, limit=10, offset=0)
+        [run] = find_runs(session, RunFilter(schedule.id), limit=10, offset=0)
         request = session.scalars(select(RunRequestRow)).one()
         stored = get_schedule(session, schedule.id)
         key = session.get_one(RunRow, run.id).request_key
@@ -116,7 +117,7 @@ def test_an_occurrence_that_was_run_is_not_run_again_even_if_its_schedule_forgot
     assert look(database, clock).triggered == ()
     with database.reading() as session:
         assert get_schedule(session, schedule.id).last_run_status == "failed"
-        assert len(find_runs(session, statuses=(), schedule_id=None, limit=10, offset=0)) == 1
+        assert len(find_runs(session, RunFilter(), limit=10, offset=0)) == 1
 
 
 def test_a_run_by_hand_that_ended_after_the_due_time_does_not_suppress_it(
@@ -165,7 +166,7 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_look(
     assert report.reconciled == (schedule.id,)
     assert [f"{one.due_at:%H:%M}" for one in report.triggered] == ["12:00"]
     with database.reading() as session:
-        runs = find_runs(session, statuses=(), schedule_id=None, limit=10, offset=0)
+        runs = find_runs(session, RunFilter(), limit=10, offset=0)
     assert [run.status for run in runs] == ["pending", "failed"]
 
 

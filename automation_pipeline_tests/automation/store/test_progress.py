@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from automation_pipeline.automation.models.runs import RunStatus, Trigger
+from automation_pipeline.automation.models.runs import RunFilter, RunStatus, Trigger
 from automation_pipeline.automation.queries.run_details import (
     LOG_LEVELS,
     RunProgress,
@@ -140,9 +140,9 @@ def test_runs_are_found_by_how_they_stand(
     for status in ("pending", "completed", "failed"):
         a_run(database, clock, status=status)
     with database.reading() as session:
-        runs = find_runs(session, schedule_id=None, statuses=statuses, limit=10, offset=0)
+        runs = find_runs(session, RunFilter(status=statuses), limit=10, offset=0)
         assert [run.id for run in runs] == found
-        assert find_runs(session, schedule_id=99, statuses=statuses, limit=10, offset=0) == []
+        assert find_runs(session, RunFilter(99, statuses), limit=10, offset=0) == []
 
 
 @pytest.mark.parametrize(
