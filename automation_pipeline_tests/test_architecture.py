@@ -171,3 +171,16 @@ def test_the_lock_pins_everything_with_hashes() -> None:
     assert [pin for pin in pins if "==" not in pin] == []
     assert "://" not in lock
     assert lock.count("--hash=sha256:") >= len(pins)
+
+
+def test_the_modules_and_names_that_contributing_mentions_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("## Where do I change X")[1]
+    table = text.split("\n## ")[0]
+    missing: list[str] = []
+    for path, names in re.findall(r"`([\w/]+\.py)`(?: \(([^)]*)\))?", table):
+        module = PACKAGE / path
+        source = module.read_text() if module.exists() else ""
+        wanted = re.findall(r"`(\w+)`", names)
+        missing += [f"{path}: {name}" for name in wanted if not re.search(rf"\b{name}\b", source)]
+        missing += [path] if not module.exists() else []
+    assert missing == []
