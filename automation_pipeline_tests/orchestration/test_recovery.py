@@ -4,7 +4,6 @@ from dagster import DagsterRunStatus
 
 from automation_pipeline.automation.models.runs import RunStatus
 from automation_pipeline.orchestration.recovery import (
-    MOST_LAUNCHES,
     Decision,
     Engine,
     Facts,
@@ -52,12 +51,19 @@ RULES = [
     ("nothing closed it", Facts(RUNNING, E.SUCCEEDED, silent_seconds=26), D.FAIL),
     ("the code server restarts", Facts(PENDING, E.NEVER_STARTED, engine_seconds=14), D.LEAVE),
     ("the code server is back", Facts(PENDING, E.NEVER_STARTED, engine_seconds=16), D.REQUEST),
-    (
-        "the third launch waits longer",
-        Facts(PENDING, E.NEVER_STARTED, engine_seconds=59, launches=3),
-        D.LEAVE,
+    *(
+        (
+            f"launch {launches} waits {pause} seconds",
+            Facts(PENDING, E.NEVER_STARTED, engine_seconds=seconds, launches=launches),
+            decision,
+        )
+        for launches, pause in ((1, 15), (2, 30), (3, 60), (5, 240), (6, 300), (49, 300))
+        for seconds, decision in ((pause, D.LEAVE), (pause + 1, D.REQUEST))
     ),
-    ("it can never be launched", Facts(PENDING, E.NEVER_STARTED, launches=MOST_LAUNCHES), D.FAIL),
+    ("it can never be launched", Facts(PENDING, E.NEVER_STARTED, launches=50), D.FAIL),
+    ("alive at the limit", Facts(RUNNING, None, silent_seconds=LOST_AFTER), D.LEAVE),
+    ("closing at the limit", Facts(RUNNING, E.SUCCEEDED, silent_seconds=LOST_AFTER), D.LEAVE),
+    ("refused after an attempt", Facts(RUNNING, None, request="refused"), D.LEAVE),
     ("cancelled while it was queued", Facts(RunStatus.CANCELLED, E.WAITS), D.TERMINATE),
     ("cancelled at work", Facts(RunStatus.CANCELLED, E.WORKS), D.TERMINATE),
     ("cancelled and stopped", Facts(RunStatus.CANCELLED, E.CANCELED), D.LEAVE),
@@ -79,7 +85,9 @@ S = DagsterRunStatus
 
 def test_when_the_process_of_a_dagster_run_is_lost() -> None:
     rules = [
-        (S.STARTED, 24, 25, False),
+        (S.STARTED, 25, 25, False),
+        (S.STARTING, 50, 25, False),
+        (S.STARTING, 45, 5, False),
         (S.STARTED, 26, 25, True),
         (S.CANCELING, 26, 25, True),
         (S.STARTING, 49, 25, False),

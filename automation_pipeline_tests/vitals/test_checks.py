@@ -2,6 +2,8 @@
 daemon, who may call."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from automation_pipeline.access.tokens import create_token, revoke_token
 from automation_pipeline.api import health as checks
 from automation_pipeline.api.health import Finding
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
 from automation_pipeline_tests.conftest import StandingClock
@@ -16,6 +19,7 @@ from automation_pipeline_tests.outside import (
     ENTREPRISE_TOKEN,
     INPI_PASSWORD,
     INPI_USERNAME,
+    LLM_KEY,
     PUBLIC_BODY,
     PUSHER_APP_ID,
     PUSHER_KEY,
@@ -79,6 +83,46 @@ def test_the_shop_is_asked_whether_it_knows_us(
     shop = found(serving(**{name: value for name, value in given.items() if value != ""}))["shop"]
     assert (shop.state, says in shop.detail, "wr0ng" in shop.detail) == (state, True, False)
     assert shop.required is bool(variables)
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "says"),
+    [
+        ({}, "not set", "optional, not configured"),
+        ({"LLM_API_KEY": LLM_KEY}, "ok", " answers and knows gpt"),
+        ({"LLM_API_KEY": "wr0ng"}, "failed", "check LLM_API_KEY"),
+    ],
+)
+def test_the_language_model_is_asked_whether_it_lets_us_in(
+    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+) -> None:
+    given = {"LLM_BASE_URL": f"{simulated}/v1", **variables} if variables else {}
+    model = found(serving(**given))["model"]
+    assert (model.state, says in model.detail, "wr0ng" in model.detail) == (state, True, False)
+    assert model.required is bool(variables)
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("exit 0", None),
+        ("echo First >&2; echo The last line >&2; exit 1", "The last line"),
+        ("exit 1", "no output"),
+        ("exec sleep 60", "Dagster took longer than 0.5 s"),
+    ],
+)
+def test_definitions_that_do_not_load_are_reported_in_one_line_and_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, fault: str | None
+) -> None:
+    counted = f"echo once >> {tmp_path / 'looks'}; {command}"
+    monkeypatch.setattr(checks, "_COMMAND", ["sh", "-c", counted])
+    monkeypatch.setattr(checks, "SECONDS", 0.5 if "sleep" in command else 60.0)
+    monkeypatch.setattr(checks, "_look", checks._Look())
+    for _ in range(2):
+        with pytest.raises(PermanentError) if fault else nullcontext() as raised:
+            checks.check_definitions()
+        assert raised is None or str(raised.value) == f"the definitions do not load: {fault}"
+    assert (tmp_path / "looks").read_text(encoding="utf-8") == "once\n"
 
 
 REGISTRIES: Mapping[str, Mapping[str, object]] = {

@@ -27,7 +27,10 @@ def beat(database: Database, seconds_ago: float) -> None:
     [
         (0, "ok", " s ago"),
         (30, "ok", " s ago"),
+        (70, "failed", "ticked 1 min ago"),
         (600, "failed", "ticked 10 min ago: nothing begins by itself until it runs again"),
+        (3 * 3600, "failed", "ticked 3 h ago"),
+        (47 * 3600, "failed", "ticked 47 h ago"),
         (3 * 86_400, "failed", "ticked 3 days ago"),
     ],
 )

@@ -6,11 +6,13 @@ import dagster as dg
 import pytest
 from sqlalchemy import select, update
 
+from automation_pipeline import bootstrap
 from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.defs.enrichment.sensors import sweep_enrichments
 from automation_pipeline.enrichment.models import NOT_CONFIGURED
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute, refusal
 
@@ -37,7 +39,10 @@ def test_what_is_old_grows_stale_and_is_refreshed(
     asked = office.ask()
     result = execute(company_enrichment, job_id=asked.job_id)
     assert result.success, refusal(result)
+    bootstrap.services().meter.count("before_total")
     assert tick() == "0 grew stale; 0 are refreshed; 0 workers were asked for again."
+    with database.reading() as session:
+        assert "before_total" in [one.name for one in all_metrics(session)]
     office.clock.pass_time(timedelta(days=33))
     assert tick() == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
     with database.reading() as session:

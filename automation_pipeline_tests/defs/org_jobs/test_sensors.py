@@ -40,8 +40,13 @@ def due(bench: Bench, **columns: object) -> str:
 
 
 @pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
-def test_with_nothing_to_do_a_tick_is_quiet(bench: Bench, sensor: dg.SensorDefinition) -> None:
+def test_with_nothing_to_do_a_tick_is_quiet_and_stores_metrics(
+    bench: Bench, sensor: dg.SensorDefinition
+) -> None:
+    bench.meter.count("before_total")
     assert tick(sensor)
+    with bench.database.reading() as session:
+        assert "before_total" in [one.name for one in all_metrics(session)]
 
 
 def test_a_schedule_that_is_due_is_dispatched_and_counted(bench: Bench) -> None:
