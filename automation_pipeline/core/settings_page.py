@@ -55,7 +55,7 @@ def unused_settings(environment: Mapping[str, str]) -> dict[str, str]:
 HEAD = """# Configuration
 
 Every setting is an environment variable; an empty one counts as unset. A wrong value stops the command with one
-sentence that names the variable. This page is written by `make docs` from `automation_pipeline/core/settings/`.
+sentence that names the variable. This page is written by `make docs` from `automation_pipeline/core/settings.py`.
 
 | Variable | Values | Default | Meaning |
 |---|---|---|---|
