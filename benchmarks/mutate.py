@@ -14,8 +14,8 @@ diff, and the share that was caught. A mutation whose tests did not all run in t
 does not count.
 
 These stay as they are, because no test can notice a change: texts, annotations and type aliases,
-imports, decorators, asserts, blocks for type checkers, arguments of log calls, how an option of a
-command is shown, and `return False` as None (it becomes `return True` instead). The packages
+imports, decorators, asserts, blocks for type checkers and protocols, arguments of log calls, how an
+option of a command is shown, and `return False` as None (it becomes `return True` instead). The packages
 `simulator` and `migrations` are not mutated.
 """
 
@@ -164,7 +164,9 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_for_type_checkers(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test).endswith("TYPE_CHECKING")
+    return isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
 
 
 def _is_declaration(call: ast.Call) -> bool:

@@ -147,8 +147,8 @@ def test_a_cancelled_job_cancels_its_run_once(
     doer: RemoteRunner, database: Database, clock: StandingClock
 ) -> None:
     following = a_followed_run(doer, database, clock)
-    doer.cancel(following, "user:12", "x" * 600)
-    doer.cancel(following, "user:13")
+    assert doer.cancel(following, "user:12", "x" * 600) is False
+    assert doer.cancel(following, "user:13") is False
     end = doer.look({1: following})[1]
     assert (end.status, len(str(end.error)) <= 530) == ("cancelled", True)
     doer.cancel({"automationRunId": "99"}, "user:12")
