@@ -1,40 +1,24 @@
-"""What a Dagster run leaves behind that ended badly: the request that it was launched for, its
-audit, its job over days."""
+"""The sweeps over audits and jobs over days whose Dagster run ended without closing them."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
 from automation_pipeline.audits.audits import fail_audit
 from automation_pipeline.audits.queries.requests import items_never_started
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.fetch_jobs import fail_range
 from automation_pipeline.fiches.queries.fetch_jobs import silent_jobs
-from automation_pipeline.orchestration.audits import fail_audit_of
-from automation_pipeline.orchestration.fetch_jobs import fail_range_of
 from automation_pipeline.orchestration.recovery import ENDED
-from automation_pipeline.orchestration.requests import REQUEST_TAG, refuse_request
-from automation_pipeline.orchestration.transcripts import fail_transcription_of
+from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.run_requests import filed_requests, mark_refused
 
-TERMINATED = "The run was terminated in Dagster"
 LOST = "The Dagster run ended without beginning the audit"
 UNFINISHED = "The Dagster run ended without finishing the job"
 # Of a job over days: a sales list may take its time, and a place in a queue too.
 SILENT_FOR = timedelta(minutes=15)
 AT_MOST = 500
-
-
-def end_work_of(run: DagsterRun, reason: str, services: Services) -> bool:
-    """The automation run is left to `finalise_run` and the watchdog; a run of a pricing rule and an
-    organisation's job to who asks for another worker. False when the run was not launched for a
-    request."""
-    fail_transcription_of(run, reason, services)
-    requested = refuse_request(run, reason, services)
-    fail_audit_of(run, reason, services)
-    fail_range_of(run, reason, services)
-    return requested
 
 
 def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:

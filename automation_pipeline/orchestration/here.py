@@ -12,7 +12,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from automation_pipeline.bootstrap import services
 from automation_pipeline.core.launching import LOCATION
-from automation_pipeline.orchestration.requests import run_request
+from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.storage.run_requests import NewRunRequest, filed_requests
 
 

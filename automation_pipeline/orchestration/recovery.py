@@ -16,6 +16,7 @@ from dagster._core.execution.plan.objects import ErrorSource
 
 from automation_pipeline.automation.models.runs import RunStatus
 
+TERMINATED = "The run was terminated in Dagster"
 ENDED = frozenset({DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED})
 # A process has this long from its launch to its first event, whatever the settings say: it has
 # Dagster to import.
@@ -130,7 +131,7 @@ def ending_of(record: RunRecord, instance: DagsterInstance) -> Ending:
         case DagsterRunStatus.SUCCESS:
             return Ending(Engine.SUCCEEDED, "Its Dagster run succeeded without ending it")
         case DagsterRunStatus.CANCELED:
-            return Ending(Engine.CANCELED, "The run was terminated in Dagster")
+            return Ending(Engine.CANCELED, TERMINATED)
         case DagsterRunStatus.FAILURE:
             return _failure(record, instance)
         case DagsterRunStatus.STARTED | DagsterRunStatus.CANCELING:

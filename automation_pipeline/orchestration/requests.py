@@ -1,4 +1,4 @@
-"""Run requests: how one becomes a Dagster run, is taken and is refused."""
+"""Run requests: how a Dagster run takes or refuses the one that it was launched for."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from automation_pipeline.core.errors import (
     TransientError,
     sentence_of,
 )
-from automation_pipeline.storage.run_requests import NewRunRequest, mark_refused, mark_taken
+from automation_pipeline.storage.run_requests import mark_refused, mark_taken
 
 REQUEST_TAG = "automation/request_key"
 # Counts the Dagster runs of one request, from 1.
@@ -53,26 +53,3 @@ def recorded_refusal(
         if not isinstance(error, InfrastructureError):
             refuse_request(context.run, sentence_of(error), services)
         raise PermanentError(sentence_of(error)) from error
-
-
-FIRST_OPS = {
-    "automation_run": "open_run",
-    "transcribe_fiche": "transcribe",
-    "audit_fiche": "audit",
-    "audit_rerun": "rerun",
-    "sales_range_fetch": "fetch_days",
-    "rule_run": "work_rule_run",
-    "rule_reconciliation": "reconcile",
-    "company_enrichment": "work_company_enrichment",
-    "org_job": "work_org_job",
-    "housekeeping": "keep_house_tidy",
-}
-
-
-def run_request(wish: NewRunRequest) -> dg.RunRequest:
-    return dg.RunRequest(
-        run_key=wish.run_key,
-        job_name=wish.job,
-        run_config={"ops": {FIRST_OPS[wish.job]: {"config": dict(wish.config)}}},
-        tags={**wish.tags, REQUEST_TAG: wish.key, LAUNCH_TAG: str(wish.launch)},
-    )

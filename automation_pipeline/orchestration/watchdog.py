@@ -24,6 +24,7 @@ from automation_pipeline.automation.runs import LostLaunch, request_next_attempt
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.orchestration.automation_runs import RUN_ID_TAG
+from automation_pipeline.orchestration.job_registry import JOBS
 from automation_pipeline.orchestration.recovery import (
     ENDED,
     Decision,
@@ -34,7 +35,7 @@ from automation_pipeline.orchestration.recovery import (
     ending_of,
     is_process_lost,
 )
-from automation_pipeline.orchestration.requests import FIRST_OPS, LAUNCH_TAG, REQUEST_TAG
+from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.heartbeats import (
     RUN_WORKER,
@@ -143,7 +144,7 @@ def _report_if_lost(
 ) -> str | None:
     run = record.dagster_run
     mine = [beat for beat in known if beat.dagster_run_id == run.run_id]
-    if run.job_name not in FIRST_OPS and not mine:
+    if run.job_name not in JOBS and not mine:
         return None  # a job of another code location
     silent = _silent_process(record, mine, now)
     step = next(

@@ -13,7 +13,9 @@ from automation_pipeline.audits.queries.requests import AuditBatchSummary, batch
 from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.endings import LOST, TERMINATED, end_lost_audits, end_work_of
+from automation_pipeline.orchestration.endings import LOST, end_lost_audits
+from automation_pipeline.orchestration.job_registry import close_terminated
+from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
@@ -88,8 +90,8 @@ def test_a_terminated_run_leaves_no_batch_waiting(
     filed = asked(bench, "7")
     [one] = filed.audits
     run = a_run(instance, "run-7", one.tracking_id, S.CANCELED)
-    assert end_work_of(run, TERMINATED, services)
-    assert end_work_of(run, TERMINATED, services)
+    assert close_terminated(run, services)
+    assert close_terminated(run, services)
     ended = standing(bench, filed)
     assert (ended.failures, ended.completed_at is not None) == ([("7", TERMINATED)], True)
     with bench.database.reading() as session:
@@ -98,7 +100,7 @@ def test_a_terminated_run_leaves_no_batch_waiting(
 
 
 def test_a_run_that_nobody_asked_for_leaves_nothing(services: Services) -> None:
-    assert not end_work_of(DagsterRun("audit_rerun", run_id="r"), TERMINATED, services)
+    assert not close_terminated(DagsterRun("audit_rerun", run_id="r"), services)
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,13 @@ heartbeat."""
 
 import dagster as dg
 
-from automation_pipeline.defs.audits.job import audit_fiche
-from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.job import automation_run
-from automation_pipeline.defs.enrichment.job import company_enrichment
-from automation_pipeline.defs.fiches.range import sales_range_fetch
-from automation_pipeline.defs.org_jobs.job import org_job
-from automation_pipeline.defs.pricing.job import rule_run
-from automation_pipeline.defs.pricing.reconciliation import rule_reconciliation
-from automation_pipeline.defs.transcription.job import transcribe_fiche
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.endings import end_work_of
-from automation_pipeline.orchestration.org_jobs import put_off_job_of
-from automation_pipeline.orchestration.pricing import put_off_run_of
+from automation_pipeline.orchestration.job_registry import (
+    AUTOMATION_RUN,
+    close_failed,
+    job_definitions,
+)
 from automation_pipeline.orchestration.recovery import ending_of
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.orchestration.watchdog import (
@@ -26,17 +20,7 @@ from automation_pipeline.orchestration.watchdog import (
 
 
 @dg.run_failure_sensor(
-    monitored_jobs=[
-        automation_run,
-        transcribe_fiche,
-        audit_fiche,
-        audit_rerun,
-        sales_range_fetch,
-        rule_run,
-        rule_reconciliation,
-        company_enrichment,
-        org_job,
-    ],
+    monitored_jobs=job_definitions(),
     minimum_interval_seconds=every(5),
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Requests another attempt for a Dagster run that was lost, and ends the work of one that failed "
@@ -45,19 +29,17 @@ from automation_pipeline.orchestration.watchdog import (
 def run_failures(
     context: dg.RunFailureSensorContext, services: ServicesResource
 ) -> dg.SkipReason | None:
-    run, our = context.dagster_run, services.get()
-    if run.job_name == automation_run.name:
-        done = look_after_run_of(run, context.instance, our)
+    run = context.dagster_run
+    if run.job_name == AUTOMATION_RUN:
+        done = look_after_run_of(run, context.instance, services.get())
         return None if done else dg.SkipReason(f"No automation run waits for {run.run_id}.")
     record = context.instance.get_run_record_by_id(run.run_id)
     if record is None:
         return dg.SkipReason(f"Dagster has deleted {run.run_id}.")
     ending = ending_of(record, context.instance)
-    if launch_again(run, ending, our):
+    if launch_again(run, ending, services.get()):
         return dg.SkipReason(f"{run.run_id} was lost: another launch is requested.")
-    end_work_of(run, ending.reason, our)
-    put_off_run_of(run, ending.reason, our)
-    put_off_job_of(run, ending.reason, our)
+    close_failed(run, ending.reason, services.get())
     return None
 
 

@@ -10,7 +10,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits.rerun import audit_rerun
 from automation_pipeline.defs.automation.sensors import run_failures
 from automation_pipeline.defs.requests.sensor import launch_requests
-from automation_pipeline.orchestration.requests import FIRST_OPS, run_request
+from automation_pipeline.orchestration.job_registry import JOBS, run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting, taken
@@ -38,7 +38,7 @@ def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPa
 
 def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInProcessResult:
     return audit_rerun.execute_in_process(
-        run_config={"ops": {FIRST_OPS[RERUN_JOB]: {"config": config}}},
+        run_config={"ops": {JOBS[RERUN_JOB].first_op: {"config": config}}},
         resources={"services": ServicesResource()},
         tags=tags,
         raise_on_error=False,
@@ -96,6 +96,6 @@ def test_what_cannot_be_done_fails_for_good_in_one_sentence(
 
 def test_the_doors_and_the_sensors_know_the_job() -> None:
     assert audit_rerun.name == RERUN_JOB
-    assert FIRST_OPS[RERUN_JOB] in {node.name for node in audit_rerun.nodes}
+    assert JOBS[RERUN_JOB].first_op in {node.name for node in audit_rerun.nodes}
     assert RERUN_JOB in {job.name for job in launch_requests.jobs}
     assert run_failures.name == "run_failures"

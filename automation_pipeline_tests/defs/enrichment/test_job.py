@@ -7,7 +7,7 @@ from sqlalchemy import select
 from automation_pipeline.defs.enrichment.job import company_enrichment
 from automation_pipeline.enrichment.models import NOT_CONFIGURED
 from automation_pipeline.enrichment.tables import EnrichmentJobRow, EnrichmentRow
-from automation_pipeline.orchestration.requests import run_request
+from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline_tests.defs.enrichment.desk import an_office, execute, refusal, told

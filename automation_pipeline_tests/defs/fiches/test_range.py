@@ -13,8 +13,10 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches.range import sales_range_fetch, sweep_range_fetches
 from automation_pipeline.defs.requests.terminated import terminated_runs
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus
-from automation_pipeline.orchestration.endings import TERMINATED, UNFINISHED, end_work_of
-from automation_pipeline.orchestration.requests import REQUEST_TAG, run_request
+from automation_pipeline.orchestration.endings import UNFINISHED
+from automation_pipeline.orchestration.job_registry import close_failed, run_request
+from automation_pipeline.orchestration.recovery import TERMINATED
+from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting
@@ -128,7 +130,7 @@ def test_what_a_failed_run_leaves_is_ended_once(ranges: Ranges) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         run = begun(ranges, instance, job)
     for _ in range(2):
-        end_work_of(run, "Its process died", bootstrap.services())
+        close_failed(run, "Its process died", bootstrap.services())
     assert (ranges.stored(job).status, ranges.stored(job).error) == (
         JobStatus.FAILED,
         "Its process died",

@@ -9,8 +9,8 @@ from automation_pipeline.defs.automation.sensors import run_failures
 from automation_pipeline.defs.org_jobs.job import org_job
 from automation_pipeline.defs.org_jobs.sensors import org_job_queue
 from automation_pipeline.defs.requests.terminated import terminated_runs
-from automation_pipeline.orchestration.endings import TERMINATED
 from automation_pipeline.orchestration.org_jobs import job_run_id_of
+from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.org_jobs.models.attempts import attempt_failed

@@ -10,8 +10,8 @@ from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.defs.automation.sensors import run_failures
 from automation_pipeline.defs.pricing.job import rule_run
 from automation_pipeline.defs.requests.terminated import terminated_runs
-from automation_pipeline.orchestration.endings import TERMINATED
 from automation_pipeline.orchestration.pricing import RUN_ID_TAG, cancel_run_of, run_id_of
+from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database

@@ -1,0 +1,88 @@
+"""Every job that this package defines: where it is, how a request becomes its run, and what is
+closed when a run of it ends badly. Sensors derive their lists from here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+import dagster as dg
+
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.orchestration.audits import fail_audit_of
+from automation_pipeline.orchestration.fetch_jobs import fail_range_of
+from automation_pipeline.orchestration.org_jobs import cancel_job_of, put_off_job_of
+from automation_pipeline.orchestration.pricing import cancel_run_of, put_off_run_of
+from automation_pipeline.orchestration.recovery import TERMINATED
+from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG, refuse_request
+from automation_pipeline.orchestration.transcripts import fail_transcription_of
+from automation_pipeline.storage.run_requests import NewRunRequest
+
+AUTOMATION_RUN = "automation_run"
+
+
+@dataclass(frozen=True)
+class RegisteredJob:
+    """`module` is the one of `automation_pipeline.defs` that defines the job, `first_op` the op that
+    takes the configuration of a request. `on_failure` closes what a run leaves that failed for good,
+    with the reason; `on_termination` what one leaves that a person terminated, by default the same.
+    """
+
+    name: str
+    module: str
+    first_op: str
+    on_failure: Callable[[dg.DagsterRun, str, Services], object] | None = None
+    on_termination: Callable[[dg.DagsterRun, Services], object] | None = None
+
+    def definition(self) -> dg.JobDefinition:
+        return getattr(import_module(f"automation_pipeline.defs.{self.module}"), self.name)
+
+
+# The watchdog and `finalise_run` close automation runs; the sweeps of the packages go on with
+# enrichments, reconciliations and reruns.
+JOBS = {
+    job.name: job
+    for job in (
+        RegisteredJob(AUTOMATION_RUN, "automation.job", "open_run"),
+        RegisteredJob("transcribe_fiche", "transcription.job", "transcribe", fail_transcription_of),
+        RegisteredJob("audit_fiche", "audits.job", "audit", fail_audit_of),
+        RegisteredJob("audit_rerun", "audits.rerun", "rerun"),
+        RegisteredJob("sales_range_fetch", "fiches.range", "fetch_days", fail_range_of),
+        RegisteredJob("rule_run", "pricing.job", "work_rule_run", put_off_run_of, cancel_run_of),
+        RegisteredJob("rule_reconciliation", "pricing.reconciliation", "reconcile"),
+        RegisteredJob("company_enrichment", "enrichment.job", "work_company_enrichment"),
+        RegisteredJob("org_job", "org_jobs.job", "work_org_job", put_off_job_of, cancel_job_of),
+        RegisteredJob("housekeeping", "housekeeping.job", "keep_house_tidy"),
+    )
+}
+
+
+def job_definitions() -> list[dg.JobDefinition]:
+    return [job.definition() for job in JOBS.values()]
+
+
+def run_request(filed: NewRunRequest) -> dg.RunRequest:
+    return dg.RunRequest(
+        run_key=filed.run_key,
+        job_name=filed.job,
+        run_config={"ops": {JOBS[filed.job].first_op: {"config": dict(filed.config)}}},
+        tags={**filed.tags, REQUEST_TAG: filed.key, LAUNCH_TAG: str(filed.launch)},
+    )
+
+
+def close_failed(run: dg.DagsterRun, reason: str, services: Services) -> bool:
+    """Close what a run leaves that failed for good. False when it was not launched for a request."""
+    job = JOBS.get(run.job_name)
+    if job is not None and job.on_failure is not None:
+        job.on_failure(run, reason, services)
+    return refuse_request(run, reason, services)
+
+
+def close_terminated(run: dg.DagsterRun, services: Services) -> bool:
+    """Close what a run leaves that a person terminated. False when it was not launched for a
+    request."""
+    job = JOBS.get(run.job_name)
+    if job is None or job.on_termination is None:
+        return close_failed(run, TERMINATED, services)
+    requested = refuse_request(run, TERMINATED, services)
+    job.on_termination(run, services)
+    return requested
