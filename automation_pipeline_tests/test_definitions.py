@@ -8,14 +8,17 @@ import pytest
 import yaml
 
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.definitions import ALONE, OF_ASSETS, defs, whole
+from automation_pipeline.definitions import defs
 from automation_pipeline.orchestration.executor import executor_of, processes_of
+from automation_pipeline.orchestration.job_registry import JOBS, function_at
 from automation_pipeline_tests.tables import every_case
+
+OF_ASSETS = {"__ASSET_JOB", "sales_list_revalidation", "sales_list_staleness"}
 
 
 @pytest.fixture(scope="module")
 def loaded() -> dg.Definitions:
-    return whole()
+    return defs()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,9 @@ def test_the_executor_is_configuration() -> None:
 
 def loaded_by(what: str) -> set[str]:
     """The modules that a process has which does only this."""
-    look = f"import sys; from automation_pipeline.definitions import defs, whole; {what}; print(*sys.modules)"
+    look = (
+        f"import sys; from automation_pipeline.definitions import defs; {what}; print(*sys.modules)"
+    )
     said = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", look], capture_output=True, text=True, check=True
     )
@@ -117,37 +122,21 @@ def test_what_draws_and_what_serves_is_not_loaded_with_the_definitions() -> None
         "redis",
         "httpx",
     }
-    found = loaded_by("whole()")
+    found = loaded_by("defs()")
     assert heavy & found == set()
     assert {name for name in found if name.startswith("automation_pipeline.simulator")} == set()
 
 
-def test_a_run_loads_its_own_job_and_nothing_of_the_rest() -> None:
-    found = {
-        name
-        for name in loaded_by("defs().get_job('automation_run')")
-        if name.startswith("automation_pipeline.")
-    }
-    rooms = {name.split(".")[1] for name in found}
-    assert rooms & {"clients", "enrichment", "org_jobs", "pricing"} == set()
-    assert {name for name in found if name.startswith("automation_pipeline.defs.")} == {
-        "automation_pipeline.defs.automation",
-        "automation_pipeline.defs.automation.hook",
-        "automation_pipeline.defs.automation.job",
-    }
+def test_the_registry_and_the_loaded_definitions_agree(loaded: dg.Definitions) -> None:
+    jobs = {job.name: job for job in loaded.resolve_all_job_defs()}
+    assert set(jobs) - OF_ASSETS == set(JOBS)
+    for name, registered in JOBS.items():
+        assert registered.definition().name == name
+        assert registered.first_op in {node.name for node in jobs[name].nodes}, name
+        for reference in filter(None, (registered.on_failure, registered.on_termination)):
+            assert callable(function_at(reference)), reference
 
 
-def test_a_job_that_is_loaded_alone_is_the_one_of_the_whole(loaded: dg.Definitions) -> None:
-    repository, everything = loaded_defs(), loaded.get_repository_def()
-    assert set(repository.job_names) == set(everything.job_names) == {*ALONE, *OF_ASSETS}
-    for name in ALONE:
-        alone, same = repository.get_job(name), everything.get_job(name)
-        assert alone.get_job_snapshot_id() == same.get_job_snapshot_id()
-        assert set(alone.resource_defs) == set(same.resource_defs)
-        assert alone.executor_def.name == same.executor_def.name
-
-
-def loaded_defs() -> dg.RepositoryDefinition:
-    found = defs()
-    assert isinstance(found, dg.RepositoryDefinition)
-    return found
+def test_sensors_watch_every_registered_job(loaded: dg.Definitions) -> None:
+    sensors = {one.name: one for one in loaded.sensors or ()}
+    assert {job.name for job in sensors["launch_requests"].jobs} == set(JOBS)

@@ -8,13 +8,8 @@ from importlib import import_module
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.orchestration.audits import fail_audit_of
-from automation_pipeline.orchestration.fetch_jobs import fail_range_of
-from automation_pipeline.orchestration.org_jobs import cancel_job_of, put_off_job_of
-from automation_pipeline.orchestration.pricing import cancel_run_of, put_off_run_of
 from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG, refuse_request
-from automation_pipeline.orchestration.transcripts import fail_transcription_of
 from automation_pipeline.storage.run_requests import NewRunRequest
 
 AUTOMATION_RUN = "automation_run"
@@ -25,13 +20,14 @@ class RegisteredJob:
     """`module` is the one of `automation_pipeline.defs` that defines the job, `first_op` the op that
     takes the configuration of a request. `on_failure` closes what a run leaves that failed for good,
     with the reason; `on_termination` what one leaves that a person terminated, by default the same.
+    Both are `module:function` of this folder: loading the definitions must not import them.
     """
 
     name: str
     module: str
     first_op: str
-    on_failure: Callable[[dg.DagsterRun, str, Services], object] | None = None
-    on_termination: Callable[[dg.DagsterRun, Services], object] | None = None
+    on_failure: str | None = None
+    on_termination: str | None = None
 
     def definition(self) -> dg.JobDefinition:
         return getattr(import_module(f"automation_pipeline.defs.{self.module}"), self.name)
@@ -43,17 +39,41 @@ JOBS = {
     job.name: job
     for job in (
         RegisteredJob(AUTOMATION_RUN, "automation.job", "open_run"),
-        RegisteredJob("transcribe_fiche", "transcription.job", "transcribe", fail_transcription_of),
-        RegisteredJob("audit_fiche", "audits.job", "audit", fail_audit_of),
+        RegisteredJob(
+            "transcribe_fiche",
+            "transcription.job",
+            "transcribe",
+            "transcripts:fail_transcription_of",
+        ),
+        RegisteredJob("audit_fiche", "audits.job", "audit", "audits:fail_audit_of"),
         RegisteredJob("audit_rerun", "audits.rerun", "rerun"),
-        RegisteredJob("sales_range_fetch", "fiches.range", "fetch_days", fail_range_of),
-        RegisteredJob("rule_run", "pricing.job", "work_rule_run", put_off_run_of, cancel_run_of),
+        RegisteredJob(
+            "sales_range_fetch", "fiches.range", "fetch_days", "fetch_jobs:fail_range_of"
+        ),
+        RegisteredJob(
+            "rule_run",
+            "pricing.job",
+            "work_rule_run",
+            "pricing:put_off_run_of",
+            "pricing:cancel_run_of",
+        ),
         RegisteredJob("rule_reconciliation", "pricing.reconciliation", "reconcile"),
         RegisteredJob("company_enrichment", "enrichment.job", "work_company_enrichment"),
-        RegisteredJob("org_job", "org_jobs.job", "work_org_job", put_off_job_of, cancel_job_of),
+        RegisteredJob(
+            "org_job",
+            "org_jobs.job",
+            "work_org_job",
+            "org_jobs:put_off_job_of",
+            "org_jobs:cancel_job_of",
+        ),
         RegisteredJob("housekeeping", "housekeeping.job", "keep_house_tidy"),
     )
 }
+
+
+def function_at(reference: str) -> Callable[..., object]:
+    module, name = reference.split(":")
+    return getattr(import_module(f"automation_pipeline.orchestration.{module}"), name)
 
 
 def job_definitions() -> list[dg.JobDefinition]:
@@ -73,7 +93,7 @@ def close_failed(run: dg.DagsterRun, reason: str, services: Services) -> bool:
     """Close what a run leaves that failed for good. False when it was not launched for a request."""
     job = JOBS.get(run.job_name)
     if job is not None and job.on_failure is not None:
-        job.on_failure(run, reason, services)
+        function_at(job.on_failure)(run, reason, services)
     return refuse_request(run, reason, services)
 
 
@@ -84,5 +104,5 @@ def close_terminated(run: dg.DagsterRun, services: Services) -> bool:
     if job is None or job.on_termination is None:
         return close_failed(run, TERMINATED, services)
     requested = refuse_request(run, TERMINATED, services)
-    job.on_termination(run, services)
+    function_at(job.on_termination)(run, services)
     return requested

@@ -39,7 +39,7 @@ def _of_instance() -> dict[str, object]:
 
 def _location_error() -> str | None:
     try:
-        import_module(LOCATION).whole()
+        import_module(LOCATION).defs()
     except BaseException as error:  # noqa: BLE001  whatever user code raises while it is loaded
         return " ".join(f"{type(error).__name__}: {error}".split())[:500]
     return None

@@ -24,7 +24,7 @@ from automation_pipeline.api.permissions import RULES
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.main import app as command_line
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.definitions import whole
+from automation_pipeline.definitions import defs
 from automation_pipeline.migrations.tables import METADATA
 
 FOLDER = Path(__file__).parent
@@ -212,7 +212,7 @@ def _permission(rule: Any) -> str:
 
 def dagster() -> str:
     """Jobs, sensors, schedules, assets and checks."""
-    loaded = whole()
+    loaded = defs()
     jobs = sorted(loaded.resolve_all_job_defs(), key=lambda job: job.name)
     sensors = sorted(loaded.sensors or (), key=lambda one: one.name)
     schedules = sorted((one for one in loaded.schedules or ()), key=lambda one: one.name)
