@@ -102,10 +102,21 @@ class AwaitedRateLimiter(Protocol):
 
 
 async def reserve(limiter: RateLimiter, key: str, rate: Rate) -> float | None:
-    """However long the wait is."""
+    """Reserve the next start and return the wait for it, however long it is."""
     if isinstance(limiter, AwaitedRateLimiter):
         return await limiter.reserve_soon(key, rate)
     return await asyncio.to_thread(limiter.reserve, key, rate)
+
+
+async def wait_for_rate(limiter: RateLimiter, key: str, rate: Rate) -> None:
+    """Reserve the next start and wait for it."""
+    await asyncio.sleep(await reserve(limiter, key, rate) or 0.0)
+
+
+def rate_per_minute(limit: int) -> Rate:
+    """A call may reach the provider shortly after its start: a margin of one per cent keeps every
+    minute within the limit."""
+    return Rate(limit, 60.6)
 
 
 LONGEST_PAUSE_SECONDS = 1.0

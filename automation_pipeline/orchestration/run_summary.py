@@ -140,5 +140,5 @@ def _findings(services: Services, asset: str, day: date) -> Sequence[DayFinding]
     with services.database.reading() as session:
         asked = sales_day(session, day) is not None
         if asset == "transcripts":
-            return [judge_transcripts(transcripts_of_day(session, day), history=asked)]
+            return [judge_transcripts(transcripts_of_day(session, day), asked=asked)]
         return judge_audits(audits_of_day(session, day), asked=asked)

@@ -1,2 +1,1 @@
-"""Transcription: the recordings of a fiche become text, word by word, and chunks that audits can
-cite."""
+"""Transcription turns the recordings of a fiche into text, and into chunks that audits cite."""

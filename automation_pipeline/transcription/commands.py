@@ -42,34 +42,38 @@ def transcribe(
     """
     check_fiche_ids(fiche_ids)
     wait = follows("transcribe", wait=wait, timeout=timeout, here=here)
-    our = client()
-    requested = our.transcriptions.request(fiche_ids, priority)
+    backend = client()
+    requested = backend.transcriptions.request(fiche_ids, priority)
     ended: Mapping[str, EndedTranscription] = {}
     if wait:
-        keys = [one.key for one in requested if one.key]
-        with waiting(our, keys, timeout=timeout, here=here) as waits:
+        keys = [request.key for request in requested if request.key]
+        with waiting(backend, keys, timeout=timeout, here=here) as waits:
             ended = follow_transcriptions(
-                requested, our, pause=threading.Event(), quiet=as_json, waits=waits
+                requested, backend, pause=threading.Event(), quiet=as_json, waits=waits
             )
     if as_json:
         print_json(
-            {"transcriptions": [_document(one, ended.get(one.fiche_id)) for one in requested]}
+            {
+                "transcriptions": [
+                    _document(request, ended.get(request.fiche_id)) for request in requested
+                ]
+            }
         )
         _raise_single_error(list(ended.values()))
     elif ended:
         _print_ended(list(ended.values()))
     else:
-        for one in requested:
-            screen.print(f"Fiche {one.fiche_id}: run {one.run_id}", highlight=False)
+        for request in requested:
+            screen.print(f"Fiche {request.fiche_id}: run {request.run_id}", highlight=False)
     if not all(map(_is_complete, ended.values())):
         raise typer.Exit(1)
 
 
-def _is_complete(one: EndedTranscription) -> bool:
+def _is_complete(run: EndedTranscription) -> bool:
     return (
-        isinstance(one, TranscriptionSummary)
-        and one.status is TranscriptionStatus.COMPLETED
-        and one.failed == 0
+        isinstance(run, TranscriptionSummary)
+        and run.status is TranscriptionStatus.COMPLETED
+        and run.failed == 0
     )
 
 
@@ -81,27 +85,29 @@ def _print_ended(ended: Sequence[EndedTranscription]) -> None:
 
 
 def _raise_single_error(ended: Sequence[EndedTranscription]) -> None:
-    """One alone that came to nothing is the sentence that says why."""
+    """Report the error of a single transcription as the command's error."""
     if len(ended) == 1 and ended[0].error is not None:
         raise RequestFailedError(ended[0].error)
 
 
-def _row(one: EndedTranscription) -> Sequence[object]:
-    if isinstance(one, NeverStarted):
-        return one.fiche_id, TranscriptionStatus.FAILED, None, None, None, one.error
-    return one.fiche_id, one.status, one.total, one.transcribed, one.failed, one.error
+def _row(run: EndedTranscription) -> Sequence[object]:
+    if isinstance(run, NeverStarted):
+        return run.fiche_id, TranscriptionStatus.FAILED, None, None, None, run.error
+    return run.fiche_id, run.status, run.total, run.transcribed, run.failed, run.error
 
 
-def _document(one: RequestedTranscription, ended: EndedTranscription | None) -> dict[str, object]:
-    """Whatever became of them, transcriptions that were followed have the same fields."""
-    document: dict[str, object] = {"fiche_id": one.fiche_id, "run_id": one.run_id}
+def _document(
+    request: RequestedTranscription, ended: EndedTranscription | None
+) -> dict[str, object]:
+    """With `--wait`, every transcription has the same fields, also one that never started."""
+    document: dict[str, object] = {"fiche_id": request.fiche_id, "run_id": request.run_id}
     if ended is None:
         return document
-    begun = ended if isinstance(ended, TranscriptionSummary) else None
+    run = ended if isinstance(ended, TranscriptionSummary) else None
     return document | {
-        "status": begun.status if begun else TranscriptionStatus.FAILED,
-        "recordings": begun and begun.total,
-        "transcribed": begun and begun.transcribed,
-        "failed": begun and begun.failed,
+        "status": run.status if run else TranscriptionStatus.FAILED,
+        "recordings": run and run.total,
+        "transcribed": run and run.transcribed,
+        "failed": run and run.failed,
         "error": ended.error,
     }

@@ -1,4 +1,4 @@
-"""Events and workflow log entries of transcription runs. None holds the address of a recording."""
+"""Events and log entries of transcription runs. None contains the address of a recording."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -42,20 +42,22 @@ def started(
 
 
 def recording(
-    what: str,
+    phase: str,
     run_id: str,
     fiche_id: str,
     call_id: str,
-    place: tuple[int, int],
+    position: tuple[int, int],
     at: datetime,
-    **more: object,
+    **details: object,
 ) -> Event:
-    """`what` is started, completed or failed; `place` is (index, of how many)."""
-    status = "processing" if what == "started" else what
-    key = f"{run_id}:{call_id}:{what}" + (f":{more.pop('attempt')}" if "attempt" in more else "")
-    return _event(run_id, key, f"transcription.recording_{what}", at, {
-        "fiche_id": fiche_id, "call_id": call_id, "recording_index": place[0], "total_to_transcribe": place[1],
-        **more, "status": status,
+    """`phase` is started, completed or failed; `position` is the index and the total."""
+    status = "processing" if phase == "started" else phase
+    key = f"{run_id}:{call_id}:{phase}" + (
+        f":{details.pop('attempt')}" if "attempt" in details else ""
+    )
+    return _event(run_id, key, f"transcription.recording_{phase}", at, {
+        "fiche_id": fiche_id, "call_id": call_id, "recording_index": position[0], "total_to_transcribe": position[1],
+        **details, "status": status,
     })  # fmt: skip
 
 
@@ -67,7 +69,8 @@ def recordings_failed(
     at: datetime,
 ) -> list[Event]:
     return [
-        recording("failed", run_id, fiche_id, call, place, at, error=error) for call, place in calls
+        recording("failed", run_id, fiche_id, call, position, at, error=error)
+        for call, position in calls
     ]
 
 
@@ -83,7 +86,7 @@ def progress(summary: TranscriptionSummary, at: datetime) -> Event:
 def completed(
     summary: TranscriptionSummary, started_at: datetime, at: datetime
 ) -> tuple[Event, Event]:
-    """For the screen, and for whoever waits for the fiche."""
+    """Return the realtime event and the domain event of a run that ended."""
     seconds = max(0.0, (at - started_at).total_seconds())
     shown = _event(summary.run_id, f"{summary.run_id}:completed", "transcription.completed", at, {
         "fiche_id": summary.fiche_id, "total_recordings": summary.total, "transcribed": summary.transcribed,

@@ -1,5 +1,4 @@
-"""Transcription of fiches, also of those of a day: a run for each, then work until the last run
-ends."""
+"""Transcription of several fiches or of a day: start one run per fiche, then work until all have ended."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -50,19 +49,19 @@ async def transcribe_fiches(  # noqa: PLR0913  ports, by name
     owner: str,
     gives_up: bool = True,
 ) -> list[TranscriptionSummary]:
-    """How the runs of the fiches ended. A fiche that the CRM gives no answer for takes nothing from
-    the others; when it is the only one, its error is raised. `owner` says who works.
+    """Transcribe the fiches and return how their runs ended. `owner` names the worker.
 
-    Every wish has its run before the first thing that can fail: `source` and `provider` raise
-    PermanentError where a setting is missing, and that is how the runs end too. The provider is
-    opened only if something is to be transcribed. With `gives_up=False` the caller repeats the same
-    wishes after a TransientError: their runs stay open for it.
+    An error of the CRM for one fiche does not affect the others; it is raised if no run started.
+    Every request has a run before the first step that can fail: `source` and `provider` raise
+    PermanentError where a setting is missing, and the runs fail with it. The provider is opened
+    only if there is something to transcribe. With `gives_up=False`, runs stay open after a
+    TransientError, because the caller repeats the same requests.
     """
-    begun = await begin_transcriptions(
+    started = await begin_transcriptions(
         requests, database=database, source=source, clock=clock, gives_up=gives_up
     )
-    runs = [one for one in begun if isinstance(one, TranscriptionSummary)]
-    errors = [one for one in begun if isinstance(one, AutomationError)]
+    runs = [result for result in started if isinstance(result, TranscriptionSummary)]
+    errors = [result for result in started if isinstance(result, AutomationError)]
     if errors and not runs:
         raise errors[0]
     running = [run.run_id for run in runs if run.status is TranscriptionStatus.RUNNING]
@@ -81,14 +80,14 @@ async def begin_transcriptions(
     clock: Clock,
     gives_up: bool = True,
 ) -> list[TranscriptionSummary | AutomationError]:
-    """For each request, in order: the run that works on its fiche, its own or the one under way, or
-    why none does."""
+    """Return per request, in order, the run that works on its fiche (a new or an active one), or the
+    error that prevents it."""
     try:
         crm = source()
     except PermanentError as error:
         await _fail_all(requests, error, database)
         raise
-    begun: dict[str, TranscriptionSummary | AutomationError] = {}
+    started: dict[str, TranscriptionSummary | AutomationError] = {}
     fresh = _fresh_fiches(requests, database, clock)
 
     async def begin(
@@ -109,8 +108,8 @@ async def begin_transcriptions(
         except (TransientError, PermanentError) as error:
             return request.run_id, error
 
-    await process_concurrently(requests, begin, begun.update, width=crm.at_once)
-    return [begun[request.run_id] for request in requests]
+    await process_concurrently(requests, begin, started.update, width=crm.at_once)
+    return [started[request.run_id] for request in requests]
 
 
 async def work_on_runs(
@@ -121,49 +120,46 @@ async def work_on_runs(
     provider: Callable[[], SpeechProvider],
     owner: str,
 ) -> None:
-    """Until they are over. Without a provider the `own` runs fail; a run that another process began
-    goes on."""
+    """Work until these runs have ended. Without a provider the `own` runs fail; a run of another
+    process continues."""
     try:
         speech = provider()
     except PermanentError as error:
         for run_id in own:
-            await database.write(partial(_fail_run, run_id, sentence_of(error)))
+            await database.write(partial(fail_run, run_id=run_id, reason=sentence_of(error)))
         raise
     await transcribe_waiting(run_ids, database=database, provider=speech, owner=owner)
-
-
-def _fail_run(run_id: str, reason: str, session: Session) -> None:
-    fail_run(session, run_id, reason)
 
 
 async def _fail_all(
     requests: Sequence[TranscriptionRunRequest], error: PermanentError, database: Database
 ) -> None:
-    """None of them can be attempted: a setting is missing. A run that another process works on goes
-    on."""
+    """Fail the run of every request, because a setting is missing. Runs of other processes continue."""
+
+    def fail_own(session: Session, request: TranscriptionRunRequest) -> None:
+        run = open_run(request, session)
+        if run.run_id == request.run_id:
+            fail_run(session, run.run_id, sentence_of(error))
+
     for request in requests:
-        await database.write(partial(_fail_own, request, sentence_of(error)))
-
-
-def _fail_own(request: TranscriptionRunRequest, reason: str, session: Session) -> None:
-    run = open_run(request, session)
-    if run.run_id == request.run_id:
-        fail_run(session, run.run_id, reason)
+        await database.write(partial(fail_own, request=request))
 
 
 def _fresh_fiches(
     requests: Sequence[TranscriptionRunRequest], database: Database, clock: Clock
 ) -> set[str]:
-    """The fiches whose details are as fresh as their wishes want them."""
+    """The fiches whose stored details are as new as their requests demand."""
     since: dict[datetime, list[str]] = {}
     for request in requests:
         if request.fresh_since is not None:
             since.setdefault(request.fresh_since, []).append(request.fiche_id)
     with database.reading() as session:
         known = [
-            one for at, ids in since.items() for one in known_since(session, ids, at, clock.now())
+            outcome
+            for at, fiche_ids in since.items()
+            for outcome in known_since(session, fiche_ids, at, clock.now())
         ]
-    return {one.fiche_id for one in known if isinstance(one, DetailsKnown)}
+    return {outcome.fiche_id for outcome in known if isinstance(outcome, DetailsKnown)}
 
 
 async def transcribe_day(
@@ -175,7 +171,7 @@ async def transcribe_day(
     clock: Clock,
     owner: str,
 ) -> DayTranscripts:
-    """How the day stands afterwards. Work of the day gives way to what people ask for by hand."""
+    """Transcribe the day's fiches with low priority, and return the day's counts afterwards."""
     with database.reading() as session:
         fiche_ids = fiches_to_transcribe(session, day)
     requests = [

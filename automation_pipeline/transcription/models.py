@@ -1,5 +1,5 @@
-"""Domain values of transcription: a run over one fiche's recordings, its tasks, transcripts,
-requests and options."""
+"""Values of transcription: a run works on the recordings of one fiche, one task per recording, and
+produces transcripts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from typing import Annotated, cast
 
 from msgspec import Struct
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -20,18 +19,18 @@ from pydantic import (
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import JsonModel, parse
-from automation_pipeline.core.query_values import Count, DigitsText, Moment
+from automation_pipeline.core.query_values import Count, Moment
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.state_machine import StateMachine
 from automation_pipeline.fiches.models.days import DayFinding
+from automation_pipeline.fiches.models.fiches import RequestedFicheIds
 from automation_pipeline.fiches.rules import never_requested
 
 
 def is_transcribed(
     has_transcription: bool, transcribed_at: datetime | None, renew_before: datetime | None
 ) -> bool:
-    """Whether the recording's transcript counts for a run that makes those from before an instant
-    again."""
+    """Whether the recording has a transcript that a run with this `renew_before` keeps."""
     if not has_transcription or renew_before is None:
         return has_transcription
     return transcribed_at is not None and transcribed_at >= renew_before
@@ -55,7 +54,7 @@ NO_URL = "No recording URL available"
 
 
 class TranscriptionStatus(StrEnum):
-    """`completed`: everything was attempted, some may have failed. `failed`: it could not be
+    """A completed run attempted every recording, and some may have failed. A failed run could not be
     attempted."""
 
     RUNNING = "running"
@@ -96,8 +95,8 @@ class PlannedRecording:
 
 @dataclass(frozen=True)
 class TranscriptionPlan:
-    """What a fiche needs: `targets` in the order of the calls, the blank URLs among them to fail
-    one by one."""
+    """What a run transcribes: `targets` in the order of the calls, including those without a URL, which
+    fail."""
 
     total: int
     already_transcribed: int
@@ -107,8 +106,8 @@ class TranscriptionPlan:
 
 @dataclass(frozen=True)
 class TranscriptionSummary:
-    """Counters of a run. They are about this run; what the fiche has by now is asked of its
-    recordings. `error`: it could not be attempted."""
+    """Counters of one run, which may differ from the present state of the fiche's recordings. `error` says
+    why the run could not be attempted."""
 
     run_id: str
     fiche_id: str
@@ -135,8 +134,8 @@ class TranscriptionSummary:
 
     @property
     def is_planned(self) -> bool:
-        """A run is recorded before its fiche is fetched. A plan without targets completes its run
-        at once, so a running run without targets has no plan yet."""
+        """A run exists before its fiche is fetched and planned. A plan without targets completes the
+        run at once, so a running run without targets has no plan yet."""
         return self.status is not TranscriptionStatus.RUNNING or self.target_total > 0
 
     @property
@@ -145,9 +144,11 @@ class TranscriptionSummary:
 
 
 def why_incomplete(run: TranscriptionSummary, failed: Sequence[tuple[str, str]]) -> str | None:
-    """Why a run that is over did less than it could, given its failed recordings and their reasons.
-    None: every recording that has audio is transcribed. One without audio is reported, but another
-    attempt cannot help it."""
+    """Explain why a run that ended is incomplete, given its failed recordings and their reasons.
+
+    None if every recording that has audio is transcribed: another attempt cannot help a recording
+    without audio.
+    """
     if run.error is not None:
         return run.error
     causes = [reason for _, reason in failed if reason != NO_URL]
@@ -163,10 +164,12 @@ SPACING = "spacing"
 
 
 class Word(Struct, frozen=True, gc=False, rename={"kind": "type", "speaker": "speaker_id"}):
-    """A piece of the audio, in seconds from its start. `kind` is the provider's: `word`, `spacing`,
-    `audio_event` …; `speaker` is None where the provider does not say who it is. A structure of
-    msgspec's, for there are tens of thousands: they are read from the provider's JSON, with its
-    names, as they are."""
+    """A word with its times in seconds from the start of the audio.
+
+    `kind` is the provider's type: `word`, `spacing`, `audio_event` and others. `speaker` is None
+    where the provider does not recognise one. A msgspec structure, because a transcript has tens of
+    thousands of words, decoded directly from the provider's JSON.
+    """
 
     text: str
     start: float
@@ -177,7 +180,7 @@ class Word(Struct, frozen=True, gc=False, rename={"kind": "type", "speaker": "sp
 
 @dataclass(frozen=True)
 class Transcript:
-    """One recording. Empty text and no words are a transcript too: nothing was said."""
+    """The text of one recording. It is empty when nothing is said."""
 
     transcription_id: str
     text: str
@@ -188,7 +191,7 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Up to ten messages. Audits cite it by its index, which therefore never changes for the same
+    """Up to ten messages of a transcript. Audits cite it by its index, which is the same for the same
     words."""
 
     index: int
@@ -201,8 +204,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """How hard to try, and how many at once. Leases are kept by a heartbeat, a quarter of their
-    length apart."""
+    """Limits and retries of speech-to-text. A heartbeat extends leases every quarter of their length."""
 
     per_minute: int
     max_attempts: int
@@ -214,8 +216,7 @@ class SpeechOptions:
 
 @dataclass(frozen=True)
 class RequestHistory:
-    """What a batch finds about a fiche: its wishes of the day, whether one is under way, whether
-    nothing is lacking."""
+    """A fiche's requests of the day, whether one is active, and whether all recordings are transcribed."""
 
     requests_today: int = 0
     under_way: bool = False
@@ -224,8 +225,8 @@ class RequestHistory:
 
 @dataclass(frozen=True)
 class RequestedTranscription:
-    """`run_id` is the run that will work on the fiche, or works on it. Without a `key` nothing new
-    was asked for."""
+    """The outcome of a request: the run that works or will work on the fiche, and the key of the run
+    request; None if no new one was filed."""
 
     fiche_id: str
     run_id: str | None
@@ -233,13 +234,15 @@ class RequestedTranscription:
 
 
 def single_key(fiche_id: str, now: datetime) -> str:
-    """Every wish for one fiche is its own."""
+    """Each request for a single fiche has a key of its own."""
     return f"transcribe-{fiche_id}-{round(now.timestamp() * 1000)}"
 
 
 def batch_key(fiche_id: str, day: date, history: RequestHistory) -> str | None:
-    """None when the batch asks for nothing new. Once a day is enough, but a fiche whose wish has
-    been carried out and that still lacks transcripts is asked for again on purpose."""
+    """The key of a batch's request for a fiche, or None when it requests nothing new.
+
+    A fiche is requested once per day, and again if its request ended without all transcripts.
+    """
     key = f"transcribe-{fiche_id}-{day.isoformat()}"
     if history.requests_today == 0:
         return key
@@ -249,34 +252,27 @@ def batch_key(fiche_id: str, day: date, history: RequestHistory) -> str | None:
 
 
 INVALID_BATCH = "Invalid request - fiche_ids array required"
-MAX_FICHES = 10_000
 
 
 def parse_priority(given: object) -> TranscriptionPriority:
-    """Anything that is no priority is the normal one."""
+    """Any unknown value is the normal priority."""
     return next(
         (priority for priority in TranscriptionPriority if priority == given),
         TranscriptionPriority.NORMAL,
     )
 
 
-def _unique(given: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(given))
-
-
 class TranscriptionBatchWish(JsonModel):
     model_config = ConfigDict(alias_generator=None)
 
-    fiche_ids: Annotated[
-        tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)
-    ]
+    fiche_ids: RequestedFicheIds
     priority: Annotated[
         TranscriptionPriority, BeforeValidator(parse_priority, json_schema_input_type=str)
     ] = TranscriptionPriority.NORMAL
 
 
 def parse_batch(given: Mapping[str, object]) -> TranscriptionBatchWish:
-    """InvalidInputError that names what is wrong with each id."""
+    """Raises InvalidInputError with one error per invalid id."""
     return parse(TranscriptionBatchWish, given, INVALID_BATCH)
 
 
@@ -286,7 +282,7 @@ RunId = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 
 
 class LogQuery(JsonModel):
-    """`run_id` and `trace_id` mean the same: the run that wrote the line."""
+    """`run_id` and `trace_id` are synonyms: the run that wrote the entry."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -315,7 +311,7 @@ class LogQuery(JsonModel):
 
 
 def parse_log_query(given: Mapping[str, object]) -> LogQuery:
-    """InvalidInputError that names every parameter at fault."""
+    """Raises InvalidInputError with one error per invalid parameter."""
     try:
         return parse(LogQuery, given, INVALID_LOG_QUERY)
     except InvalidInputError as error:
@@ -333,8 +329,7 @@ COVERAGE_CHECK = "transcript_coverage"
 
 @dataclass(frozen=True)
 class DayTranscripts:
-    """`failures` are the causes for which recordings of the day were given up, with how many
-    each."""
+    """How much of a day is transcribed. `failures` counts failed recordings by cause."""
 
     recordings: int
     transcribed: int
@@ -346,9 +341,9 @@ class DayTranscripts:
         return self.transcribed / self.recordings if self.recordings else 1.0
 
 
-def judge_transcripts(day: DayTranscripts, *, history: bool) -> DayFinding:
-    """Without a sales list of the day (`asked`), that no transcripts are missing says nothing."""
-    if not history:
+def judge_transcripts(day: DayTranscripts, *, asked: bool) -> DayFinding:
+    """Check the coverage. Without a sales list of the day (`asked`), the check fails."""
+    if not asked:
         return never_requested((COVERAGE_CHECK,))[0]
     says = f"{day.transcribed} of {day.recordings} recordings of the day are transcribed."
     return DayFinding(COVERAGE_CHECK, day.coverage >= MIN_COVERAGE, says)

@@ -1,4 +1,4 @@
-"""What this room needs of the outside world."""
+"""Ports of transcription: the speech-to-text provider."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -13,12 +13,11 @@ BREAKER_SECONDS = 60.0
 
 
 class ProviderAccessError(PermanentError):
-    """The provider refuses the key or the account: every other recording would be refused too."""
+    """The provider refuses the key or the account, so every other recording would fail too."""
 
 
 class AccessBreaker:
-    """Remembers for a minute that the provider refused the key, so that other recordings are not
-    sent."""
+    """A circuit breaker: for a minute after the provider refuses the key, nothing is sent."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now, self._until, self._reason = now, 0.0, ""
@@ -27,7 +26,7 @@ class AccessBreaker:
         self._until, self._reason = self._now() + BREAKER_SECONDS, reason
 
     def check(self) -> None:
-        """ProviderAccessError while it is open."""
+        """Raise ProviderAccessError while the breaker is open."""
         if self._now() < self._until:
             raise ProviderAccessError(
                 f"Not sent: the provider refused the key a moment ago. {self._reason}"
@@ -35,39 +34,34 @@ class AccessBreaker:
 
 
 class SpeechToText(Protocol):
-    """The provider that turns recordings into text. Attempts and waits are the caller's: nothing is
-    repeated here."""
+    """The provider that transcribes recordings. The caller retries and waits; the adapter makes one call."""
 
     @property
     def at_once(self) -> int:
-        """How many recordings it takes at the same time from one process."""
+        """How many recordings one process may send at the same time."""
         ...
 
     async def transcribe(
         self, audio_url: str, *, turn: Callable[[], Awaitable[None]]
     ) -> Transcript:
-        """What is said in the audio at this address: at most one call of the provider, none if
-        there is no audio. `turn` is awaited once, when the audio is here and nothing but the call
-        is left to do.
+        """Transcribe the audio at this address, with at most one call to the provider.
 
-        TransientError: the audio's host or the provider gave no answer this time; its
-        `retry_after_seconds` is the wait that was asked for, if any. PermanentError: another
-        attempt would end the same way: no such audio, not an http(s) address, too big, the provider
-        refuses the key or the audio, its answer cannot be understood or has no transcription id.
-        Cancelled, it leaves nothing behind. No text holds the key or any part of the address.
+        `turn` is awaited once, after the audio is downloaded and right before the call. Raises
+        TransientError when the audio's host or the provider fails temporarily, with the requested
+        `retry_after_seconds`, if any. Raises PermanentError when another attempt would fail too: the
+        audio is missing or too big, the address is not http(s), the provider refuses the key or the
+        audio, or its answer is invalid. No message contains the key or a part of the address.
         """
         ...
 
     async def check(self) -> None:
-        """Nothing, when the provider answers and accepts our key; else an error that says what is
-        wrong."""
+        """Raise an AutomationError unless the provider answers and accepts the key."""
         ...
 
 
 @dataclass(frozen=True)
 class SpeechProvider:
-    """Speech-to-text as we may use it: how many calls a minute, of all processes, and how hard to
-    try."""
+    """Speech-to-text with the rate limit that all processes share, and the retry options."""
 
     speech: SpeechToText
     limiter: RateLimiter

@@ -1,7 +1,6 @@
-"""Transcription of recordings: a worker that claims the most urgent ones, and one recording.
+"""Transcription of recordings: a worker claims the most urgent ones and transcribes each of them.
 
-Every process takes from the same queue: while it waits for a low priority, it transcribes higher
-ones.
+All processes share one queue. A process that waits for its own runs also works on more urgent ones.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from random import Random
 from typing import TypeVar
 
 from automation_pipeline.core.background import together
-from automation_pipeline.core.coordination import Rate, reserve
+from automation_pipeline.core.coordination import rate_per_minute, wait_for_rate
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
@@ -42,9 +41,125 @@ from automation_pipeline.transcription.rules import (
 )
 from automation_pipeline.transcription.runs import settle_recordings
 
+RATE_LIMIT = "speech-to-text"
+POLL_SECONDS = 0.25
+# Recordings that are claimed ahead of the rate limit, so that their audio is downloaded in time: two,
+# or as many as the provider takes in `AHEAD_SECONDS`. A recording that becomes urgent waits for no
+# more than these.
+AHEAD, AHEAD_SECONDS = 2, 2.0
+
+Result = TypeVar("Result")
+
+
+async def transcribe_waiting(
+    run_ids: Sequence[str],
+    *,
+    database: Database,
+    provider: SpeechProvider,
+    owner: str,
+) -> None:
+    """Transcribe recordings until these runs have ended. Each call appends a random suffix to `owner`, so
+    that a retry differs from the failed worker."""
+    worker = _RecordingWorker(tuple(run_ids), database, provider, f"{owner}/{uuid.uuid4().hex[:8]}")
+    async with together() as background:
+        heartbeat = background.create_task(worker.heartbeat())
+        async with together() as group:
+            await worker.work_until_over(group)
+        heartbeat.cancel()
+
+
+class _RecordingWorker:
+    """Transcribes waiting recordings for one caller, within the provider's concurrency."""
+
+    def __init__(
+        self, run_ids: Sequence[str], database: Database, provider: SpeechProvider, owner: str
+    ) -> None:
+        self._run_ids, self._owner = run_ids, owner
+        self._database, self._provider = database, provider
+        self._rate = rate_per_minute(provider.options.per_minute)
+        self._slots = asyncio.Semaphore(provider.speech.at_once)
+        self._ahead = asyncio.Semaphore(
+            max(AHEAD, round(AHEAD_SECONDS / self._rate.period_seconds * self._rate.limit))
+        )
+
+    async def work_until_over(self, group: asyncio.TaskGroup) -> None:
+        """Work on the most urgent recordings of any run, until the caller's runs have ended."""
+        while True:
+            free = await self._acquire_slots()
+            claims = await self._retry_while_database_is_away(partial(self._claim, free))
+            self._release_slots(free - len(claims or ()))
+            if claims is None:
+                return
+            for claim in claims:
+                group.create_task(self._work(claim))
+            if not claims:
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _acquire_slots(self) -> int:
+        """Take every free slot, and wait for the first one."""
+        taken = 0
+        while not taken or not (self._slots.locked() or self._ahead.locked()):
+            await self._slots.acquire()
+            await self._ahead.acquire()
+            taken += 1
+        return taken
+
+    def _release_slots(self, number: int) -> None:
+        for _ in range(number):
+            self._slots.release()
+            self._ahead.release()
+
+    async def heartbeat(self) -> None:
+        while True:
+            await self._retry_while_database_is_away(self._extend_claims)
+            await asyncio.sleep(self._provider.options.lease_seconds / 4)
+
+    async def _work(self, claim: RecordingClaim) -> None:
+        download_slot = ExitStack()
+        download_slot.callback(self._ahead.release)
+
+        async def turn() -> None:
+            await wait_for_rate(self._provider.limiter, RATE_LIMIT, self._rate)
+            download_slot.close()
+
+        with download_slot:
+            await transcribe_recording(
+                claim, turn=turn, database=self._database, provider=self._provider
+            )
+        self._slots.release()
+
+    async def _retry_while_database_is_away(self, query: Callable[[Session], Result]) -> Result:
+        """A database outage shorter than the leases does not end the calls in flight."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._provider.options.lease_seconds
+        while True:
+            try:
+                return await self._database.write(query)
+            except TransientError:
+                if loop.time() > until:
+                    raise
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _claim(self, most: int, session: Session) -> list[RecordingClaim] | None:
+        """Claim recordings. None when the caller's runs have ended."""
+        if not any_running(session, self._run_ids):
+            return None
+        options = self._provider.options
+        return claim_next(
+            session,
+            self._owner,
+            most,
+            lease_seconds=options.lease_seconds,
+            per_fiche=options.per_fiche,
+        )
+
+    def _extend_claims(self, session: Session) -> None:
+        extend_claims(session, self._owner, self._provider.options.lease_seconds)
+        touch_runs(session, [*self._run_ids, *runs_worked_on(session, self._owner)])
+
 
 class ClaimLostError(Exception):
-    """Somebody else has the recording by now: no call is made for it here."""
+    """Another worker has claimed the recording, so this one makes no call."""
 
 
 async def transcribe_recording(
@@ -54,9 +169,11 @@ async def transcribe_recording(
     database: Database,
     provider: SpeechProvider,
 ) -> None:
-    """Ends as done, cached, failed, or waiting for a later attempt. `turn` is awaited when the
-    audio is here and the provider is next. A claim that has passed on makes no call and writes
-    nothing."""
+    """Transcribe one claimed recording; it ends as done, cached, failed, or waiting for a retry.
+
+    `turn` is awaited after the audio is downloaded, before the provider's call. A lost claim makes
+    no call and writes nothing.
+    """
     options, breaker = provider.options, provider.breaker
     end = _end_without_call(claim, options)
     if end is not None:
@@ -64,7 +181,7 @@ async def transcribe_recording(
         return
     called = False
 
-    async def my_turn() -> None:
+    async def before_call() -> None:
         nonlocal called
         await turn()
         breaker.check()
@@ -74,7 +191,7 @@ async def transcribe_recording(
 
     try:
         breaker.check()
-        transcript = await provider.speech.transcribe(claim.url, turn=my_turn)
+        transcript = await provider.speech.transcribe(claim.url, turn=before_call)
     except ClaimLostError:
         return
     except AutomationError as error:
@@ -173,136 +290,9 @@ def _end_recording(
 
 
 def _recording_event(
-    what: str, claim: RecordingClaim, session: Session, **more: object
+    phase: str, claim: RecordingClaim, session: Session, **details: object
 ) -> events.Event:
     at = database_time(session)
     return events.recording(
-        what, claim.run_id, claim.fiche_id, claim.call_id, claim.place, at, **more
+        phase, claim.run_id, claim.fiche_id, claim.call_id, claim.position, at, **details
     )
-
-
-RATE_LIMIT = "speech-to-text"
-POLL_SECONDS = 0.25
-# A call may reach the provider a little after its turn: a hundredth to spare keeps any minute
-# within the cap.
-RATE_PERIOD_SECONDS = 60.6
-# Recordings that are taken before it is their turn, so that they are downloaded by then: two, or as
-# many as the provider takes in that time. What becomes urgent meanwhile is overtaken by no more
-# than these, in each process.
-AHEAD, AHEAD_SECONDS = 2, 2.0
-
-Result = TypeVar("Result")
-
-
-async def transcribe_waiting(
-    run_ids: Sequence[str],
-    *,
-    database: Database,
-    provider: SpeechProvider,
-    owner: str,
-) -> None:
-    """`owner` says who works; each call adds a name of its own, so that a retry never passes for
-    what failed."""
-    worker = _RecordingWorker(tuple(run_ids), database, provider, f"{owner}/{uuid.uuid4().hex[:8]}")
-    async with together() as background:
-        heartbeat = background.create_task(worker.heartbeat())
-        async with together() as group:
-            await worker.work_until_over(group)
-        heartbeat.cancel()
-
-
-class _RecordingWorker:
-    """Works on waiting recordings for one caller, within the slots of the provider."""
-
-    def __init__(
-        self, run_ids: Sequence[str], database: Database, provider: SpeechProvider, owner: str
-    ) -> None:
-        self._run_ids, self._database, self._provider, self._owner = (
-            run_ids,
-            database,
-            provider,
-            owner,
-        )
-        self._slots = asyncio.Semaphore(provider.speech.at_once)
-        self._ahead = asyncio.Semaphore(
-            max(AHEAD, round(AHEAD_SECONDS * provider.options.per_minute / RATE_PERIOD_SECONDS))
-        )
-        self._rate = Rate(provider.options.per_minute, RATE_PERIOD_SECONDS)
-
-    async def work_until_over(self, group: asyncio.TaskGroup) -> None:
-        """Helps with what is most urgent, but not for longer than its own runs last."""
-        while True:
-            free = await self._acquire_slots()
-            claims = await self._retry_while_database_is_away(partial(self._claim, free))
-            self._release_slots(free - len(claims or ()))
-            if claims is None:
-                return
-            for claim in claims:
-                group.create_task(self._work(claim))
-            if not claims:
-                await asyncio.sleep(POLL_SECONDS)
-
-    async def _acquire_slots(self) -> int:
-        """All that are free, one at least."""
-        taken = 0
-        while not taken or not (self._slots.locked() or self._ahead.locked()):
-            await self._slots.acquire()
-            await self._ahead.acquire()
-            taken += 1
-        return taken
-
-    def _release_slots(self, number: int) -> None:
-        for _ in range(number):
-            self._slots.release()
-            self._ahead.release()
-
-    async def heartbeat(self) -> None:
-        while True:
-            await self._retry_while_database_is_away(self._extend_claims)
-            await asyncio.sleep(self._provider.options.lease_seconds / 4)
-
-    async def _work(self, claim: RecordingClaim) -> None:
-        download_slot = ExitStack()
-        download_slot.callback(self._ahead.release)
-
-        async def turn() -> None:
-            await asyncio.sleep(
-                await reserve(self._provider.limiter, RATE_LIMIT, self._rate) or 0.0
-            )
-            download_slot.close()
-
-        with download_slot:
-            await transcribe_recording(
-                claim, turn=turn, database=self._database, provider=self._provider
-            )
-        self._slots.release()
-
-    async def _retry_while_database_is_away(self, ask: Callable[[Session], Result]) -> Result:
-        """A database that is away for a moment, shorter than our leases, does not end the calls in
-        flight."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._provider.options.lease_seconds
-        while True:
-            try:
-                return await self._database.write(ask)
-            except TransientError:
-                if loop.time() > until:
-                    raise
-                await asyncio.sleep(POLL_SECONDS)
-
-    def _claim(self, most: int, session: Session) -> list[RecordingClaim] | None:
-        """None: what it works for is over."""
-        if not any_running(session, self._run_ids):
-            return None
-        options = self._provider.options
-        return claim_next(
-            session,
-            self._owner,
-            most,
-            lease_seconds=options.lease_seconds,
-            per_fiche=options.per_fiche,
-        )
-
-    def _extend_claims(self, session: Session) -> None:
-        extend_claims(session, self._owner, self._provider.options.lease_seconds)
-        touch_runs(session, [*self._run_ids, *runs_worked_on(session, self._owner)])

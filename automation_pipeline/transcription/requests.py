@@ -1,4 +1,4 @@
-"""Requests to transcribe fiches: the ids of the runs are known at once, Dagster begins them."""
+"""Transcription requests: file a run request per fiche, with a run id that is known at once."""
 
 import uuid
 from collections.abc import Sequence
@@ -34,19 +34,22 @@ def request_transcriptions(
     database: Database,
     clock: Clock,
 ) -> list[RequestedTranscription]:
-    """One outcome a fiche, each fiche once. A `batch` does not ask twice a day for what is under
-    way or complete; a fiche that a run works on already is joined, not worked on twice."""
-    now, wanted = clock.now(), list(dict.fromkeys(fiche_ids))
+    """File the requests and return one outcome per distinct fiche.
+
+    A `batch` requests a fiche once per day, unless the earlier request left it incomplete. If a run
+    works on the fiche already, the request joins it.
+    """
+    now, unique_ids = clock.now(), list(dict.fromkeys(fiche_ids))
     with database.transaction() as session:
         history = (
-            request_histories(session, wanted, now.date())
+            request_histories(session, unique_ids, now.date())
             if batch
-            else dict.fromkeys(wanted, RequestHistory())
+            else dict.fromkeys(unique_ids, RequestHistory())
         )
-        live = live_runs(session, wanted)
+        live = live_runs(session, unique_ids)
         outcomes: list[RequestedTranscription] = []
         requests: list[NewRunRequest] = []
-        for fiche_id in wanted:
+        for fiche_id in unique_ids:
             key = (
                 batch_key(fiche_id, now.date(), history[fiche_id])
                 if batch
@@ -55,8 +58,8 @@ def request_transcriptions(
             if key is None:
                 outcomes.append(RequestedTranscription(fiche_id, live.get(fiche_id), None))
                 continue
-            # What is live now may be over before Dagster begins: the wish has an id of its own, and
-            # joins if it can.
+            # A live run may end before Dagster starts this one, so the request has a run id of its
+            # own, and joins the live run if it can.
             run_id = str(uuid.uuid4())
             config = {"fiche_id": fiche_id, "priority": priority, "run_id": run_id}
             requests.append(
@@ -68,7 +71,7 @@ def request_transcriptions(
 
 
 def _tags(fiche_id: str, run_id: str, priority: TranscriptionPriority) -> dict[str, str]:
-    """Urgent runs are also started first."""
+    """Dagster also starts urgent runs first."""
     return {
         "automation/fiche_id": fiche_id,
         "automation/trace_id": run_id,

@@ -149,21 +149,23 @@ CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=[
 def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
     """Ask for transcripts of many fiches: once a day, unless what was asked for came to less than
     all."""
-    wish = parse_batch(body)
+    requested = parse_batch(body)
     with services.database.reading() as session:
-        check_visible(session, reach, wish.fiche_ids)
+        check_visible(session, reach, requested.fiche_ids)
 
     def work() -> Response:
-        asked = request_transcriptions(
-            wish.fiche_ids,
-            priority=wish.priority,
+        outcomes = request_transcriptions(
+            requested.fiche_ids,
+            priority=requested.priority,
             batch=True,
             database=services.database,
             clock=services.clock,
         )
-        keys = [one.key for one in asked if one.key is not None]
-        fiche_ids = [one.fiche_id for one in asked]
-        run_ids = {one.fiche_id: one.run_id for one in asked if one.run_id is not None}
+        keys = [outcome.key for outcome in outcomes if outcome.key is not None]
+        fiche_ids = [outcome.fiche_id for outcome in outcomes]
+        run_ids = {
+            outcome.fiche_id: outcome.run_id for outcome in outcomes if outcome.run_id is not None
+        }
         message = f"{len(keys)} transcription jobs queued"
         return said(message=message, fiche_ids=fiche_ids, event_ids=keys, run_ids=run_ids)
 
@@ -182,7 +184,7 @@ def ask(
     """Ask for transcripts of a fiche's calls that have none yet."""
 
     def work() -> Response:
-        [asked] = request_transcriptions(
+        [outcome] = request_transcriptions(
             [fiche_id],
             priority=parse_priority(priority),
             batch=False,
@@ -192,8 +194,8 @@ def ask(
         return said(
             message="Transcription job queued",
             fiche_id=fiche_id,
-            event_id=asked.key,
-            run_id=asked.run_id,
+            event_id=outcome.key,
+            run_id=outcome.run_id,
         )
 
     return once(work)
@@ -220,13 +222,19 @@ def status(fiche_id: FicheInPath, services: TheServices) -> Response:
 )
 def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Response:
     """What was written down while the fiche's calls were transcribed, oldest first."""
-    chosen = parse_log_query(dict(request.query_params))
+    query = parse_log_query(dict(request.query_params))
     with services.database.reading() as session:
         lines, total = transcription_logs(
-            session, fiche_id, chosen, zone(services.settings.automation_timezone)
+            session, fiche_id, query, zone(services.settings.automation_timezone)
         )
-    trace, limit, offset = chosen.trace, chosen.limit, chosen.offset
-    return answer(lines, count=len(lines), total=total, trace_id=trace, limit=limit, offset=offset)
+    return answer(
+        lines,
+        count=len(lines),
+        total=total,
+        trace_id=query.trace,
+        limit=query.limit,
+        offset=query.offset,
+    )
 
 
 @router.get(

@@ -1,5 +1,4 @@
-"""Decisions of transcription: what follows a failed attempt, and how a transcript is cut into
-chunks."""
+"""Rules of transcription: what follows a failed attempt, and how a transcript becomes chunks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from random import Random
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
 from automation_pipeline.transcription.models import SPACING, Chunk, SpeechOptions, Transcript, Word
 
-# A provider, or a host of audio, that asks for more patience than this is not coming back today.
+# A recording fails if the provider or the audio's host requests a longer wait than this.
 MAX_WAIT_SECONDS = 3600.0
 
 
@@ -29,28 +28,29 @@ class FailRecording:
 def after_error(
     error: AutomationError, attempts: int, options: SpeechOptions, random: Random
 ) -> RetryRecording | FailRecording:
-    """`attempts` counts the tries so far, the failed one included. The larger of the provider's
-    Retry-After and the back-off is waited for. What is nobody's
-    failure out there is tried again however often."""
+    """Decide what follows a failed attempt. `attempts` includes the failed one.
+
+    The wait is the larger of the provider's Retry-After and the back-off. An InfrastructureError is
+    always retried.
+    """
     if isinstance(error, InfrastructureError):
         wait = options.backoff.delay(attempts, random)
         return RetryRecording(timedelta(seconds=wait), str(error))
     if not isinstance(error, TransientError) or attempts >= options.max_attempts:
         return FailRecording(str(error))
-    history = error.retry_after_seconds
-    if history is not None and history > MAX_WAIT_SECONDS:
-        return FailRecording(f"{error} The wait it asks for, {history:.0f} s, is too long.")
-    wait = options.backoff.wait(attempts, history, random)
+    retry_after = error.retry_after_seconds
+    if retry_after is not None and retry_after > MAX_WAIT_SECONDS:
+        return FailRecording(f"{error} The wait it asks for, {retry_after:.0f} s, is too long.")
+    wait = options.backoff.wait(attempts, retry_after, random)
     return RetryRecording(timedelta(seconds=wait), str(error))
 
 
 MESSAGES_PER_CHUNK = 10
-# A message is a minute or two of speech at most, so that a chunk stays a passage that a model can
-# be shown.
+# This limits a message to one or two minutes of speech, so that a chunk fits into a prompt.
 WORDS_PER_MESSAGE = 250
 UNKNOWN_SPEAKER = "unknown"
 
-# Where the provider gives a text without words, their times and speakers are made up.
+# For a text without words, times and speakers are estimated.
 MIN_WORD_SECONDS = 0.05
 WORDS_PER_SECOND = 2
 WORDS_PER_TURN = 10
@@ -65,8 +65,7 @@ class _Message:
 
 
 def chunks_of(words: Iterable[Word]) -> tuple[Chunk, ...]:
-    """The chunks of these words, in their order. Every word that is not a spacing is in exactly one
-    of them."""
+    """Group the words into chunks. Every word that is not spacing is in exactly one chunk."""
     messages = list(_messages(words))
     return tuple(
         _chunk(index, messages[first : first + MESSAGES_PER_CHUNK])
@@ -75,24 +74,24 @@ def chunks_of(words: Iterable[Word]) -> tuple[Chunk, ...]:
 
 
 def words_or_estimated(transcript: Transcript, duration_seconds: float | None) -> tuple[Word, ...]:
-    """The provider's words; where it heard none in a text, the text's own, spread evenly over the
-    recording, with two speakers taking turns. None at all for an empty transcript."""
+    """The provider's words, or estimated ones for a text without words: spread evenly over the recording,
+    with two alternating speakers."""
     if any(_is_spoken(word) for word in transcript.words):
         return transcript.words
     texts = transcript.text.split()
     if not texts:
         return ()
-    each = max(MIN_WORD_SECONDS, _length(len(texts), duration_seconds) / len(texts))
+    seconds = max(MIN_WORD_SECONDS, _estimated_seconds(len(texts), duration_seconds) / len(texts))
     return tuple(
-        Word(text, at * each, (at + 1) * each, "word", f"speaker_{at // WORDS_PER_TURN % 2}")
-        for at, text in enumerate(texts)
+        Word(text, n * seconds, (n + 1) * seconds, "word", f"speaker_{n // WORDS_PER_TURN % 2}")
+        for n, text in enumerate(texts)
     )
 
 
-def _length(words: int, duration_seconds: float | None) -> float:
+def _estimated_seconds(words: int, duration_seconds: float | None) -> float:
     if duration_seconds is not None and duration_seconds > 0:
         return duration_seconds
-    # Halves are rounded up: Python's round() would make 2 of 2.5.
+    # Round halves up; round() rounds 2.5 to 2.
     return max(1, floor(words / WORDS_PER_SECOND + 0.5))
 
 
@@ -106,9 +105,9 @@ def _speaker(word: Word) -> str:
 
 def _messages(words: Iterable[Word]) -> Iterator[_Message]:
     for speaker, turn in groupby(filter(_is_spoken, words), key=_speaker):
-        said = list(turn)
-        for first in range(0, len(said), WORDS_PER_MESSAGE):
-            part = said[first : first + WORDS_PER_MESSAGE]
+        spoken = list(turn)
+        for first in range(0, len(spoken), WORDS_PER_MESSAGE):
+            part = spoken[first : first + WORDS_PER_MESSAGE]
             yield _Message(
                 speaker, " ".join([word.text for word in part]), part[0].start, part[-1].end
             )

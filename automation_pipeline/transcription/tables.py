@@ -1,5 +1,5 @@
-"""Tables of transcription. That a fiche has one run and a recording one task at a time are unique
-indexes."""
+"""Tables of transcription. Unique indexes allow one live run per fiche and one live task per
+recording."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ _LIVE_TASK = text("state IN ('waiting', 'working')")
 
 
 class TranscriptionRunRow(Table):
-    """One wish to transcribe a fiche: what it found, what it did, how it ended."""
+    """One run over the recordings of a fiche, with its counters and its end."""
 
     __tablename__ = "transcription_runs"
     __table_args__ = (
@@ -42,7 +42,7 @@ class TranscriptionRunRow(Table):
     cached: Mapped[int]
     failed: Mapped[int]
     error: Mapped[str | None]
-    # Transcripts made before that instant are made again.
+    # Older transcripts are replaced.
     renew_before: Mapped[datetime | None] = mapped_column(UtcDateTime)
     started_at: Mapped[datetime] = mapped_column(UtcDateTime)
     touched_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
@@ -50,8 +50,7 @@ class TranscriptionRunRow(Table):
 
 
 class TranscriptionTaskRow(Table):
-    """One recording of a run. Who works on it holds it until `leased_until`; a later holder has a
-    higher `token`."""
+    """One recording of a run. A claim lasts until `leased_until`; a later claim has a higher `token`."""
 
     __tablename__ = "transcription_tasks"
     __table_args__ = (
@@ -100,7 +99,7 @@ class TranscriptionTaskRow(Table):
 
 
 class ChunkRow(Table):
-    """Ten messages of a transcript: what audits read and cite, by `chunk_index` from 0."""
+    """Ten messages of a transcript. Audits read chunks and cite them by `chunk_index`, from 0."""
 
     __tablename__ = "recording_transcription_chunks"
     __table_args__ = (UniqueConstraint("recording_id", "chunk_index"),)

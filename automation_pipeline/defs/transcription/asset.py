@@ -50,4 +50,4 @@ def transcripts_checks(
             transcripts_of_day(session, day_of(context)),
             sales_day(session, day_of(context)),
         )
-    return check_result("transcripts", judge_transcripts(day, history=listed is not None))
+    return check_result("transcripts", judge_transcripts(day, asked=listed is not None))

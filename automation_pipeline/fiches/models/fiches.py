@@ -4,8 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+from pydantic import AfterValidator, Field
+
+from automation_pipeline.core.query_values import DigitsText
 from automation_pipeline.fiches.models.days import crm_day, paris_day, paris_minute
 from automation_pipeline.fiches.models.sections import (
     Alerte,
@@ -28,6 +31,20 @@ _NAME = re.compile(
     r"-\d\d-\d\d-\d\d-\d\dh\d\d-(?P<from_number>\d+)-(?P<to_number>\d+)\.mp3",
     re.ASCII | re.IGNORECASE,
 )
+
+MAX_REQUESTED_FICHES = 10_000
+
+
+def _unique(fiche_ids: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(fiche_ids))
+
+
+# The fiches that one request names; each counts once.
+RequestedFicheIds: TypeAlias = Annotated[
+    tuple[DigitsText, ...],
+    Field(min_length=1, max_length=MAX_REQUESTED_FICHES),
+    AfterValidator(_unique),
+]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,4 @@
-"""Queries of recordings and their transcripts: write, show, status, the recordings of a day,
-logs."""
+"""Queries of recordings and their transcripts: save, show, status, a day's recordings, log entries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,8 +37,8 @@ _UPDATE_RECORDING = (
     .where(CallRecordingRow.id == bindparam("of_recording"))
     .values(
         has_transcription=True,
-        transcription_id=bindparam("heard_id"),
-        transcription_text=bindparam("heard_text"),
+        transcription_id=bindparam("provider_id"),
+        transcription_text=bindparam("transcript_text"),
         transcription_language_code=bindparam("language"),
         transcription_language_probability=bindparam("probability"),
         transcribed_at=database_now(),
@@ -50,13 +49,13 @@ _UPDATE_RECORDING = (
 def save_transcript(
     session: Session, recording_id: int, transcript: Transcript, chunks: Sequence[Chunk]
 ) -> None:
-    """Replaces an earlier one. A call in which nothing was said has a transcript without chunks."""
+    """Save the transcript in place of an earlier one. An empty transcript has no chunks."""
     execute(session, _DELETE_CHUNKS, {"of_recording": recording_id})
     execute_each(session, _ADD_CHUNKS, [_chunk_row(recording_id, chunk) for chunk in chunks])
     columns = {
         "of_recording": recording_id,
-        "heard_id": transcript.transcription_id,
-        "heard_text": transcript.text or None,
+        "provider_id": transcript.transcription_id,
+        "transcript_text": transcript.text or None,
         "language": transcript.language_code,
         "probability": transcript.language_probability,
     }
@@ -79,8 +78,10 @@ Document = dict[str, object]
 
 
 def recording_document(session: Session, fiche_id: str, call_id: str) -> Document:
-    """NotFoundError says whether the recording, its transcript or only the words are missing. Words
-    are kept as chunks, never one by one."""
+    """The recording with its transcript; words are stored as chunks only.
+
+    Raises NotFoundError, which says whether the recording, its transcript or its text is missing.
+    """
     row = session.scalar(
         select(CallRecordingRow)
         .join(FicheCacheRow, FicheCacheRow.id == CallRecordingRow.fiche_cache_id)
@@ -106,7 +107,7 @@ def recording_document(session: Session, fiche_id: str, call_id: str) -> Documen
 
 
 def _transcript_text(session: Session, row: CallRecordingRow) -> str:
-    """As the provider gave it, else as its chunks have it."""
+    """The provider's text, or else the text of the chunks."""
     if row.transcription_text:
         return row.transcription_text
     chunks = (
@@ -114,19 +115,20 @@ def _transcript_text(session: Session, row: CallRecordingRow) -> str:
         .where(ChunkRow.recording_id == row.id)
         .order_by(ChunkRow.chunk_index)
     )
-    said = "\n".join(session.scalars(chunks))
-    if not said and row.transcription_id is None:
+    text = "\n".join(session.scalars(chunks))
+    if not text and row.transcription_id is None:
         raise NotFoundError("Transcription data not found in DB")
-    return said
+    return text
 
 
 StatusDocument = Mapping[str, object]
 
 
 def transcription_status(session: Session, fiche_id: str) -> StatusDocument:
-    """The fiche's recordings as they are now, and its last run as it was planned: where they
-    differ, both are told. A fiche that the CRM never gave has no recordings yet, but the run that
-    could not fetch it."""
+    """The present recordings of the fiche, and its last run as planned, which may differ.
+
+    A fiche that was never fetched has no recordings, but may have a failed run.
+    """
     fiche = session.scalar(select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == fiche_id))
     run = _last_run(session, fiche_id)
     if fiche is None and run is None:
@@ -137,16 +139,13 @@ def transcription_status(session: Session, fiche_id: str) -> StatusDocument:
         .order_by(CallRecordingRow.start_time, CallRecordingRow.call_id)
     ).all()
     done = sum(recording.has_transcription for recording in recordings)
+    without_recordings = 0 if fiche is None else 100
     return {
         "ficheId": fiche_id,
         "total": len(recordings),
         "transcribed": done,
         "pending": len(recordings) - done,
-        "percentage": round(100 * done / len(recordings))
-        if recordings
-        else 0
-        if fiche is None
-        else 100,
+        "percentage": round(100 * done / len(recordings)) if recordings else without_recordings,
         "recordings": [_recording_status(recording) for recording in recordings],
         "run": run,
     }
@@ -157,7 +156,7 @@ def _recording_status(row: CallRecordingRow) -> StatusDocument:
         "callId": row.call_id,
         "hasTranscription": row.has_transcription,
         "transcriptionId": row.transcription_id,
-        "transcribedAt": _iso(row.transcribed_at),
+        "transcribedAt": row.transcribed_at and iso(row.transcribed_at),
         "recordingDate": row.recording_date,
         "recordingTime": row.recording_time,
         "durationSeconds": row.duration_seconds,
@@ -189,9 +188,9 @@ def _last_run(session: Session, fiche_id: str) -> StatusDocument | None:
         "cached": row.cached,
         "failed": row.failed,
         "error": row.error,
-        "startedAt": _iso(row.started_at),
-        "finishedAt": _iso(row.finished_at),
-        "lastSignOfLifeAt": _iso(row.touched_at),
+        "startedAt": iso(row.started_at),
+        "finishedAt": row.finished_at and iso(row.finished_at),
+        "lastSignOfLifeAt": iso(row.touched_at),
         "tasks": [_task_status(task, now) for task in tasks],
     }
 
@@ -205,8 +204,8 @@ def _run_state(row: TranscriptionRunRow) -> str:
 
 
 def _task_status(task: TranscriptionTaskRow, now: datetime) -> StatusDocument:
-    """Who holds it and for how long, or when it may be tried again and why."""
-    held = task.state == TaskState.WORKING and task.leased_until is not None
+    """One task with its claim, or its next attempt."""
+    lease_end = task.leased_until if task.state == TaskState.WORKING else None
     waits = task.state == TaskState.WAITING and task.available_at > now
     return {
         "callId": task.call_id,
@@ -215,15 +214,9 @@ def _task_status(task: TranscriptionTaskRow, now: datetime) -> StatusDocument:
         "error": task.error,
         "owner": task.owner,
         "token": task.token,
-        "secondsLeft": round((task.leased_until - now).total_seconds(), 1)
-        if held and task.leased_until
-        else None,
+        "secondsLeft": round((lease_end - now).total_seconds(), 1) if lease_end else None,
         "againInSeconds": round((task.available_at - now).total_seconds(), 1) if waits else None,
     }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else iso(at)
 
 
 Query = TypeVar("Query", bound=Select[Any])  # any columns
@@ -231,10 +224,13 @@ Query = TypeVar("Query", bound=Select[Any])  # any columns
 
 def fiches_to_transcribe(session: Session, day: date) -> list[str]:
     """Fiches with a recording that has audio and no transcript."""
-    lacks = (CallRecordingRow.has_transcription.is_(False), CallRecordingRow.recording_url != "")
+    untranscribed = (
+        CallRecordingRow.has_transcription.is_(False),
+        CallRecordingRow.recording_url != "",
+    )
     query = (
         _of_day(select(FicheCacheRow.fiche_id), day)
-        .where(*lacks)
+        .where(*untranscribed)
         .distinct()
         .order_by(FicheCacheRow.fiche_id)
     )
@@ -255,7 +251,7 @@ def transcripts_of_day(session: Session, day: date) -> DayTranscripts:
 
 
 def _failures(session: Session, day: date) -> dict[str, int]:
-    """Of recordings that still lack a transcript: why they were given up last."""
+    """Count the last errors of the day's recordings that lack a transcript."""
     last = (
         select(func.max(TranscriptionTaskRow.id))
         .where(TranscriptionTaskRow.state == TaskState.FAILED)
@@ -279,19 +275,21 @@ def _of_day(query: Query, day: date) -> Query:
 
 
 def transcription_logs(
-    session: Session, fiche_id: str, chosen: LogQuery, zone: ZoneInfo
+    session: Session, fiche_id: str, query: LogQuery, zone: ZoneInfo
 ) -> tuple[list[Document], int]:
-    """Oldest first, and how many there are without `limit` and `offset`. NotFoundError for a fiche
-    that we know nothing of; one that the CRM did not know has lines all the same."""
+    """A page of log entries, oldest first, and their total number.
+
+    Raises NotFoundError for a fiche that is not mirrored and has no entries.
+    """
     of_fiche = LogPage(workflow="transcription", entity=("fiche", fiche_id))
     page = replace(
         of_fiche,
-        trace_ids=(chosen.trace,) if chosen.trace else (),
-        level=chosen.level,
-        since=None if chosen.since is None else begin_of(chosen.since, zone),
-        until=None if chosen.until is None else end_of(chosen.until, zone),
-        limit=chosen.limit,
-        offset=chosen.offset,
+        trace_ids=(query.trace,) if query.trace else (),
+        level=query.level,
+        since=None if query.since is None else begin_of(query.since, zone),
+        until=None if query.until is None else end_of(query.until, zone),
+        limit=query.limit,
+        offset=query.offset,
     )
     lines, total = log_lines(session, page)
     if total == 0 and not _is_known(session, fiche_id, of_fiche):

@@ -1,4 +1,4 @@
-"""Queries of requested transcriptions: what was requested before, and what became of it."""
+"""Queries of transcription requests: earlier requests of a day, and the outcomes of requests."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ TRANSCRIPTION_JOB = "transcribe_fiche"
 def request_histories(
     session: Session, fiche_ids: Sequence[str], day: date
 ) -> dict[str, RequestHistory]:
-    """Four queries, however many fiches."""
+    """The history of each fiche, with a constant number of statements."""
     marker = f"-{day.isoformat()}"
     keys = session.execute(
         select(RunRequestRow.request_key, RunRequestRow.state).where(
@@ -35,7 +35,7 @@ def request_histories(
     ).tuples()
     states = [(key.removeprefix("transcribe-").partition(marker)[0], state) for key, state in keys]
     requests = Counter(fiche_id for fiche_id, _ in states)
-    under_way = {fiche_id for fiche_id, state in states if state == "waiting"} | set(
+    active = {fiche_id for fiche_id, state in states if state == "waiting"} | set(
         live_runs(session, fiche_ids)
     )
     lacking = _fiches_with_missing_transcripts(session, fiche_ids)
@@ -46,14 +46,14 @@ def request_histories(
     )
     return {
         fiche_id: RequestHistory(
-            requests[fiche_id], fiche_id in under_way, fiche_id in mirrored - lacking
+            requests[fiche_id], fiche_id in active, fiche_id in mirrored - lacking
         )
         for fiche_id in fiche_ids
     }
 
 
 def live_runs(session: Session, fiche_ids: Sequence[str]) -> dict[str, str]:
-    """The runs under way, by fiche."""
+    """The live runs, by fiche."""
     live = TranscriptionRunRow.status == TranscriptionStatus.RUNNING
     query = select(TranscriptionRunRow.fiche_id, TranscriptionRunRow.id)
     chosen = among(session, TranscriptionRunRow.fiche_id, fiche_ids)
@@ -61,45 +61,56 @@ def live_runs(session: Session, fiche_ids: Sequence[str]) -> dict[str, str]:
 
 
 def _fiches_with_missing_transcripts(session: Session, fiche_ids: Sequence[str]) -> set[str]:
-    lacks = (CallRecordingRow.vanished_at.is_(None), CallRecordingRow.has_transcription.is_(False))
+    untranscribed = (
+        CallRecordingRow.vanished_at.is_(None),
+        CallRecordingRow.has_transcription.is_(False),
+    )
     query = (
         select(FicheCacheRow.fiche_id)
         .join(CallRecordingRow, CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
         .distinct()
     )
     return set(
-        session.scalars(query.where(among(session, FicheCacheRow.fiche_id, fiche_ids), *lacks))
+        session.scalars(
+            query.where(among(session, FicheCacheRow.fiche_id, fiche_ids), *untranscribed)
+        )
     )
 
 
 def request_outcomes(
     session: Session, requested: Sequence[RequestedTranscription], asked_at: datetime
 ) -> dict[str, TranscriptionSummary | str]:
-    """By fiche, of those that have begun or never will: the run promised, or, once Dagster has
-    taken the wish, the one that it joined; without a run, why it was refused."""
-    keys = [one.key for one in requested if one.key]
-    refused, begun = refusals(session, keys), taken(session, keys)
-    promised = {
-        one.fiche_id: one
-        for one in list_summaries(session, [cast("str", one.run_id) for one in requested])
-    }
+    """Return, by fiche, the runs that have started and the reasons of refused requests.
+
+    A run is the request's own or, once Dagster has taken the request, the one that it joined.
+    """
+    keys = [request.key for request in requested if request.key]
+    refused, started = refusals(session, keys), taken(session, keys)
+    run_ids = [cast("str", request.run_id) for request in requested]
+    own = {run.fiche_id: run for run in list_summaries(session, run_ids)}
     joining = [
-        one.fiche_id for one in requested if one.key in begun and one.fiche_id not in promised
+        request.fiche_id
+        for request in requested
+        if request.key in started and request.fiche_id not in own
     ]
     joined = last_runs_of(session, joining, asked_at)
-    reasons = {one.fiche_id: refused[one.key] for one in requested if one.key in refused}
-    return {**reasons, **joined, **promised}
+    reasons = {
+        request.fiche_id: refused[request.key] for request in requested if request.key in refused
+    }
+    return {**reasons, **joined, **own}
 
 
 def requested_transcriptions(
     session: Session, filed: Sequence[FiledRequest]
 ) -> list[RequestedTranscription]:
-    """As `request_transcriptions` told it: a fiche that a run works on is joined."""
-    fiches = {one.key: one.tags["automation/fiche_id"] for one in filed}
+    """Restore what `request_transcriptions` returned. A fiche with a live run joins it."""
+    fiches = {request.key: request.tags["automation/fiche_id"] for request in filed}
     live = live_runs(session, list(fiches.values()))
     return [
         RequestedTranscription(
-            fiches[one.key], live.get(fiches[one.key], cast("str", one.config["run_id"])), one.key
+            fiches[request.key],
+            live.get(fiches[request.key], cast("str", request.config["run_id"])),
+            request.key,
         )
-        for one in filed
+        for request in filed
     ]

@@ -1,4 +1,4 @@
-"""Queries of transcription runs: one live run per fiche, and its counters."""
+"""Queries of transcription runs: at most one live run per fiche, and its counters."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -47,7 +47,7 @@ _LIVE = select(TranscriptionRunRow.id).where(
     TranscriptionRunRow.fiche_id == bindparam("fiche"),
     TranscriptionRunRow.status == TranscriptionStatus.RUNNING,
 )
-# A row without a call where the fiche has no recordings.
+# One row without a call if the fiche has no recordings.
 _CALLS = (
     select(
         CallRecordingRow.id,
@@ -110,7 +110,7 @@ NO_PLAN = TranscriptionPlan(total=0, already_transcribed=0, targets=())
 def plan_for(
     session: Session, fiche_id: str, renew_before: datetime | None = None
 ) -> TranscriptionPlan | None:
-    """What the fiche needs, in the order of its calls; None when the fiche is not mirrored."""
+    """The plan for a fiche, in the order of its calls; None when the fiche is not mirrored."""
     rows = execute(session, _CALLS, {"fiche": fiche_id}).rows
     if not rows:
         return None
@@ -136,8 +136,8 @@ def start_run(
     priority: TranscriptionPriority,
     dagster_run_id: str | None,
 ) -> bool:
-    """Record a run, with its plan or with `NO_PLAN` yet. False, and nothing written, while another
-    run of the fiche is live, or when this run is there already."""
+    """Record a run with its plan, or with `NO_PLAN` until it has one. False, and no change, if the fiche
+    has a live run or this run exists."""
     row = {
         "id": run_id,
         "fiche_id": fiche_id,
@@ -156,8 +156,7 @@ def start_run(
 
 
 def plan_run(session: Session, run_id: str, plan: TranscriptionPlan) -> bool:
-    """Give a run that was recorded without a plan its plan. False: another worker did, or the run
-    has ended."""
+    """Set the plan of a run that has none. False if another worker has set it, or the run has ended."""
     counts = {
         "total": plan.total,
         "already": plan.already_transcribed,
@@ -195,7 +194,7 @@ def add_tasks(
             "recording_id": target.recording_id,
             "fiche_id": fiche_id,
             "call_id": target.call_id,
-            "recording_index": place,
+            "recording_index": index,
             "urgency": URGENCY[priority],
             "state": TaskState.WAITING,
             "attempts": 0,
@@ -203,13 +202,13 @@ def add_tasks(
             "available_at": now,
             "token": 0,
         }
-        for place, target in enumerate(plan.targets, start=1)
+        for index, target in enumerate(plan.targets, start=1)
     ]
     execute_each(session, _ADD_TASKS, rows)
 
 
 def raise_urgency(session: Session, run_id: str, priority: TranscriptionPriority) -> None:
-    """What still waits in the run goes at least as soon as that."""
+    """Make the waiting recordings of the run at least as urgent as this priority."""
     session.execute(
         update(TranscriptionTaskRow)
         .where(
@@ -237,8 +236,7 @@ def list_summaries(session: Session, run_ids: Sequence[str]) -> list[Transcripti
 
 
 def lock_run(session: Session, run_id: str) -> TranscriptionRunRow:
-    """The run's row, held until the transaction ends: counters and the end of a run are one
-    worker's at a time."""
+    """Lock the run's row until the transaction ends, so that one worker at a time changes it."""
     return session.scalars(
         select(TranscriptionRunRow).where(TranscriptionRunRow.id == run_id).with_for_update()
     ).one()
@@ -247,8 +245,7 @@ def lock_run(session: Session, run_id: str) -> TranscriptionRunRow:
 def count_recordings(
     session: Session, run_id: str, now: datetime, *, processed: int, cached: int, failed: int
 ) -> tuple[TranscriptionSummary, datetime]:
-    """How the run stands with so many more that have ended, and when it began. Its row is held, as
-    by `hold_run`."""
+    """Add ended recordings to the counters. Returns the run and its start. Locks the row."""
     more = {"run": run_id, "at": now, "ended": processed, "known": cached, "lost": failed}
     row = execute(session, _COUNT, more).one()
     return summary_from_row(row), row.started_at
@@ -265,7 +262,7 @@ def _count_live(postgres: bool) -> Select[tuple[int]]:
 
 
 def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
-    """Somebody works for these runs, or waits for their turn."""
+    """Record a heartbeat of these runs."""
     session.execute(
         update(TranscriptionRunRow)
         .where(
@@ -299,7 +296,7 @@ def summary_from_row(row: TranscriptionRunRow | Row[tuple[object, ...]]) -> Tran
 
 
 def abandoned_runs(session: Session, silent_for_seconds: float) -> list[tuple[str, str]]:
-    """Running runs (and their fiches) without a sign of life for that long."""
+    """The ids and fiches of running runs without a heartbeat for that long."""
     silent = TranscriptionRunRow.touched_at <= database_now(-silent_for_seconds)
     query = select(TranscriptionRunRow.id, TranscriptionRunRow.fiche_id)
     return list(
@@ -310,7 +307,7 @@ def abandoned_runs(session: Session, silent_for_seconds: float) -> list[tuple[st
 
 
 def is_abandoned(row: TranscriptionRunRow, now: datetime, silent_for_seconds: float) -> bool:
-    """Still, now that the row is held."""
+    """Check again after the row is locked."""
     return row.status == TranscriptionStatus.RUNNING and row.touched_at <= now - timedelta(
         seconds=silent_for_seconds
     )
@@ -319,7 +316,7 @@ def is_abandoned(row: TranscriptionRunRow, now: datetime, silent_for_seconds: fl
 def last_runs_of(
     session: Session, fiche_ids: Sequence[str], since: datetime
 ) -> dict[str, TranscriptionSummary]:
-    """The newest run of each fiche that was live at that instant or later."""
+    """The newest run of each fiche that was live at `since` or later."""
     live_since = or_(
         TranscriptionRunRow.finished_at.is_(None), TranscriptionRunRow.finished_at >= since
     )
@@ -332,7 +329,7 @@ def last_runs_of(
 
 
 def failed_recordings(session: Session, run_id: str) -> list[tuple[str, str]]:
-    """The run's recordings that failed, with the reason, in the order of the calls."""
+    """The failed recordings of a run with their reasons, in the order of the calls."""
     task = TranscriptionTaskRow
     query = (
         select(task.call_id, func.coalesce(task.error, "unknown"))

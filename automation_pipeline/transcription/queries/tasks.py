@@ -1,4 +1,4 @@
-"""Queries of tasks, one per recording of a run: claim, extend, release, finish. Instants are the
+"""Queries of tasks, one per recording of a run: claim, extend, release, finish. All times are the
 database's."""
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ CLAIM_LOCK = 7_310_201_812
 
 @dataclass(frozen=True)
 class RecordingClaim:
-    """The right to work on one recording, for as long as nobody holds a higher token."""
+    """The right to work on one recording, until another worker has a higher token."""
 
     task_id: int
     token: int
@@ -48,7 +48,7 @@ class RecordingClaim:
     run_id: str
     fiche_id: str
     call_id: str
-    place: tuple[int, int]
+    position: tuple[int, int]
     attempts: int
     audio_failures: int
     recording_id: int
@@ -75,7 +75,7 @@ _FINISH = (
 )
 
 
-# Said as the index of live tasks says it, or SQLite looks at all that ever were.
+# The exact expression of the index of live tasks; with another one SQLite scans the table.
 _IS_LIVE = Task.state.in_(
     [literal_column(f"'{state}'") for state in (TaskState.WAITING, TaskState.WORKING)]
 )
@@ -112,11 +112,11 @@ def _build_claim() -> UpdateBase:
         .cte("free")
     )
     nth = func.row_number().over(partition_by=free.c.fiche_id, order_by=(free.c.urgency, free.c.id))
-    numbered = select(free.c.id, (free.c.working + nth).label("place")).subquery()
+    numbered = select(free.c.id, (free.c.working + nth).label("nth")).subquery()
     claimed = TASKS.by(bindparam("by", type_=Text()), bindparam("seconds", type_=Float(53)))
     return (
         update(Task)
-        .where(Task.id.in_(select(numbered.c.id).where(numbered.c.place <= per_fiche)))
+        .where(Task.id.in_(select(numbered.c.id).where(numbered.c.nth <= per_fiche)))
         .values(state=TaskState.WORKING, **claimed)
         .returning(Task.id)
     )
@@ -132,15 +132,15 @@ def _held_by(claim: RecordingClaim) -> dict[str, object]:
 def claim_next(
     session: Session, owner: str, most: int, *, lease_seconds: float, per_fiche: int
 ) -> list[RecordingClaim]:
-    """The most urgent recordings that may be worked on, whoever's fiche it is; the oldest among
-    equals. So many at most, and fewer where those of one fiche would be too many at once."""
+    """Claim up to `most` free recordings of any run, by urgency, then age, and at most `per_fiche` of one
+    fiche at a time."""
     lock_claiming(session)
     wanted = {"most": most, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
     return _claims(session, [id_ for (id_,) in execute(session, _CLAIM, wanted)])
 
 
 def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
-    """Keep all that this owner still holds."""
+    """Extend every claim that the owner still holds."""
     session.execute(
         update(Task)
         .where(Task.owner == owner, Task.state == TaskState.WORKING, TASKS.is_held())
@@ -150,21 +150,21 @@ def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
 
 
 def runs_worked_on(session: Session, owner: str) -> list[str]:
-    """The runs whose recordings this owner holds, its own and others'."""
+    """The runs of the recordings that this owner has claimed."""
     held = (Task.owner == owner, Task.state == TaskState.WORKING)
     return list(session.scalars(select(Task.run_id).where(*held).distinct()))
 
 
 def begin_attempt(session: Session, claim: RecordingClaim) -> bool:
-    """Count one provider call, right before it is made. False: the claim has ended or passed on."""
+    """Count one provider call right before it is made. False if the claim is lost."""
     return execute(session, _BEGIN, _held_by(claim)).changed == 1
 
 
 def release_for_retry(
     session: Session, claim: RecordingClaim, after: timedelta, error: str, *, of_audio: bool
 ) -> bool:
-    """Free for anybody, after the wait. Trouble with the audio is counted apart from calls of the
-    provider."""
+    """Release the claim; the recording is free after the wait. Failures of the audio are counted apart
+    from provider calls."""
     return _settle(
         session,
         claim,
@@ -187,8 +187,7 @@ def finish_task(
 def fail_waiting_tasks(
     session: Session, run_id: str, call_ids: Sequence[str] | None, error: str
 ) -> list[tuple[str, int]]:
-    """Those of the run that have not ended (of these calls, when given) fail: their calls and
-    places."""
+    """Fail the unfinished tasks of the run, or those of `call_ids`. Returns their calls and indexes."""
     unended = Task.state.in_((TaskState.WAITING, TaskState.WORKING))
     chosen = [] if call_ids is None else [Task.call_id.in_(call_ids)]
     failed = session.execute(
@@ -204,7 +203,7 @@ def fail_waiting_tasks(
         .returning(Task.call_id, Task.recording_index)
         .execution_options(synchronize_session=False)
     ).tuples()
-    return sorted(failed, key=lambda place: place[1])
+    return sorted(failed, key=lambda task: task[1])
 
 
 def _settle(session: Session, claim: RecordingClaim, **values: object) -> bool:
@@ -213,8 +212,8 @@ def _settle(session: Session, claim: RecordingClaim, **values: object) -> bool:
 
 
 def lock_claiming(session: Session) -> None:
-    """Claims are made one after the other, or two could count the same places of a fiche. SQLite
-    does so anyway."""
+    """Serialise claims, so that concurrent workers do not exceed the limit per fiche. SQLite serialises
+    writes anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(CLAIM_LOCK)))
 
@@ -260,7 +259,7 @@ def _claim_from_row(row: PreparedRow) -> RecordingClaim:
         run_id=row.run_id,
         fiche_id=row.fiche_id,
         call_id=row.call_id,
-        place=(row.recording_index, row.target_total),
+        position=(row.recording_index, row.target_total),
         attempts=row.attempts,
         audio_failures=row.audio_failures,
         recording_id=row.recording_id,
@@ -273,21 +272,19 @@ def _claim_from_row(row: PreparedRow) -> RecordingClaim:
 
 
 def waiting_tasks(session: Session) -> int:
-    query = select(func.count()).where(TranscriptionTaskRow.state == TaskState.WAITING)
+    query = select(func.count()).where(Task.state == TaskState.WAITING)
     return session.scalar(query) or 0
-
-
-RunColumns, TaskColumns = TranscriptionRunRow, TranscriptionTaskRow
 
 
 def _old_tasks(before: datetime) -> Sequence[ColumnElement[bool]]:
     is_over = (
-        TaskColumns.state.in_((TaskState.DONE, TaskState.CACHED)),
-        TaskColumns.finished_at <= before,
+        Task.state.in_((TaskState.DONE, TaskState.CACHED)),
+        Task.finished_at <= before,
     )
     return *is_over, ~exists().where(
-        RunColumns.id == TaskColumns.run_id, RunColumns.status == TranscriptionStatus.RUNNING
+        TranscriptionRunRow.id == Task.run_id,
+        TranscriptionRunRow.status == TranscriptionStatus.RUNNING,
     )
 
 
-OLD_TASKS = Kind("transcription_tasks", TaskColumns, _old_tasks)
+OLD_TASKS = Kind("transcription_tasks", Task, _old_tasks)

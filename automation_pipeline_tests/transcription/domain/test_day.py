@@ -21,5 +21,5 @@ from automation_pipeline_tests.tables import every_case
 def test_nearly_all_recordings_of_a_day_that_was_asked_for_are_transcribed(
     recordings: int, transcribed: int, asked: bool, passed: bool, grave: bool
 ) -> None:
-    finding = judge_transcripts(DayTranscripts(recordings, transcribed, 1.0, {}), history=asked)
+    finding = judge_transcripts(DayTranscripts(recordings, transcribed, 1.0, {}), asked=asked)
     assert (finding.check, finding.passed, finding.grave) == (COVERAGE_CHECK, passed, grave)
