@@ -375,9 +375,12 @@ def neighbours(mutation: Mutation) -> list[str]:
         _words(mutation.path),
     )
 
-    def rank(test: str) -> tuple[bool, int, int, str]:
-        is_named = named.search((ROOT / test).read_text(encoding="utf-8")) is not None
-        return not is_named, -len(words & _words(test)), distances[test], test
+    method = re.compile(rf"\b{_method(mutation)}\b")
+
+    def rank(test: str) -> tuple[bool, bool, int, int, str]:
+        text = (ROOT / test).read_text(encoding="utf-8")
+        is_named = not method.search(text), not named.search(text)
+        return *is_named, -len(words & _words(test)), distances[test], test
 
     return sorted(tests, key=rank)[:MOST_MODULES]
 
@@ -396,6 +399,21 @@ def affected_names(mutation: Mutation) -> list[str]:
     while more := {name for name, used in uses.items() if used & changed} - changed:
         changed |= more
     return sorted(changed) or ["(?!)"]
+
+
+def _method(mutation: Mutation) -> str:
+    """The public method that holds the changed line, if it is in one."""
+    classes = (one for one in ast.parse(mutation.before).body if isinstance(one, ast.ClassDef))
+    methods = (
+        one
+        for node in classes
+        for one in node.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    holders = (
+        one.name for one in methods if one.lineno <= mutation.line <= (one.end_lineno or one.lineno)
+    )
+    return next((name for name in holders if not name.startswith("_")), "(?!)")
 
 
 ALIASES = {"command": "cli", "query": "store"}
@@ -425,6 +443,10 @@ def imports() -> dict[str, set[str]]:
 
 def _imported(path: Path, known: Mapping[str, str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+            module = node.value.removeprefix(f"{PACKAGE}.")
+            if found := known.get(f"{PACKAGE}.{module}"):  # imported by its name when it is used
+                yield found
         named = (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import | ast.ImportFrom)

@@ -6,6 +6,7 @@ import pytest
 from automation_pipeline.bootstrap import Services, due_rules
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.automation import due_sensor
+from automation_pipeline.defs.automation.sensors import run_failures
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import RULES, a_daily
 from automation_pipeline_tests.conftest import StandingClock
@@ -39,6 +40,26 @@ def test_a_tick_files_what_is_due_and_says_so(
         "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1.",
         "1 schedules checked, none is due.",
     ]
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_a_failure_that_no_automation_run_waits_for_is_skipped_with_a_reason(
+    database_url: str, clock: StandingClock
+) -> None:
+    ours = _Ours(Services(Settings(database_url=database_url), clock))
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.add_run(dg.DagsterRun("automation_run", run_id="d-1"))
+        event = instance.report_run_failed(run, "The worker of the run ended.")
+        with dg.build_run_status_sensor_context(
+            "run_failures",
+            event,
+            instance,
+            run,
+            resources={"services": dg.ResourceDefinition.hardcoded_resource(ours)},
+        ) as context:
+            skipped = run_failures(context.for_run_failure())
+    assert isinstance(skipped, dg.SkipReason)
+    assert skipped.skip_message == "No automation run waits for d-1."
 
 
 def test_the_waits_and_the_grace_make_the_threshold() -> None:
