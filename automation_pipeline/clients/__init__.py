@@ -1,1 +1,1 @@
-"""Adapters that speak HTTP to the outside world, one provider a module."""
+"""The clients of external systems, one module per system."""

@@ -1,8 +1,7 @@
-"""Recordings fetched from wherever the CRM says they are, into a temporary file: memory stays flat
-whatever their size.
+"""Downloads of call recordings from the addresses that the CRM gives.
 
-Reads and writes are slices of 64 KiB of a file that the system keeps in memory: too short to leave
-the event loop for.
+A recording goes to a temporary file, so memory use does not depend on its size. Reads and writes
+have 64 KiB and hit the page cache, so they stay in the event loop.
 """
 
 import asyncio
@@ -32,9 +31,8 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
-MOST_REDIRECTS = 3
+MAX_REDIRECTS = 3
 ORIGINS_SETTING = "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS"
-
 
 HEAD_BYTES = 512
 # MP3 with a tag, WAV, Ogg, FLAC, WebM, AIFF, AMR, Sun audio, AAC, WMA and CAF. `is_audio` also
@@ -53,17 +51,17 @@ _ANY_BYTES = {
 
 
 class AudioUnavailableError(TransientError):
-    """The audio could not be had this time."""
+    """The download failed; another attempt may succeed."""
 
 
 class AudioRefusedError(PermanentError):
-    """The audio is not there, not for us, or nothing that we take."""
+    """The audio does not exist, is forbidden, too large or not audio."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AudioLimits:
-    """`total_seconds` is for the whole download, redirects included: a host that trickles is given
-    up too."""
+    """`total_seconds` covers the whole download with its redirects, so a slow host cannot hold a
+    slot."""
 
     max_megabytes: int = 500
     connect_seconds: float = 10.0
@@ -78,7 +76,7 @@ def audio_guard(allowed_origins: Collection[str] = ()) -> Guard:
     return Guard(allowed_origins, name="recording_url", setting=ORIGINS_SETTING)
 
 
-class AudioHosts:
+class AudioDownloader:
     def __init__(
         self,
         *,
@@ -98,16 +96,14 @@ class AudioHosts:
             transport=GuardedTransport(
                 guard or audio_guard(), connections=connections, inner=transport
             ),
-            # A proxy of the environment would look names up behind our back.
+            # A proxy of the environment would resolve names without the guard.
             trust_env=False,
         )
 
     @asynccontextmanager
     async def recording(self, url: str) -> AsyncGenerator[FileIO]:
-        """The whole audio in a file without a name: the system forgets it with the block, or with
-        the process."""
-        # Without a buffer: one that cannot be emptied on a full disk would fail again when the file
-        # is closed.
+        """The whole audio in an unnamed file, which disappears with the block or the process."""
+        # Unbuffered: on a full disk, flushing a buffer would fail again when the file is closed.
         with TemporaryFile(buffering=0) as file:
             await self._download(url, file)
             yield file
@@ -116,7 +112,7 @@ class AudioHosts:
         await self._http.aclose()
 
     async def _download(self, url: str, file: FileIO) -> None:
-        """No error is chained: httpx's own carry the address, with its query and its password."""
+        """No error is chained: httpx's errors contain the address with its query and password."""
         try:
             async with asyncio.timeout(self._limits.total_seconds):
                 await self._follow(httpx.URL(url.strip()), file)
@@ -150,9 +146,9 @@ class AudioHosts:
             ) from None
 
     async def _follow(self, url: httpx.URL, file: FileIO) -> None:
-        # By hand: httpx would read the body of a redirect whole, and follow it to any scheme.
+        # httpx itself would read the whole body of a redirect and follow it to any scheme.
         request = self._http.build_request("GET", url)
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             if request.url.scheme not in {"http", "https"}:
                 raise AudioRefusedError(
                     "Audio download failed: only http and https addresses are taken."
@@ -160,14 +156,14 @@ class AudioHosts:
             answer = await self._http.send(request, stream=True)
             try:
                 if answer.next_request is None:
-                    await self._keep(answer, file)
+                    await self._store(answer, file)
                     return
                 request = answer.next_request
             finally:
                 await answer.aclose()
-        raise AudioRefusedError(f"Audio download failed: more than {MOST_REDIRECTS} redirects.")
+        raise AudioRefusedError(f"Audio download failed: more than {MAX_REDIRECTS} redirects.")
 
-    async def _keep(self, answer: httpx.Response, file: FileIO) -> None:
+    async def _store(self, answer: httpx.Response, file: FileIO) -> None:
         if not answer.is_success:
             raise self._refusal(answer)
         size, head = 0, b""
@@ -192,17 +188,16 @@ class AudioHosts:
 
     def _refusal(self, answer: httpx.Response) -> Exception:
         status = answer.status_code
-        said = f"Audio download failed status={status}"
+        message = f"Audio download failed status={status}"
         if status in {408, 429} or status >= 500:
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-            return AudioUnavailableError(said, retry_after_seconds=wait)
-        return AudioRefusedError(said)
+            return AudioUnavailableError(message, retry_after_seconds=wait)
+        return AudioRefusedError(message)
 
 
 def is_audio(head: bytes, content_type: str) -> bool:
-    """What the first bytes say goes before the content type, which hosts of recordings often do not
-    know. Bytes that say nothing are taken unless they are text, or the host says that they are
-    something else."""
+    """The first bytes count more than the content type, which many hosts set wrongly. Unknown bytes
+    are accepted unless they are text or the content type names another kind."""
     if (
         head.startswith(_MAGIC)
         or head[4:8] == b"ftyp"

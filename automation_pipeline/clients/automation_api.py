@@ -1,5 +1,5 @@
-"""Our own HTTP API on another machine: its refusals become the errors that the stages there have
-raised."""
+"""The client of this system's own HTTP API, for the command line. Responses with an error status
+become the errors that the use cases raised there."""
 
 import json
 import uuid
@@ -24,23 +24,23 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.logs import correlation_id
 
 CONNECT_SECONDS = 10.0
-# The report of a run, or ten thousand outcomes.
-MOST_BYTES = 100 * MEGABYTE
-# Longer than an answer may take there: it is the API that should say that it took too long.
+# The largest answers are the report of a run and ten thousand outcomes.
+MAX_BYTES = 100 * MEGABYTE
+# Longer than the time limit of the API itself, so that the API reports its own timeouts.
 ANSWER_SECONDS = 90.0
-# Asked once more when the answer was lost on its way; whether the request arrived, nobody knows.
-_LOST = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ReadTimeout)
+# The answer was lost, and it is unknown whether the request arrived: worth one repetition.
+_LOST_ANSWER = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ReadTimeout)
 
 Query = Mapping[str, object]
 Document = Mapping[str, object]
 
 
 class ApiAccessError(PermanentError):
-    """The API does not let us do that."""
+    """The API refuses the token, or the token lacks a permission."""
 
 
 class AutomationApi:
-    """`get` and `post` are safe to repeat; what is posted has a key by which it is done once."""
+    """`get` and `post` repeat a request whose answer is lost. A POST carries an idempotency key."""
 
     def __init__(
         self, url: str, token: str, *, transport: httpx.BaseTransport | None = None
@@ -63,7 +63,7 @@ class AutomationApi:
         )
 
     def get(self, path: str, query: Query | None = None) -> Document:
-        return self._ask("GET", path, query=query, repeatable=True)
+        return self._call("GET", path, query=query, repeatable=True)
 
     def post(
         self,
@@ -73,21 +73,21 @@ class AutomationApi:
         query: Query | None = None,
         repeatable: bool = True,
     ) -> Document:
-        return self._ask("POST", path, query=query, body=body, repeatable=repeatable)
+        return self._call("POST", path, query=query, body=body, repeatable=repeatable)
 
     def put(self, path: str, body: Document) -> Document:
-        return self._ask("PUT", path, body=body)
+        return self._call("PUT", path, body=body)
 
     def patch(self, path: str, body: Document) -> Document:
-        return self._ask("PATCH", path, body=body)
+        return self._call("PATCH", path, body=body)
 
     def delete(self, path: str) -> Document:
-        return self._ask("DELETE", path)
+        return self._call("DELETE", path)
 
     def close(self) -> None:
         self._http.close()
 
-    def _ask(
+    def _call(
         self,
         method: str,
         path: str,
@@ -103,7 +103,7 @@ class AutomationApi:
             method, path, params=_params(query), json=body, headers=headers
         )
         try:
-            status, answered = self._sent(request, repeatable=repeatable)
+            status, answer = self._send(request, repeatable=repeatable)
         except BodyRefusedError as error:
             raise UpstreamError(
                 f"The answer of the API at {self._origin} cannot be read: {error}."
@@ -115,23 +115,23 @@ class AutomationApi:
             raise TransientError(
                 f"The API at {self._origin} could not be reached ({kind})."
             ) from None
-        return self._understood(status, answered)
+        return self._parse(status, answer)
 
-    def _sent(self, request: httpx.Request, *, repeatable: bool) -> tuple[int, bytes]:
+    def _send(self, request: httpx.Request, *, repeatable: bool) -> tuple[int, bytes]:
         if repeatable:
             try:
-                return self._answer(request)
+                return self._send_once(request)
             except BodyRefusedError:
                 raise
-            except _LOST:
-                pass  # once more, and then its error counts
-        return self._answer(request)
+            except _LOST_ANSWER:
+                pass  # repeat it once
+        return self._send_once(request)
 
-    def _answer(self, request: httpx.Request) -> tuple[int, bytes]:
+    def _send_once(self, request: httpx.Request) -> tuple[int, bytes]:
         with closing(self._http.send(request, stream=True)) as response:
-            return response.status_code, read_body_now(response, MOST_BYTES)
+            return response.status_code, read_body_now(response, MAX_BYTES)
 
-    def _understood(self, status: int, body: bytes) -> Document:
+    def _parse(self, status: int, body: bytes) -> Document:
         if status == httpx.codes.NO_CONTENT.value:
             return {}
         try:
@@ -142,20 +142,20 @@ class AutomationApi:
             raise UpstreamError(
                 f"What answers at {self._origin} is not our API: {status}, and no JSON."
             )
-        told = cast("Document", document)
-        if 200 <= status < 300 or "checks" in told:  # /health/ready answers 503 with what it found
-            return told
-        if not isinstance(told.get("error"), str):
+        answer = cast("Document", document)
+        if 200 <= status < 300 or "checks" in answer:  # /health/ready answers 503 with its findings
+            return answer
+        if not isinstance(answer.get("error"), str):
             raise UpstreamError(f"What answers at {self._origin} is not our API: {status}.")
-        # Where the contract of the enrichment is spoken, `error` is only the name of the status.
-        raise self._refusal(status, str(told.get("message", told["error"])), told)
+        # In the enrichment's contract, `error` is only the name of the status.
+        raise self._refusal(status, str(answer.get("message", answer["error"])), answer)
 
-    def _refusal(self, status: int, sentence: str, told: Document) -> AutomationError:
+    def _refusal(self, status: int, sentence: str, answer: Document) -> AutomationError:
         plain = sentence.rstrip(".")
         if status in {401, 403}:
             return ApiAccessError(f"The API at {self._origin} refuses our token: {plain}.")
         if status in {400, 413, 422}:
-            return InvalidInputError(sentence, _fields(told))
+            return InvalidInputError(sentence, _fields(answer))
         known = {
             404: NotFoundError,
             409: ConflictError,
@@ -164,15 +164,15 @@ class AutomationApi:
         }.get(status)
         if known is not None:
             return known(sentence)
-        if told.get("code") == "CONFIGURATION_ERROR":
+        if answer.get("code") == "CONFIGURATION_ERROR":
             return PermanentError(sentence)
-        request_id = told.get("requestId") or told.get("request_id")
+        request_id = answer.get("requestId") or answer.get("request_id")
         request = f" (request {request_id})" if status == 500 and request_id else ""
         return TransientError(f"{sentence}{request}")
 
 
 def _params(query: Query | None) -> Mapping[str, str | list[str]]:
-    """Lists are repeated; what is None is left out."""
+    """A list becomes a repeated parameter; None is left out."""
     return {name: _param(value) for name, value in (query or {}).items() if value is not None}
 
 
@@ -184,8 +184,8 @@ def _param(value: object) -> str | list[str]:
     return str(value)
 
 
-def _fields(told: Document) -> tuple[tuple[str, str], ...]:
-    details = cast("Sequence[Mapping[str, str]]", told.get("details") or ())
+def _fields(answer: Document) -> tuple[tuple[str, str], ...]:
+    details = cast("Sequence[Mapping[str, str]]", answer.get("details") or ())
     return tuple(
         (one.get("field", ""), one.get("message") or one.get("reason", "")) for one in details
     )

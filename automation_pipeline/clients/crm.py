@@ -1,7 +1,6 @@
-"""The CRM gateway over HTTP: `fiches.ports.FicheSource`."""
+"""The client of the CRM gateway. It implements `fiches.ports.FicheSource`."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
@@ -18,6 +17,7 @@ from automation_pipeline.clients.http import (
     HttpClient,
     Observation,
 )
+from automation_pipeline.clients.payloads import without_nul
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff, Retrying, retry_after_seconds
@@ -49,16 +49,6 @@ from automation_pipeline.fiches.models.sections import (
     TextMap,
 )
 
-# PostgreSQL keeps the character NUL neither in texts nor in JSON. An even run of backslashes before
-# is text.
-_ESCAPED_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-
-
-def without_nul(body: bytes) -> bytes:
-    """The JSON document without the characters NUL in its texts."""
-    # Hardly any has one, and the expression would try each backslash of the others.
-    return _ESCAPED_NUL.sub(rb"\1", body) if rb"\u0000" in body else body
-
 
 def _instant(text: object) -> object:
     return crm_instant(text) if isinstance(text, str) else text
@@ -81,7 +71,7 @@ FicheId: TypeAlias = Annotated[Key | None, BeforeValidator(_id_text)]
 
 
 class CrmPayload(BaseModel):
-    """Types are taken at their word; fields that we do not read are left out."""
+    """Types are strict; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -113,7 +103,7 @@ class RecordingPayload(CrmPayload):
 
 
 class DetailsPayload(Section):
-    """`success` false comes without information; the caller decides what that means."""
+    """Has no `information` where `success` is false; the caller decides what that means."""
 
     success: bool
     message: str
@@ -155,14 +145,14 @@ class DetailsPayload(Section):
 
 
 class RefusalPayload(CrmPayload):
-    """What is left of an answer that declines: the sections may be missing."""
+    """An answer without success, from which whole sections may be missing."""
 
     success: Literal[False]
     message: str | None = None
 
 
 class SummaryPayload(CrmPayload):
-    """A fiche of the sales list. Its id comes under one of three names, as text or as number."""
+    """A fiche of the sales list. The id has one of three names and is a string or a number."""
 
     fiche_id_camel: FicheId = Field(default=None, alias="ficheId")
     fiche_id: FicheId = None
@@ -179,18 +169,18 @@ class SummaryPayload(CrmPayload):
     recordings: tuple[RecordingPayload, ...] = ()
 
     @property
-    def known_as(self) -> str | None:
+    def any_id(self) -> str | None:
         return self.fiche_id_camel or self.fiche_id or self.id
 
     @model_validator(mode="after")
-    def _is_named(self) -> Self:
-        if self.known_as is None:
+    def _require_id(self) -> Self:
+        if self.any_id is None:
             raise ValueError("has no id")
         return self
 
     def to_summary(self) -> SalesListEntry:
         return SalesListEntry(
-            fiche_id=str(self.known_as),
+            fiche_id=str(self.any_id),
             cle=self.cle,
             nom=self.nom,
             prenom=self.prenom,
@@ -205,7 +195,7 @@ class SummaryPayload(CrmPayload):
 
 
 class SalesPayload(CrmPayload):
-    """Mostly without `success`; where it is there and false, the fiches mean nothing."""
+    """`success` is usually absent. Where it is false, ignore the fiches."""
 
     success: bool = True
     message: str | None = None
@@ -214,60 +204,60 @@ class SalesPayload(CrmPayload):
 
     @property
     def missing(self) -> int:
-        """How many fiches the CRM says that there are but did not send."""
+        """How many of the fiches in `total` the CRM did not send."""
         return max(self.total - len(self.fiches), 0)
 
     def to_sales_list(self, day: date) -> SalesList:
-        once: dict[str, SalesListEntry] = {}
+        by_id: dict[str, SalesListEntry] = {}
         for payload in self.fiches:
             fiche = payload.to_summary()
-            once.setdefault(fiche.fiche_id, fiche)
-        return SalesList(day, listed=len(self.fiches), fiches=tuple(once.values()))
+            by_id.setdefault(fiche.fiche_id, fiche)
+        return SalesList(day, listed=len(self.fiches), fiches=tuple(by_id.values()))
 
 
 RETRYING = Retrying(
     attempts=3, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15, jitter=0.2)
 )
 CONNECT_SECONDS = 10.0
-# A whole answer may take so many times as long as one silence in it.
+# The limit for a whole answer, as a multiple of the timeout for a single read.
 TOTAL_FACTOR = 5
-# A sales list is the largest: of a day with ten thousand fiches and their calls it has 20 MB.
-MOST_BYTES = 100 * MEGABYTE
+# The largest answer is a sales list: 20 MB for a day with ten thousand fiches and their calls.
+MAX_BYTES = 100 * MEGABYTE
 SALE_STATUS = "53"
 
 Payload = TypeVar("Payload", bound=BaseModel)
 
 
 class CrmUnavailableError(TransientError):
-    """The CRM gave no usable answer this time."""
+    """The CRM gave no usable answer; another attempt may succeed."""
 
 
 class CrmAccessError(PermanentError):
-    """The CRM does not accept our token."""
+    """The CRM does not accept the token."""
 
 
 class CrmAnswerError(PermanentError):
-    """The CRM answered something that we cannot understand or that refuses the request."""
+    """The CRM refused the request, or its answer is not in the agreed format."""
 
 
 class CrmTruncatedError(CrmUnavailableError):
-    """The CRM's answer ends in the middle."""
+    """The CRM's answer is incomplete JSON."""
 
 
 class CrmMalformedError(CrmUnavailableError):
-    """The CRM's answer is not JSON: a page of some gateway, as a rule."""
+    """The CRM's answer is not JSON; usually it is the error page of a gateway."""
 
 
 class CrmMistypedError(CrmAnswerError):
-    """The CRM's answer is not made as agreed."""
+    """A field of the CRM's answer has an unexpected type or is missing."""
 
 
 class CrmIncompleteListError(CrmUnavailableError):
-    """The CRM sent fewer fiches than it says there are."""
+    """The CRM sent fewer fiches than the `total` of its answer."""
 
 
 class CrmDeclinedError(CrmAnswerError):
-    """The CRM says that it did not succeed."""
+    """The CRM answered `success: false`."""
 
 
 class CrmFicheNotFoundError(NotFoundError):
@@ -275,7 +265,7 @@ class CrmFicheNotFoundError(NotFoundError):
 
 
 def api_root(base_url: str) -> str:
-    """Exactly one `/api` at the end, whatever was configured."""
+    """The base URL with exactly one `/api` at its end."""
     return base_url.rstrip("/").removesuffix("/api") + "/api"
 
 
@@ -286,9 +276,8 @@ def authorization(token: str | None) -> dict[str, str]:
     return {"Authorization": token if token.lower().startswith("bearer ") else f"Bearer {token}"}
 
 
-def path_of(fiche_id: str) -> str:
-    """The id as one segment of a path, whatever it holds; dots are quoted too, for `..` would
-    climb."""
+def fiche_path(fiche_id: str) -> str:
+    """The id is one path segment: dots are quoted too, because `..` would leave the folder."""
     return f"/fiches/by-id/{quote(fiche_id, safe='').replace('.', '%2E')}"
 
 
@@ -310,7 +299,7 @@ class CrmClient:
         self._retrying = retrying
         self._total_seconds = TOTAL_FACTOR * timeout_seconds
         self._http = HttpClient(
-            Observation("crm", meter or Meter(), tells_id=True),
+            Observation("crm", meter or Meter(), is_trusted=True),
             base_url=api_root(base_url),
             headers=authorization(token),
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, CONNECT_SECONDS)),
@@ -334,10 +323,10 @@ class CrmClient:
     async def _details_once(self, fiche_id: str) -> CrmFiche:
         wanted = {"include_recordings": "true", "include_transcriptions": "false"}
         subject = f"fiche {fiche_id}"
-        body = await self._get(path_of(fiche_id), wanted, subject)
-        payload = _understood(DetailsPayload, body, subject)
+        body = await self._get(fiche_path(fiche_id), wanted, subject)
+        payload = _parse(DetailsPayload, body, subject)
         if not payload.success or payload.information is None:
-            raise _declined(subject, payload.message)
+            raise _declined_error(subject, payload.message)
         if payload.information.fiche_id != fiche_id:
             raise CrmAnswerError(
                 f"The CRM answered with fiche {payload.information.fiche_id} for {subject}."
@@ -357,9 +346,9 @@ class CrmClient:
             body = await self._get("/fiches/sales-with-calls", wanted, subject)
         except CrmFicheNotFoundError:
             raise CrmAnswerError(f"The CRM answered 404 for {subject}.") from None
-        payload = _understood(SalesPayload, body, subject)
+        payload = _parse(SalesPayload, body, subject)
         if not payload.success:
-            raise _declined(subject, payload.message)
+            raise _declined_error(subject, payload.message)
         if payload.missing:
             raise CrmIncompleteListError(f"The CRM left {payload.missing} fiches out of {subject}.")
         return payload.to_sales_list(day)
@@ -368,7 +357,7 @@ class CrmClient:
         try:
             async with asyncio.timeout(self._total_seconds):
                 answer = await self._http.call(
-                    self._http.build_request("GET", path, params=params), MOST_BYTES
+                    self._http.build_request("GET", path, params=params), MAX_BYTES
                 )
         except httpx.InvalidURL:
             raise CrmAnswerError(
@@ -381,7 +370,7 @@ class CrmClient:
                 f"The CRM's answer for {subject} cannot be read: {error}."
             ) from None
         except httpx.HTTPError as error:
-            # Only the kind: the error itself carries the URL and the headers.
+            # Only the type's name: the error itself contains the URL and the headers.
             raise CrmUnavailableError(
                 f"The CRM could not be reached for {subject} ({type(error).__name__})."
             ) from None
@@ -403,32 +392,28 @@ class CrmClient:
         return CrmAnswerError(f"The CRM answered {status} for {subject}.")
 
 
-def _understood(kind: type[Payload], body: bytes, subject: str) -> Payload:
+def _parse(kind: type[Payload], body: bytes, subject: str) -> Payload:
     document = without_nul(body)
     try:
         return kind.model_validate_json(document)
     except ValidationError as error:
-        raise _refused(document, subject) or _not_understood(subject, error) from None
+        try:
+            refusal = RefusalPayload.model_validate_json(document)
+        except ValidationError:
+            raise _format_error(subject, error) from None
+        raise _declined_error(subject, refusal.message) from None
 
 
-def _refused(document: bytes, subject: str) -> Exception | None:
-    try:
-        refusal = RefusalPayload.model_validate_json(document)
-    except ValidationError:
-        return None
-    return _declined(subject, refusal.message)
-
-
-def _declined(subject: str, message: str | None) -> Exception:
+def _declined_error(subject: str, message: str | None) -> Exception:
     return CrmDeclinedError(
         f"The CRM declined to give {subject}: {message or 'it says no reason.'}"
     )
 
 
-def _not_understood(subject: str, error: ValidationError) -> Exception:
+def _format_error(subject: str, error: ValidationError) -> Exception:
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
-        # The parser's own words for an answer that stops before its end.
+        # The parser's message for a document that ends too early.
         cut = "EOF while parsing" in first["msg"]
         kind, what = (
             (CrmTruncatedError, "is cut short") if cut else (CrmMalformedError, "is not JSON")

@@ -1,5 +1,5 @@
-"""Dagster in processes of its own, so that a command line need not load it: a look at its state,
-and work done here."""
+"""Dagster in child processes, so that the command line need not import it: a probe of its state, and
+the execution of jobs."""
 
 import json
 import subprocess
@@ -16,15 +16,15 @@ _ORCHESTRATION = "automation_pipeline.orchestration"
 
 
 class ProbeProcess:
-    """`core.launching.DagsterProbe`: a process that prints what it finds."""
+    """Implements `core.launching.DagsterProbe` with a process that prints the facts."""
 
     def __init__(self) -> None:
         self._facts: DagsterFacts | None = None
-        self._begun = False
+        self._is_started = False
 
     def begin(self) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self._is_started:
+            self._is_started = True
             Thread(target=self._read, daemon=True).start()
 
     def facts(self) -> DagsterFacts | None:
@@ -32,7 +32,7 @@ class ProbeProcess:
 
     def _read(self) -> None:
         command = [sys.executable, "-W", "ignore", "-m", f"{_ORCHESTRATION}.launch_probe"]
-        with subprocess.Popen(  # noqa: S603  our own interpreter
+        with subprocess.Popen(  # noqa: S603  this interpreter
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -45,25 +45,25 @@ class ProbeProcess:
 
 
 class LocalWorker:
-    """Executes the jobs of filed requests in a child process. Its log is kept apart and shown only
-    as a reason."""
+    """Executes the jobs of filed requests in a child process. Its log is only shown as the reason of a
+    failure."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._log: IO[str] = tempfile.TemporaryFile("w+", prefix="automation-here-")  # noqa: SIM115  closed with it
         command = [sys.executable, "-W", "ignore", "-m", f"{_ORCHESTRATION}.here", *keys]
-        self._process = subprocess.Popen(  # noqa: S603  our own interpreter
+        self._process = subprocess.Popen(  # noqa: S603  this interpreter
             command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, text=True
         )
-        self._seen_to_end = False
+        self._has_ended = False
 
     def look(self) -> None:
-        """PermanentError once it has ended and what it ended with has had the time to be seen in
-        the database."""
+        """Raises PermanentError at the second call after the process ended: the caller has had time
+        to see the result in the database."""
         if self._process.poll() is None:
             return
-        if self._seen_to_end:
+        if self._has_ended:
             raise PermanentError(f"The work here ended without a result: {self._reason()}")
-        self._seen_to_end = True
+        self._has_ended = True
 
     def close(self) -> None:
         if self._process.poll() is None:
@@ -76,7 +76,7 @@ class LocalWorker:
         self._log.close()
 
     def wait(self) -> None:
-        """Until it has delivered its notifications too."""
+        """Waits for the end of the process, which includes its notifications."""
         self._process.wait()
 
     def _reason(self) -> str:

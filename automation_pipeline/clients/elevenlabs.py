@@ -1,30 +1,39 @@
-"""ElevenLabs' speech-to-text over HTTP: `transcription.ports.SpeechToText`. `audio` fetches the
-recordings."""
+"""The client of ElevenLabs' speech-to-text. It implements `transcription.ports.SpeechToText`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from io import FileIO
-from itertools import chain
 from math import isfinite
-from typing import Annotated, Any, Self, TypeAlias, cast
+from typing import Any, Self, cast
 
 import httpx
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
-from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from automation_pipeline.clients import http as keys
-from automation_pipeline.clients.audio import AUDIO_LIMITS, AudioHosts, AudioLimits, audio_guard
-from automation_pipeline.clients.crm import without_nul
+from automation_pipeline.clients.audio import (
+    AUDIO_LIMITS,
+    AudioDownloader,
+    AudioLimits,
+    audio_guard,
+)
 from automation_pipeline.clients.http import (
     MEGABYTE,
     BodyRefusedError,
     HttpAnswer,
     HttpClient,
     Observation,
+    usable_key,
+)
+from automation_pipeline.clients.payloads import (
+    LenientNumber,
+    LenientText,
+    ProviderRefusal,
+    number_or_none,
+    parse_refusal,
+    without_nul,
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
@@ -32,47 +41,26 @@ from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.transcription.models import SPACING, Transcript, Word
 from automation_pipeline.transcription.ports import ProviderAccessError
 
-LONGEST_MESSAGE = 500
-LONGEST_CODE = 100
 
-
-def _text_or_none(value: object) -> object:
-    """For what is only noted down: a value of another kind is as good as none."""
-    return (value.strip() or None) if isinstance(value, str) else None
-
-
-def _number_or_none(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if isfinite(value) else None
-    except OverflowError:  # JSON's whole numbers have no end
-        return None
-
-
-LenientText: TypeAlias = Annotated[str | None, BeforeValidator(_text_or_none)]
-LenientNumber: TypeAlias = Annotated[float | None, BeforeValidator(_number_or_none)]
-
-
-def _words(said: Iterable[object]) -> Iterator[Word]:
-    """Without spacings, which say nothing, and those that lack their text, their times or their
-    type. By hand: of words there are tens of thousands."""
-    for each in said:
-        if not isinstance(each, dict):
+def _words(entries: Iterable[object]) -> Iterator[Word]:
+    """Skips spacings and words without text, times or type. A transcript has tens of thousands of
+    words, too many for a pydantic model per word."""
+    for entry in entries:
+        if not isinstance(entry, dict):
             continue
-        told = cast("dict[str, object]", each)
-        if (kind := told.get("type")) == SPACING:
+        fields = cast("dict[str, object]", entry)
+        if (kind := fields.get("type")) == SPACING:
             continue
         text, start, end, speaker = (
-            told.get("text"),
-            told.get("start"),
-            told.get("end"),
-            told.get("speaker_id"),
+            fields.get("text"),
+            fields.get("start"),
+            fields.get("end"),
+            fields.get("speaker_id"),
         )
         if not (isinstance(text, str) and text and isinstance(kind, str) and kind):
             continue
         if not (type(start) is float and type(end) is float and isfinite(start) and isfinite(end)):
-            start, end = _number_or_none(start), _number_or_none(end)
+            start, end = number_or_none(start), number_or_none(end)
             if start is None or end is None:
                 continue
         yield Word(
@@ -81,7 +69,7 @@ def _words(said: Iterable[object]) -> Iterator[Word]:
 
 
 class TranscriptPayload(BaseModel):
-    """Words that cannot be used are left out; the rest of the transcript stands."""
+    """Unusable words are left out; the rest of the transcript is kept."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -89,12 +77,12 @@ class TranscriptPayload(BaseModel):
     text: str | None = None
     language_code: LenientText = None
     language_probability: LenientNumber = None
-    words: list[Any] | None = None  # whatever they are: `_words` looks at each
+    words: list[Any] | None = None  # `_words` checks each
 
     @classmethod
     def of_json(cls, body: bytes) -> Self:
-        """ValueError: it is no JSON; as ValidationError: it is another. Twice as fast as to
-        validate what is parsed."""
+        """Raises ValueError if it is not JSON, ValidationError if a field has another type. Parsing
+        first is twice as fast as `model_validate_json`."""
         return cls.model_validate(from_json(body))
 
     def to_transcript(self, transcription_id: str) -> Transcript:
@@ -107,58 +95,7 @@ class TranscriptPayload(BaseModel):
         )
 
 
-@dataclass(frozen=True)
-class ProviderRefusal:
-    """What the provider says instead of a transcript: its status, and as much of a code and a
-    message as it gives."""
-
-    status: int
-    code: str | None = None
-    message: str | None = None
-
-    def __str__(self) -> str:
-        parts = [f"ElevenLabs speech-to-text failed status={self.status}"]
-        parts += [f"code={self.code}"] if self.code else []
-        parts += [f"provider_message={self.message}"] if self.message else []
-        return " ".join(parts)
-
-
-_MESSAGES = ("detail", "message", "error", "error_message", "reason", "msg")
-_CODES = ("code", "status", "type")
-_NESTED = ("detail", "error")
-_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-
-
-def refusal_of(status: int, body: bytes, secret: str) -> ProviderRefusal:
-    """What the body says, on one line and without the secret, should the provider repeat it."""
-    try:
-        document = _JSON.validate_json(without_nul(body))
-    except ValidationError:
-        return ProviderRefusal(status)
-
-    def shown(text: str | None, longest: int) -> str | None:
-        return text and " ".join(text.replace(secret, "***").split())[:longest]
-
-    return ProviderRefusal(
-        status,
-        code=shown(_found(document, _CODES), LONGEST_CODE),
-        message=shown(_found(document, _MESSAGES), LONGEST_MESSAGE),
-    )
-
-
-def _found(value: JsonValue, names: Iterable[str]) -> str | None:
-    """The first text under one of the names, the outer before the inner; of a list only its first
-    element counts."""
-    if isinstance(value, list):
-        value = value[0] if value else None
-    if not isinstance(value, dict):
-        return None
-    texts = (text for name in names if isinstance(text := value.get(name), str) and text.strip())
-    inner = (text for name in _NESTED if (text := _found(value.get(name), names)))
-    return next(chain(texts, inner), None)
-
-
-class _Answer(Struct):
+class _PlainTranscript(Struct):
     transcription_id: str
     text: str | None = None
     language_code: str | None = None
@@ -166,21 +103,21 @@ class _Answer(Struct):
     words: list[Word] | None = None
 
 
-_READ = Decoder(_Answer).decode
+_decode_plain = Decoder(_PlainTranscript).decode
 
 
 def plain_transcript(body: bytes) -> Transcript | None:
-    """None for one that is odd in any way, down to the last of its words: it is for
-    `TranscriptPayload`, which bears much and takes three times as long."""
+    """The fast way: None if anything is irregular, down to a single word. `TranscriptPayload` then
+    reads it leniently, in three times as long."""
     try:
-        answer = _READ(body)
+        answer = _decode_plain(body)
     except (DecodeError, UnicodeDecodeError):
         return None
     words = [
         word for word in answer.words or () if word.kind != SPACING and word.text and word.kind
     ]
     transcription_id = answer.transcription_id.strip()
-    if not transcription_id or not _are_bare(words):
+    if not transcription_id or not _has_stripped_speakers(words):
         return None
     return Transcript(
         transcription_id=transcription_id,
@@ -191,15 +128,14 @@ def plain_transcript(body: bytes) -> Transcript | None:
     )
 
 
-def _are_bare(words: Sequence[Word]) -> bool:
-    """Whether the speakers' names are as they are kept: none is empty, or has blanks around it."""
+def _has_stripped_speakers(words: Sequence[Word]) -> bool:
     return all(
         name is None or (name and name == name.strip()) for name in {word.speaker for word in words}
     )
 
 
-# A call of ten hours has a transcript of 20 MB.
-MOST_BYTES = 50 * MEGABYTE
+# The transcript of a ten-hour call has 20 MB.
+MAX_BYTES = 50 * MEGABYTE
 BASE_URL = "https://api.elevenlabs.io"
 FORM = {
     "model_id": "scribe_v1",
@@ -210,8 +146,8 @@ FORM = {
 
 
 class SpeechUnavailableError(TransientError):
-    """ElevenLabs gave no usable answer this time; `refusal` is what it said, if it said
-    anything."""
+    """ElevenLabs gave no usable answer; another attempt may succeed. `refusal` is its answer, if there
+    is one."""
 
     def __init__(
         self,
@@ -225,7 +161,7 @@ class SpeechUnavailableError(TransientError):
 
 
 class SpeechRefusedError(PermanentError):
-    """ElevenLabs refuses the audio or our request."""
+    """ElevenLabs refuses the audio or the request."""
 
     def __init__(self, message: str, *, refusal: ProviderRefusal) -> None:
         super().__init__(message)
@@ -233,17 +169,16 @@ class SpeechRefusedError(PermanentError):
 
 
 class SpeechAccessError(SpeechRefusedError, ProviderAccessError):
-    """ElevenLabs does not accept our key for this, or the account is not paid for."""
+    """ElevenLabs does not accept the API key, or the account has no credit."""
 
 
 class SpeechAnswerError(PermanentError):
-    """ElevenLabs answered something that is not a transcript."""
+    """The answer of ElevenLabs is not a transcript."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechLimits:
-    """The provider says nothing while it listens, so `read_seconds` covers its work on the longest
-    audio."""
+    """The provider sends nothing while it transcribes, so `read_seconds` covers the longest audio."""
 
     connect_seconds: float = 10.0
     write_seconds: float = 60.0
@@ -254,12 +189,8 @@ class SpeechLimits:
 SPEECH_LIMITS = SpeechLimits()
 
 
-def usable_key(key: str | None) -> str:
-    return keys.usable_key(key, "ElevenLabs", "ELEVENLABS_API_KEY")
-
-
 class ElevenLabsSpeechToText:
-    """PermanentError already when it is made without a usable key."""
+    """The constructor raises PermanentError if the API key is missing or unusable."""
 
     def __init__(  # noqa: PLR0913  what two connections need, by name
         self,
@@ -276,11 +207,11 @@ class ElevenLabsSpeechToText:
         audio_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.at_once = at_once
-        self._key = usable_key(api_key)
+        self._key = usable_key(api_key, "ElevenLabs", "ELEVENLABS_API_KEY")
         self._now = now
         self._total_seconds = limits.total_seconds
         meter = meter or Meter()
-        self._audio = AudioHosts(
+        self._audio = AudioDownloader(
             now=now,
             limits=audio_limits,
             guard=audio_guard(audio_origins),
@@ -290,7 +221,7 @@ class ElevenLabsSpeechToText:
         )
         self._form_url = httpx.URL(base_url.rstrip("/") + "/v1/speech-to-text")
         self._http = HttpClient(
-            Observation("speech-to-text", meter, tells_id=True),
+            Observation("speech-to-text", meter, is_trusted=True),
             headers={"xi-api-key": self._key},
             timeout=httpx.Timeout(
                 connect=limits.connect_seconds,
@@ -307,14 +238,18 @@ class ElevenLabsSpeechToText:
     ) -> Transcript:
         async with self._audio.recording(audio_url) as audio:
             await turn()
-            body = await self._heard(audio)
-        return _understood(without_nul(body))
+            # httpx streams the form, 64 KiB of the file at a time.
+            form = {"file": ("audio.mp3", audio, "audio/mpeg")}
+            body = await self._send(
+                self._http.build_request("POST", self._form_url, data=FORM, files=form)
+            )
+        return parse_transcript(without_nul(body))
 
     async def check(self) -> None:
-        # A form without a recording costs nothing: the key is looked at first, the form is refused
-        # after.
+        # A form without a recording costs nothing: the provider checks the key first and then refuses
+        # the form.
         try:
-            await self._answer(self._http.build_request("POST", self._form_url, data=FORM))
+            await self._send(self._http.build_request("POST", self._form_url, data=FORM))
         except SpeechAccessError:
             raise
         except SpeechRefusedError:
@@ -324,17 +259,10 @@ class ElevenLabsSpeechToText:
         await self._audio.aclose()
         await self._http.aclose()
 
-    async def _heard(self, audio: FileIO) -> bytes:
-        # httpx streams the form: 64 KiB of the file at a time.
-        form = {"file": ("audio.mp3", audio, "audio/mpeg")}
-        return await self._answer(
-            self._http.build_request("POST", self._form_url, data=FORM, files=form)
-        )
-
-    async def _answer(self, request: httpx.Request) -> bytes:
+    async def _send(self, request: httpx.Request) -> bytes:
         try:
             async with asyncio.timeout(self._total_seconds):
-                answer = await self._http.call(request, MOST_BYTES)
+                answer = await self._http.call(request, MAX_BYTES)
         except (TimeoutError, httpx.TimeoutException):
             raise SpeechUnavailableError(
                 "ElevenLabs speech-to-text failed: it did not answer in time."
@@ -342,28 +270,29 @@ class ElevenLabsSpeechToText:
         except BodyRefusedError as error:
             raise SpeechAnswerError(f"ElevenLabs response invalid ({error})") from None
         except httpx.HTTPError as error:
-            # Only the kind: the error itself carries the headers, and the key with them.
+            # Only the type's name: the error itself contains the headers with the key.
             kind = type(error).__name__
             raise SpeechUnavailableError(
                 f"ElevenLabs speech-to-text failed: it could not be reached ({kind})."
             ) from None
         if answer.is_success:
             return answer.body
-        raise self._refused(answer)
+        raise self._refusal(answer)
 
-    def _refused(self, answer: HttpAnswer) -> Exception:
+    def _refusal(self, answer: HttpAnswer) -> Exception:
         status = answer.status
-        refusal = refusal_of(status, answer.body, self._key)
+        refusal = parse_refusal(status, answer.body, self._key)
+        sentence = refusal.sentence("ElevenLabs speech-to-text failed")
         if status in {408, 429} or status >= 500:
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
-            return SpeechUnavailableError(str(refusal), refusal=refusal, retry_after_seconds=wait)
+            return SpeechUnavailableError(sentence, refusal=refusal, retry_after_seconds=wait)
         if status in {401, 402, 403}:
             hint = "the credit of the account" if status == 402 else "ELEVENLABS_API_KEY"
-            return SpeechAccessError(f"{refusal} (check {hint})", refusal=refusal)
-        return SpeechRefusedError(str(refusal), refusal=refusal)
+            return SpeechAccessError(f"{sentence} (check {hint})", refusal=refusal)
+        return SpeechRefusedError(sentence, refusal=refusal)
 
 
-def _understood(body: bytes) -> Transcript:
+def parse_transcript(body: bytes) -> Transcript:
     plain = plain_transcript(body)
     if plain is not None:
         return plain

@@ -1,4 +1,4 @@
-"""From settings to clients. Each client is loaded only where it is asked for."""
+"""Makes clients and options from the settings. Each client is imported when it is first needed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from automation_pipeline.org_jobs.ports import HttpsCaller
     from automation_pipeline.pricing.models.shop import ShopOptions
     from automation_pipeline.pricing.ports import Storefront
-    from automation_pipeline.transcription.models import SpeechOptions as SpeechKnobs
+    from automation_pipeline.transcription.models import SpeechOptions
     from automation_pipeline.transcription.ports import SpeechToText
 
 
-# Calls that failed together do not come back together.
+# Calls that failed at the same time retry at different times.
 JITTER = 0.2
 
 
 def open_crm(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "FicheSource":
-    """PermanentError names the setting that is missing."""
+    """Raises PermanentError if a setting is missing."""
     if settings.fiche_api_base_url is None:
         raise PermanentError("FICHE_API_BASE_URL is not set: it is the address of the CRM gateway.")
     from automation_pipeline.clients.crm import CrmClient  # noqa: PLC0415  httpx only where it is used
@@ -90,7 +90,7 @@ def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -
 
 
 def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "Storefront":
-    """PermanentError names the setting that is missing."""
+    """Raises PermanentError if a setting is missing."""
     address, token = settings.shop_api_base_url, settings.shop_api_token
     if address is None:
         raise PermanentError(
@@ -119,7 +119,7 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
 
 
 def https_caller_factory(settings: Settings, meter: Meter) -> "Callable[[], HttpsCaller]":
-    """Opens it when it is called first, the same one from then on."""
+    """The caller is opened at the first use and shared from then on."""
 
     @cache
     def opened() -> "HttpsCaller":
@@ -133,7 +133,7 @@ def https_caller_factory(settings: Settings, meter: Meter) -> "Callable[[], Http
 
 
 def pricing_options(settings: Settings) -> "ShopOptions":
-    from automation_pipeline.pricing.models.shop import ShopOptions  # noqa: PLC0415  only where it is asked for
+    from automation_pipeline.pricing.models.shop import ShopOptions  # noqa: PLC0415  only where it is used
 
     return ShopOptions(
         calls_at_once=settings.worker_max_concurrency,
@@ -144,10 +144,10 @@ def pricing_options(settings: Settings) -> "ShopOptions":
     )
 
 
-def speech_options(settings: Settings) -> "SpeechKnobs":
-    from automation_pipeline.transcription.models import SpeechOptions as SpeechKnobs  # noqa: PLC0415  only where it is asked for
+def speech_options(settings: Settings) -> "SpeechOptions":
+    from automation_pipeline.transcription.models import SpeechOptions  # noqa: PLC0415  only where it is used
 
-    return SpeechKnobs(
+    return SpeechOptions(
         per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
         max_attempts=settings.transcription_elevenlabs_max_attempts,
         backoff=Backoff(
@@ -162,7 +162,7 @@ def speech_options(settings: Settings) -> "SpeechKnobs":
 
 
 def audit_options(settings: Settings) -> "audit_models.AuditOptions":
-    from automation_pipeline.audits.models import audits as audit_models  # noqa: PLC0415  only where it is asked for
+    from automation_pipeline.audits.models import audits as audit_models  # noqa: PLC0415  only where it is used
 
     return audit_models.AuditOptions(
         per_minute=settings.llm_rate_limit_per_minute,
@@ -193,7 +193,7 @@ def host_of(address: str) -> str:
     return shown if parts.port is None else f"{shown}:{parts.port}"
 
 
-# What makes a registry configured: all of these, or none.
+# A registry is configured if all its variables are set.
 VARIABLES: Mapping[SourceApi, tuple[str, ...]] = MappingProxyType(
     {
         SourceApi.SEARCH: ("recherche_entreprises_base_url",),
@@ -214,7 +214,7 @@ def open_registries(
     limiter: RateLimiter,
     login: SharedLogin,
 ) -> Registries:
-    """PermanentError names a variable that is missing beside others of its registry."""
+    """Raises PermanentError if a registry is only partly configured."""
     opened = {api: open_source(api, settings, now, meter, limiter, login) for api in SourceApi}
     sources = {api: source for api, source in opened.items() if source is not None}
     return Registries(sources, limiter, login.claims, registry_options(settings), meter)
@@ -228,23 +228,22 @@ def open_source(
     limiter: RateLimiter,
     login: SharedLogin | None = None,
 ) -> RegistrySource | None:
-    """None where it is not configured. PermanentError: it is, but not wholly. Without a shared
-    login it logs in."""
-    given = _given(api, settings)
-    if given is None:
+    """None if the registry is not configured. Raises PermanentError if it is only partly configured.
+    Without a shared `login` it has its own."""
+    values = _configured_values(api, settings)
+    if values is None:
         return None
     if api is SourceApi.SEARCH:
-        rate, a_day = Rate(settings.recherche_entreprises_per_second, 1.0), None
-        return RegistrySource(
-            api, _search(*given, settings=settings, now=now, meter=meter), rate, a_day
-        )
+        rate = Rate(settings.recherche_entreprises_per_second, 1.0)
+        search = _search(*values, settings=settings, now=now, meter=meter)
+        return RegistrySource(api, search, rate)
     if api is SourceApi.INPI:
-        rate, a_day = Rate(settings.inpi_rne_per_minute, 60.0), settings.inpi_rne_calls_per_day
-        inpi = _inpi(*given, settings=settings, now=now, meter=meter, limiter=limiter, login=login)
-        return RegistrySource(api, inpi, rate, a_day)
+        rate = Rate(settings.inpi_rne_per_minute, 60.0)
+        inpi = _inpi(*values, settings=settings, now=now, meter=meter, limiter=limiter, login=login)
+        return RegistrySource(api, inpi, rate, settings.inpi_rne_calls_per_day)
     rate = Rate(settings.api_entreprise_per_second, 1.0)
     return RegistrySource(
-        api, _api_entreprise(*given, settings=settings, now=now, meter=meter), rate
+        api, _api_entreprise(*values, settings=settings, now=now, meter=meter), rate
     )
 
 
@@ -259,19 +258,18 @@ def registry_options(settings: Settings) -> EnrichmentOptions:
     )
 
 
-def _given(api: SourceApi, settings: Settings) -> tuple[str, ...] | None:
-    """The values of its variables."""
-    values = {name: _bare(getattr(settings, name)) for name in VARIABLES[api]}
+def _configured_values(api: SourceApi, settings: Settings) -> tuple[str, ...] | None:
+    values = {name: _plain(getattr(settings, name)) for name in VARIABLES[api]}
     missing = [name.upper() for name, value in values.items() if not value]
     if len(missing) == len(values):
         return None
     if missing:
-        there = next(name.upper() for name, value in values.items() if value)
-        raise PermanentError(f"{missing[0]} is not set, though {there} is: {api} needs both.")
+        present = next(name.upper() for name, value in values.items() if value)
+        raise PermanentError(f"{missing[0]} is not set, though {present} is: {api} needs both.")
     return tuple(values.values())
 
 
-def _bare(value: str | SecretStr | None) -> str:
+def _plain(value: str | SecretStr | None) -> str:
     return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
 
 
@@ -337,7 +335,7 @@ def _api_entreprise(
 
 
 def open_mail(settings: Settings) -> MailSender | None:
-    """None where no mail server is configured, or nobody to write as."""
+    """None without a mail server or a sender address."""
     sender = settings.smtp_from or settings.smtp_user
     if settings.smtp_host is None or sender is None:
         return None
@@ -358,20 +356,19 @@ def open_mail(settings: Settings) -> MailSender | None:
 def open_realtime(
     settings: Settings, now: Callable[[], datetime], meter: Meter
 ) -> RealtimeClient | None:
-    """None where none of Pusher's four settings is there. PermanentError names those that are
-    missing of them."""
+    """None if no Pusher setting is set. Raises PermanentError if only some of the four are set."""
     secret = settings.pusher_secret
     app_id, key, cluster = settings.pusher_app_id, settings.pusher_key, settings.pusher_cluster
     if not (app_id or key or secret or cluster):
         return None
     if not (app_id and key and secret and cluster):
-        four = {
+        required = {
             "PUSHER_APP_ID": app_id,
             "PUSHER_KEY": key,
             "PUSHER_SECRET": secret,
             "PUSHER_CLUSTER": cluster,
         }
-        missing = ", ".join(name for name, value in four.items() if not value)
+        missing = ", ".join(name for name, value in required.items() if not value)
         raise PermanentError(f"Realtime events need all four settings of Pusher: {missing} not set")
     from automation_pipeline.clients.pusher import PusherApp, PusherChannels  # noqa: PLC0415  only where it is used
 
@@ -389,16 +386,16 @@ def open_realtime(
         ),
         now=now,
         private=settings.pusher_use_private_channels,
-        most_bytes=settings.pusher_max_payload_bytes,
+        max_bytes=settings.pusher_max_payload_bytes,
         dry_run=settings.pusher_dry_run,
     )
 
 
-def open_publisher(open_it: Callable[[], RealtimeClient | None]) -> EventPublisher | None:
-    """With half of the settings events wait until they are whole; messages about runs are none of
-    their business."""
+def open_publisher(open_client: Callable[[], RealtimeClient | None]) -> EventPublisher | None:
+    """With incomplete settings, events wait until they are completed. Webhooks and e-mails are not
+    affected."""
     try:
-        return open_it()
+        return open_client()
     except PermanentError as error:
         return _UnconfiguredPublisher(str(error))
 

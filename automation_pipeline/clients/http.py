@@ -1,5 +1,5 @@
-"""HTTP calls to other systems: client, transports, address guard, bounded reader, observation (ADR
-0020)."""
+"""HTTP calls to external systems: the client, its transports, the address guard, bounded bodies and
+metrics (ADR 0020)."""
 
 import asyncio
 import logging
@@ -25,8 +25,8 @@ from automation_pipeline.core.metrics import Meter
 
 
 def bare_key(key: str | None) -> str:
-    """The key without what copying leaves around it: blanks and one pair of quotes. Empty when
-    there is none."""
+    """The key without the blanks and the pair of quotes that copying may add. Empty if there is
+    none."""
     text = (key or "").strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1].strip()
@@ -34,8 +34,7 @@ def bare_key(key: str | None) -> str:
 
 
 def usable_key(key: str | None, provider: str, setting: str) -> str:
-    """The bare key; PermanentError, which names provider and setting but not the key: there is none
-    to send."""
+    """The bare key. PermanentError names the provider and the setting, never the key."""
     text = bare_key(key)
     if not text:
         raise PermanentError(f"{provider} API key not configured (set {setting})")
@@ -47,7 +46,7 @@ def usable_key(key: str | None, provider: str, setting: str) -> str:
 
 
 REQUEST_ID = "X-Request-Id"
-# Stock httpx keeps an idle connection as long.
+# The default of httpx for idle connections.
 KEEP_ALIVE_SECONDS = 5.0
 MEGABYTE = 1_000_000
 
@@ -61,21 +60,21 @@ _log = log(__name__)
 
 
 class BodyRefusedError(httpx.RemoteProtocolError):
-    """The body is not read. A request that caused it has arrived."""
+    """The client does not read the body. The server has received the request."""
 
 
 class BodyTooLargeError(BodyRefusedError):
-    """The body is larger than the client allows."""
+    """The body exceeds the size that the caller allows."""
 
 
 class EncodedBodyError(BodyRefusedError):
-    """The body is compressed although the client asked for identity: it could become any size."""
+    """The body is compressed although the client asked for `identity`. Decoded, it could have any
+    size."""
 
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """A whole answer. The body of a refusal is empty when it was not read: its status says
-    enough."""
+    """A complete response. The body of an error is empty if it could not be read."""
 
     status: int
     headers: httpx.Headers
@@ -86,64 +85,64 @@ class HttpAnswer:
         return 200 <= self.status < 300
 
 
-def check_head(response: httpx.Response, most_bytes: int) -> None:
+def check_head(response: httpx.Response, max_bytes: int) -> None:
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in {"", "identity"}:
         raise EncodedBodyError(f"it is compressed ({encoding[:40]})")
     length = response.headers.get("Content-Length", "")
-    if length.isdecimal() and (len(length) > 18 or int(length) > most_bytes):
-        raise _too_large(most_bytes)
+    if length.isdecimal() and (len(length) > 18 or int(length) > max_bytes):
+        raise _too_large(max_bytes)
 
 
-async def body_pieces(response: httpx.Response, most_bytes: int) -> AsyncIterator[bytes]:
-    """The raw body. BodyRefusedError before more than `most_bytes` are given out."""
-    check_head(response, most_bytes)
-    if response.is_stream_consumed:  # a transport without a network made it whole
-        if len(response.content) > most_bytes:
-            raise _too_large(most_bytes)
+async def body_pieces(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes]:
+    """The raw body. Raises BodyRefusedError before it yields more than `max_bytes`."""
+    check_head(response, max_bytes)
+    if response.is_stream_consumed:  # made by a transport without a network
+        if len(response.content) > max_bytes:
+            raise _too_large(max_bytes)
         yield response.content
         return
     size = 0
     async for piece in response.aiter_raw():
         size += len(piece)
-        if size > most_bytes:
-            raise _too_large(most_bytes)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
         yield piece
 
 
-async def read_body(response: httpx.Response, most_bytes: int) -> bytes:
-    return b"".join([piece async for piece in body_pieces(response, most_bytes)])
+async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
+    return b"".join([piece async for piece in body_pieces(response, max_bytes)])
 
 
 async def read_beginning(
-    response: httpx.Response, most_bytes: int, deadline: float
+    response: httpx.Response, max_bytes: int, deadline: float
 ) -> tuple[bytes, bool]:
-    """At most so much of the body, and whether that is all. What breaks off, or is not there by the
-    deadline of the event loop, counts as read: the caller has its status already."""
+    """Up to `max_bytes` of the body, and whether that is all of it. `deadline` is a time of the event
+    loop. A body that breaks off is no error, because the caller already has the status."""
     body = bytearray()
     with suppress(TimeoutError, httpx.HTTPError):
         async with asyncio.timeout_at(deadline):
             async for piece in body_pieces(response, 2**63):
                 body += piece
-                if len(body) >= most_bytes:
-                    return bytes(body[:most_bytes]), False
+                if len(body) >= max_bytes:
+                    return bytes(body[:max_bytes]), False
             return bytes(body), True
     return bytes(body), False
 
 
-def read_body_now(response: httpx.Response, most_bytes: int) -> bytes:
-    """`read_body` for the command line, which has no event loop."""
-    check_head(response, most_bytes)
+def read_body_now(response: httpx.Response, max_bytes: int) -> bytes:
+    """`read_body` for synchronous callers such as the command line."""
+    check_head(response, max_bytes)
     body = bytearray()
     for piece in (response.content,) if response.is_stream_consumed else response.iter_raw():
         body += piece
-        if len(body) > most_bytes:
-            raise _too_large(most_bytes)
+        if len(body) > max_bytes:
+            raise _too_large(max_bytes)
     return bytes(body)
 
 
-def _too_large(most_bytes: int) -> BodyTooLargeError:
-    return BodyTooLargeError(f"it is larger than {most_bytes / MEGABYTE:g} MB")
+def _too_large(max_bytes: int) -> BodyTooLargeError:
+    return BodyTooLargeError(f"it is larger than {max_bytes / MEGABYTE:g} MB")
 
 
 # --- Connections
@@ -151,19 +150,19 @@ def _too_large(most_bytes: int) -> BodyTooLargeError:
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """The certificates that httpx trusts, loaded at the first https call of a process: that takes
-    20 ms."""
+    """The certificates that httpx trusts. Loading takes 20 ms, so it waits for the first https
+    call."""
     return httpx.create_ssl_context()
 
 
 @cache
 def _no_certificates() -> ssl.SSLContext:
-    """For transports that only speak http; httpx would load the certificates for them too."""
+    """For plain http, for which httpx would otherwise load the certificates too."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class Origin(NamedTuple):
-    """Where a connection leads to. `name` is the one in the certificate."""
+    """What a connection is open to. `name` is the name in the certificate."""
 
     scheme: str
     host: str
@@ -173,42 +172,44 @@ class Origin(NamedTuple):
 
 @dataclass(eq=False)
 class Slot:
-    """One connection of one place, as a transport of httpx."""
+    """One connection to one origin, as an httpx transport."""
 
-    place: Origin
+    origin: Origin
     transport: httpx.AsyncHTTPTransport
     idle_since: float = field(default=0.0)
 
 
 class SlotTransport(httpx.AsyncBaseTransport):
-    """At most `slots` calls at once, each over a stock transport with one connection. A pool that
-    all calls share asks every connection's socket at every call. A connection serves one place:
-    httpcore alone would use one again for another name at the same address. After an error or a
-    cancelled call the connection is closed."""
+    """At most `slots` concurrent calls, each over a stock transport with one connection.
+
+    A shared pool would poll the socket of every connection at each call. A connection serves one
+    origin, because httpcore would reuse it for another name at the same address. After an error or
+    a cancellation the connection is closed.
+    """
 
     def __init__(self, slots: int, *, verify: Callable[[], ssl.SSLContext] = certificates) -> None:
         self._slots, self._verify = slots, verify
-        self._turns = asyncio.Semaphore(slots)
-        self._idle: list[Slot] = []  # the last one used is the last
+        self._semaphore = asyncio.Semaphore(slots)
+        self._idle: list[Slot] = []  # ordered by last use
         self._busy: set[Slot] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        place = _place(request)
-        await self._take_turn(request)
+        origin = _origin(request)
+        await self._acquire(request)
         slot: Slot | None = None
         try:
-            slot = await self._take(place)
+            slot = await self._take(origin)
             response = await slot.transport.handle_async_request(request)
-        except BaseException as error:  # a cancelled call too frees its slot
-            await self.give_back(slot, is_reusable=False)
-            if isinstance(error, UnicodeError):  # a part of a name that is too long to be looked up
+        except BaseException as error:  # cancellation must free the slot too
+            await self.release(slot, is_reusable=False)
+            if isinstance(error, UnicodeError):  # a label of the host name is too long
                 raise httpx.ConnectError(str(error), request=request) from None
             raise
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  of an asynchronous transport
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the transport is asynchronous
         response.stream = _SlotBody(response.stream, slot, self)
         return response
 
-    async def give_back(self, slot: Slot | None, *, is_reusable: bool) -> None:
+    async def release(self, slot: Slot | None, *, is_reusable: bool) -> None:
         try:
             if slot is None:
                 return
@@ -219,27 +220,28 @@ class SlotTransport(httpx.AsyncBaseTransport):
             else:
                 await slot.transport.aclose()
         finally:
-            self._turns.release()
+            self._semaphore.release()
 
     async def aclose(self) -> None:
         closing, self._idle = [*self._idle, *self._busy], []
         for slot in closing:
             await slot.transport.aclose()
 
-    async def _take_turn(self, request: httpx.Request) -> None:
+    async def _acquire(self, request: httpx.Request) -> None:
         try:
             async with asyncio.timeout(request.extensions.get("timeout", {}).get("pool")):
-                await self._turns.acquire()
+                await self._semaphore.acquire()
         except TimeoutError:
             raise httpx.PoolTimeout("Every connection stayed busy", request=request) from None
 
-    async def _take(self, place: Origin) -> Slot:
-        """The idle slot of the place that was used last, or a new one. Slots that no call needs
-        grow old and are closed."""
+    async def _take(self, origin: Origin) -> Slot:
+        """The most recently used idle slot of the origin, or a new one. Closes slots that have been
+        idle for too long."""
         found = next(
-            (at for at in range(len(self._idle) - 1, -1, -1) if self._idle[at].place == place), None
+            (at for at in range(len(self._idle) - 1, -1, -1) if self._idle[at].origin == origin),
+            None,
         )
-        slot = self._made(place) if found is None else self._idle.pop(found)
+        slot = self._open(origin) if found is None else self._idle.pop(found)
         self._busy.add(slot)
         too_old = time.monotonic() - KEEP_ALIVE_SECONDS
         while self._idle and (
@@ -248,25 +250,25 @@ class SlotTransport(httpx.AsyncBaseTransport):
             await self._idle.pop(0).transport.aclose()
         return slot
 
-    def _made(self, place: Origin) -> Slot:
-        verify = self._verify() if place.scheme == "https" else _no_certificates()
+    def _open(self, origin: Origin) -> Slot:
+        verify = self._verify() if origin.scheme == "https" else _no_certificates()
         limits = httpx.Limits(
             max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_SECONDS
         )
-        return Slot(place, httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits))
+        return Slot(origin, httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits))
 
 
 class _SlotBody(httpx.AsyncByteStream):
-    """Gives its slot back when it is closed."""
+    """Releases the slot when the body is closed."""
 
     def __init__(self, body: httpx.AsyncByteStream, slot: Slot, transport: SlotTransport) -> None:
         self._body, self._slot, self._transport = body, slot, transport
-        self._is_whole = self._is_closed = False
+        self._is_complete = self._is_closed = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._body:
             yield piece
-        self._is_whole = True
+        self._is_complete = True
 
     async def aclose(self) -> None:
         if self._is_closed:
@@ -275,18 +277,18 @@ class _SlotBody(httpx.AsyncByteStream):
         try:
             await self._body.aclose()
         finally:
-            is_reusable = self._is_whole and not _has_leftover(self._slot.transport)
-            await self._transport.give_back(self._slot, is_reusable=is_reusable)
+            is_reusable = self._is_complete and not _has_leftover(self._slot.transport)
+            await self._transport.release(self._slot, is_reusable=is_reusable)
 
 
 def _has_leftover(transport: httpx.AsyncHTTPTransport) -> bool:
-    """Bytes that came behind a whole answer. httpcore would take them for the answer to the next
+    """Whether bytes follow a complete response. httpcore would read them as the response to the next
     call."""
-    kept = transport._pool.connections  # pyright: ignore[reportPrivateUsage]  nothing public tells
-    return any(one._connection._h11_state.trailing_data[0] for one in kept)  # pyright: ignore  the same
+    connections = transport._pool.connections  # pyright: ignore[reportPrivateUsage]  there is no public way
+    return any(one._connection._h11_state.trailing_data[0] for one in connections)  # pyright: ignore  the same
 
 
-def _place(request: httpx.Request) -> Origin:
+def _origin(request: httpx.Request) -> Origin:
     url = request.url
     if url.scheme not in DEFAULT_PORTS or not url.host:
         raise httpx.UnsupportedProtocol(
@@ -297,15 +299,15 @@ def _place(request: httpx.Request) -> Origin:
     return Origin(url.scheme, host, url.port or DEFAULT_PORTS[url.scheme], name)
 
 
-# --- Addresses that others choose
+# --- Addresses that users configure
 
 
 class AddressRefusedError(PermanentError):
-    """The address, or where it leads, is not one that we call."""
+    """The address, or an address that its name resolves to, is not allowed."""
 
 
 class NameNotFoundError(TransientError):
-    """The host has no address this time."""
+    """The host name could not be resolved; another attempt may succeed."""
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
@@ -315,17 +317,17 @@ async def addresses_of(host: str, port: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Guard:
-    """What may be called. With origins listed: those, wherever they are, and nothing else. `name`
-    is what errors call the address, `setting` the list."""
+    """Decides which addresses may be called: the listed origins and nothing else, or without a list
+    every public address. Errors call the address `name` and the list `setting`."""
 
     allowed_origins: Collection[str] = ()
     name: str = "webhookUrl"
     setting: str = "WEBHOOK_ALLOWED_ORIGINS"
     resolve: Resolve = addresses_of
 
-    async def places(self, url: httpx.URL) -> Sequence[str]:
-        """Where to connect to, best first. AddressRefusedError if any place is one that we do not
-        call."""
+    async def addresses(self, url: httpx.URL) -> Sequence[str]:
+        """The IP addresses to connect to, best first. Raises AddressRefusedError if any of them is not
+        public."""
         try:
             check_url(str(url), self.allowed_origins, name=self.name, setting=self.setting)
         except InvalidInputError as error:
@@ -339,15 +341,14 @@ class Guard:
             raise NameNotFoundError("The host's name could not be resolved") from None
         if not found:
             raise NameNotFoundError("The host's name has no address")
-        if not all(is_public(ip_address(place)) for place in found):
+        if not all(is_public(ip_address(address)) for address in found):
             raise AddressRefusedError(f"{self.name} IP not allowed")
         return found
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Checks every request, and so every redirect that a client follows. It connects to the address
-    that it has checked: the name is not looked up again, so it cannot lead elsewhere the second
-    time."""
+    """Checks each request, including redirects, and connects to the address that it checked. The name
+    is not resolved again, so it cannot point elsewhere the second time."""
 
     def __init__(
         self,
@@ -362,9 +363,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         unreachable: httpx.TransportError | None = None
-        for place in await self._guard.places(request.url):
+        for address in await self._guard.addresses(request.url):
             try:
-                return await self._inner.handle_async_request(_pinned(request, place))
+                return await self._inner.handle_async_request(_pinned(request, address))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 unreachable = error
         raise unreachable or httpx.ConnectError("No address", request=request)
@@ -373,16 +374,15 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _pinned(request: httpx.Request, place: str) -> httpx.Request:
-    """The same request to that place. The Host header and the name in the certificate stay those of
-    the address."""
+def _pinned(request: httpx.Request, address: str) -> httpx.Request:
+    """The same request to that address, with the Host header and the certificate name of the URL."""
     extensions = {
         **request.extensions,
         "sni_hostname": request.url.raw_host.decode("ascii").removesuffix("."),
     }
     return httpx.Request(
         request.method,
-        request.url if place == request.url.host else request.url.copy_with(host=place),
+        request.url if address == request.url.host else request.url.copy_with(host=address),
         headers=request.headers,
         stream=request.stream,
         extensions=extensions,
@@ -394,13 +394,12 @@ def _pinned(request: httpx.Request, place: str) -> httpx.Request:
 
 @dataclass(frozen=True)
 class Observation:
-    """Whose calls are counted, and where. `tells_id`: the provider is ours to tell which request
-    its call belongs to; a host whose address others chose is told nothing, and its path, which may
-    be a secret, is not logged."""
+    """The provider whose calls are counted, and the meter. `is_trusted`: the provider gets the
+    X-Request-Id, and paths are logged. The path of a user's webhook may be a secret."""
 
     provider: str
     meter: Meter
-    tells_id: bool = False
+    is_trusted: bool = False
 
 
 class ClientOptions(TypedDict, total=False):
@@ -410,9 +409,8 @@ class ClientOptions(TypedDict, total=False):
 
 
 class HttpClient(httpx.AsyncClient):
-    """Counts each call by its answer, and logs it at the level of debugging. It follows no
-    redirects, keeps no cookies, and asks for bodies that are not compressed. `connections`: at
-    once, unless `transport` says."""
+    """Counts each call by its status and logs it at debug level. It follows no redirects, keeps no
+    cookies and asks for uncompressed bodies. `connections` applies without a `transport`."""
 
     def __init__(
         self,
@@ -425,7 +423,7 @@ class HttpClient(httpx.AsyncClient):
     ) -> None:
         if transport is None and not getproxies().keys() & {"http", "https", "all"}:
             transport = SlotTransport(connections)
-        # Without a transport httpx makes its own, which goes by the proxies of the environment.
+        # Without a transport, httpx makes one that uses the proxies of the environment.
         super().__init__(
             transport=transport,
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
@@ -435,12 +433,12 @@ class HttpClient(httpx.AsyncClient):
         )
         self._observation = observation
 
-    async def call(self, request: httpx.Request, most_bytes: int) -> HttpAnswer:
-        """One call with its whole answer. BodyRefusedError: it has arrived, but its answer cannot
-        be read."""
+    async def call(self, request: httpx.Request, max_bytes: int) -> HttpAnswer:
+        """Sends the request and reads the whole response. BodyRefusedError: the server has the
+        request, but its response cannot be read."""
         response = await self.send(request, stream=True)
         try:
-            body = await read_body(response, most_bytes)
+            body = await read_body(response, max_bytes)
         except BodyRefusedError:
             if response.is_success:
                 raise
@@ -452,22 +450,22 @@ class HttpClient(httpx.AsyncClient):
     async def send(
         self, request: httpx.Request, *, stream: bool = False, **more: object
     ) -> httpx.Response:
-        given = correlation_id()
-        if given is not None and self._observation.tells_id:
-            request.headers.setdefault(REQUEST_ID, given)
-        began, status = time.perf_counter(), "error"
+        request_id = correlation_id()
+        if request_id is not None and self._observation.is_trusted:
+            request.headers.setdefault(REQUEST_ID, request_id)
+        started, status = time.perf_counter(), "error"
         try:
-            response = await super().send(request, stream=stream, **more)  # pyright: ignore[reportArgumentType]  its own options
+            response = await super().send(request, stream=stream, **more)  # pyright: ignore[reportArgumentType]  options of httpx
         except asyncio.CancelledError:
             status = "cancelled"
             raise
-        except Exception as error:  # whatever it is: counted, and raised on
+        except Exception as error:  # counted, whatever it is
             status = type(error).__name__
             raise
         else:
             status = str(response.status_code)
         finally:
-            self._record(request, status, time.perf_counter() - began)
+            self._record(request, status, time.perf_counter() - started)
         return response
 
     def _record(self, request: httpx.Request, status: str, seconds: float) -> None:
@@ -476,7 +474,7 @@ class HttpClient(httpx.AsyncClient):
         meter.count("provider_call_seconds_total", seconds, provider=provider)
         if not _log.isEnabledFor(logging.DEBUG):
             return
-        path = {"path": request.url.path} if self._observation.tells_id else {}
+        path = {"path": request.url.path} if self._observation.is_trusted else {}
         _log.debug(
             "Called a provider",
             provider=provider,
@@ -489,19 +487,19 @@ class HttpClient(httpx.AsyncClient):
 
 
 class PerLoop(Generic[Value]):
-    """One value per event loop: connections and locks belong to the loop in which they were first
-    used."""
+    """One value per event loop, because connections and locks belong to the loop that first used
+    them."""
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, Value] = WeakKeyDictionary()
+        self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, Value] = WeakKeyDictionary()
 
-    def here(self) -> Value:
+    def current(self) -> Value:
         loop = asyncio.get_running_loop()
-        if loop not in self._made:
-            self._made[loop] = self._make()
-        return self._made[loop]
+        if loop not in self._values:
+            self._values[loop] = self._make()
+        return self._values[loop]
 
-    def taken(self) -> Value | None:
-        """The value of the running loop, which has none from now on."""
-        return self._made.pop(asyncio.get_running_loop(), None)
+    def pop(self) -> Value | None:
+        """Removes and returns the value of the running loop."""
+        return self._values.pop(asyncio.get_running_loop(), None)

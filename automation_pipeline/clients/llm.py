@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible server over HTTP: `audits.ports.LanguageModel`."""
+"""The client of an OpenAI-compatible server. It implements `audits.ports.LanguageModel`."""
 
 import asyncio
 import json
@@ -23,8 +23,6 @@ from automation_pipeline.audits.models.chat import (
     ToolChoice,
     Usage,
 )
-from automation_pipeline.clients.crm import without_nul
-from automation_pipeline.clients.elevenlabs import ProviderRefusal, refusal_of
 from automation_pipeline.clients.http import (
     MEGABYTE,
     BodyRefusedError,
@@ -34,16 +32,17 @@ from automation_pipeline.clients.http import (
     bare_key,
     usable_key,
 )
+from automation_pipeline.clients.payloads import ProviderRefusal, parse_refusal, without_nul
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 
 FILTERED = "The provider's content filter stopped the answer"
-MOST_TOKENS = 1_000_000_000
+MAX_TOKENS = 1_000_000_000
 
 
 def question_json(question: Question, model: str, temperature: float | None) -> bytes:
-    """Half a character, which no UTF-8 can hold, is sent as a question mark."""
+    """A lone surrogate, which UTF-8 cannot represent, becomes a question mark."""
     document: dict[str, object] = {
         "model": model,
         "messages": [_message(message) for message in question.messages],
@@ -53,7 +52,7 @@ def question_json(question: Question, model: str, temperature: float | None) -> 
     if question.tools:
         document["tools"] = [_tool(tool) for tool in question.tools]
         document["tool_choice"] = question.tool_choice.value
-    # A call that must be of a tool holds no answer, and some servers refuse to be asked for both.
+    # A forced tool call contains no answer, and some servers refuse a request with both.
     if not (question.tools and question.tool_choice is ToolChoice.REQUIRED):
         document["response_format"] = _response_format(question.schema)
     try:
@@ -99,16 +98,16 @@ def _response_format(schema: AnswerSchema) -> dict[str, object]:
 
 
 def _clean(text: str) -> str:
-    """Also without the NUL that JSON inside the text would have."""
+    """Removes NUL, also where the text is itself JSON with an escaped NUL."""
     text = text.replace("\0", "")
     return without_nul(text.encode()).decode() if r"\u0000" in text else text
 
 
 def _tokens(value: object) -> int:
-    """What is no number of tokens is as good as none: an answer is not lost for its bill."""
+    """An invalid count becomes 0: the answer is worth more than its token counts."""
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
-    return value if 0 <= value <= MOST_TOKENS else 0
+    return value if 0 <= value <= MAX_TOKENS else 0
 
 
 def _usage(value: object) -> object:
@@ -154,11 +153,11 @@ class CompletionPayload(_Payload):
     usage: Annotated[UsagePayload, BeforeValidator(_usage)] = UsagePayload()
 
     def to_reply(self) -> Reply:
-        """Of several choices the first: more were not asked for."""
+        """Uses the first choice; the request asks for one."""
         choice = self.choices[0]
-        message, ended = choice.message, choice.finish_reason
+        message, finish_reason = choice.message, choice.finish_reason
         refusal = (message.refusal or "").strip() or (
-            FILTERED if ended == "content_filter" else None
+            FILTERED if finish_reason == "content_filter" else None
         )
         return Reply(
             content=message.content or "",
@@ -168,7 +167,7 @@ class CompletionPayload(_Payload):
                 for call in message.tool_calls or ()
             ),
             refusal=refusal,
-            is_cut=ended == "length",
+            is_cut=finish_reason == "length",
         )
 
 
@@ -186,7 +185,7 @@ class ModelsPayload(_Payload):
 
 OPENAI_HOST = "api.openai.com"
 CONNECT_SECONDS = 10.0
-MOST_BYTES = 8 * MEGABYTE
+MAX_BYTES = 8 * MEGABYTE
 FAILED = "LLM call failed"
 
 _MILLISECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]+)?")
@@ -205,15 +204,15 @@ Payload = TypeVar("Payload", bound=BaseModel)
 
 
 class ModelUnavailableError(TransientError):
-    """The model gave no usable answer this time."""
+    """The model gave no usable answer; another attempt may succeed."""
 
 
 class ModelAnswerError(ModelUnavailableError):
-    """What came is not a completion. Another attempt may bring one."""
+    """The answer is not a completion; another attempt may bring one."""
 
 
 class ModelRefusedError(PermanentError):
-    """The provider refuses our request; `status` and `code` are what it said."""
+    """The provider refuses the request. `status` and `code` come from its answer."""
 
     def __init__(self, message: str, *, refusal: ProviderRefusal) -> None:
         super().__init__(message)
@@ -221,36 +220,35 @@ class ModelRefusedError(PermanentError):
 
 
 class ModelAccessError(ModelRefusedError):
-    """The provider does not accept our key for this."""
+    """The provider does not accept the API key."""
 
 
 class PromptTooLongError(ModelRefusedError):
-    """The model cannot read so much at once."""
+    """The prompt exceeds the context window of the model."""
 
 
 def chat_root(base_url: str) -> httpx.URL:
-    """The address below which the routes are: `/v1` where it names no path. PermanentError: it is
-    no web address."""
+    """The base address of the routes, with `/v1` if it has no path. Raises PermanentError if it is not
+    a web address."""
     try:
         url = httpx.URL(base_url.strip())
     except httpx.InvalidURL:
         url = httpx.URL()
-    # A port that no socket knows would end in a group of errors.
+    # An invalid port would otherwise raise an ExceptionGroup in the event loop.
     if url.scheme not in {"http", "https"} or not url.host or not 0 < (url.port or 80) < 65_536:
         raise PermanentError("LLM address is not one of the web (set LLM_BASE_URL)")
     return url.copy_with(path=url.path.rstrip("/") or "/v1", fragment=None)
 
 
 def key_for(root: httpx.URL, key: str | None) -> str | None:
-    """None where there is no key and the server may do without: only OpenAI's own surely does
-    not."""
+    """None if there is no key. Only the server of OpenAI is known to require one."""
     return (
         usable_key(key, "LLM", "LLM_API_KEY") if bare_key(key) or root.host == OPENAI_HOST else None
     )
 
 
 class ChatCompletions:
-    """PermanentError already when it is made without a usable address or key."""
+    """The constructor raises PermanentError if the address or the key is unusable."""
 
     def __init__(  # noqa: PLR0913  what a connection needs, by name
         self,
@@ -273,7 +271,7 @@ class ChatCompletions:
         self._key = key_for(self._root, api_key)
         self._chat = self._route("/chat/completions")
         self._http = HttpClient(
-            Observation("language-model", meter or Meter(), tells_id=True),
+            Observation("language-model", meter or Meter(), is_trusted=True),
             headers={"Accept": "application/json"}
             | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             timeout=httpx.Timeout(
@@ -289,11 +287,11 @@ class ChatCompletions:
 
     async def ask(self, question: Question) -> Reply:
         content = question_json(question, self._model, self._temperature)
-        body = await self._said("POST", self._chat, content)
-        return _understood(CompletionPayload, body, "a completion").to_reply()
+        body = await self._call("POST", self._chat, content)
+        return _parse(CompletionPayload, body, "a completion").to_reply()
 
     async def check(self) -> None:
-        """The list of models costs nothing. Where it does not name ours, a completion of one word
+        """The list of models costs nothing. If it lacks the configured model, a one-word completion
         decides."""
         if not await self._is_known():
             await self.ask(PROBE_QUESTION)
@@ -303,69 +301,69 @@ class ChatCompletions:
 
     async def _is_known(self) -> bool:
         try:
-            listed = _understood(
-                ModelsPayload, await self._said("GET", self._route("/models")), "a list of models"
+            listed = _parse(
+                ModelsPayload, await self._call("GET", self._route("/models")), "a list of models"
             )
             if self._model in listed.names:
                 return True
-            its_own = self._route(f"/models/{quote(self._model, safe='')}")
-            return bool(_understood(ModelPayload, await self._said("GET", its_own), "a model").id)
+            model_url = self._route(f"/models/{quote(self._model, safe='')}")
+            return bool(_parse(ModelPayload, await self._call("GET", model_url), "a model").id)
         except ModelAnswerError:
             return False
         except ModelRefusedError as error:
-            # The route may be lacking, or closed to a key that may ask questions all the same.
+            # The route may be missing or closed to a key that can still request completions.
             if error.status in {403, 404, 405} and error.code != "model_not_found":
                 return False
             raise
 
     def _route(self, path: str) -> httpx.URL:
-        return self._root.copy_with(raw_path=_below(self._root, path))
+        return self._root.copy_with(raw_path=_raw_path(self._root, path))
 
-    async def _said(self, method: str, url: httpx.URL, content: bytes | None = None) -> bytes:
-        """No error is chained: httpx's own carry the headers, and the key with them."""
+    async def _call(self, method: str, url: httpx.URL, content: bytes | None = None) -> bytes:
+        """No error is chained: httpx's errors contain the headers with the key."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._called(method, url, content)
+                return await self._send(method, url, content)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise ModelUnavailableError(f"{FAILED}: the provider did not answer in time.") from None
         except httpx.HTTPError as error:
             raise ModelUnavailableError(
-                f"{FAILED}: the provider could not be reached{_how(error)}"
+                f"{FAILED}: the provider could not be reached{_connection_hint(error)}"
             ) from None
         except UnicodeError:
             raise PermanentError(
                 f"{FAILED}: its address cannot be looked up (check LLM_BASE_URL)"
             ) from None
 
-    async def _called(self, method: str, url: httpx.URL, content: bytes | None) -> bytes:
+    async def _send(self, method: str, url: httpx.URL, content: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if content else {}
         request = self._http.build_request(method, url, content=content, headers=headers)
         try:
-            answer = await self._http.call(request, MOST_BYTES)
+            answer = await self._http.call(request, MAX_BYTES)
         except BodyRefusedError as error:
             raise ModelAnswerError(f"{FAILED}: the answer cannot be read: {error}.") from None
         if not answer.is_success:
-            raise self._refused(answer)
+            raise self._refusal(answer)
         return answer.body
 
-    def _refused(self, answer: HttpAnswer) -> Exception:
-        # NUL is never found in what is masked: it stands for "no key".
-        refusal = refusal_of(answer.status, answer.body, self._key or "\0")
-        status, said = refusal.status, _sentence(refusal)
+    def _refusal(self, answer: HttpAnswer) -> Exception:
+        # The cleaned body contains no NUL, so NUL masks nothing when there is no key.
+        refusal = parse_refusal(answer.status, answer.body, self._key or "\0")
+        status, sentence = refusal.status, refusal.sentence(FAILED)
         if status == 429 and refusal.code == "insufficient_quota":
             return ModelRefusedError(
-                f"{said} (check the account behind LLM_API_KEY)", refusal=refusal
+                f"{sentence} (check the account behind LLM_API_KEY)", refusal=refusal
             )
         if status in {408, 409, 429} or status >= 500:
-            return ModelUnavailableError(said, retry_after_seconds=self._wait(answer.headers))
+            return ModelUnavailableError(sentence, retry_after_seconds=self._wait(answer.headers))
         if status in {401, 403}:
-            return ModelAccessError(f"{said} (check LLM_API_KEY)", refusal=refusal)
+            return ModelAccessError(f"{sentence} (check LLM_API_KEY)", refusal=refusal)
         if _is_too_long(refusal):
-            return PromptTooLongError(said, refusal=refusal)
-        return ModelRefusedError(said + self._advice(refusal), refusal=refusal)
+            return PromptTooLongError(sentence, refusal=refusal)
+        return ModelRefusedError(sentence + self._advice(refusal), refusal=refusal)
 
     def _advice(self, refusal: ProviderRefusal) -> str:
-        """Servers of models at home answer 404 for an unknown model without a code, but name it."""
+        """Self-hosted servers answer 404 without a code for an unknown model, but name the model."""
         if refusal.code == "model_not_found" or (
             refusal.status == 404 and self._model in (refusal.message or "")
         ):
@@ -373,43 +371,36 @@ class ChatCompletions:
         return " (check LLM_BASE_URL)" if refusal.status == 404 or refusal.status < 400 else ""
 
     def _wait(self, headers: httpx.Headers) -> float | None:
-        """The finer of the two headers wins, as with OpenAI's own client."""
+        """`retry-after-ms` takes precedence, as in OpenAI's own client."""
         milliseconds = headers.get("retry-after-ms", "").strip()
         if _MILLISECONDS.fullmatch(milliseconds):
             return retry_after_seconds(f"{float(milliseconds) / 1000:.3f}", self._now())
         return retry_after_seconds(headers.get("Retry-After"), self._now())
 
 
-def _how(error: httpx.HTTPError) -> str:
-    """Where there was no connection at all, the address may be wrong."""
+def _connection_hint(error: httpx.HTTPError) -> str:
+    """Without any connection, the address may be wrong."""
     kind = type(error).__name__
     no_connection = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
     return f": {kind} (check LLM_BASE_URL)" if no_connection else f" ({kind})."
 
 
-def _below(root: httpx.URL, path: str) -> bytes:
-    """The route's path and the address's own query, such as a version. Raw: a model's name may hold
-    a quoted slash."""
+def _raw_path(root: httpx.URL, path: str) -> bytes:
+    """Keeps the query of the base address, such as a version. Raw, because the name of a model may
+    contain a quoted slash."""
     base, mark, query = root.raw_path.partition(b"?")
     return base + path.encode() + mark + query
 
 
-def _sentence(refusal: ProviderRefusal) -> str:
-    parts = [f"{FAILED} status={refusal.status}"]
-    parts += [f"code={refusal.code}"] if refusal.code else []
-    parts += [f"provider_message={refusal.message}"] if refusal.message else []
-    return " ".join(parts)
-
-
 def _is_too_long(refusal: ProviderRefusal) -> bool:
-    """By code, or by the words that servers without codes have taken over from OpenAI."""
-    said = (refusal.message or "").lower()
+    """By code, or by OpenAI's wording, which servers without codes copy."""
+    message = (refusal.message or "").lower()
     return refusal.status in {400, 413} and (
-        refusal.code in _TOO_LONG_CODES or "maximum context length" in said
+        refusal.code in _TOO_LONG_CODES or "maximum context length" in message
     )
 
 
-def _understood(kind: type[Payload], body: bytes, what: str) -> Payload:
+def _parse(kind: type[Payload], body: bytes, what: str) -> Payload:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:

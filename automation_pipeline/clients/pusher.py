@@ -1,5 +1,4 @@
-"""Realtime events over Pusher Channels: in order, a few per call, with a clear verdict on what is
-refused."""
+"""The client of Pusher Channels, which sends realtime events in order and in small batches."""
 
 import asyncio
 import json
@@ -14,7 +13,7 @@ from datetime import datetime
 from threading import Thread
 from typing import Protocol, TypeAlias, TypeVar, cast
 
-from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  it has none: `Library` says what is used
+from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  no stubs: `PusherLibrary` declares what is used
 from pusher.requests import RequestsBackend  # pyright: ignore[reportMissingTypeStubs]  the same
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
@@ -26,9 +25,9 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.core.events import Event, channels_of
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.core.retry import retry_after_seconds
+from automation_pipeline.core.retry import TRANSIENT_STATUSES, retry_after_seconds
 
-# A browser that gets a shrunk event knows what to fetch.
+# The fields of an event that is too large: enough for a browser to fetch the rest.
 KEPT = (
     "audit_id", "audit_db_id", "audit_config_id", "fiche_id", "event_id", "batch_id", "job_id", "jobId", "rerun_id",
     "rerun_scope", "step_position", "step_name", "control_point_index", "schedule_id", "run_id", "status", "progress",
@@ -36,20 +35,20 @@ KEPT = (
     "totalSteps", "failedSteps", "completedDays", "totalDays", "totalFiches",
 )  # fmt: skip
 COUNTED = ("datesCompleted", "datesRemaining", "datesFailed")
-_NOTHING: Mapping[str, object] = {"truncated": True}
+_TRUNCATED: Mapping[str, object] = {"truncated": True}
 
 
-def message_of(payload: object, most_bytes: int) -> str:
-    """JSON of at most so many bytes. ValueError or TypeError: there is no JSON for it."""
+def message_of(payload: object, max_bytes: int) -> str:
+    """JSON of at most `max_bytes`. Raises ValueError or TypeError if the payload is not JSON."""
     whole = (
         cast("Mapping[str, object]", payload)
         if isinstance(payload, Mapping)
         else {"value": payload}
     )
-    for fitting in (_json(whole), _json(_shrunk(whole))):
-        if len(fitting.encode()) <= most_bytes:
-            return fitting
-    return _json(_NOTHING)
+    for text in (_json(whole), _json(_shrunk(whole))):
+        if len(text.encode()) <= max_bytes:
+            return text
+    return _json(_TRUNCATED)
 
 
 def _shrunk(payload: Mapping[str, object]) -> Mapping[str, object]:
@@ -60,17 +59,15 @@ def _shrunk(payload: Mapping[str, object]) -> Mapping[str, object]:
         for key, dates in lists.items()
         if isinstance(dates, list)
     }
-    return {**kept, **counts, **_NOTHING}
+    return {**kept, **counts, **_TRUNCATED}
 
 
 def _json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode(
-        errors="replace"
-    ).decode()  # half a character, as a cut text may end in, is no UTF-8
+    return text.encode(errors="replace").decode()  # a cut text may end in a lone surrogate
 
 
-MOST_ENTRIES = 10
+MAX_ENTRIES = 10
 
 
 @dataclass(frozen=True)
@@ -87,24 +84,24 @@ Entries: TypeAlias = tuple[Entry, ...]
 
 
 class NoMessageError(PermanentError):
-    """There is no message for the event: its payload is nothing that JSON can say."""
+    """The payload of the event cannot be written as JSON."""
 
 
-def entries_of(event: Event, *, private: bool, most_bytes: int) -> Entries | NoMessageError:
-    """None at all for an event that browsers do not see."""
+def entries_of(event: Event, *, private: bool, max_bytes: int) -> Entries | NoMessageError:
+    """Empty for an event that goes to no channel."""
     channels = channels_of(event.name, event.payload)
     try:
-        data = message_of(event.payload, most_bytes) if channels else ""
+        data = message_of(event.payload, max_bytes) if channels else ""
     except (ValueError, TypeError, RecursionError):
         return NoMessageError("The event's payload cannot be written as JSON")
     return tuple(Entry(channel.name(private=private), event.name, data) for channel in channels)
 
 
 def in_batches(events: Sequence[Entries]) -> Generator[Sequence[Entries]]:
-    """In their order; no event is torn apart, so that it is known which ones are out."""
+    """In order. An event is never split over two batches, so that it is known which are published."""
     batch: list[Entries] = []
     for entries in events:
-        if batch and sum(map(len, batch)) + len(entries) > MOST_ENTRIES:
+        if batch and sum(map(len, batch)) + len(entries) > MAX_ENTRIES:
             yield batch
             batch = []
         batch.append(entries)
@@ -116,31 +113,31 @@ Result = TypeVar("Result")
 
 
 async def in_thread(call: Callable[[], Result], seconds: float) -> Result:
-    """TimeoutError: it has not ended by then, and may still do its work."""
+    """TimeoutError: the call has not ended, and may still take effect."""
     ended: Future[Result] = Future()
-    Thread(target=_carry_out, args=(call, ended), daemon=True).start()
+    Thread(target=_run_call, args=(call, ended), daemon=True).start()
     async with asyncio.timeout(seconds):
         return await asyncio.wrap_future(ended)
 
 
-def _carry_out(call: Callable[[], Result], ended: Future[Result]) -> None:
+def _run_call(call: Callable[[], Result], ended: Future[Result]) -> None:
     if not ended.set_running_or_notify_cancel():
         return
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+    except BaseException as error:  # noqa: BLE001  raised in the waiting coroutine
         ended.set_exception(error)
     else:
         ended.set_result(result)
 
 
-MOST_BYTES = 65_536
+MAX_BYTES = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
 class PusherApp:
-    """The account. `host` and `port` replace those of the cluster; `seconds` is for each wait on
-    the network, and each call is counted in `meter`."""
+    """The account. `host` and `port` replace those of the cluster; `seconds` limits each wait on the
+    network."""
 
     app_id: str
     key: str
@@ -161,8 +158,7 @@ class PusherAnswer:
 
 
 class PusherLibrary(Protocol):
-    """Of `pusher.Pusher`, with our session behind it: calls return an Answer; a network failure is
-    an OSError."""
+    """The part of `pusher.Pusher` that the client uses. Network failures are OSErrors."""
 
     def trigger_batch(
         self, batch: Sequence[Mapping[str, str]], already_encoded: bool
@@ -174,11 +170,11 @@ class PusherLibrary(Protocol):
 
 
 def open_library(app: PusherApp) -> PusherLibrary:
-    """ValueError: the application's id is not a number."""
-    open_as = cast(
+    """Raises ValueError if the application's id is not a number."""
+    construct = cast(
         "Callable[..., PusherLibrary]", Pusher
-    )  # it declares the default of `timeout` as its type
-    return open_as(
+    )  # its stubless `timeout` has the wrong type
+    return construct(
         app.app_id,
         app.key,
         app.secret,
@@ -187,7 +183,7 @@ def open_library(app: PusherApp) -> PusherLibrary:
         port=app.port,
         timeout=app.seconds,
         cluster=app.cluster,
-        backend=_Session,
+        backend=_Backend,
         allow_redirects=False,
         stream=True,
     )
@@ -207,8 +203,8 @@ class _Response(Protocol):
     def iter_content(self, chunk_size: int) -> Iterator[bytes]: ...
 
 
-class _Session(RequestsBackend):
-    """The library's own would make an exception of any status but 200, with the status in its
+class _Backend(RequestsBackend):
+    """Returns every status. The library's own backend raises exceptions with the status in their
     text."""
 
     def send_request(self, request: _Request) -> PusherAnswer:
@@ -229,34 +225,31 @@ class _Session(RequestsBackend):
 
 
 def _beginning(response: _Response) -> str:
-    """Read to its end, the connection can be used again."""
+    """At most MAX_BYTES. A body that was read to its end leaves the connection reusable."""
     text = b""
     for piece in response.iter_content(4096):
         text += piece
-        if len(text) > MOST_BYTES:
+        if len(text) > MAX_BYTES:
             break
     return text.decode(errors="replace")
 
 
-MOST_CHARACTERS = 200
+MAX_CHARACTERS = 200
 
 
 class PusherUnavailableError(TransientError):
-    """Pusher does not take events this time; they wait."""
+    """Pusher does not accept events now; they wait."""
 
 
 class PusherAccessError(TransientError):
-    """Pusher does not accept our account: whoever set it up must act. Events wait for that; none is
-    lost."""
+    """Pusher does not accept the account. Events wait until its settings are corrected."""
 
 
 class EventRefusedError(PermanentError):
-    """Pusher does not take this event, and would not take it again."""
+    """Pusher refuses this event permanently."""
 
 
-# Refusals that are about the moment, not about the event.
-_PASSING = frozenset({408, 425, 429})
-_SET_UP = {
+_ACCOUNT_ERRORS = {
     401: "Pusher refused our key or signature (401): check PUSHER_KEY, PUSHER_SECRET and this machine's clock",
     402: "Pusher takes nothing from this account (402): see what its plan allows",
     403: "Pusher takes nothing from this application (403): it is switched off, or over its quota",
@@ -266,21 +259,21 @@ _SET_UP = {
 
 
 def publish_error(answer: PusherAnswer, now: Callable[[], datetime]) -> AutomationError | None:
-    """None: it was taken."""
+    """None if Pusher accepted the event."""
     if answer.status in {200, 202}:
         return None
-    if answer.status in _SET_UP:
-        return PusherAccessError(_SET_UP[answer.status])
-    if 400 <= answer.status < 500 and answer.status not in _PASSING:
-        said = " ".join("".join(filter(str.isprintable, answer.text)).split())[:MOST_CHARACTERS]
+    if answer.status in _ACCOUNT_ERRORS:
+        return PusherAccessError(_ACCOUNT_ERRORS[answer.status])
+    if 400 <= answer.status < 500 and answer.status not in TRANSIENT_STATUSES:
+        reason = " ".join("".join(filter(str.isprintable, answer.text)).split())[:MAX_CHARACTERS]
         return EventRefusedError(
-            f"Pusher refused the event ({answer.status}){': ' if said else ''}{said}"
+            f"Pusher refused the event ({answer.status}){': ' if reason else ''}{reason}"
         )
     wait = retry_after_seconds(answer.retry_after, now())
     return PusherUnavailableError(f"Pusher answered {answer.status}", retry_after_seconds=wait)
 
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 _SOCKET_ID = re.compile(r"[0-9]+\.[0-9]+")
 _CHANNEL = re.compile(r"[A-Za-z0-9_\-=@,.;]{1,200}")
 _PRESENCE = "presence-"
@@ -294,7 +287,7 @@ class PusherChannels:
         *,
         now: Callable[[], datetime],
         private: bool = True,
-        most_bytes: int = 9000,
+        max_bytes: int = 9000,
         dry_run: bool = False,
     ) -> None:
         try:
@@ -305,30 +298,30 @@ class PusherChannels:
         self._meter = app.meter
         self._now = now
         self._private = private
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._dry_run = dry_run
 
     async def publish(self, events: Sequence[Event]) -> PublishResult:
-        out, ready = 0, list[Entries]()
+        published, ready = 0, list[Entries]()
         stopped: AutomationError | None = None
         for event in events:
-            entries = entries_of(event, private=self._private, most_bytes=self._most_bytes)
+            entries = entries_of(event, private=self._private, max_bytes=self._max_bytes)
             if isinstance(entries, AutomationError):
-                stopped = entries  # once those before it are out
+                stopped = entries  # reported after the events before it are published
                 break
             ready.append(entries)
         for batch in in_batches(ready):
-            handed = await self._hand_over(batch)
-            out += handed.out
-            if handed.stopped is not None:
-                return PublishResult(out, handed.stopped)
-        return PublishResult(out, stopped)
+            result = await self._publish_batch(batch)
+            published += result.out
+            if result.stopped is not None:
+                return PublishResult(published, result.stopped)
+        return PublishResult(published, stopped)
 
     async def trigger(self, channel: str, name: str, payload: object) -> None:
-        if not _CHANNEL.fullmatch(channel) or not 0 < len(name) <= LONGEST_NAME:
+        if not _CHANNEL.fullmatch(channel) or not 0 < len(name) <= MAX_NAME_LENGTH:
             raise EventRefusedError("No event can have that channel or that name")
         try:
-            data = message_of(payload, self._most_bytes)
+            data = message_of(payload, self._max_bytes)
         except (ValueError, TypeError, RecursionError):
             raise EventRefusedError("The payload cannot be written as JSON") from None
         error = await self._send([Entry(channel, name, data)])
@@ -340,7 +333,7 @@ class PusherChannels:
     ) -> Mapping[str, str]:
         if not _SOCKET_ID.fullmatch(
             socket_id
-        ):  # what is signed is socket:channel, so neither may hold a colon
+        ):  # the signature covers socket:channel, so neither may contain a colon
             raise InvalidInputError(
                 "No such socket", (("socket_id", "it must be two numbers joined by a dot"),)
             )
@@ -348,21 +341,20 @@ class PusherChannels:
             raise InvalidInputError(
                 "No such channel", (("channel_name", "it holds what no channel's name can hold"),)
             )
-        seen = (
+        member_data = (
             {"user_id": member.id, "user_info": dict(member.info)}
             if channel.startswith(_PRESENCE)
             else None
         )
-        return self._library.authenticate(channel, socket_id, seen)
+        return self._library.authenticate(channel, socket_id, member_data)
 
     async def check(self) -> None:
-        error = await self._ask(self._library.channels_info)
+        error = await self._call(self._library.channels_info)
         if error is not None:
             raise error
 
-    async def _hand_over(self, batch: Sequence[Entries]) -> PublishResult:
-        """A batch is taken or refused as a whole. If it is refused, its events are tried one after
-        the other."""
+    async def _publish_batch(self, batch: Sequence[Entries]) -> PublishResult:
+        """Pusher accepts or refuses a batch as a whole. After a refusal its events are sent singly."""
         error = await self._send([entry for entries in batch for entry in entries])
         if error is None:
             return PublishResult(len(batch))
@@ -385,13 +377,13 @@ class PusherChannels:
                 )
         if not entries or self._dry_run:
             return None
-        # Encoded by us: the library takes the size of a Python string for that of its message.
+        # Encoded here: the library measures the Python string instead of its bytes.
         documents = [entry.document() for entry in entries]
-        return await self._ask(lambda: self._library.trigger_batch(documents, True))
+        return await self._call(lambda: self._library.trigger_batch(documents, True))
 
-    async def _ask(self, call: Callable[[], PusherAnswer]) -> AutomationError | None:
-        """The error is a value; none is chained, as the library's hold the signed address."""
-        began, status = time.perf_counter(), "cancelled"
+    async def _call(self, call: Callable[[], PusherAnswer]) -> AutomationError | None:
+        """The error is a value; none is chained, because the library's contain the signed address."""
+        started, status = time.perf_counter(), "cancelled"
         try:
             answer = await in_thread(call, 3 * self._seconds)
             status = str(answer.status)
@@ -405,5 +397,5 @@ class PusherChannels:
         finally:
             self._meter.count("provider_calls_total", provider="pusher", status=status)
             self._meter.count(
-                "provider_call_seconds_total", time.perf_counter() - began, provider="pusher"
+                "provider_call_seconds_total", time.perf_counter() - started, provider="pusher"
             )

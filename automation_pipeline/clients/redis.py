@@ -1,4 +1,4 @@
-"""Redis: connection, semaphore permits and rate limits, each operation one atomic script."""
+"""The Redis client: semaphore permits and rate limits, each operation one atomic script."""
 
 import asyncio
 import re
@@ -17,19 +17,19 @@ from automation_pipeline.core.errors import AutomationError, InfrastructureError
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 
-# A wrong password is a ConnectionError to redis-py, yet it does not pass by itself.
+# redis-py makes a wrong password a ConnectionError, although another attempt cannot help.
 _REFUSALS = (
     exceptions.AuthenticationError,
     exceptions.AuthorizationError,
     exceptions.NoPermissionError,
 )
 _SILENCE = (exceptions.ConnectionError, exceptions.TimeoutError)
-# What Redis says while it starts, fails over, is full or busy. What it says of a command inside a
-# script comes after the script's own place, so the code is not always the first word.
-_PASSING = re.compile(
+# Error codes while Redis starts, fails over, is full or busy. An error inside a script begins with
+# the position in the script, so the code is not always the first word.
+_TRANSIENT_CODES = re.compile(
     r"\b(LOADING|READONLY|MASTERDOWN|OOM|MISCONF|BUSY|NOSCRIPT|CLUSTERDOWN|TRYAGAIN)\b.*"
 )
-_PASSING_KINDS = (
+_TRANSIENT_ERRORS = (
     exceptions.BusyLoadingError,
     exceptions.ReadOnlyError,
     exceptions.NoScriptError,
@@ -41,11 +41,9 @@ _NO_SUCH_DATABASE = ("DB index is out of range", "invalid DB index")
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that never repeats a command by itself: one whose answer was lost may have been
-    obeyed.
+    """A client that never repeats a command, because a command whose answer is lost may have run.
 
-    A connection that died while it was idle is noticed and replaced before a command is sent, so
-    this costs little.
+    redis-py replaces a connection that died while idle before it sends a command.
     """
     try:
         return redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  its **kwargs are bare
@@ -61,7 +59,7 @@ def connect(url: str) -> redis.Redis:
 
 
 class RedisScript:
-    """A Lua script: Redis runs it as one step, and is told its text again when it forgot it."""
+    """A Lua script, which Redis runs atomically. redis-py loads it again if Redis no longer has it."""
 
     def __init__(self, client: redis.Redis, lua: str) -> None:
         self._script = client.register_script(lua)
@@ -70,27 +68,23 @@ class RedisScript:
         try:
             return cast(object, cast(Any, self._script)(keys=[key], args=arguments))
         except (*_SILENCE, exceptions.ResponseError) as error:
-            raise _understood(error) from error
+            raise _to_domain_error(error) from error
 
 
-def _understood(error: exceptions.RedisError) -> AutomationError:
-    said = _sentence(error)
-    if isinstance(error, _REFUSALS):
-        return PermanentError(f"Redis refuses us: {said}.")
-    if any(words in said for words in _NO_SUCH_DATABASE):
-        return PermanentError(f"REDIS_URL names a database that this Redis does not have: {said}.")
-    if passing := _PASSING.search(said):
-        return InfrastructureError(f"Redis cannot serve us now: {passing[0]}.")
-    if isinstance(error, _PASSING_KINDS):
-        return InfrastructureError(f"Redis cannot serve us now: {said}.")
-    if isinstance(error, _SILENCE):
-        return InfrastructureError(f"Redis does not answer: {said}.")
-    return PermanentError(f"Redis refuses us: {said}.")
-
-
-def _sentence(error: exceptions.RedisError) -> str:
+def _to_domain_error(error: exceptions.RedisError) -> AutomationError:
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    text = lines[0].rstrip(".") if lines else type(error).__name__
+    if isinstance(error, _REFUSALS):
+        return PermanentError(f"Redis refuses us: {text}.")
+    if any(words in text for words in _NO_SUCH_DATABASE):
+        return PermanentError(f"REDIS_URL names a database that this Redis does not have: {text}.")
+    if code := _TRANSIENT_CODES.search(text):
+        return InfrastructureError(f"Redis cannot serve us now: {code[0]}.")
+    if isinstance(error, _TRANSIENT_ERRORS):
+        return InfrastructureError(f"Redis cannot serve us now: {text}.")
+    if isinstance(error, _SILENCE):
+        return InfrastructureError(f"Redis does not answer: {text}.")
+    return PermanentError(f"Redis refuses us: {text}.")
 
 
 _NOW = """
@@ -105,7 +99,7 @@ redis.call('ZADD', KEYS[1], now + ttl, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], math.ceil(ttl * 2000))
 return 1
 """
-# XX: a beat that comes after the release gives nothing back.
+# XX: a heartbeat after the release must not take the permit again.
 _EXTEND = f"""{_NOW}
 redis.call('ZADD', KEYS[1], 'XX', now + tonumber(ARGV[2]), ARGV[1])
 redis.call('PEXPIRE', KEYS[1], math.ceil(tonumber(ARGV[2]) * 2000))
@@ -115,7 +109,7 @@ _RELEASE = "return redis.call('ZREM', KEYS[1], ARGV[1])"
 
 
 class RedisPermits:
-    """`client` comes from `redis_connection.connect`."""
+    """`client` comes from `connect`."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._acquire = RedisScript(client, _ACQUIRE)
@@ -126,8 +120,8 @@ class RedisPermits:
         self, name: str, limit: int, owner: str, ttl_seconds: float
     ) -> "RedisPermit | None":
         key, holder = f"automation:semaphore:{name}", f"{owner}/{uuid.uuid4().hex}"
-        is_given = await asyncio.to_thread(self._acquire, key, holder, limit, ttl_seconds)
-        return RedisPermit(self._extend, self._release, key, holder) if is_given == 1 else None
+        is_free = await asyncio.to_thread(self._acquire, key, holder, limit, ttl_seconds)
+        return RedisPermit(self._extend, self._release, key, holder) if is_free == 1 else None
 
 
 @dataclass(frozen=True)
@@ -141,13 +135,12 @@ class RedisPermit:
         await asyncio.to_thread(self.extend_script, self.key, self.holder, ttl_seconds)
 
     async def release(self) -> None:
-        """Also if the task is cancelled meanwhile."""
+        """Completes even if the task is cancelled."""
         await asyncio.shield(asyncio.to_thread(self.release_script, self.key, self.holder))
 
 
-# The value is GCRA's theoretical arrival time: the second up to which starts are already reserved,
-# with all its digits (Lua would print 14). The key ends when it is reached: an idle key and no key
-# are the same.
+# The value is GCRA's theoretical arrival time, the time up to which starts are reserved. `%.17g`
+# keeps all digits (Lua prints 14). The key expires at that time, since an idle key equals no key.
 _RESERVE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -162,7 +155,7 @@ return string.format('%.17g', math.max(0, wait))
 
 
 class RedisRateLimiter:
-    """`client` comes from `redis_connection.connect`."""
+    """`client` comes from `connect`."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._reserve = RedisScript(client, _RESERVE)

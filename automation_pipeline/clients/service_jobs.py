@@ -16,11 +16,11 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.logs import usable_id
+from automation_pipeline.core.retry import TRANSIENT_STATUSES
 from automation_pipeline.enrichment.models import EnrichmentStatus, check_configured
 from automation_pipeline.enrichment.ports import Registries
 from automation_pipeline.enrichment.queries.requests import Requester
-from automation_pipeline.enrichment.queries.views import RequestStatus
-from automation_pipeline.enrichment.queries.views import request_statuses as standings_of
+from automation_pipeline.enrichment.queries.views import RequestStatus, request_statuses
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.org_jobs.models.attempts import (
     CONFLICT,
@@ -45,7 +45,6 @@ from automation_pipeline.org_jobs.models.service_payloads import (
     PricingRulePayload,
 )
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState as JobRunState
 from automation_pipeline.org_jobs.ports import (
     HttpsAnswer,
     HttpsCaller,
@@ -53,32 +52,30 @@ from automation_pipeline.org_jobs.ports import (
     JobContext,
     JobRunner,
 )
+from automation_pipeline.pricing import runs as rule_runs
 from automation_pipeline.pricing.models.runs import (
     ENDED_RUN_STATES,
     PricingRunState,
     RuleRun,
     RuleTrigger,
 )
-from automation_pipeline.pricing.queries.runs import runs_by_id as runs_runs_by_id
+from automation_pipeline.pricing.queries import runs as rule_run_queries
 from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME
-from automation_pipeline.pricing.runs import cancel_run as runs_cancel_run
-from automation_pipeline.pricing.runs import request_rule_run
 from automation_pipeline.storage.database import Database
 
 AUTOMATION_RUN_ID = "automationRunId"
 
 
 class AutomationRunJob:
-    """A run that ended completed or partial is a success: what became of each fiche is its own
-    story. One that an operator cancelled is cancelled. A schedule that has a run already is a
-    conflict, and tried again."""
+    """Runs a schedule. A completed or partial run is a success, and a run that an operator cancelled is
+    cancelled. If the schedule has an active run, the attempt is a conflict and is repeated."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
 
-    def start(self, asked: JobContext) -> Mapping[str, object]:
+    def start(self, context: JobContext) -> Mapping[str, object]:
         schedule_id = parse(
-            AutomationRunPayload, asked.payload, "The stored payload is refused"
+            AutomationRunPayload, context.payload, "The stored payload is refused"
         ).schedule_id
         run = request_run(schedule_id, database=self._database, clock=self._clock)
         return {AUTOMATION_RUN_ID: str(run.id)}
@@ -96,13 +93,13 @@ class AutomationRunJob:
     def cancel(
         self, following: Mapping[str, object], actor: str, reason: str | None = None
     ) -> bool:
-        words = f"{reason} ({actor})" if reason else f"by {actor}"
+        full_reason = f"{reason} ({actor})" if reason else f"by {actor}"
         with suppress(ConflictError, NotFoundError):  # it has ended, or is gone
             cancel_run(
                 _automation_run_id(following),
                 database=self._database,
                 clock=self._clock,
-                reason=words[:LONGEST_REASON],
+                reason=full_reason[:LONGEST_REASON],
             )
         return False
 
@@ -144,23 +141,22 @@ RULE_RUN_ID = "ruleRunId"
 
 
 class PricingRuleJob:
-    """APPLIED and PARTIAL runs are a success: targets that failed are among the dead letters, and
-    the result counts them. A run that stays a preview, because somebody must approve it or
-    something stands in its way, is waited for while it may still be queued; then it is a conflict,
-    as a rule that rests or has a run already is."""
+    """Applies a pricing rule. APPLIED and PARTIAL runs are a success, whose result counts the failed
+    targets. A preview that waits for its approval is waited for until it expires and is then a
+    conflict, as is a rule that cools down or has an active run."""
 
     def __init__(self, database: Database, clock: Clock, shop: Callable[[], str]) -> None:
         self._database, self._clock, self._shop = database, clock, shop
 
-    def start(self, asked: JobContext) -> Mapping[str, object]:
-        payload = parse(PricingRulePayload, asked.payload, "The stored payload is refused")
-        # By its trigger a run that finds nothing to change is applied, and not refused.
-        run_id = request_rule_run(
+    def start(self, context: JobContext) -> Mapping[str, object]:
+        payload = parse(PricingRulePayload, context.payload, "The stored payload is refused")
+        # With this trigger, a run without changes is applied instead of refused.
+        run_id = rule_runs.request_rule_run(
             payload.rule_id,
             database=self._database,
             clock=self._clock,
             shop=self._shop(),
-            actor=f"org-job:{asked.job_id}",
+            actor=f"org-job:{context.job_id}",
             trigger=RuleTrigger.SCHEDULE,
             force=payload.force,
         )
@@ -169,7 +165,7 @@ class PricingRuleJob:
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         run_ids = {number: _rule_run_id(following) for number, following in followed.items()}
         with self._database.reading() as session:
-            runs = runs_runs_by_id(session, set(run_ids.values()))
+            runs = rule_run_queries.runs_by_id(session, set(run_ids.values()))
         now = self._clock.now()
         ends = {
             number: _end_of_rule_run(run_id, runs.get(run_id), now)
@@ -180,22 +176,22 @@ class PricingRuleJob:
     def cancel(
         self, following: Mapping[str, object], actor: str, reason: str | None = None
     ) -> bool:
-        """A preview that waits for its approval cannot be cancelled, and need not be: whoever
-        approves it must ask for it to be applied as well, and it grows old by itself."""
+        """A preview that waits for its approval need not be cancelled: it is only applied at an
+        explicit request, and it expires."""
         _ = reason
         try:
-            runs_cancel_run(
+            rule_runs.cancel_run(
                 _rule_run_id(following), database=self._database, clock=self._clock, actor=actor
             )
         except ConflictError:
-            return self._is_mere_preview(_rule_run_id(following))
+            return self._is_idle_preview(_rule_run_id(following))
         except NotFoundError:
             return False
         return False
 
-    def _is_mere_preview(self, run_id: int) -> bool:
+    def _is_idle_preview(self, run_id: int) -> bool:
         with self._database.reading() as session:
-            run = runs_runs_by_id(session, {run_id}).get(run_id)
+            run = rule_run_queries.runs_by_id(session, {run_id}).get(run_id)
         return run is not None and run.status is PricingRunState.PREVIEW and run.wish is None
 
 
@@ -212,7 +208,7 @@ def _end_of_rule_run(run_id: int, run: RuleRun | None, now: datetime) -> Attempt
         return None
     if run.cancel_requested_at is not None and run.status is not PricingRunState.APPLIED:
         return AttemptEnd(
-            status=JobRunState.CANCELLED,
+            status=OrgJobsRunState.CANCELLED,
             error=f"Rule run {run_id} was cancelled.",
             result=_result(run),
         )
@@ -232,14 +228,14 @@ def _end_of_preview(run: RuleRun, now: datetime) -> AttemptEnd | None:
         or now - run.previewed_at <= PREVIEW_LIFETIME
     ):
         return None
-    why = run.error_message or "nobody queued it."
-    return _failed_rule_run(CONFLICT, f"Rule run {run.id} stayed a preview: {why}", _result(run))
+    reason = run.error_message or "nobody queued it."
+    return _failed_rule_run(CONFLICT, f"Rule run {run.id} stayed a preview: {reason}", _result(run))
 
 
 def _failed_rule_run(
     code: str, error: str, result: Mapping[str, object] | None = None
 ) -> AttemptEnd:
-    return AttemptEnd(status=JobRunState.FAILED, error_code=code, error=error, result=result)
+    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=code, error=error, result=result)
 
 
 def _result(run: RuleRun) -> dict[str, object]:
@@ -259,53 +255,53 @@ def _result(run: RuleRun) -> dict[str, object]:
 
 REQUEST_ID = "companyRequestId"
 SIREN_DIGITS = 9
-_GOOD = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
+_SUCCESSFUL = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
 
 
 class CompanyEnrichmentJob:
-    """SUCCESS and PARTIAL are a success. A job of a register's is nobody's to stop: others may wait
-    for it too."""
+    """Enriches a company. SUCCESS and PARTIAL are a success. An enrichment cannot be cancelled, because
+    other requests may wait for it."""
 
     def __init__(
         self, database: Database, clock: Clock, registries: Callable[[], Registries]
     ) -> None:
         self._database, self._clock, self._registries = database, clock, registries
 
-    def start(self, asked: JobContext) -> Mapping[str, object]:
-        wanted, registries = (
-            parse(CompanyEnrichmentPayload, asked.payload, "The stored payload is refused"),
-            self._registries(),
-        )
+    def start(self, context: JobContext) -> Mapping[str, object]:
+        payload = parse(CompanyEnrichmentPayload, context.payload, "The stored payload is refused")
+        registries = self._registries()
         check_configured(registries.sources)
-        key = f"{asked.key}-{asked.attempt_no}"
-        asking = Requester(
-            tenant_id=asked.org_id,
+        key = f"{context.key}-{context.attempt_no}"
+        requester = Requester(
+            tenant_id=context.org_id,
             correlation_id=usable_id(key),
-            actor=f"org-job:{asked.job_id}",
+            actor=f"org-job:{context.job_id}",
             idempotency_key=key,
         )
-        given = {"siren" if len(wanted.company) == SIREN_DIGITS else "siret": wanted.company}
-        made = request_enrichment(
-            given,
-            asking,
+        identifiers = {
+            "siren" if len(payload.company) == SIREN_DIGITS else "siret": payload.company
+        }
+        filed = request_enrichment(
+            identifiers,
+            requester,
             knobs=registries.knobs,
             database=self._database,
             clock=self._clock,
-            force=wanted.force,
+            force=payload.force,
         )
-        return {REQUEST_ID: str(made.request_id)}
+        return {REQUEST_ID: str(filed.request_id)}
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
         request_ids = {
             number: int(str(following[REQUEST_ID])) for number, following in followed.items()
         }
         with self._database.reading() as session:
-            known = {
-                one.request_id: one
-                for one in standings_of(session, sorted(set(request_ids.values())))
+            statuses = {
+                status.request_id: status
+                for status in request_statuses(session, sorted(set(request_ids.values())))
             }
         ends = {
-            number: _end_of_enrichment(request_id, known.get(request_id))
+            number: _end_of_enrichment(request_id, statuses.get(request_id))
             for number, request_id in request_ids.items()
         }
         return {number: end for number, end in ends.items() if end is not None}
@@ -316,53 +312,50 @@ class CompanyEnrichmentJob:
         actor: str,  # noqa: ARG002  the port asks for it
         reason: str | None = None,  # noqa: ARG002  the same
     ) -> bool:
-        """Nothing of this job is left to stop."""
+        """There is nothing to stop."""
         return True
 
 
-def _end_of_enrichment(request_id: int, standing: RequestStatus | None) -> AttemptEnd | None:
-    if standing is None:
+def _end_of_enrichment(request_id: int, request: RequestStatus | None) -> AttemptEnd | None:
+    if request is None:
         error = f"Request {request_id} for a company is gone."
         return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=NOT_FOUND, error=error)
-    if standing.is_running:
+    if request.is_running:
         return None
-    result = {REQUEST_ID: str(request_id), "siren": standing.siren, "status": standing.status}
-    if standing.status in _GOOD:
+    result = {REQUEST_ID: str(request_id), "siren": request.siren, "status": request.status}
+    if request.status in _SUCCESSFUL:
         return attempt_succeeded(result)
-    error = f"Company {standing.siren} is {standing.status}: {standing.error or 'nobody was asked'}"
+    error = f"Company {request.siren} is {request.status}: {request.error or 'nobody was asked'}"
     return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=FAILED, error=error, result=result)
 
 
 KEY_HEADER = "Idempotency-Key"
-# Refusals that are about the moment, not about the request.
-_PASSING = frozenset({408, 425, 429})
 
 
 class HttpsCallJob:
-    """The key of the run goes along as Idempotency-Key, the same in all its attempts: a receiver
-    that has done it, and whose answer got lost, can tell that it is asked for the same again. What
-    the receiver refuses, or sends elsewhere, is not tried again; what it fails at is."""
+    """Calls an HTTPS address. All attempts of a run carry its key as Idempotency-Key, so that a
+    receiver recognises a repetition. A refusal or a redirect is final; a server error is retried."""
 
     def __init__(
         self, open_caller: Callable[[], HttpsCaller], environment: Mapping[str, str]
     ) -> None:
         self._open_caller, self._environment = open_caller, environment
 
-    async def work(self, asked: JobContext) -> AttemptEnd:
-        payload = parse(HttpsCallPayload, asked.payload, "The stored payload is refused")
-        request = _request(payload, asked, self._environment)
+    async def work(self, context: JobContext) -> AttemptEnd:
+        payload = parse(HttpsCallPayload, context.payload, "The stored payload is refused")
+        request = _request(payload, context, self._environment)
         return _end_of_call(
             payload, origin_of(request.url), await self._open_caller().call(request)
         )
 
 
 def _request(
-    payload: HttpsCallPayload, asked: JobContext, environment: Mapping[str, str]
+    payload: HttpsCallPayload, context: JobContext, environment: Mapping[str, str]
 ) -> HttpsRequest:
-    secrets = secrets_of(asked.payload, asked.org_id, environment)
-    _refuse_unsendable(secrets, asked.org_id)
-    filled = cast("dict[str, object]", with_secrets(asked.payload, secrets))
-    headers = {KEY_HEADER: asked.key, **cast("dict[str, str]", filled.get("headers", {}))}
+    secrets = secrets_of(context.payload, context.org_id, environment)
+    _refuse_unsendable(secrets, context.org_id)
+    filled = cast("dict[str, object]", with_secrets(context.payload, secrets))
+    headers = {KEY_HEADER: context.key, **cast("dict[str, str]", filled.get("headers", {}))}
     body = None
     if payload.body is not None:
         body = json.dumps(filled["body"], ensure_ascii=False, separators=(",", ":")).encode()
@@ -390,10 +383,10 @@ def _end_of_call(payload: HttpsCallPayload, origin: str, answer: HttpsAnswer) ->
     result = {"status": answer.status, "text": answer.text}
     if payload.is_good(answer.status):
         return attempt_succeeded(result)
-    is_for_good = 300 <= answer.status < 500 and answer.status not in _PASSING
+    is_final = 300 <= answer.status < 500 and answer.status not in TRANSIENT_STATUSES
     return AttemptEnd(
         status=OrgJobsRunState.FAILED,
-        error_code=VALIDATION if is_for_good else FAILED,
+        error_code=VALIDATION if is_final else FAILED,
         error=f"{origin} answered {answer.status}.",
         result=result,
     )
@@ -407,9 +400,8 @@ def service_job_runners(
     registries: Callable[[], Registries],
     open_caller: Callable[[], HttpsCaller],
 ) -> Mapping[str, JobRunner]:
-    """One for each type that this system does itself. What is given as a function is asked for when
-    a job needs it. Secrets are looked up in the environment of this process, when a job names them.
-    """
+    """The runner of each service type. Functions are called when a job needs their value. Secrets come
+    from the environment of this process."""
     return {
         AUTOMATION_RUN: AutomationRunJob(database, clock),
         PRICING_RULE_APPLY: PricingRuleJob(database, clock, shop),

@@ -1,5 +1,5 @@
-"""Shopify's Admin API over HTTP: `pricing.ports.Shop`. Every call is one POST of GraphQL and ends
-as a value."""
+"""The client of Shopify's Admin API. It implements `pricing.ports.Shop`: each call is one GraphQL POST
+and returns a value, whatever happens."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,8 @@ from automation_pipeline.clients.http import (
     usable_key,
 )
 from automation_pipeline.clients.shop_payloads import (
-    LONGEST_ID,
-    LONGEST_MESSAGE,
+    MAX_ID_LENGTH,
+    MAX_MESSAGE_LENGTH,
     CataloguePayload,
     PricesPayload,
     ShopAnswer,
@@ -28,8 +28,8 @@ from automation_pipeline.clients.shop_payloads import (
     envelope_of,
     hides_only_costs,
     product_gid,
-    refused_question,
-    refused_status,
+    query_failure,
+    status_failure,
     variant_gid,
     write_input,
 )
@@ -82,12 +82,12 @@ WHO = "query Who { shop { currencyCode } }"
 
 
 PAGE_SIZE = 250
-# Of a page: the connection, each variant with its item and its product, the shop.
+# A page costs the connection, three objects per variant and the shop.
 COSTS = CallCosts(page=2 + PAGE_SIZE * 3 + 1, each_price=1, write=10, prices=1)
 CONNECT_SECONDS = 10.0
-MOST_BYTES = 8 * MEGABYTE
+MAX_BYTES = 8 * MEGABYTE
 
-_NOTHING_WAS_SENT = (
+_NOT_SENT = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
     httpx.PoolTimeout,
@@ -99,12 +99,12 @@ Value = TypeVar("Value")
 
 
 def graphql_address(base_url: str, version: str) -> httpx.URL:
-    """PermanentError: it is no web address."""
+    """Raises PermanentError if it is not a web address."""
     try:
         url = httpx.URL(base_url.strip())
     except httpx.InvalidURL:
         url = httpx.URL()
-    # A port that no socket knows would end in a group of errors.
+    # An invalid port would otherwise raise an ExceptionGroup in the event loop.
     is_port = url.port is None or 0 < url.port < 65_536
     if url.scheme not in {"http", "https"} or not url.host or not is_port:
         raise PermanentError("The shop's address is not one of the web (set SHOP_API_BASE_URL)")
@@ -114,7 +114,7 @@ def graphql_address(base_url: str, version: str) -> httpx.URL:
 
 
 class ShopifyShop:
-    """PermanentError already when it is made without a usable address or token."""
+    """The constructor raises PermanentError if the address or the token is unusable."""
 
     def __init__(  # noqa: PLR0913  what a connection needs, by name
         self,
@@ -130,18 +130,17 @@ class ShopifyShop:
     ) -> None:
         self._url = graphql_address(base_url, version)
         self._token = usable_key(token, "Shop", "SHOP_API_TOKEN")
-        # The parts of the address may be secrets too: longest first, so that none is left in
-        # pieces.
+        # Parts of the address may be secrets too. Longest first, so that no part remains.
         root = self._url.path.partition("/admin/api/")[0]
         known = (self._token, str(self._url), self._url.path, self._url.raw_path.decode(), root)
         self._secrets = [secret for secret in known if secret]
         self._now = now
         self._timeout_seconds = timeout_seconds
         self._http = HttpClient(
-            Observation("shop", meter or Meter(), tells_id=True),
+            Observation("shop", meter or Meter(), is_trusted=True),
             headers={"Accept": "application/json", "X-Shopify-Access-Token": self._token},
-            # Whoever cannot be connected to is known to have been told nothing: that must end
-            # before the whole does.
+            # A failed connection is known to have written nothing, so it must time out before the
+            # call does.
             timeout=httpx.Timeout(
                 timeout_seconds, connect=min(timeout_seconds / 2, CONNECT_SECONDS), pool=None
             ),
@@ -154,29 +153,31 @@ class ShopifyShop:
         return COSTS
 
     async def page(self, after: str | None) -> CallResult[CataloguePage]:
-        asked: dict[str, object] = {"first": PAGE_SIZE, "after": after}
+        variables: dict[str, object] = {"first": PAGE_SIZE, "after": after}
 
         def read(data: JsonValue) -> CataloguePage:
             return CataloguePayload.model_validate(data).to_page(after)
 
-        return await self._call(CATALOGUE, asked, read, needs_costs=False)
+        return await self._call(CATALOGUE, variables, read, needs_costs=False)
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
-        asked: dict[str, object] = {"ids": [variant_gid(variant_id) for variant_id in variant_ids]}
+        variables = {"ids": [variant_gid(variant_id) for variant_id in variant_ids]}
         return await self._call(
-            PRICES, asked, lambda data: PricesPayload.model_validate(data).to_prices(variant_ids)
+            PRICES,
+            variables,
+            lambda data: PricesPayload.model_validate(data).to_prices(variant_ids),
         )
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
         def read(data: JsonValue) -> Written:
             update = WritePayload.model_validate(data).product_variants_bulk_update
-            return update.to_written(writes, self._shown)
+            return update.to_written(writes, self._printable)
 
-        asked: dict[str, object] = {
+        variables: dict[str, object] = {
             "productId": product_gid(product_id),
             "variants": [write_input(write) for write in writes],
         }
-        return await self._call(WRITE, asked, read, writes=True)
+        return await self._call(WRITE, variables, read, writes=True)
 
     async def check(self) -> None:
         failure = (await self._call(WHO, {}, WhoPayload.model_validate)).failure
@@ -192,30 +193,30 @@ class ShopifyShop:
     async def _call(
         self,
         query: str,
-        asked: Mapping[str, object],
+        variables: Mapping[str, object],
         read: Callable[[JsonValue], Value],
         *,
         writes: bool = False,
         needs_costs: bool = True,
     ) -> CallResult[Value]:
-        heard = await self._heard({"query": query, "variables": asked})
-        if isinstance(heard, CallFailure):
-            return CallResult(failure=heard)
-        envelope = envelope_of(heard.body)
+        answer = await self._send({"query": query, "variables": variables})
+        if isinstance(answer, CallFailure):
+            return CallResult(failure=answer)
+        envelope = envelope_of(answer.body)
         bucket = envelope.bucket if envelope else None
-        if not 200 <= heard.status < 300:
+        if not 200 <= answer.status < 300:
             return CallResult(
-                None, refused_status(heard, envelope, self._shown), bucket, heard.request_id
+                None, status_failure(answer, envelope, self._printable), bucket, answer.request_id
             )
         if envelope is None:
             return CallResult(
-                None, _not_understood("it is no GraphQL", writes=writes), None, heard.request_id
+                None, _format_failure("it is no GraphQL", writes=writes), None, answer.request_id
             )
-        failure = refused_question(heard, envelope, self._shown, writes=writes)
+        failure = query_failure(answer, envelope, self._printable, writes=writes)
         if failure is not None and (needs_costs or not hides_only_costs(envelope)):
-            return CallResult(None, failure, bucket, heard.request_id)
+            return CallResult(None, failure, bucket, answer.request_id)
         try:
-            return CallResult(read(envelope.data), None, bucket, heard.request_id)
+            return CallResult(read(envelope.data), None, bucket, answer.request_id)
         except ValidationError as error:
             where = ".".join(
                 str(part) for part in error.errors(include_url=False, include_input=False)[0]["loc"]
@@ -224,15 +225,15 @@ class ShopifyShop:
         except InvalidInputError:
             problem = "an amount or a page's end cannot be read"
         return CallResult(
-            None, failure or _not_understood(problem, writes=writes), bucket, heard.request_id
+            None, failure or _format_failure(problem, writes=writes), bucket, answer.request_id
         )
 
-    async def _heard(self, question: Mapping[str, object]) -> ShopAnswer | CallFailure:
-        """No error is kept: httpx's own carry the headers, and the token with them."""
+    async def _send(self, question: Mapping[str, object]) -> ShopAnswer | CallFailure:
+        """Errors become values, because httpx's errors contain the headers with the token."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._answer(question)
-        except _NOTHING_WAS_SENT as error:
+                return await self._post(question)
+        except _NOT_SENT as error:
             how = f"({type(error).__name__}; check SHOP_API_BASE_URL)"
             return classify_failure(
                 FailureSignal(code="ECONNREFUSED"), f"The shop could not be reached {how}."
@@ -250,31 +251,30 @@ class ShopifyShop:
                 f"The connection to the shop broke ({type(error).__name__}).",
             )
 
-    async def _answer(self, question: Mapping[str, object]) -> ShopAnswer:
+    async def _post(self, question: Mapping[str, object]) -> ShopAnswer:
         try:
             answer = await self._http.call(
-                self._http.build_request("POST", self._url, json=question), MOST_BYTES
+                self._http.build_request("POST", self._url, json=question), MAX_BYTES
             )
-        except BodyRefusedError:  # the shop has the question: what it answers is not understood
+        except BodyRefusedError:  # the shop has the request, but its answer is unusable
             return ShopAnswer(status=200, body=None, retry_after_seconds=None, request_id=None)
-        told = answer.headers.get(REQUEST_ID, "")
+        request_id = answer.headers.get(REQUEST_ID, "")
         return ShopAnswer(
             status=answer.status,
             body=answer.body,
             retry_after_seconds=retry_after_seconds(answer.headers.get("Retry-After"), self._now()),
-            request_id=self._shown(told)[:LONGEST_ID] or None,
+            request_id=self._printable(request_id)[:MAX_ID_LENGTH] or None,
         )
 
-    def _shown(self, text: str) -> str:
-        """On one line, without what must not be shown: cleaned first, for a secret may be told in
-        pieces."""
+    def _printable(self, text: str) -> str:
+        """One line without secrets. Unprintable characters go first, because they may split a secret."""
         line = "".join(sign for sign in " ".join(text.split()) if sign.isprintable())
         for secret in self._secrets:
             line = line.replace(secret, "***")
-        return line[:LONGEST_MESSAGE]
+        return line[:MAX_MESSAGE_LENGTH]
 
 
-def _not_understood(problem: str, *, writes: bool) -> CallFailure:
-    """What a write has done is not known then; a question may be asked again."""
+def _format_failure(problem: str, *, writes: bool) -> CallFailure:
+    """The effect of a write is then unknown; a query can be repeated."""
     signal = FailureSignal(lost=True) if writes else FailureSignal(code="INTERNAL_SERVER_ERROR")
     return classify_failure(signal, f"The shop's answer is not understood: {problem}.")

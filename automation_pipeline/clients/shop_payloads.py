@@ -1,4 +1,4 @@
-"""Shopify's payloads: catalogue and prices, refusals and throttling, and the results of writes."""
+"""The payloads of Shopify's Admin API: catalogue and prices, errors and throttling, and writes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from automation_pipeline.clients.elevenlabs import LenientNumber, LenientText
+from automation_pipeline.clients.payloads import LenientNumber, LenientText
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.models.shop import (
     LARGEST_AMOUNT,
@@ -37,8 +37,8 @@ from automation_pipeline.pricing.models.shop import (
 )
 from automation_pipeline.pricing.rules.runs import throttle_seconds
 
-MOST_IN_STOCK = 10**12
-LONGEST_CURSOR = 2000
+MAX_IN_STOCK = 10**12
+MAX_CURSOR_LENGTH = 2000
 
 _DIGITS = re.compile(r"[1-9][0-9]{0,19}")
 _PRODUCT, _VARIANT = "gid://shopify/Product/", "gid://shopify/ProductVariant/"
@@ -83,7 +83,7 @@ Currency: TypeAlias = Annotated[str, AfterValidator(_currency)]
 
 
 class ShopWire(BaseModel):
-    """Types are taken at their word; fields that we do not read are left out."""
+    """Types are strict; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, alias_generator=to_camel)
 
@@ -98,7 +98,7 @@ class WhoPayload(ShopWire):
 
 class PageInfoPayload(ShopWire):
     has_next_page: bool
-    end_cursor: Annotated[str, Field(max_length=LONGEST_CURSOR)] | None = None
+    end_cursor: Annotated[str, Field(max_length=MAX_CURSOR_LENGTH)] | None = None
 
 
 class MoneyPayload(ShopWire):
@@ -134,7 +134,7 @@ class _PriceTag(ShopWire):
 
 
 class PricedPayload(_PriceTag):
-    """Without an id it is something other than a variant."""
+    """Has no id if the node is not a variant."""
 
     id: VariantId | None = None
 
@@ -145,7 +145,7 @@ class VariantPayload(_PriceTag):
     sku: OptionalText = None
     barcode: OptionalText = None
     title: OptionalText = None
-    inventory_quantity: Annotated[int, Field(ge=-MOST_IN_STOCK, le=MOST_IN_STOCK)] | None = None
+    inventory_quantity: Annotated[int, Field(ge=-MAX_IN_STOCK, le=MAX_IN_STOCK)] | None = None
     inventory_item: InventoryItemPayload | None = None
 
     def to_variant(self, currency: str) -> Variant:
@@ -170,7 +170,7 @@ class VariantPayload(_PriceTag):
         )
 
     def _cost(self, currency: str) -> int | None:
-        """One in another currency says nothing that can be compared."""
+        """None if the cost is in another currency."""
         cost = self.inventory_item.unit_cost if self.inventory_item else None
         return _amount(cost.amount, currency) if cost and cost.currency_code == currency else None
 
@@ -199,13 +199,13 @@ class PricesPayload(ShopWire):
     nodes: list[PricedPayload | None]
 
     def to_prices(self, variant_ids: Sequence[str]) -> Mapping[str, Price]:
-        asked, currency = set(variant_ids), self.shop.currency_code
-        told = {
+        requested, currency = set(variant_ids), self.shop.currency_code
+        prices = {
             node.id: node.to_price(currency)
             for node in self.nodes
-            if node and node.id in asked and node.id
+            if node and node.id in requested and node.id
         }
-        return {variant_id: price for variant_id, price in told.items() if price is not None}
+        return {variant_id: price for variant_id, price in prices.items() if price is not None}
 
 
 def _amount(text: str | None, currency: str) -> int | None:
@@ -217,28 +217,28 @@ def _amount(text: str | None, currency: str) -> int | None:
     return amount
 
 
-LONGEST_MESSAGE = 300
-LONGEST_ID = 200
-MOST_POINTS = 1e9
-SLOWEST_RATE = 0.01
+MAX_MESSAGE_LENGTH = 300
+MAX_ID_LENGTH = 200
+MAX_POINTS = 1e9
+MIN_RESTORE_RATE = 0.01
 
-_MOST_COMPLAINTS = 3
+_MAX_TEXTS = 3
 _THROTTLED, _DENIED = "THROTTLED", "ACCESS_DENIED"
-# With these the shop looked at nothing but the question: it has written nothing.
-_BEFOREHAND = frozenset({_THROTTLED, _DENIED, "SHOP_INACTIVE", "MAX_COST_EXCEEDED"})
-_COSTS = frozenset({"inventoryItem", "unitCost"})
+# With these codes the shop rejected the query before it did anything.
+_NOTHING_DONE_CODES = frozenset({_THROTTLED, _DENIED, "SHOP_INACTIVE", "MAX_COST_EXCEEDED"})
+_COST_FIELDS = frozenset({"inventoryItem", "unitCost"})
 _ADVICE = {
     401: " (check SHOP_API_TOKEN)",
     403: " (check the scopes of SHOP_API_TOKEN)",
     404: " (check SHOP_API_BASE_URL and SHOP_API_VERSION)",
 }
 
-ShownText: TypeAlias = Callable[[str], str]
+Printable: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class ShopAnswer:
-    """One answer of the shop. No `body`: it was bigger than we read."""
+    """One answer of the shop. `body` is None if it is too large."""
 
     status: int
     body: bytes | None
@@ -246,7 +246,7 @@ class ShopAnswer:
     request_id: str | None
 
 
-def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
+def _none_if_invalid(value: object, read: ValidatorFunctionWrapHandler) -> object:
     try:
         return read(value)
     except ValidationError:
@@ -261,36 +261,36 @@ class ThrottlePayload(ShopWire):
 
 class CostPayload(ShopWire):
     requested_query_cost: LenientNumber = None
-    throttle_status: Annotated[ThrottlePayload | None, WrapValidator(_or_none)] = None
+    throttle_status: Annotated[ThrottlePayload | None, WrapValidator(_none_if_invalid)] = None
 
     def to_bucket(self) -> BucketStatus | None:
-        """None for numbers that no bucket has: nobody could keep a pace by them."""
-        told = self.throttle_status
-        if told is None or told.maximum_available is None or told.currently_available is None:
+        """None for implausible numbers, by which no pace could be kept."""
+        status = self.throttle_status
+        if status is None or status.maximum_available is None or status.currently_available is None:
             return None
         maximum, available, rate = (
-            told.maximum_available,
-            told.currently_available,
-            told.restore_rate or 0.0,
+            status.maximum_available,
+            status.currently_available,
+            status.restore_rate or 0.0,
         )
-        is_one = (
-            0 < maximum <= MOST_POINTS
-            and abs(available) <= MOST_POINTS
-            and SLOWEST_RATE <= rate <= MOST_POINTS
+        is_plausible = (
+            0 < maximum <= MAX_POINTS
+            and abs(available) <= MAX_POINTS
+            and MIN_RESTORE_RATE <= rate <= MAX_POINTS
         )
-        return BucketStatus(min(available, maximum), maximum, rate) if is_one else None
+        return BucketStatus(min(available, maximum), maximum, rate) if is_plausible else None
 
 
 class ExtensionsPayload(ShopWire):
-    cost: Annotated[CostPayload | None, WrapValidator(_or_none)] = None
+    cost: Annotated[CostPayload | None, WrapValidator(_none_if_invalid)] = None
 
 
 class Envelope(ShopWire):
-    """What stands around every answer; whatever is odd in it leaves the rest readable."""
+    """The GraphQL envelope. An invalid part does not invalidate the rest."""
 
     data: JsonValue = None
     errors: JsonValue = None
-    extensions: Annotated[ExtensionsPayload | None, WrapValidator(_or_none)] = None
+    extensions: Annotated[ExtensionsPayload | None, WrapValidator(_none_if_invalid)] = None
 
     @property
     def cost(self) -> CostPayload:
@@ -302,7 +302,7 @@ class Envelope(ShopWire):
 
     @property
     def wait_seconds(self) -> float | None:
-        """Until the bucket holds what the question asks for."""
+        """Until the bucket contains what the query costs."""
         bucket, requested = self.bucket, self.cost.requested_query_cost
         if bucket is None or requested is None:
             return None
@@ -315,8 +315,8 @@ class _CodePayload(ShopWire):
 
 class ErrorPayload(ShopWire):
     message: LenientText = None
-    extensions: Annotated[_CodePayload | None, WrapValidator(_or_none)] = None
-    path: Annotated[list[str | int] | None, WrapValidator(_or_none)] = None
+    extensions: Annotated[_CodePayload | None, WrapValidator(_none_if_invalid)] = None
+    path: Annotated[list[str | int] | None, WrapValidator(_none_if_invalid)] = None
 
     @property
     def code(self) -> str | None:
@@ -324,7 +324,7 @@ class ErrorPayload(ShopWire):
 
     @property
     def hides_a_cost(self) -> bool:
-        return self.code == _DENIED and bool(self.path) and self.path[-1] in _COSTS
+        return self.code == _DENIED and bool(self.path) and self.path[-1] in _COST_FIELDS
 
 
 def envelope_of(body: bytes | None) -> Envelope | None:
@@ -334,48 +334,51 @@ def envelope_of(body: bytes | None) -> Envelope | None:
         return None
 
 
-def refused_status(heard: ShopAnswer, envelope: Envelope | None, shown: ShownText) -> CallFailure:
-    said = _said(envelope.errors, shown) if envelope else ""
-    message = f"The shop answered {heard.status}{': ' if said else ''}{said}{_ADVICE.get(heard.status, '')}."
-    return classify_failure(FailureSignal(status=heard.status), message, heard.retry_after_seconds)
+def status_failure(
+    answer: ShopAnswer, envelope: Envelope | None, printable: Printable
+) -> CallFailure:
+    text = _error_text(envelope.errors, printable) if envelope else ""
+    message = f"The shop answered {answer.status}{': ' if text else ''}{text}{_ADVICE.get(answer.status, '')}."
+    return classify_failure(
+        FailureSignal(status=answer.status), message, answer.retry_after_seconds
+    )
 
 
-def refused_question(
-    heard: ShopAnswer, envelope: Envelope, shown: ShownText, *, writes: bool
+def query_failure(
+    answer: ShopAnswer, envelope: Envelope, printable: Printable, *, writes: bool
 ) -> CallFailure | None:
-    """None where the answer complains of nothing."""
+    """None if the answer contains no errors."""
     if not envelope.errors:
         return None
-    codes = [error.code.upper() for error in _listed(envelope.errors) if error.code]
+    codes = [error.code.upper() for error in _error_list(envelope.errors) if error.code]
     code = _THROTTLED if _THROTTLED in codes else next(iter(codes), None)
     signal = FailureSignal(code=code, lost=writes and _may_have_written(envelope, code))
     if code == _THROTTLED:
-        wait = envelope.wait_seconds or heard.retry_after_seconds
+        wait = envelope.wait_seconds or answer.retry_after_seconds
         return classify_failure(signal, "The shop is busy: it holds us back for a while.", wait)
-    said = _said(envelope.errors, shown)
+    text = _error_text(envelope.errors, printable)
     return classify_failure(
-        signal, f"The shop answered with an error: {said or 'it says no more'}."
+        signal, f"The shop answered with an error: {text or 'it says no more'}."
     )
 
 
 def hides_only_costs(envelope: Envelope) -> bool:
-    """All else in the data may be read: to see what things cost the shop is a right of its own."""
-    errors = _listed(envelope.errors)
+    """Whether only costs were denied, which need a scope of their own. The rest is readable."""
+    errors = _error_list(envelope.errors)
     is_all = isinstance(envelope.errors, list) and len(errors) == len(envelope.errors)
     return is_all and all(error.hides_a_cost for error in errors)
 
 
 def _may_have_written(envelope: Envelope, code: str | None) -> bool:
-    """A question that is refused before anything is done has no data at all, or null for what was
-    asked."""
+    """A query that is refused before anything is done has no `data`, or null for its fields."""
     data = envelope.data
     if isinstance(data, dict) and any(value is not None for value in data.values()):
         return True
-    return "data" in envelope.model_fields_set and code not in _BEFOREHAND
+    return "data" in envelope.model_fields_set and code not in _NOTHING_DONE_CODES
 
 
-def _listed(errors: JsonValue) -> list[ErrorPayload]:
-    """Shopify's usual list; of another make there are no codes."""
+def _error_list(errors: JsonValue) -> list[ErrorPayload]:
+    """The entries that have Shopify's usual format."""
     found: list[ErrorPayload] = []
     for error in errors if isinstance(errors, list) else []:
         try:
@@ -385,80 +388,81 @@ def _listed(errors: JsonValue) -> list[ErrorPayload]:
     return found
 
 
-def _said(errors: JsonValue, shown: ShownText) -> str:
-    return shown("; ".join(_texts(errors)[:_MOST_COMPLAINTS])).rstrip(".")
+def _error_text(errors: JsonValue, printable: Printable) -> str:
+    return printable("; ".join(_texts(errors)[:_MAX_TEXTS])).rstrip(".")
 
 
 def _texts(errors: JsonValue) -> list[str]:
-    """`"text"`, `{"field": ["text"]}`, `["text"]` and `[{"message": "text"}]` are all met."""
+    """Shopify uses `"text"`, `{"field": ["text"]}`, `["text"]` and `[{"message": "text"}]`."""
     if isinstance(errors, str):
         return [errors]
     if isinstance(errors, dict):
         return [
-            ": ".join(filter(None, (field, ", ".join(_plain(said)))))
-            for field, said in errors.items()
+            ": ".join(filter(None, (field, ", ".join(_plain_texts(texts)))))
+            for field, texts in errors.items()
         ]
     if isinstance(errors, list):
-        messages = [error.message for error in _listed(errors) if error.message]
-        return messages or _plain(errors)
+        messages = [error.message for error in _error_list(errors) if error.message]
+        return messages or _plain_texts(errors)
     return []
 
 
-def _plain(said: JsonValue) -> list[str]:
-    return [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str)]
+def _plain_texts(value: JsonValue) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [text for text in values if isinstance(text, str)]
 
 
-_PLACE = re.compile(r"[0-9]{1,4}")
-_SILENT = classify_failure(
+_INDEX = re.compile(r"[0-9]{1,4}")
+_NO_RESULT = classify_failure(
     FailureSignal(lost=True), "The shop does not say what became of this price."
 )
-_DIFFERENT = classify_failure(
+_OTHER_PRICE = classify_failure(
     FailureSignal(lost=True), "The shop tells another price than the one that was written."
 )
 
 
 def write_input(write: PriceWrite) -> dict[str, object]:
-    """A compare-at price that is not sent stays as it is; one that is null is cleared."""
+    """An omitted compare-at price stays; null clears it."""
     amount, currency, compare_at = (
         write.price.unit_amount,
         write.price.currency,
         write.price.compare_at,
     )
-    sent: dict[str, object] = {
+    variant: dict[str, object] = {
         "id": variant_gid(write.variant_id),
         "price": format_amount(amount, currency),
     }
     if write.writes_compare_at:
-        sent["compareAtPrice"] = None if compare_at is None else format_amount(compare_at, currency)
-    return sent
+        variant["compareAtPrice"] = (
+            None if compare_at is None else format_amount(compare_at, currency)
+        )
+    return variant
 
 
-def _place(field: JsonValue) -> int | None:
-    """Of `["variants", "3", "price"]` the 3: the complaint is about the fourth variant that was
-    sent."""
+def _variant_index(field: JsonValue) -> int | None:
+    """The 3 of `["variants", "3", "price"]`: the index of the variant in the request."""
     path = (
         [str(step) for step in field if isinstance(step, str | int)]
         if isinstance(field, list)
         else []
     )
-    places = (
-        place for name, place in pairwise(path) if name == "variants" and _PLACE.fullmatch(place)
-    )
-    return next((int(place) for place in places), None)
+    steps = pairwise(path)
+    indexes = (step for name, step in steps if name == "variants" and _INDEX.fullmatch(step))
+    return next((int(index) for index in indexes), None)
 
 
 class UserErrorPayload(ShopWire):
-    field: Annotated[int | None, BeforeValidator(_place)] = None
+    field: Annotated[int | None, BeforeValidator(_variant_index)] = None
     message: LenientText = None
     code: LenientText = None
 
-    def to_failure(self, shown: Callable[[str], str]) -> CallFailure:
-        said = (
-            ", ".join(shown(text) for text in (self.message, self.code) if text)
+    def to_failure(self, printable: Callable[[str], str]) -> CallFailure:
+        text = (
+            ", ".join(printable(text) for text in (self.message, self.code) if text)
             or "it says no reason"
         )
         return classify_failure(
-            FailureSignal(user_error=True, code=self.code), f"The shop refuses the price: {said}."
+            FailureSignal(user_error=True, code=self.code), f"The shop refuses the price: {text}."
         )
 
 
@@ -467,38 +471,38 @@ class UpdatePayload(ShopWire):
     user_errors: list[UserErrorPayload] | None = None
 
     def to_written(
-        self, writes: Sequence[PriceWrite], shown: Callable[[str], str]
+        self, writes: Sequence[PriceWrite], printable: Callable[[str], str]
     ) -> dict[str, Price | CallFailure]:
-        """A complaint about a variant outweighs that it is listed; one about none is about all that
-        are not listed with the price that was asked for."""
-        told = self._told({write.variant_id: write.price.currency for write in writes})
+        """An error about a variant outweighs its listed price. An error without a variant applies to
+        all variants that are not listed with the requested price."""
+        listed = self._listed_prices({write.variant_id: write.price.currency for write in writes})
         errors = self.user_errors or []
         general = next(
             (error for error in errors if error.field is None or error.field >= len(writes)), None
         )
-        about_all = general.to_failure(shown) if general else None
+        about_all = general.to_failure(printable) if general else None
         written = {
-            write.variant_id: _outcome(write, told.get(write.variant_id), about_all)
+            write.variant_id: _outcome(write, listed.get(write.variant_id), about_all)
             for write in writes
         }
         for error in reversed(errors):
             if error.field is not None and error.field < len(writes):
-                written[writes[error.field].variant_id] = error.to_failure(shown)
+                written[writes[error.field].variant_id] = error.to_failure(printable)
         return written
 
-    def _told(self, currencies: Mapping[str, str]) -> dict[str, Price]:
+    def _listed_prices(self, currencies: Mapping[str, str]) -> dict[str, Price]:
         listed = ((each.id, each) for each in self.product_variants or [] if each.id in currencies)
-        told = {key: each.to_price(currencies[key]) for key, each in listed if key is not None}
-        return {variant_id: price for variant_id, price in told.items() if price is not None}
+        prices = {key: each.to_price(currencies[key]) for key, each in listed if key is not None}
+        return {variant_id: price for variant_id, price in prices.items() if price is not None}
 
 
 def _outcome(
-    write: PriceWrite, told: Price | None, about_all: CallFailure | None
+    write: PriceWrite, result: Price | None, about_all: CallFailure | None
 ) -> Price | CallFailure:
-    """A variant is also listed with the price that it had before."""
-    if told and write.price.stands_as(told, with_compare_at=write.writes_compare_at):
-        return told
-    return about_all or (_DIFFERENT if told else _SILENT)
+    """A variant may also be listed with its former price."""
+    if result and write.price.stands_as(result, with_compare_at=write.writes_compare_at):
+        return result
+    return about_all or (_OTHER_PRICE if result else _NO_RESULT)
 
 
 class WritePayload(ShopWire):

@@ -1,5 +1,5 @@
-"""E-mail over SMTP: `automation.ports.MailSender`. Each message has its own connection, in a
-thread."""
+"""The SMTP client. It implements `automation.ports.MailSender`, with one connection and one thread per
+message."""
 
 import asyncio
 import smtplib
@@ -23,18 +23,17 @@ TLS_FROM_THE_START_PORT = 465
 Connection = smtplib.SMTP
 
 
-class MailNotTakenError(TransientError):
-    """The mail server did not take the message this time."""
+class MailUnavailableError(TransientError):
+    """The mail server did not accept the message; another attempt may succeed."""
 
 
 class MailRefusedError(PermanentError):
-    """The mail server, or the message, is not what another attempt could change."""
+    """The server refuses the message, or is not usable as configured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MailServer:
-    """Where it is and who we are to it. `seconds` is for each wait, and three times that for a
-    whole message."""
+    """Address and account. `seconds` limits each wait; a whole message may take three times that."""
 
     host: str
     port: int
@@ -45,8 +44,8 @@ class MailServer:
     seconds: float = 10.0
 
     @property
-    def is_here(self) -> bool:
-        """Nobody listens between us and it."""
+    def is_local(self) -> bool:
+        """Whether a password may be sent without encryption."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -60,46 +59,43 @@ class SmtpMail:
 
     async def send(self, to: str, subject: str, text: str, *, delivery: str) -> None:
         message = _message(self._server.sender, to, subject, text, delivery)
-        await self._converse(lambda smtp: _hand_over(smtp, message))
+        await self._with_connection(lambda smtp: smtp.send_message(message))
 
     async def check(self) -> None:
-        await self._converse(_nothing_more)
+        await self._with_connection(lambda _smtp: None)
 
-    async def _converse(self, what: Callable[[Connection], None]) -> None:
-        """A server that trickles is left to itself: its thread ends with its socket, and nobody
-        waits for it."""
+    async def _with_connection(self, use: Callable[[Connection], object]) -> None:
+        """After the time limit the socket is shut down, which ends the thread of a slow server."""
         opened: list[Connection] = []
         ended: Future[None] = Future()
-        Thread(target=self._in_thread, args=(what, opened, ended), daemon=True).start()
+        Thread(target=self._in_thread, args=(use, opened, ended), daemon=True).start()
         try:
             async with asyncio.timeout(3 * self._server.seconds):
                 await asyncio.wrap_future(ended)
         except TimeoutError:
-            raise MailNotTakenError("The mail server did not answer in time") from None
+            raise MailUnavailableError("The mail server did not answer in time") from None
         finally:
-            _hang_up(opened)
+            for smtp in opened:
+                if smtp.sock is not None:
+                    with suppress(OSError):  # already closed
+                        smtp.sock.shutdown(socket.SHUT_RDWR)
 
     def _in_thread(
-        self, what: Callable[[Connection], None], opened: list[Connection], ended: Future[None]
+        self, use: Callable[[Connection], object], opened: list[Connection], ended: Future[None]
     ) -> None:
         if not ended.set_running_or_notify_cancel():
             return
         try:
-            self._talk(what, opened)
-        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+            with _domain_errors(), closing(self._connect()) as smtp:
+                opened.append(smtp)
+                self._log_in(smtp)
+                use(smtp)
+                with suppress(smtplib.SMTPException, OSError):  # the server has the message
+                    smtp.quit()
+        except BaseException as error:  # noqa: BLE001  raised in the waiting coroutine
             ended.set_exception(error)
         else:
             ended.set_result(None)
-
-    def _talk(self, what: Callable[[Connection], None], opened: list[Connection]) -> None:
-        with _in_plain_words(), closing(self._connect()) as smtp:
-            opened.append(smtp)
-            self._introduce(smtp)
-            what(smtp)
-            with suppress(
-                smtplib.SMTPException, OSError
-            ):  # the message is taken, however the farewell goes
-                smtp.quit()
 
     def _connect(self) -> Connection:
         server = self._server
@@ -109,7 +105,7 @@ class SmtpMail:
             )
         return smtplib.SMTP(server.host, server.port, timeout=server.seconds)
 
-    def _introduce(self, smtp: Connection) -> None:
+    def _log_in(self, smtp: Connection) -> None:
         server = self._server
         smtp.ehlo_or_helo_if_needed()
         if not isinstance(smtp, smtplib.SMTP_SSL) and smtp.has_extn("starttls"):
@@ -117,7 +113,7 @@ class SmtpMail:
             smtp.ehlo()
         if server.user is None or server.password is None:
             return
-        if not (isinstance(smtp.sock, ssl.SSLSocket) or server.is_here):
+        if not (isinstance(smtp.sock, ssl.SSLSocket) or server.is_local):
             raise MailRefusedError(
                 "The mail server offers no encryption, so the password was not sent"
             )
@@ -125,7 +121,7 @@ class SmtpMail:
 
 
 def _message(sender: str, to: str, subject: str, text: str, delivery: str) -> EmailMessage:
-    """Addresses and subject are one line each: nothing in them can become a header."""
+    """Addresses and subject are one line each, so nothing in them can become a header."""
     message = EmailMessage(policy=SMTP)
     try:
         message["From"] = sender
@@ -144,24 +140,9 @@ def _message(sender: str, to: str, subject: str, text: str, delivery: str) -> Em
     return message
 
 
-def _hand_over(smtp: Connection, message: EmailMessage) -> None:
-    smtp.send_message(message)
-
-
-def _nothing_more(_smtp: Connection) -> None:
-    return
-
-
-def _hang_up(opened: list[Connection]) -> None:
-    for smtp in opened:
-        if smtp.sock is not None:
-            with suppress(OSError):  # it may be gone by now
-                smtp.sock.shutdown(socket.SHUT_RDWR)
-
-
 @contextmanager
-def _in_plain_words() -> Generator[None]:
-    """No text of the server's is passed on from the login: some repeat what they were told."""
+def _domain_errors() -> Generator[None]:
+    """Texts of the server are never passed on, because some servers repeat the credentials."""
     try:
         yield
     except smtplib.SMTPAuthenticationError as error:
@@ -180,11 +161,11 @@ def _in_plain_words() -> Generator[None]:
     except ssl.SSLCertVerificationError:
         raise MailRefusedError("The mail server's certificate is not one that we trust") from None
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        raise MailNotTakenError(
+        raise MailUnavailableError(
             f"The mail server could not be reached ({type(error).__name__})"
         ) from None
 
 
-def _refusal(code: int, words: str) -> TransientError | PermanentError:
-    text = f"The mail server {words}"
-    return MailRefusedError(text) if code >= 500 else MailNotTakenError(text)
+def _refusal(code: int, reason: str) -> TransientError | PermanentError:
+    text = f"The mail server {reason}"
+    return MailRefusedError(text) if code >= 500 else MailUnavailableError(text)

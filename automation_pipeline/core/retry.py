@@ -1,5 +1,5 @@
-"""How long to wait before the n-th retry, what a Retry-After header asks for, and the loop that
-waits."""
+"""Retries: the back-off before the n-th attempt, Retry-After headers, transient statuses, and the
+loop that waits."""
 
 import asyncio
 import math
@@ -14,6 +14,8 @@ from typing import TypeVar
 from automation_pipeline.core.errors import TransientError
 
 MINIMUM_WAIT_SECONDS = 1.0
+# Client errors that another attempt may not meet.
+TRANSIENT_STATUSES = frozenset({408, 425, 429})
 
 # Ten digits would be centuries: not an answer to wait for, and soon more than a datetime can hold.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")

@@ -11,15 +11,13 @@ from random import Random
 from typing import Protocol
 
 from automation_pipeline.core.errors import AutomationError, TransientError, sentence_of
-from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.retry import TRANSIENT_STATUSES, Backoff
 
 # A receiver may ask for a pause; for a longer one than this it is not asked.
 LONGEST_PAUSE_SECONDS = 3600.0
 # The process that delivers has ended before the receiver answered.
 INTERRUPTED = "The delivery was interrupted"
 _BACKOFF = Backoff(base_seconds=10, cap_seconds=LONGEST_PAUSE_SECONDS)
-# Refusals that are about the moment, not about the message.
-_PASSING = frozenset({408, 425, 429})
 
 
 class DeliveryStatus(StrEnum):
@@ -92,7 +90,7 @@ def after_answer(answer: WebhookAnswer, attempts: int, patience: DeliveryPolicy)
     if 200 <= answer.status < 300:
         return delivered(attempts, answer)
     error = f"The receiver answered {answer.status}"
-    passing = patience.insists or answer.status in _PASSING or answer.status >= 500
+    passing = patience.insists or answer.status in TRANSIENT_STATUSES or answer.status >= 500
     pause = _pause(attempts, patience, answer.retry_after_seconds) if passing else None
     status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
     return Delivery(status, attempts, answer.status, answer.text, error, pause or 0.0)

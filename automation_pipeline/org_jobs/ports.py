@@ -25,7 +25,7 @@ class JobContext:
 class InProcessRunner(Protocol):
     """A type whose whole work is done by the worker that has the attempt."""
 
-    async def work(self, asked: JobContext) -> AttemptEnd:
+    async def work(self, context: JobContext) -> AttemptEnd:
         """How it ended, whatever the outside did; no text of it holds a secret. Run it beside the
         heartbeats, and cancel its task when the attempt is over for another reason. An
         AutomationError is for `failures.end_of`."""
@@ -37,7 +37,7 @@ class RemoteRunner(Protocol):
     """A type whose work is a run of another room: it is begun here and then followed without a
     worker."""
 
-    def start(self, asked: JobContext) -> Mapping[str, object]:
+    def start(self, context: JobContext) -> Mapping[str, object]:
         """Ask for it, and say what to follow. It writes rows of ours and nothing else, so that
 
             with database.as_one() as session:

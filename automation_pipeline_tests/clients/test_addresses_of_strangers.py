@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from automation_pipeline.clients.audio import AudioHosts, audio_guard
+from automation_pipeline.clients.audio import AudioDownloader, audio_guard
 from automation_pipeline.clients.http import Guard, SlotTransport
 from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError
@@ -102,7 +102,7 @@ def by_recording(url: str, resolve: Resolve) -> None:
     async def go() -> None:
         guard = Guard(name=audio_guard().name, resolve=resolve)
         plain = SlotTransport(1, verify=lambda: NO_CERTIFICATES)
-        hosts = AudioHosts(now=lambda: NOW, guard=guard, connections=1, transport=plain)
+        hosts = AudioDownloader(now=lambda: NOW, guard=guard, connections=1, transport=plain)
         try:
             async with hosts.recording(url):
                 return

@@ -19,7 +19,7 @@ import pytest
 
 from automation_pipeline.clients import audio
 from automation_pipeline.clients.audio import (
-    AudioHosts,
+    AudioDownloader,
     AudioLimits,
     AudioRefusedError,
     AudioUnavailableError,
@@ -309,7 +309,7 @@ def test_only_listed_origins_are_called_and_followed(studio: Studio) -> None:
 def test_recordings_of_one_host_come_over_one_connection() -> None:
     async def go() -> None:
         async with answering() as board:
-            hosts = AudioHosts(now=lambda: NOW, guard=audio_guard([board.url]), connections=5)
+            hosts = AudioDownloader(now=lambda: NOW, guard=audio_guard([board.url]), connections=5)
             for path in ("/rec/1.mp3", "/rec/2.mp3"):
                 async with hosts.recording(board.url + path) as file:
                     assert os.fstat(file.fileno()).st_size == 2

@@ -9,15 +9,15 @@ import pytest
 
 from automation_pipeline.clients.elevenlabs import (
     ElevenLabsSpeechToText,
-    ProviderRefusal,
     SpeechAccessError,
     SpeechAnswerError,
     SpeechLimits,
     SpeechRefusedError,
     SpeechUnavailableError,
-    _understood,
-    usable_key,
+    parse_transcript,
 )
+from automation_pipeline.clients.http import usable_key
+from automation_pipeline.clients.payloads import ProviderRefusal
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.transcription.models import Word
 from automation_pipeline.transcription.rules import chunks_of
@@ -70,7 +70,7 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
     ],
 )
 def test_a_key_is_what_is_left_without_blanks_and_one_pair_of_quotes(key: str, sent: str) -> None:
-    assert usable_key(key) == sent
+    assert usable_key(key, "ElevenLabs", "ELEVENLABS_API_KEY") == sent
 
 
 @every_case("key", [None, "", "  ", '""', "' '"])
@@ -83,7 +83,7 @@ def test_without_a_key_nothing_is_made(key: str | None) -> None:
 @every_case("key", ["sk_é", "sk_1\nX-Admin: 1"])
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(PermanentError, match="holds characters that cannot be sent") as caught:
-        usable_key(key)
+        usable_key(key, "ElevenLabs", "ELEVENLABS_API_KEY")
     assert "sk_" not in str(caught.value)
 
 
@@ -316,7 +316,7 @@ def test_words_that_lack_something_are_left_out(
 @every_case("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
 def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
     strange = json.dumps(WORD).replace("0.5", number)
-    assert _understood((RAW % f"{json.dumps(WORD)}, {strange}").encode()).words == (YES,)
+    assert parse_transcript((RAW % f"{json.dumps(WORD)}, {strange}").encode()).words == (YES,)
 
 
 @every_case(
@@ -334,7 +334,7 @@ def test_a_word_whose_time_is_no_number_is_left_out(number: str) -> None:
 )
 def test_a_probability_that_is_no_number_is_none(said: str, probability: float | None) -> None:
     body = RAW.replace("{", f'{{"language_code": 5, "language_probability": {said}, ', 1) % ""
-    heard = _understood(body.encode())
+    heard = parse_transcript(body.encode())
     assert (heard.language_code, heard.language_probability) == (None, probability)
 
 
@@ -346,7 +346,7 @@ def test_fifty_thousand_words_are_read_and_cut_in_no_time() -> None:
         {"transcription_id": "tr_1", "text": "mot " * 50_000, "words": words}
     ).encode()
     began = thread_time()
-    heard = _understood(body)
+    heard = parse_transcript(body)
     chunks_of(heard.words)
     assert thread_time() - began < 5
     assert len(heard.words) == 50_000

@@ -16,7 +16,7 @@ import pytest
 
 from automation_pipeline.audits.models.chat import AnswerSchema, Message, Question, Role
 from automation_pipeline.clients import http as client_module
-from automation_pipeline.clients.audio import AudioHosts, AudioLimits, audio_guard
+from automation_pipeline.clients.audio import AudioDownloader, AudioLimits, audio_guard
 from automation_pipeline.clients.automation_api import AutomationApi
 from automation_pipeline.clients.crm import CrmClient
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
@@ -390,14 +390,14 @@ def test_one_value_per_event_loop() -> None:
     values = PerLoop(object)
 
     async def visit() -> object:
-        first = values.here()
-        assert values.here() is first
+        first = values.current()
+        assert values.current() is first
         return first
 
     async def leave() -> None:
-        first = values.here()
-        assert values.taken() is first
-        assert values.taken() is None
+        first = values.current()
+        assert values.pop() is first
+        assert values.pop() is None
 
     assert asyncio.run(visit()) is not asyncio.run(visit())
     asyncio.run(leave())
@@ -595,7 +595,7 @@ QUESTION = Question((Message(Role.USER, "?"),), AnswerSchema("answer", {"type": 
 
 
 async def by_audio(url: str) -> None:
-    hosts = AudioHosts(
+    hosts = AudioDownloader(
         now=lambda: NOW,
         limits=AudioLimits(max_megabytes=1),
         guard=audio_guard([url]),
@@ -719,14 +719,14 @@ def test_a_refusal_counts_by_its_status_although_its_body_is_not_read() -> None:
 
 
 def observed(
-    answer: Any, call: Callable[[HttpClient], Awaitable[object]], *, tells_id: bool = True
+    answer: Any, call: Callable[[HttpClient], Awaitable[object]], *, is_trusted: bool = True
 ) -> Meter:
     meter = Meter()
 
     async def go() -> None:
         transport = httpx.MockTransport(answer)
         async with HttpClient(
-            Observation("crm", meter, tells_id=tells_id), transport=transport
+            Observation("crm", meter, is_trusted=is_trusted), transport=transport
         ) as http:
             await call(http)
 
@@ -779,7 +779,7 @@ def test_only_providers_of_ours_get_the_id_of_the_request() -> None:
 
     with correlated("request-7"):
         observed(answer, get)
-        observed(answer, get, tells_id=False)
+        observed(answer, get, is_trusted=False)
     observed(answer, get)
     assert seen == ["request-7", None, None]
 
@@ -787,13 +787,13 @@ def test_only_providers_of_ours_get_the_id_of_the_request() -> None:
 def test_a_call_is_a_line_of_the_log_without_query_and_credentials(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for tells_id in (True, False):
+    for is_trusted in (True, False):
         caplog.clear()
         with caplog.at_level(logging.DEBUG, "automation_pipeline"):
-            observed(lambda _: httpx.Response(200), get, tells_id=tells_id)
+            observed(lambda _: httpx.Response(200), get, is_trusted=is_trusted)
         [line] = [record for record in caplog.records if record.getMessage() == "Called a provider"]
         fields = line.__dict__["fields"]
-        path = {"path": "/api/fiches"} if tells_id else {}
+        path = {"path": "/api/fiches"} if is_trusted else {}
         assert fields == {
             "provider": "crm", "method": "GET", "host": "crm.test", **path, "status": "200",
             "seconds": fields["seconds"],

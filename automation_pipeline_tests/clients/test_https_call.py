@@ -13,7 +13,7 @@ import pytest
 from automation_pipeline.clients.webhooks import (
     HttpsCallClient,
     HttpsGuard,
-    HttpsReceiverSilentError,
+    ReceiverUnavailableError,
 )
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
@@ -190,7 +190,7 @@ def test_silence_is_for_now_and_tells_the_origin_only(hook: Receiver) -> None:
     url = f"{hook.url}/s3cret?a=s3cret"
     hook.answer(never)
     error = refusal(hook.url, url=url, timeout_seconds=0.2)
-    assert (isinstance(error, HttpsReceiverSilentError), str(error)) == (
+    assert (isinstance(error, ReceiverUnavailableError), str(error)) == (
         True,
         f"{hook.url} did not answer within 0.2 s.",
     )
@@ -243,7 +243,7 @@ def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(
 ) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)
     assert asyncio.run(_over_tls("hooks.example.com", certificate)) == HttpsAnswer(200, "")
-    with pytest.raises(HttpsReceiverSilentError):
+    with pytest.raises(ReceiverUnavailableError):
         asyncio.run(_over_tls("other.example.com", certificate))
 
 
@@ -255,7 +255,7 @@ async def _over_tls(name: str, certificate: Certificate) -> HttpsAnswer:
         writer.close()
 
     class Loopback(HttpsGuard):
-        async def places(self, url: httpx.URL) -> list[str]:
+        async def addresses(self, url: httpx.URL) -> list[str]:
             assert url.host == name
             return ["127.0.0.1"]
 

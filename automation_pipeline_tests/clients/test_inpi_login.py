@@ -32,9 +32,9 @@ CREW = 5
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", LONG)
-    monkeypatch.setattr(subject, "LOOK_AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(subject, "REFUSAL_HOLDS_OTHERS_SECONDS", 3600.0)
+    monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", LONG)
+    monkeypatch.setattr(subject, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(subject, "REFUSAL_BLOCKS_OTHERS_SECONDS", 3600.0)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_token_that_serves_no_longer_is_not_tried(
     simulated: str, shared: SharedLogin, clock: StandingClock
 ) -> None:
     all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
-    clock.pass_time(subject.TOKEN_SERVES)
+    clock.pass_time(subject.TOKEN_LIFETIME)
     all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
     totals = outside.registries_totals(simulated)["sources"]
     assert (totals["inpi.login"]["calls"], totals["inpi"]["statuses"]) == (2, {"200": 4})
@@ -108,7 +108,7 @@ def test_a_token_that_serves_no_longer_is_not_tried(
 def test_a_wrong_password_is_tried_by_one_process_once(
     simulated: str, shared: SharedLogin, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", 0.0)
+    monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
     crew = [register(simulated, shared, clock, "wr0ng") for _ in range(CREW)]
     for _ in range(2):
         errors = [said for said in all_at_once(crew) if isinstance(said, SourceError)]
@@ -122,7 +122,7 @@ def test_a_wrong_password_is_tried_by_one_process_once(
 def test_whoever_waits_in_vain_has_not_called(
     shared: SharedLogin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "LOOK_FOR_SECONDS", 0.0)
+    monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
     assert shared.claims.take(LOGIN_CLAIM, "another process", 3600.0)
     calls: list[str] = []
     error = fetch(inpi(lambda request: calls.append(request.method), shared=shared))

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from automation_pipeline.clients.registries import calls as registry_http
-from automation_pipeline.clients.registries.calls import failed, raise_if_wrong
+from automation_pipeline.clients.registries.calls import failed, raise_source_error
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
@@ -125,7 +125,7 @@ def test_an_endless_answer_is_not_read_to_its_end(registry: tuple[Any, Any]) -> 
     error = fetch(registry[0](lambda _: httpx.Response(200, stream=stream)))
     assert (error.error_code, error.retryable) == ("INTERNAL_ERROR", False)
     assert "larger than 1 MB" in error.message
-    assert stream.read <= registry_http.MOST_BYTES + 100_000
+    assert stream.read <= registry_http.MAX_BYTES + 100_000
 
 
 def test_an_answer_that_drips_is_waited_for_no_longer_than_the_limit(
@@ -203,7 +203,7 @@ def test_no_text_holds_a_secret(registry: tuple[Any, Any]) -> None:
     ],
 )
 def test_a_check_raises_what_is_wrong(error: SourceError, raised: type[Exception]) -> None:
-    raise_if_wrong(None)
+    raise_source_error(None)
     with pytest.raises(raised, match=error.message.replace("?", ".")) as caught:
-        raise_if_wrong(error)
+        raise_source_error(error)
     assert type(caught.value) is raised

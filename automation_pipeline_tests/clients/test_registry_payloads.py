@@ -11,8 +11,8 @@ from automation_pipeline.clients.registries.calls import (
     LenientText,
     RegistryFormatError,
     RegistryPayload,
-    read,
-    without,
+    parse_answer,
+    without_entries,
 )
 
 JSON = st.recursive(
@@ -31,12 +31,12 @@ class Outer(RegistryPayload):
 
 
 def test_an_answer_comes_in_our_words_and_as_it_is() -> None:
-    payload, document = read(Outer, b'{"name": 7, "more": {"x": [1]}}')
+    payload, document = parse_answer(Outer, b'{"name": 7, "more": {"x": [1]}}')
     assert (payload.name, document) == (7, {"name": 7, "more": {"x": [1]}})
 
 
 def test_nul_characters_are_left_out_for_no_database_holds_them() -> None:
-    assert read(Outer, b'{"name": "a\\u0000b"}')[1] == {"name": "ab"}
+    assert parse_answer(Outer, b'{"name": "a\\u0000b"}')[1] == {"name": "ab"}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_nul_characters_are_left_out_for_no_database_holds_them() -> None:
 )
 def test_what_cannot_be_kept_is_refused_without_being_shown(body: bytes | None, says: str) -> None:
     with pytest.raises(RegistryFormatError) as caught:
-        read(Outer, body)
+        parse_answer(Outer, body)
     assert str(caught.value).startswith(says)
     assert "s3cret" not in str(caught.value)
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_kept_is_refused_without_being_shown(body: bytes | None, 
 @given(st.binary(max_size=40))
 def test_whatever_comes_is_read_or_refused(body: bytes) -> None:
     with suppress(RegistryFormatError):
-        assert isinstance(read(Outer, body)[0], Outer)
+        assert isinstance(parse_answer(Outer, body)[0], Outer)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_whatever_comes_is_read_or_refused(body: bytes) -> None:
     ],
 )
 def test_a_mask_is_seen_at_any_depth(payload: Outer, masks: bool) -> None:
-    assert payload.masks is masks
+    assert payload.has_masked_value is masks
 
 
 @given(JSON)
 def test_what_is_left_out_is_nowhere_and_all_else_is_there(value: object) -> None:
-    kept = without(("a", "b"), value)
-    assert without(("a", "b"), kept) == kept
-    assert without((), value) == value
+    kept = without_entries(("a", "b"), value)
+    assert without_entries(("a", "b"), kept) == kept
+    assert without_entries((), value) == value
     if not isinstance(value, dict | list):
         assert kept == value

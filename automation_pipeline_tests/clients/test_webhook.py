@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from automation_pipeline.clients.http import AddressRefusedError, Guard
-from automation_pipeline.clients.webhooks import ReceiverSilentError, WebhookClient
+from automation_pipeline.clients.webhooks import ReceiverUnavailableError, WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.certificates import Certificate, certificate_for
@@ -162,7 +162,7 @@ def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Re
     assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s"
     hook.answer(hangs_up)
     error = refusal(hook.url)
-    assert isinstance(error, ReceiverSilentError)
+    assert isinstance(error, ReceiverUnavailableError)
     assert str(error).startswith(f"{hook.url} could not be reached (")
     assert "could not be reached (ConnectError)" in str(refusal("http://127.0.0.1:9"))
 
@@ -183,7 +183,7 @@ def test_the_certificate_is_asked_for_the_name_and_not_for_the_pinned_address(
 ) -> None:
     certificate = certificate_for("DNS:hooks.example.com", tmp_path)
     assert asyncio.run(_over_tls("hooks.example.com", certificate)) == WebhookAnswer(200, "")
-    with pytest.raises(ReceiverSilentError):
+    with pytest.raises(ReceiverUnavailableError):
         asyncio.run(_over_tls("other.example.com", certificate))
 
 
@@ -195,7 +195,7 @@ async def _over_tls(name: str, certificate: Certificate) -> WebhookAnswer:
         writer.close()
 
     class Loopback(Guard):
-        async def places(self, url: httpx.URL) -> list[str]:
+        async def addresses(self, url: httpx.URL) -> list[str]:
             assert url.host == name
             return ["127.0.0.1"]
 

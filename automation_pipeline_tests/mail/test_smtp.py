@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from automation_pipeline.clients.smtp import (
-    MailNotTakenError,
     MailRefusedError,
     MailServer,
+    MailUnavailableError,
     SmtpMail,
 )
 from automation_pipeline.core.errors import AutomationError
@@ -143,7 +143,7 @@ def test_the_password_is_not_sent_in_clear_except_to_this_machine(
 ) -> None:
     with letter_box(LetterBox(login=("robot", PASSWORD))) as box:
         send(mail(box, user="robot", password=PASSWORD))
-        monkeypatch.setattr(MailServer, "is_here", False)
+        monkeypatch.setattr(MailServer, "is_local", False)
         error = refusal(mail(box, user="robot", password=PASSWORD))
     assert str(error) == "The mail server offers no encryption, so the password was not sent"
     assert box.logins == [("robot", False)]
@@ -164,12 +164,12 @@ def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: LetterBo
 @pytest.mark.parametrize(
     ("verb", "answer", "kind"),
     [
-        ("MAIL", "451 later", MailNotTakenError),
+        ("MAIL", "451 later", MailUnavailableError),
         ("MAIL", "500 no", MailRefusedError),
-        ("RCPT", "450 greylisted", MailNotTakenError),
+        ("RCPT", "450 greylisted", MailUnavailableError),
         ("RCPT", "550 nobody", MailRefusedError),
-        ("DATA", "421 busy", MailNotTakenError),
-        ("TAKEN", "452 full", MailNotTakenError),
+        ("DATA", "421 busy", MailUnavailableError),
+        ("TAKEN", "452 full", MailUnavailableError),
         ("TAKEN", "554 spam", MailRefusedError),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_message_that_was_taken_is_taken_however_the_server_says_good_bye(box:
 def test_a_server_that_trickles_is_given_up(box: LetterBox) -> None:
     box.trickling.set()
     error = refusal(mail(box, seconds=0.1))
-    assert isinstance(error, MailNotTakenError)
+    assert isinstance(error, MailUnavailableError)
 
 
 def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> None:
@@ -203,7 +203,7 @@ def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> N
 
 
 def test_nobody_at_home_is_for_now() -> None:
-    assert isinstance(refusal(mail(LetterBox(port=9))), MailNotTakenError)
+    assert isinstance(refusal(mail(LetterBox(port=9))), MailUnavailableError)
 
 
 def test_the_check_logs_in_and_sends_nothing() -> None:
@@ -218,4 +218,4 @@ def test_the_check_logs_in_and_sends_nothing() -> None:
     ("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)]
 )
 def test_only_loopback_is_here(host: str, here: bool) -> None:
-    assert MailServer(host=host, port=25, sender="s").is_here is here
+    assert MailServer(host=host, port=25, sender="s").is_local is here

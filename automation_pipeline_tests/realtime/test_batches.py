@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.clients.pusher import (
-    MOST_ENTRIES,
+    MAX_ENTRIES,
     Entry,
     NoMessageError,
     entries_of,
@@ -15,22 +15,22 @@ from automation_pipeline_tests.storage.processes import event
 
 def test_an_event_has_one_entry_a_channel() -> None:
     told = event("k", audit_id="a", fiche_id="1")
-    entries = entries_of(told, private=True, most_bytes=1000)
+    entries = entries_of(told, private=True, max_bytes=1000)
     data = '{"key":"k","audit_id":"a","fiche_id":"1"}'
     assert entries == (
         Entry("private-audit-a", "run.completed", data),
         Entry("private-fiche-1", "run.completed", data),
     )
     assert isinstance(
-        entries_of(event("k", bad=object()), private=True, most_bytes=1000), NoMessageError
+        entries_of(event("k", bad=object()), private=True, max_bytes=1000), NoMessageError
     )
 
 
-@given(st.lists(st.integers(0, MOST_ENTRIES)))
+@given(st.lists(st.integers(0, MAX_ENTRIES)))
 def test_whole_events_in_order(sizes: list[int]) -> None:
     events = [
         tuple(Entry("c", str(number), "") for _ in range(size)) for number, size in enumerate(sizes)
     ]
     batches = list(in_batches(events))
     assert [entries for batch in batches for entries in batch] == events
-    assert all(sum(map(len, batch)) <= MOST_ENTRIES for batch in batches)
+    assert all(sum(map(len, batch)) <= MAX_ENTRIES for batch in batches)

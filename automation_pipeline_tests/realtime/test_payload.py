@@ -18,8 +18,8 @@ ANYTHING = st.recursive(
 PAYLOADS = st.dictionaries(st.sampled_from([*KEPT, "datesFailed", "text"]) | st.text(), ANYTHING)
 
 
-def read(payload: object, most_bytes: int = 1000) -> Any:
-    return json.loads(message_of(payload, most_bytes))
+def read(payload: object, max_bytes: int = 1000) -> Any:
+    return json.loads(message_of(payload, max_bytes))
 
 
 def test_a_small_payload_goes_as_it_is() -> None:
@@ -67,10 +67,10 @@ def test_what_json_cannot_say_is_an_error(payload: object) -> None:
 
 @given(ANYTHING | PAYLOADS, st.integers(20, 2000))
 def test_every_message_fits_and_is_the_payload_or_a_part_of_it(
-    payload: object, most_bytes: int
+    payload: object, max_bytes: int
 ) -> None:
-    message = message_of(payload, most_bytes)
-    assert len(message.encode()) <= most_bytes
+    message = message_of(payload, max_bytes)
+    assert len(message.encode()) <= max_bytes
     document = json.loads(message)
     if (
         isinstance(payload, dict)

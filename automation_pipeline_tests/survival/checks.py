@@ -106,7 +106,7 @@ def told_by_outbox(session: Session) -> Told:
     """What browsers should have been told, by the rows."""
     told: Told = Counter()
     for row in session.scalars(select(OutboxRow).where(OutboxRow.published_at.is_not(None))):
-        entries = entries_of(event_in(row), private=True, most_bytes=MOST_BYTES)
+        entries = entries_of(event_in(row), private=True, max_bytes=MOST_BYTES)
         told.update((entry.channel, entry.name, entry.data) for entry in entries)  # pyright: ignore  never an error here
     return told
 

@@ -1,4 +1,5 @@
-"""API Entreprise, the extract of the register of commerce: `enrichment.ports.Registry`."""
+"""The client of API Entreprise, which gives extracts of the register of commerce. It implements
+`enrichment.ports.Registry`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,9 +19,9 @@ from automation_pipeline.clients.registries.calls import (
     RegistryHttp,
     RegistryInfo,
     RegistryPayload,
-    raise_if_wrong,
-    read,
-    without,
+    parse_answer,
+    raise_source_error,
+    without_entries,
 )
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
@@ -28,8 +29,8 @@ from automation_pipeline.enrichment.rules import normalisation as normal
 
 _CODE = re.compile(r"[0-9]{5}")
 _INSEE_FORM = re.compile(r"[0-9]{4}")
-# Today's date, whatever the extract says.
-_CHANGES_BY_ITSELF = ("date_extrait", "links", "meta")
+# These change daily although the extract does not.
+_VOLATILE_FIELDS = ("date_extrait", "links", "meta")
 
 
 class Coded(RegistryPayload):
@@ -71,7 +72,7 @@ class Extract(RegistryPayload):
         return CompanyFields(
             legal_name=normal.text(company.denomination) or normal.line(person.prenom, person.nom),
             trade_name=normal.text(self.nom_commercial),
-            # The register has codes of its own, such as SASh, which nobody else has.
+            # The register also has codes of its own, such as SASh.
             legal_form=form if _INSEE_FORM.fullmatch(form) else None,
             creation_date=normal.day(self.date_immatriculation),
             active_status="C" if normal.day(self.date_radiation) else "A",
@@ -99,36 +100,39 @@ class ErrorsPayload(RegistryPayload):
 
 
 def company_of(body: bytes | None, siren: str) -> SourceRecord:
-    """NotUnderstoodError: the answer is not made as agreed, or is about somebody else."""
-    payload, document = read(ExtractPayload, body)
+    """Raises RegistryFormatError if the answer has another format or is about another company."""
+    payload, document = parse_answer(ExtractPayload, body)
     if normal.text(payload.data.siren) != siren:
         raise RegistryFormatError("it is about another company")
-    kept = cast("Document", without(_CHANGES_BY_ITSELF, document))
+    kept = cast("Document", without_entries(_VOLATILE_FIELDS, document))
     return SourceRecord(
-        siren=siren, said=payload.data.fields(), document=kept, is_masked=payload.data.masks
+        siren=siren,
+        said=payload.data.fields(),
+        document=kept,
+        is_masked=payload.data.has_masked_value,
     )
 
 
 def errors_of(body: bytes | None) -> tuple[tuple[str, ...], float | None]:
-    """Their codes, and in how many seconds one may ask again; whatever of it can be read."""
+    """The codes of the errors, and the seconds until a retry, as far as they can be read."""
     try:
-        errors = read(ErrorsPayload, body)[0].errors
+        errors = parse_answer(ErrorsPayload, body)[0].errors
     except RegistryFormatError:
         return (), None
     codes = tuple(code for one in errors if _CODE.fullmatch(code := normal.text(one.code) or ""))
     return codes, _seconds((errors[0].meta or ErrorMeta()).retry_in)
 
 
-def _seconds(given: LenientText) -> float | None:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1_000_000:
+def _seconds(value: LenientText) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1_000_000:
         return None
-    return float(given)
+    return float(value)
 
 
 RCS = RegistryInfo(
     "API Entreprise", "api_entreprise", "API_ENTREPRISE_BASE_URL", "API_ENTREPRISE_TOKEN"
 )
-# Nobody has it: the question is refused for that alone once the token and the purpose are accepted.
+# No company has this SIREN. If it is the only complaint, the token and the purpose are accepted.
 UNKNOWN_COMPANY = "000000000"
 UNKNOWN, BAD_SIREN = "02003", "00301"
 ADVICE: Mapping[str, str] = {
@@ -140,7 +144,7 @@ ADVICE: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Purpose:
-    """For whom we ask (the SIRET of a public body), why, and in which matter."""
+    """On whose behalf the request is made (the SIRET of a public body), why and in which context."""
 
     recipient: str
     context: str
@@ -178,8 +182,8 @@ class CommerceRegister:
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        _ = siret  # the register tells of companies alone
-        answer = await self._ask(siren)
+        _ = siret  # the register has companies only
+        answer = await self._fetch_extract(siren)
         if isinstance(answer, SourceError):
             return answer
         if answer.status != 200:
@@ -190,18 +194,18 @@ class CommerceRegister:
             return self._http.not_understood(str(error))
 
     async def check(self) -> None:
-        answer = await self._ask(UNKNOWN_COMPANY)
+        answer = await self._fetch_extract(UNKNOWN_COMPANY)
         if isinstance(answer, SourceError):
-            raise_if_wrong(answer)
+            raise_source_error(answer)
             return
         codes, _ = errors_of(answer.body)
         if not codes or set(codes) - {UNKNOWN, BAD_SIREN}:
-            raise_if_wrong(self._refusal(answer))
+            raise_source_error(self._refusal(answer))
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _ask(self, siren: str) -> RegistryAnswer | SourceError:
+    async def _fetch_extract(self, siren: str) -> RegistryAnswer | SourceError:
         path = f"/v3/infogreffe/rcs/unites_legales/{quote(siren, safe='')}/extrait_kbis"
         return await self._http.get(path, self._purpose.parameters(), self._bearer.token)
 

@@ -1,4 +1,4 @@
-"""One call of a register: its limits, errors and payload fields."""
+"""What the clients of the registers share: one call with its limits and errors, and lenient fields."""
 
 import asyncio
 import json
@@ -11,7 +11,6 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from automation_pipeline.clients.crm import without_nul
 from automation_pipeline.clients.http import (
     MEGABYTE,
     BodyRefusedError,
@@ -19,43 +18,43 @@ from automation_pipeline.clients.http import (
     Observation,
     PerLoop,
 )
+from automation_pipeline.clients.payloads import without_nul
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.enrichment.models import ErrorCode, SourceError
 from automation_pipeline.enrichment.rules.normalisation import is_masked
 
-# What a field may hold: normalising makes a text of it. A list or an object in its place is another
-# schema.
+# The normalisation makes a text of any scalar. A list or an object is a format error.
 LenientText = str | int | float | bool | None
 Document = dict[str, object]
 
 
 class RegistryPayload(BaseModel):
-    """Whatever else is in the answer is left alone."""
+    """Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     @property
-    def masks(self) -> bool:
-        """Whether anything in it, at any depth, is masked."""
-        return _masks(self)
+    def has_masked_value(self) -> bool:
+        """Whether the register masks any value, at any depth."""
+        return _has_masked_value(self)
 
 
 class RegistryFormatError(Exception):
-    """The text says what is wrong, without what was answered."""
+    """The answer is not in the agreed format. The text does not quote the answer."""
 
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
-def read(kind: type[Kind], body: bytes | None) -> tuple[Kind, Document]:
-    """The answer in our words, and as it is."""
+def parse_answer(kind: type[Kind], body: bytes | None) -> tuple[Kind, Document]:
+    """The payload and the document that it was read from."""
     if body is None:
         raise RegistryFormatError("it is larger than 1 MB, or compressed")
     try:
         document = cast("object", from_json(without_nul(body), allow_inf_nan=False))
-        # A number that nobody can hold, such as 1e999, cannot be kept either.
+        # A number such as 1e999 becomes infinity, which the database cannot store.
         json.dumps(document, allow_nan=False)
     except ValueError:
         raise RegistryFormatError("it is not JSON") from None
@@ -67,25 +66,25 @@ def read(kind: type[Kind], body: bytes | None) -> tuple[Kind, Document]:
         raise RegistryFormatError(f"unexpected value at {where}") from None
 
 
-def without(names: Collection[str], value: object) -> object:
+def without_entries(names: Collection[str], value: object) -> object:
     """The document without the entries of these names, at any depth."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value).items()
-        return {name: without(names, inner) for name, inner in entries if name not in names}
+        return {name: without_entries(names, inner) for name, inner in entries if name not in names}
     if isinstance(value, list):
-        return [without(names, inner) for inner in cast("list[object]", value)]
+        return [without_entries(names, inner) for inner in cast("list[object]", value)]
     return value
 
 
-def _masks(value: object) -> bool:
+def _has_masked_value(value: object) -> bool:
     if isinstance(value, BaseModel):
-        return any(_masks(getattr(value, name)) for name in type(value).model_fields)
+        return any(_has_masked_value(getattr(value, name)) for name in type(value).model_fields)
     if isinstance(value, list | tuple):
-        return any(map(_masks, cast("list[object]", value)))
+        return any(map(_has_masked_value, cast("list[object]", value)))
     return is_masked(value)
 
 
-MOST_BYTES = MEGABYTE
+MAX_BYTES = MEGABYTE
 USER_AGENT = "automation-pipeline (company enrichment)"
 
 _BY_STATUS: Mapping[int, tuple[ErrorCode, str]] = {
@@ -99,15 +98,14 @@ _BY_STATUS: Mapping[int, tuple[ErrorCode, str]] = {
     429: (ErrorCode.RATE_LIMIT, "was asked too often"),
     451: (ErrorCode.FORBIDDEN, "may not tell us for legal reasons"),
 }
-_MAY_PASS = frozenset(
+_RETRYABLE = frozenset(
     {ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX}
 )
 
 
 @dataclass(frozen=True)
 class RegistryInfo:
-    """How a registry is called: in sentences, by the meter, and by the settings that are to be
-    looked at."""
+    """The names of a register: in messages, in metrics, and of its settings."""
 
     name: str
     provider: str
@@ -117,7 +115,7 @@ class RegistryInfo:
 
 @dataclass(frozen=True)
 class RegistryAnswer:
-    """`body` is None where it is larger than we read, or compressed."""
+    """`body` is None if it is larger than MAX_BYTES or compressed."""
 
     status: int
     body: bytes | None
@@ -125,12 +123,11 @@ class RegistryAnswer:
 
 
 class RegistryHttp:
-    """Connections of each event loop's own. Redirects are not followed: who answers with one is not
-    who we asked."""
+    """Makes calls, with connections per event loop. Redirects are not followed."""
 
     def __init__(
         self,
-        registered: RegistryInfo,
+        info: RegistryInfo,
         base_url: str,
         *,
         now: Callable[[], datetime],
@@ -138,14 +135,14 @@ class RegistryHttp:
         meter: Meter | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._registered, self._base_url = registered, base_url.rstrip("/")
+        self._info, self._base_url = info, base_url.rstrip("/")
         self._now, self._timeout_seconds = now, timeout_seconds
         self._meter, self._transport = meter or Meter(), transport
         self._clients = PerLoop(self._client)
 
     def _client(self) -> HttpClient:
         return HttpClient(
-            Observation(self._registered.provider, self._meter, tells_id=True),
+            Observation(self._info.provider, self._meter, is_trusted=True),
             headers={"Accept": "application/json", "User-Agent": USER_AGENT},
             timeout=httpx.Timeout(self._timeout_seconds, pool=None),
             transport=self._transport,
@@ -156,29 +153,29 @@ class RegistryHttp:
     ) -> RegistryAnswer | SourceError:
         headers = {"Authorization": f"Bearer {token}"} if token else None
         url = self._base_url + path
-        return await self._heard(
+        return await self._call(
             lambda client: client.build_request("GET", url, params=params, headers=headers)
         )
 
     async def post(self, path: str, document: Mapping[str, str]) -> RegistryAnswer | SourceError:
-        return await self._heard(
+        return await self._call(
             lambda client: client.build_request("POST", self._base_url + path, json=document)
         )
 
     async def aclose(self) -> None:
-        client = self._clients.taken()
+        client = self._clients.pop()
         if client is not None:
             await client.aclose()
 
-    async def _heard(
-        self, question: Callable[[HttpClient], httpx.Request]
+    async def _call(
+        self, build: Callable[[HttpClient], httpx.Request]
     ) -> RegistryAnswer | SourceError:
-        """No error is kept: httpx's own carry the headers, and the token with them."""
-        name, setting = self._registered.name, self._registered.address_setting
+        """Errors become values, because httpx's errors contain the headers with the token."""
+        name, setting = self._info.name, self._info.address_setting
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                client = self._clients.here()
-                return await self._answer(client, question(client))
+                client = self._clients.current()
+                return await self._send(client, build(client))
         except (TimeoutError, httpx.TimeoutException):
             return failed(
                 ErrorCode.TIMEOUT, f"{name} did not answer within {self._timeout_seconds:g} s."
@@ -191,32 +188,32 @@ class RegistryHttp:
                 ErrorCode.SOURCE_UNAVAILABLE, f"{name} cannot be looked up (check {setting})."
             )
 
-    async def _answer(self, client: HttpClient, request: httpx.Request) -> RegistryAnswer:
+    async def _send(self, client: HttpClient, request: httpx.Request) -> RegistryAnswer:
         try:
-            answer = await client.call(request, MOST_BYTES)
+            answer = await client.call(request, MAX_BYTES)
         except BodyRefusedError:
             return RegistryAnswer(200, None)
         wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
         return RegistryAnswer(answer.status, answer.body, wait)
 
     def refusal(self, answer: RegistryAnswer, hint: str = "") -> SourceError:
-        """What a status other than 200 says."""
-        status, named = answer.status, self._registered
+        """The error for a status other than 200."""
+        status, info = answer.status, self._info
         fallback = (ErrorCode.UPSTREAM_5XX, "is in trouble") if status >= 500 else None
-        code, does = (
+        code, problem = (
             _BY_STATUS.get(status)
             or fallback
             or (ErrorCode.INTERNAL_ERROR, "answers as nobody expects")
         )
         if code is ErrorCode.AUTH_ERROR:
-            hint = hint or f"check {named.access_settings}"
+            hint = hint or f"check {info.access_settings}"
         elif status not in _BY_STATUS and status < 500:
-            hint = hint or f"check {named.address_setting}"
-        said = f"{named.name} {does} (status {status}{'; ' if hint else ''}{hint})."
-        return failed(code, said, status, answer.retry_after_seconds)
+            hint = hint or f"check {info.address_setting}"
+        message = f"{info.name} {problem} (status {status}{'; ' if hint else ''}{hint})."
+        return failed(code, message, status, answer.retry_after_seconds)
 
     def not_understood(self, problem: str) -> SourceError:
-        message = f"The answer of {self._registered.name} is not understood: {problem}."
+        message = f"The answer of {self._info.name} is not understood: {problem}."
         return failed(ErrorCode.INTERNAL_ERROR, message, 200)
 
 
@@ -227,13 +224,13 @@ def failed(
         error_code=code,
         message=message,
         http_status=status,
-        retryable=code in _MAY_PASS,
+        retryable=code in _RETRYABLE,
         retry_after_seconds=retry_after,
     )
 
 
-def raise_if_wrong(error: SourceError | None) -> None:
-    """What a check raises: TransientError for what may pass by itself, else PermanentError."""
+def raise_source_error(error: SourceError | None) -> None:
+    """Raises TransientError for a retryable error, else PermanentError."""
     if error is None:
         return
     if error.retryable:

@@ -1,4 +1,5 @@
-"""The Recherche d'entreprises API: `enrichment.ports.Registry`. It needs no credentials."""
+"""The client of the Recherche d'entreprises API, which needs no credentials. It implements
+`enrichment.ports.Registry`."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,9 +17,9 @@ from automation_pipeline.clients.registries.calls import (
     RegistryInfo,
     RegistryPayload,
     failed,
-    raise_if_wrong,
-    read,
-    without,
+    parse_answer,
+    raise_source_error,
+    without_entries,
 )
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import (
@@ -28,18 +29,16 @@ from automation_pipeline.enrichment.models import (
     SourceRecord,
 )
 from automation_pipeline.enrichment.rules import normalisation as normal
-from automation_pipeline.enrichment.rules.normalisation import naf_label
 
-# What depends on the query, and the days on which the service copied the company again, changed or
-# not.
-_OF_THE_QUERY = ("score", "matching_etablissements")
-_CHANGES_BY_ITSELF = (
-    *_OF_THE_QUERY,
+# These depend on the query, or change daily although the company does not.
+_QUERY_FIELDS = ("score", "matching_etablissements")
+_VOLATILE_FIELDS = (
+    *_QUERY_FIELDS,
     "date_mise_a_jour",
     "date_mise_a_jour_insee",
     "date_mise_a_jour_rne",
 )
-_TOLD_IN_PART = frozenset({"P", "N"})
+_PARTLY_PUBLISHED = frozenset({"P", "N"})
 
 
 class Establishment(RegistryPayload):
@@ -61,19 +60,18 @@ class Seat(Establishment):
     libelle_pays_etranger: LenientText = None
 
     def street(self) -> str | None:
-        """In its parts where they are told; else the whole address without the town, which has
-        fields of its own."""
-        of_parts = normal.line(
+        """Built from its parts if the street is given, else the whole address without the town."""
+        parts = normal.line(
             self.numero_voie, self.indice_repetition, self.type_voie, self.libelle_voie
         )
         if normal.text(self.libelle_voie):
-            return of_parts
+            return parts
         whole = normal.text(self.adresse)
         town = normal.line(self.code_postal, self.libelle_commune)
         return whole.removesuffix(town).rstrip(" ,") or None if whole and town else whole
 
     def country(self) -> str | None:
-        """Only a seat abroad names its country."""
+        """Only a foreign seat names its country."""
         if normal.text(self.libelle_pays_etranger):
             return normal.country(self.libelle_pays_etranger)
         return "FR" if normal.text(self.code_postal) or normal.text(self.libelle_commune) else None
@@ -112,7 +110,7 @@ class Company(RegistryPayload):
             country_code=seat.country(),
             naf_code=normal.naf(self.activite_principale),
             naf_label=normal.text(self.libelle_activite_principale)
-            or naf_label(self.activite_principale),
+            or normal.naf_label(self.activite_principale),
             headcount_range=normal.text(self.tranche_effectif_salarie),
         )
 
@@ -126,9 +124,9 @@ class SearchPayload(RegistryPayload):
 
 
 def company_of(body: bytes | None, siren: str, siret: str | None = None) -> SourceRecord | None:
-    """None: the first result is another company, or it lacks the establishment. NotUnderstoodError:
-    the answer does not have the agreed form."""
-    payload, document = read(SearchPayload, body)
+    """None if the first result is another company or lacks the establishment. Raises
+    RegistryFormatError if the answer has another format."""
+    payload, document = parse_answer(SearchPayload, body)
     if not payload.results or payload.results[0].siren != siren:
         return None
     company, results = payload.results[0], cast("list[Document]", document["results"])
@@ -138,8 +136,9 @@ def company_of(body: bytes | None, siren: str, siret: str | None = None) -> Sour
     return SourceRecord(
         siren=siren,
         said=company.fields(),
-        document=cast("Document", without(_CHANGES_BY_ITSELF, results[0])),
-        is_masked=normal.text(company.statut_diffusion) in _TOLD_IN_PART or company.masks,
+        document=cast("Document", without_entries(_VOLATILE_FIELDS, results[0])),
+        is_masked=normal.text(company.statut_diffusion) in _PARTLY_PUBLISHED
+        or company.has_masked_value,
         warnings=_warnings(establishment),
     )
 
@@ -159,7 +158,7 @@ SEARCH = RegistryInfo(
     "RECHERCHE_ENTREPRISES_BASE_URL",
 )
 INCLUDED = "siege,complements,finances"
-# The state's own IT directorate, which publishes the service.
+# The government's IT directorate, which publishes the service.
 PROBE_SIREN = "130025265"
 
 
@@ -183,9 +182,8 @@ class CompanySearch:
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        """With a SIRET, the establishment is asked for: NOT_FOUND then says that the register does
-        not know it."""
-        answer = await self._ask(siren, siret)
+        """With a SIRET, looks up that establishment."""
+        answer = await self._search(siren, siret)
         if isinstance(answer, SourceError):
             return answer
         if answer.status != 200:
@@ -200,15 +198,15 @@ class CompanySearch:
         )
 
     async def check(self) -> None:
-        said = await self.fetch(PROBE_SIREN, None)
-        is_unknown = isinstance(said, SourceError) and said.error_code is ErrorCode.NOT_FOUND
-        if isinstance(said, SourceError) and not (is_unknown and said.http_status == 200):
-            raise_if_wrong(said)
+        result = await self.fetch(PROBE_SIREN, None)
+        is_unknown = isinstance(result, SourceError) and result.error_code is ErrorCode.NOT_FOUND
+        if isinstance(result, SourceError) and not (is_unknown and result.http_status == 200):
+            raise_source_error(result)
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _ask(self, siren: str, siret: str | None) -> RegistryAnswer | SourceError:
+    async def _search(self, siren: str, siret: str | None) -> RegistryAnswer | SourceError:
         included = INCLUDED if siret is None else f"{INCLUDED},matching_etablissements"
         wanted = {
             "q": siret or siren,

@@ -1,4 +1,5 @@
-"""INPI's national register of companies, with its login: `enrichment.ports.Registry`."""
+"""The client of INPI's national register of companies, with its login. It implements
+`enrichment.ports.Registry`."""
 
 import asyncio
 import os
@@ -22,8 +23,8 @@ from automation_pipeline.clients.registries.calls import (
     RegistryInfo,
     RegistryPayload,
     failed,
-    raise_if_wrong,
-    read,
+    parse_answer,
+    raise_source_error,
 )
 from automation_pipeline.core.coordination import Claim, Rate, RateLimiter
 from automation_pipeline.core.metrics import Meter
@@ -39,12 +40,12 @@ from automation_pipeline.enrichment.rules import normalisation as normal
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
-def _none_of_an_empty_list(given: object) -> object:
-    return None if given == [] else given
+def _none_if_empty_list(value: object) -> object:
+    return None if value == [] else value
 
 
-# An object that holds nothing is told as `[]`.
-OptionalObject = Annotated[Kind | None, BeforeValidator(_none_of_an_empty_list)]
+# INPI writes an empty object as `[]`.
+OptionalObject = Annotated[Kind | None, BeforeValidator(_none_if_empty_list)]
 
 
 class LoginPayload(RegistryPayload):
@@ -100,7 +101,7 @@ class Cessation(InpiPayload):
 
 
 class LegalEntity(InpiPayload):
-    """A company, a sole trader or a farm: they are told alike."""
+    """A company, a sole trader or a farm, which have the same format."""
 
     identite: OptionalObject[Identity] = None
     adresse_entreprise: OptionalObject[Located] = None
@@ -118,16 +119,17 @@ class Content(InpiPayload):
     personne_physique: OptionalObject[LegalEntity] = None
     exploitation: OptionalObject[LegalEntity] = None
 
-    def who(self, kind: str | None) -> LegalEntity:
-        """The one that INPI names; else the first that is told who it is, since the others may be
-        there, but empty."""
+    def entity(self, kind: str | None) -> LegalEntity:
+        """The entity of the given kind, else the first with an identity: others may be present but
+        empty."""
         named = {"M": self.personne_morale, "P": self.personne_physique, "E": self.exploitation}
         chosen = named.get(kind or "")
         if chosen and chosen.identite:
             return chosen
-        there = [one for one in named.values() if one]
+        present = [entity for entity in named.values() if entity]
         return next(
-            (one for one in there if one.identite), chosen or next(iter(there), LegalEntity())
+            (entity for entity in present if entity.identite),
+            chosen or next(iter(present), LegalEntity()),
         )
 
 
@@ -139,12 +141,12 @@ class Formality(InpiPayload):
     content: Content
 
     def fields(self) -> CompanyFields:
-        kept = self.content
-        who = kept.who(normal.text(self.type_personne))
-        identity = who.identite or Identity()
+        content = self.content
+        entity = content.entity(normal.text(self.type_personne))
+        identity = entity.identite or Identity()
         enterprise = identity.entreprise or Enterprise()
-        place = (who.adresse_entreprise or Located()).adresse or PostalAddress()
-        created = kept.nature_creation or Creation()
+        address = (entity.adresse_entreprise or Located()).adresse or PostalAddress()
+        created = content.nature_creation or Creation()
         forms = (created.forme_juridique, enterprise.forme_juridique, self.forme_juridique)
         return CompanyFields(
             siret=_siret(enterprise),
@@ -153,14 +155,14 @@ class Formality(InpiPayload):
             brand_name=normal.text(enterprise.sigle),
             legal_form=next(filter(None, map(normal.text, forms)), None),
             creation_date=normal.day(created.date_creation),
-            active_status=_activity(who, enterprise),
+            active_status=_activity(entity, enterprise),
             address_line1=normal.line(
-                place.num_voie, place.indice_repetition, place.type_voie, place.voie
+                address.num_voie, address.indice_repetition, address.type_voie, address.voie
             ),
-            address_line2=normal.text(place.complement_localisation),
-            postal_code=normal.postal_code(place.code_postal, place.code_pays),
-            city=normal.text(place.commune),
-            country_code=normal.country(place.code_pays),
+            address_line2=normal.text(address.complement_localisation),
+            postal_code=normal.postal_code(address.code_postal, address.code_pays),
+            city=normal.text(address.commune),
+            country_code=normal.country(address.code_pays),
             naf_code=normal.naf(enterprise.code_ape),
         )
 
@@ -171,7 +173,7 @@ class InpiCompanyPayload(InpiPayload):
 
 
 def token_of(body: bytes | None) -> str:
-    payload, _ = read(LoginPayload, body)
+    payload, _ = parse_answer(LoginPayload, body)
     token = payload.token.strip()
     if not (token and token.isascii() and token.isprintable()):
         raise RegistryFormatError("it holds no token")
@@ -179,14 +181,13 @@ def token_of(body: bytes | None) -> str:
 
 
 def company_of(body: bytes | None, siren: str) -> SourceRecord:
-    """NotUnderstoodError: the answer is not made as agreed, or is about somebody else."""
-    payload, document = read(InpiCompanyPayload, body)
+    """Raises RegistryFormatError if the answer has another format or is about another company."""
+    payload, document = parse_answer(InpiCompanyPayload, body)
     formality = payload.formality
-    told = normal.text(payload.siren) or normal.text(formality.siren)
-    if told != siren:
+    if (normal.text(payload.siren) or normal.text(formality.siren)) != siren:
         raise RegistryFormatError("it is about another company")
-    # Who has objected to commercial use is told in part too.
-    is_masked = formality.diffusion_commerciale is False or formality.masks
+    # A company that objects to commercial use is also published only in part.
+    is_masked = formality.diffusion_commerciale is False or formality.has_masked_value
     return SourceRecord(
         siren=siren, said=formality.fields(), document=document, is_masked=is_masked
     )
@@ -206,12 +207,12 @@ def _name_of(entrepreneur: Entrepreneur | None) -> str | None:
     )
 
 
-def _activity(who: LegalEntity, enterprise: Enterprise) -> str | None:
-    """`C` once it is struck off, else `A`; nothing where nobody is described."""
-    ending = who.detail_cessation_entreprise or Cessation()
-    if normal.day(ending.date_radiation) or normal.day(enterprise.date_rad):
+def _activity(entity: LegalEntity, enterprise: Enterprise) -> str | None:
+    """`C` if it is struck off, else `A`; None if the entity has no identity."""
+    cessation = entity.detail_cessation_entreprise or Cessation()
+    if normal.day(cessation.date_radiation) or normal.day(enterprise.date_rad):
         return "C"
-    return "A" if who.identite else None
+    return "A" if entity.identite else None
 
 
 INPI = RegistryInfo(
@@ -220,14 +221,14 @@ INPI = RegistryInfo(
 LOGIN_KEY = "enrichment:INPI_RNE:login"
 LOGIN_CLAIM = "inpi-login"
 LOGIN_RATE = Rate(4, 30.0)
-LONGEST_LOGIN_TURN_SECONDS = 2.0
-LOOK_AGAIN_SECONDS = 0.1
-LOOK_FOR_SECONDS = 2.0
+MAX_LOGIN_WAIT_SECONDS = 2.0
+POLL_SECONDS = 0.1
+WAIT_FOR_OTHERS_SECONDS = 2.0
 REFUSAL_HOLDS = timedelta(hours=1)
-# By then everybody has been told to leave INPI alone.
-REFUSAL_HOLDS_OTHERS_SECONDS = 60.0
-# INPI's lasts an hour.
-TOKEN_SERVES = timedelta(minutes=55)
+# Long enough for every process to see the refusal.
+REFUSAL_BLOCKS_OTHERS_SECONDS = 60.0
+# A token of INPI is valid for an hour.
+TOKEN_LIFETIME = timedelta(minutes=55)
 
 
 @dataclass(frozen=True)
@@ -237,8 +238,8 @@ class Account:
 
 
 class InpiLogin:
-    """`shared` is None where nobody else is to have the token, nor a token of somebody else is to
-    be taken."""
+    """Gets and renews the token. `shared` shares it between processes; without it, each instance logs
+    in by itself."""
 
     def __init__(
         self,
@@ -252,7 +253,7 @@ class InpiLogin:
     ) -> None:
         self._account, self._http = account, http
         self._now, self._limiter, self._shared = now, limiter, shared
-        self._longest_seconds = LONGEST_LOGIN_TURN_SECONDS + timeout_seconds + 1.0
+        self._max_seconds = MAX_LOGIN_WAIT_SECONDS + timeout_seconds + 1.0
         self._token: str | None = None
         self._refused: tuple[datetime, SourceError] | None = None
         self._locks = PerLoop(asyncio.Lock)
@@ -261,61 +262,65 @@ class InpiLogin:
         return self._token or await self.token_instead_of(None)
 
     async def token_instead_of(self, old: str | None) -> str | SourceError:
-        """`old` was refused. Another task may have got a new one while this one waited."""
-        async with self._locks.here():
+        """INPI refused `old`. Another task may have renewed it while this one waited for the lock."""
+        async with self._locks.current():
             if self._token is not None and self._token != old:
                 return self._token
             self._token = None
-            said = self._recent_refusal() or await self._found_or_new(old)
-            if isinstance(said, str):
-                self._token = said
-            elif said.error_code is ErrorCode.AUTH_ERROR and self._recent_refusal() is None:
-                self._refused = (self._now(), said)
-            return said
+            result = self._recent_refusal() or await self._shared_or_new(old)
+            if isinstance(result, str):
+                self._token = result
+            elif result.error_code is ErrorCode.AUTH_ERROR and self._recent_refusal() is None:
+                self._refused = (self._now(), result)
+            return result
 
     def _recent_refusal(self) -> SourceError | None:
         if self._refused is None or self._now() - self._refused[0] >= REFUSAL_HOLDS:
             return None
         return self._refused[1]
 
-    async def _found_or_new(self, old: str | None) -> str | SourceError:
+    async def _shared_or_new(self, old: str | None) -> str | SourceError:
         if self._shared is None:
             return await self._log_in()
         if old is not None:
             await asyncio.to_thread(self._shared.tokens.forget, old)
         loop = asyncio.get_running_loop()
-        until = loop.time() + LOOK_FOR_SECONDS
+        until = loop.time() + WAIT_FOR_OTHERS_SECONDS
         while True:
-            found = await asyncio.to_thread(_token_or_turn, self._shared, self._longest_seconds)
+            found = await asyncio.to_thread(_token_or_claim, self._shared, self._max_seconds)
             if isinstance(found, Claim):
                 return await self._log_in_for_all(self._shared, found)
             if found is not None:
                 return found
             if loop.time() >= until:
                 return _not_now("another process is about to, or was refused just now")
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _log_in_for_all(self, shared: SharedLogin, claim: Claim) -> str | SourceError:
-        said: str | SourceError | None = None
+        result: str | SourceError | None = None
         try:
-            said = await self._log_in()
-            if isinstance(said, str):
-                await asyncio.to_thread(shared.tokens.keep, said, self._now() + TOKEN_SERVES)
-            return said
+            result = await self._log_in()
+            if isinstance(result, str):
+                await asyncio.to_thread(shared.tokens.keep, result, self._now() + TOKEN_LIFETIME)
+            return result
         finally:
-            is_refused = isinstance(said, SourceError) and said.error_code is ErrorCode.AUTH_ERROR
-            await asyncio.to_thread(_let_others, shared, claim, is_refused=is_refused)
+            is_refused = (
+                isinstance(result, SourceError) and result.error_code is ErrorCode.AUTH_ERROR
+            )
+            await asyncio.to_thread(_release_login, shared, claim, is_refused=is_refused)
 
     async def _log_in(self) -> str | SourceError:
-        turn = await asyncio.to_thread(self._turn)
-        if turn is None:
+        wait = await asyncio.to_thread(
+            self._limiter.reserve, LOGIN_KEY, LOGIN_RATE, max_wait_seconds=MAX_LOGIN_WAIT_SECONDS
+        )
+        if wait is None:
             return _not_now("it was logged into too often for one more")
-        await asyncio.sleep(turn)
+        await asyncio.sleep(wait)
         document = {"username": self._account.username, "password": self._account.password}
         answer = await self._http.post("/api/sso/login", document)
         if isinstance(answer, SourceError):
             return answer
-        if answer.status == 404:  # not a company that is unknown
+        if answer.status == 404:  # the route is missing: not an unknown company
             return failed(
                 ErrorCode.INTERNAL_ERROR,
                 f"{INPI.name} has no login (check {INPI.address_setting}).",
@@ -328,14 +333,9 @@ class InpiLogin:
         except RegistryFormatError as error:
             return self._http.not_understood(str(error))
 
-    def _turn(self) -> float | None:
-        return self._limiter.reserve(
-            LOGIN_KEY, LOGIN_RATE, max_wait_seconds=LONGEST_LOGIN_TURN_SECONDS
-        )
 
-
-def _token_or_turn(shared: SharedLogin, seconds: float) -> str | Claim | None:
-    """What somebody has got, or the turn to get it. None: somebody is about to."""
+def _token_or_claim(shared: SharedLogin, seconds: float) -> str | Claim | None:
+    """The shared token, or the claim to get one. None if another process holds the claim."""
     token = shared.tokens.current()
     if token is not None or shared.claims.holder(LOGIN_CLAIM) is not None:
         return token
@@ -345,14 +345,14 @@ def _token_or_turn(shared: SharedLogin, seconds: float) -> str | Claim | None:
     token = shared.tokens.current()
     if token is None:
         return claim
-    shared.claims.release(claim)  # somebody was quicker
+    shared.claims.release(claim)  # another process was faster
     return token
 
 
-def _let_others(shared: SharedLogin, claim: Claim, *, is_refused: bool) -> None:
-    """Nobody tries a password again that was refused just now."""
+def _release_login(shared: SharedLogin, claim: Claim, *, is_refused: bool) -> None:
+    """After a refusal the claim is kept, so that no process tries the same password at once."""
     if is_refused:
-        shared.claims.extend(claim, REFUSAL_HOLDS_OTHERS_SECONDS)
+        shared.claims.extend(claim, REFUSAL_BLOCKS_OTHERS_SECONDS)
     else:
         shared.claims.release(claim)
 
@@ -364,12 +364,12 @@ def _not_now(why: str) -> SourceError:
     )
 
 
-# La Poste: it will be there.
+# La Poste.
 PROBE_SIREN = "356000000"
 
 
 class InpiRegister:
-    """Where the login is not `shared` it is its own, as a check of the password needs it."""
+    """Without a shared `login` the client logs in by itself, as a check of the password requires."""
 
     def __init__(  # noqa: PLR0913  what a connection needs, by name
         self,
@@ -401,8 +401,8 @@ class InpiRegister:
         )
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        _ = siret  # INPI tells of companies alone
-        answer = await self._answer_about(siren)
+        _ = siret  # INPI has companies only
+        answer = await self._fetch_company(siren)
         if isinstance(answer, SourceError):
             return answer
         if answer.status != 200:
@@ -413,23 +413,23 @@ class InpiRegister:
             return self._http.not_understood(str(error))
 
     async def check(self) -> None:
-        said = await self.fetch(PROBE_SIREN, None)
-        if isinstance(said, SourceError) and said.error_code is not ErrorCode.NOT_FOUND:
-            raise_if_wrong(said)
+        result = await self.fetch(PROBE_SIREN, None)
+        if isinstance(result, SourceError) and result.error_code is not ErrorCode.NOT_FOUND:
+            raise_source_error(result)
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _answer_about(self, siren: str) -> RegistryAnswer | SourceError:
-        """A token that has expired is replaced once."""
+    async def _fetch_company(self, siren: str) -> RegistryAnswer | SourceError:
+        """Renews an expired token once."""
         token = await self._login.token()
         if isinstance(token, SourceError):
             return token
-        answer = await self._read(siren, token)
+        answer = await self._get_company(siren, token)
         if isinstance(answer, SourceError) or answer.status != 401:
             return answer
         token = await self._login.token_instead_of(token)
-        return token if isinstance(token, SourceError) else await self._read(siren, token)
+        return token if isinstance(token, SourceError) else await self._get_company(siren, token)
 
-    async def _read(self, siren: str, token: str) -> RegistryAnswer | SourceError:
+    async def _get_company(self, siren: str, token: str) -> RegistryAnswer | SourceError:
         return await self._http.get(f"/api/companies/{quote(siren, safe='')}", token=token)
