@@ -197,7 +197,7 @@ def test_a_server_that_trickles_is_given_up(box: LetterBox) -> None:
 def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> None:
     box.trickles_at = "MAIL"
     box.trickling.set()
-    assert isinstance(refusal(mail(box, seconds=0.1)), MailNotTakenError)
+    assert isinstance(refusal(mail(box, seconds=0.1)), MailUnavailableError)
     assert box.left.wait(30)
     assert box.letters == []
 
