@@ -41,7 +41,8 @@ class ReceiverUnavailableError(TransientError):
     """The receiver did not answer; another attempt may succeed."""
 
 
-MayFollow = Callable[[httpx.Response, httpx.Request], bool]
+# From the status of a redirect, the request and the next one: whether to send the next one.
+MayFollow = Callable[[int, httpx.Request, httpx.Request], bool]
 
 
 class _Sender:
@@ -75,7 +76,11 @@ async def _final_response(
             response = await http.send(request, stream=True)
         try:
             redirect = response.next_request
-            if redirect is None or redirects == MAX_REDIRECTS or not may_follow(response, redirect):
+            if (
+                redirect is None
+                or redirects == MAX_REDIRECTS
+                or not may_follow(response.status_code, request, redirect)
+            ):
                 yield response
                 return
             request = redirect
@@ -134,10 +139,10 @@ class WebhookClient:
             ) from None
 
 
-def _keeps_post(response: httpx.Response, redirect: httpx.Request) -> bool:
+def _keeps_post(status: int, request: httpx.Request, redirect: httpx.Request) -> bool:
     """Other statuses turn a POST into a GET without its body. A redirect must not drop TLS."""
-    drops_tls = response.request.url.scheme == "https" != redirect.url.scheme
-    return response.status_code in {307, 308} and not drops_tls
+    drops_tls = request.url.scheme == "https" != redirect.url.scheme
+    return status in {307, 308} and not drops_tls
 
 
 @dataclass(frozen=True)
@@ -193,9 +198,8 @@ class HttpsCallClient:
             ) from None
 
 
-def _keeps_origin(response: httpx.Response, redirect: httpx.Request) -> bool:
+def _keeps_origin(_status: int, request: httpx.Request, redirect: httpx.Request) -> bool:
     """The same method at the same origin, because the headers may contain secrets."""
-    request = response.request
     is_same_origin = origin_of(str(redirect.url)) == origin_of(str(request.url))
     return redirect.method == request.method and is_same_origin
 
