@@ -10,7 +10,8 @@ from sqlalchemy import select, update
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
 from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.transcription import recordings
 from automation_pipeline.transcription.models import (
     TaskState,
     TranscriptionPriority,
@@ -95,6 +96,23 @@ def test_a_claim_that_has_run_out_is_not_revived(bench: Bench) -> None:
     with bench.database.transaction() as session:
         extend_claims(session, "me", 30)
     assert claim(bench, "other").token == 2
+
+
+def test_all_free_slots_claim_recordings_in_one_statement(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(session: Session, owner: str, most: int, **limits: float) -> list[RecordingClaim]:
+        asked.append(most)
+        return claim_next(session, owner, most, **limits)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recordings, "claim_next", counted)
+    bench.speech = FakeSpeechToText(otherwise=heard, at_once=5)
+    bench.sell("1", *(call(f"1{number}") for number in range(5)))
+    bench.begin("1", "r1")
+    bench.work("r1")
+    assert asked[0] >= 5
 
 
 def test_one_stops_helping_when_ones_own_runs_are_over(bench: Bench) -> None:
