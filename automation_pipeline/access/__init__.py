@@ -1,1 +1,1 @@
-"""The room of machine tokens: made once, kept hashed, revoked at once."""
+"""Access manages machine tokens: what a token may do, which fiches it reaches, and when it expires."""

@@ -1,4 +1,4 @@
-"""`automation tokens`: the tokens that other programs show to the HTTP API."""
+"""`automation tokens`: create, list and revoke the tokens of the HTTP API."""
 
 from datetime import datetime
 from typing import Annotated
@@ -81,7 +81,7 @@ def create(
 
     automation tokens create --org acme --name agents --permission org-jobs.agents.write --scope ALL
     """
-    our = client()
+    backend = client()
     given = {
         "name": name,
         "permissions": [word for words in permission for word in words.split(",")],
@@ -91,8 +91,8 @@ def create(
         "orgId": org,
         "expiresInDays": expires_in_days,
     }
-    issued = our.tokens.create(given)
-    document = token_document(issued.token, our.clock.now())
+    issued = backend.tokens.create(given)
+    document = token_document(issued.token, backend.clock.now())
     if as_json:
         print_json({"id": document["id"], "token": issued.secret, **document})
         return
@@ -109,8 +109,8 @@ def list_(
 ) -> None:
     """List the tokens, newest first, by how they begin. The last use is noted once a minute at
     most."""
-    our = client()
-    tokens, now = our.tokens.listed(everything=everything), our.clock.now()
+    backend = client()
+    tokens, now = backend.tokens.listed(everything=everything), backend.clock.now()
     if as_json:
         print_json({"tokens": [token_document(token, now) for token in tokens]})
     else:
@@ -121,10 +121,10 @@ def list_(
 @app.command()
 def revoke(token_id: TokenId, *, as_json: AsJson = False) -> None:
     """Put an end to a token, at once and for good. Safe to repeat."""
-    our = client()
-    token = our.tokens.revoke(token_id)
+    backend = client()
+    token = backend.tokens.revoke(token_id)
     if as_json:
-        print_json(token_document(token, our.clock.now()))
+        print_json(token_document(token, backend.clock.now()))
     else:
         _print(f"Token {token.id} is revoked: {token.name}.")
 

@@ -1,5 +1,4 @@
-"""Machine tokens: their format and hash, the permissions that they carry, their state, and the
-request for one."""
+"""Values of machine tokens: format and hash, permissions, state, and the request for a token."""
 
 import base64
 import hashlib
@@ -39,21 +38,21 @@ def is_token(text: str) -> bool:
 
 
 def token_hash(token: str) -> str:
-    """Without salt, and of a fast function: there are too many tokens for anybody to try them."""
+    """A fast hash without salt is enough: a token has 256 random bits."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def is_same_hash(one: str, other: str) -> bool:
-    """In constant time."""
-    return hmac.compare_digest(one, other)
+def is_same_hash(first: str, second: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(first, second)
 
 
 def token_prefix(token: str) -> str:
-    """Its beginning: enough to tell tokens apart, and no use to a thief."""
+    """The first characters: enough to distinguish tokens, too few to use one."""
     return token[: len(_PREFIX) + 6]
 
 
-# What those who belong to an organisation may be allowed; all else knows nothing of organisations.
+# The permissions that a token of an organisation may have; the others are not limited by organisation.
 ORGANISATION_PERMISSIONS = frozenset(
     {Permission.ORG_JOBS, Permission.ORG_JOBS_AGENTS, Permission.ENRICHMENT}
 )
@@ -67,7 +66,7 @@ _ACTIONS: Mapping[str, Action] = {
 
 
 def permission_error(word: str) -> str | None:
-    """Why it is no word for a permission."""
+    """Explain why the word is not a permission; None if it is one."""
     if _parse_permission(word) is not None:
         return None
     return (
@@ -78,22 +77,22 @@ def permission_error(word: str) -> str | None:
 
 
 def normalise_permissions(words: Iterable[str]) -> tuple[str, ...]:
-    """The same permissions, each once, as `automation.write`; `*` and `*.read` stand for what they
-    include."""
+    """Return the permissions, each once, in the form `automation.write`. Permissions that `*` or
+    `*.read` includes are left out."""
     strongest: dict[str, Action] = {}
     for base, action in filter(None, map(_parse_permission, words)):
         if action is Action.WRITE or base not in strongest:
             strongest[base] = action
-    of_any = strongest.get(_ANY)
+    any_action = strongest.get(_ANY)
     return tuple(
         _format_permission(base, strongest[base])
         for base in _BASES
-        if base in strongest and (base == _ANY or of_any not in {Action.WRITE, strongest[base]})
+        if base in strongest and (base == _ANY or any_action not in {Action.WRITE, strongest[base]})
     )
 
 
 def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
-    """A word that means nothing grants nothing."""
+    """The grants of these words. Unknown words grant nothing."""
     return united(
         (permission, Grant(scope, scope if action is Action.WRITE else None))
         for base, action in filter(None, map(_parse_permission, words))
@@ -102,7 +101,7 @@ def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
 
 
 def not_for_organisations(words: Iterable[str]) -> tuple[str, ...]:
-    """Those of plain words that say more than whoever belongs to an organisation may be allowed."""
+    """The words that grant more than a token of an organisation may have."""
     return tuple(
         word
         for word in words
@@ -137,8 +136,7 @@ class TokenState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ApiToken:
-    """`prefix` is the token's beginning. What it may do is said in plain words. One of an
-    organisation reaches all of that, and nothing else."""
+    """A stored token. With `org_id` it reaches everything of that organisation, and nothing else."""
 
     id: int
     name: str
@@ -164,7 +162,7 @@ class ApiToken:
         return self.last_used_at is None or now - self.last_used_at >= USE_RECORD_INTERVAL
 
     def caller(self) -> Caller:
-        """Whatever is stored, one of an organisation may do nothing beyond it."""
+        """The caller. A token of an organisation has no permissions beyond those of organisations."""
         granted = grants_of(self.permissions, self.scope).items()
         return Caller(
             id=f"{_CALLER_PREFIX}{self.id}",
@@ -181,7 +179,7 @@ class ApiToken:
 
 
 def token_id_of(caller: Caller) -> int | None:
-    """None: it is not by a stored token that they call."""
+    """The id of the caller's token; None for a caller without a stored token."""
     return (
         int(caller.id.removeprefix(_CALLER_PREFIX))
         if caller.id.startswith(_CALLER_PREFIX)
@@ -190,7 +188,7 @@ def token_id_of(caller: Caller) -> int | None:
 
 
 def token_document(token: ApiToken, now: datetime) -> dict[str, object]:
-    """Without the secret, which nobody has."""
+    """The token without its secret, which is not stored."""
     return {
         "id": str(token.id),
         "name": token.name,
@@ -202,14 +200,10 @@ def token_document(token: ApiToken, now: datetime) -> dict[str, object]:
         "crmUserId": token.crm_user_id,
         "orgId": token.org_id,
         "createdAt": iso(token.created_at),
-        "expiresAt": _iso_or_none(token.expires_at),
-        "lastUsedAt": _iso_or_none(token.last_used_at),
-        "revokedAt": _iso_or_none(token.revoked_at),
+        "expiresAt": token.expires_at and iso(token.expires_at),
+        "lastUsedAt": token.last_used_at and iso(token.last_used_at),
+        "revokedAt": token.revoked_at and iso(token.revoked_at),
     }
-
-
-def _iso_or_none(instant: datetime | None) -> str | None:
-    return None if instant is None else iso(instant)
 
 
 INVALID_REQUEST = "Invalid token"
@@ -292,7 +286,7 @@ class TokenWish(JsonModel):
 
     @field_validator("permissions")
     @classmethod
-    def _are_those_of_organisations(
+    def _check_organisation_permissions(
         cls, words: tuple[str, ...], info: ValidationInfo
     ) -> tuple[str, ...]:
         beyond = () if info.data.get("org_id") is None else not_for_organisations(words)
@@ -306,7 +300,7 @@ class TokenWish(JsonModel):
 
     @field_validator("scope")
     @classmethod
-    def _is_all_of_the_organisation(cls, scope: Scope, info: ValidationInfo) -> Scope:
+    def _check_organisation_scope(cls, scope: Scope, info: ValidationInfo) -> Scope:
         if info.data.get("org_id") is not None and scope is not Scope.ALL:
             raise ValueError(
                 "must be ALL for a token of an organisation: it reaches all of that, and nothing beyond"
@@ -315,15 +309,13 @@ class TokenWish(JsonModel):
 
     @field_validator("groupes")
     @classmethod
-    def _are_those_of_the_scope(
-        cls, groupes: tuple[str, ...], info: ValidationInfo
-    ) -> tuple[str, ...]:
+    def _check_groupes(cls, groupes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         _check_scope_field("GROUP", info, is_given=bool(groupes))
         return groupes
 
     @field_validator("crm_user_id")
     @classmethod
-    def _is_that_of_the_scope(cls, crm_user_id: str | None, info: ValidationInfo) -> str | None:
+    def _check_crm_user_id(cls, crm_user_id: str | None, info: ValidationInfo) -> str | None:
         _check_scope_field("SELF", info, is_given=crm_user_id is not None)
         return crm_user_id
 
@@ -339,6 +331,6 @@ def _check_scope_field(needed_by: str, info: ValidationInfo, *, is_given: bool) 
 
 
 def parse_token_request(given: Mapping[str, object]) -> TokenWish:
-    """InvalidInputError names every field at fault."""
-    # What is left out is looked at too, which its default would not be.
+    """Parse a request. Raises InvalidInputError with one error per invalid field."""
+    # Pydantic does not validate defaults, so fields that depend on the scope are always passed.
     return parse(TokenWish, {"groupes": [], "crmUserId": None, **given}, INVALID_REQUEST)

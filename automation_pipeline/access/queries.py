@@ -25,7 +25,7 @@ def add_token(
     *,
     not_after: datetime | None = None,
 ) -> ApiToken:
-    wanted = (
+    requested_end = (
         None if request.expires_in_days is None else now + timedelta(days=request.expires_in_days)
     )
     row = ApiTokenRow(
@@ -38,7 +38,9 @@ def add_token(
         crm_user_id=request.crm_user_id,
         org_id=request.org_id,
         created_at=now,
-        expires_at=min((end for end in (wanted, not_after) if end is not None), default=None),
+        expires_at=min(
+            (end for end in (requested_end, not_after) if end is not None), default=None
+        ),
     )
     session.add(row)
     session.flush()
@@ -46,11 +48,11 @@ def add_token(
 
 
 def list_tokens(session: Session, *, good_at: datetime | None = None) -> list[ApiToken]:
-    """Newest first; `good_at` leaves out those that are expired or revoked then."""
+    """List tokens, newest first. `good_at` leaves out tokens that are expired or revoked at that time."""
     chosen = select(ApiTokenRow).order_by(ApiTokenRow.id.desc())
     if good_at is not None:
-        is_running = or_(ApiTokenRow.expires_at.is_(None), ApiTokenRow.expires_at > good_at)
-        chosen = chosen.where(ApiTokenRow.revoked_at.is_(None), is_running)
+        is_unexpired = or_(ApiTokenRow.expires_at.is_(None), ApiTokenRow.expires_at > good_at)
+        chosen = chosen.where(ApiTokenRow.revoked_at.is_(None), is_unexpired)
     return [_token(row) for row in session.scalars(chosen)]
 
 
@@ -58,13 +60,13 @@ def expiry_of(session: Session, token_id: int) -> datetime | None:
     return session.scalar(select(ApiTokenRow.expires_at).where(ApiTokenRow.id == token_id))
 
 
-def find_by_hash(session: Session, wanted: str) -> ApiToken | None:
-    row = session.scalar(select(ApiTokenRow).where(ApiTokenRow.token_hash == wanted))
+def find_by_hash(session: Session, hashed: str) -> ApiToken | None:
+    row = session.scalar(select(ApiTokenRow).where(ApiTokenRow.token_hash == hashed))
     return None if row is None else _token(row)
 
 
 def record_use(session: Session, token_id: int, now: datetime) -> None:
-    """Unless a use was noted shortly before, by whomever."""
+    """Record the use, unless one was recorded shortly before."""
     is_due = or_(
         ApiTokenRow.last_used_at.is_(None), ApiTokenRow.last_used_at <= now - USE_RECORD_INTERVAL
     )
@@ -77,7 +79,7 @@ def record_use(session: Session, token_id: int, now: datetime) -> None:
 
 
 def revoke(session: Session, token_id: int, now: datetime) -> ApiToken:
-    """The first revocation counts. NotFoundError when there is no such token."""
+    """Revoke the token; the first revocation counts. Raises NotFoundError."""
     revoking = (
         update(ApiTokenRow)
         .where(ApiTokenRow.id == token_id)

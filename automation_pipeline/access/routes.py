@@ -80,9 +80,13 @@ def list_(
     now = services.clock.now()
     with services.database.reading() as session:
         stored = list_tokens(session, good_at=None if include_inactive else now)
-    tokens = [one for one in stored if not excess_grants(one, caller)][offset : offset + limit]
+    visible = [token for token in stored if not excess_grants(token, caller)]
+    tokens = visible[offset : offset + limit]
     return answer(
-        [token_document(one, now) for one in tokens], count=len(tokens), limit=limit, offset=offset
+        [token_document(token, now) for token in tokens],
+        count=len(tokens),
+        limit=limit,
+        offset=offset,
     )
 
 

@@ -1,4 +1,4 @@
-"""Delegation: nobody issues, sees or revokes a token that may do more than they may themselves."""
+"""Rules of delegation: callers issue, see and revoke only tokens that may do no more than themselves."""
 
 from automation_pipeline.access.models import ApiToken, TokenWish, grants_of
 from automation_pipeline.core.access import Action, Caller, Permission, Reach, Scope
@@ -8,10 +8,10 @@ TokenOrRequest = TokenWish | ApiToken
 
 
 def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[FieldError, ...]:
-    """By field; none when all of it is the giver's own."""
+    """Errors by field for what exceeds the issuer's permissions, reach or organisation."""
     own = [
         (f"{permission}.{action}", issuer.reach(permission, action))
-        for permission, action in _wanted(request)
+        for permission, action in _requested_grants(request)
     ]
     missing = [word for word, reach in own if reach is None]
     further = [word for word, reach in own if reach is not None and not _is_within(request, reach)]
@@ -24,7 +24,7 @@ def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[FieldError, 
     return tuple((field, f"{why}: {', '.join(words)}") for field, why, words in faults if words)
 
 
-def _wanted(request: TokenOrRequest) -> list[tuple[Permission, Action]]:
+def _requested_grants(request: TokenOrRequest) -> list[tuple[Permission, Action]]:
     grants = grants_of(request.permissions, request.scope)
     return [
         (permission, action)

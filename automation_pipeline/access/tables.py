@@ -1,4 +1,4 @@
-"""Tables of access. No token is stored, only what recognises it."""
+"""Tables of access. The secret of a token is not stored, only its hash."""
 
 from datetime import datetime
 
@@ -13,13 +13,13 @@ class ApiTokenRow(Table):
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     name: Mapped[str]
     token_hash: Mapped[str] = mapped_column(unique=True)
-    # What people tell tokens apart by: its first characters.
+    # The first characters of the token, to recognise it by.
     prefix: Mapped[str]
     permissions: Mapped[list[str]] = mapped_column(TextList)
     scope: Mapped[str]
     groupes: Mapped[list[str]] = mapped_column(TextList)
     crm_user_id: Mapped[str | None]
-    # The organisation that it belongs to, and that it reaches nothing beyond.
+    # A token of an organisation reaches only that organisation.
     org_id: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

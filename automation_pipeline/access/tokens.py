@@ -1,4 +1,4 @@
-"""Machine tokens: create, authenticate, revoke."""
+"""Machine tokens: create, authenticate and revoke them."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -25,13 +25,13 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.storage.database import Database, Session
 
-# Organisations are kept above this room.
+# The package of organisations is above this one, so callers pass the check.
 OrganisationExists = Callable[[Session, str], bool]
 
 
 @dataclass(frozen=True)
 class IssuedToken:
-    """`secret` is the whole token, to be shown once."""
+    """`secret` is the whole token, which is shown once."""
 
     token: ApiToken
     secret: str = field(repr=False)
@@ -49,8 +49,11 @@ def create_token(
     issuer: Caller | None = None,
     organisation_exists: OrganisationExists = _no_organisations,
 ) -> IssuedToken:
-    """InvalidInputError names every field at fault, also those that are beyond the `giver`; an
-    operator at the command line has none. It ends with the giver's own token at the latest."""
+    """Create a token. It expires no later than the issuer's own token.
+
+    `issuer` is None for an operator at the command line. Raises InvalidInputError with one error
+    per invalid field, including what exceeds the issuer.
+    """
     request, secret = parse_token_request(given), format_token(secrets.token_bytes(SECRET_BYTES))
     faults = () if issuer is None else excess_grants(request, issuer)
     if faults:
@@ -68,34 +71,32 @@ def create_token(
 
 
 def authenticate_token(token_text: str, *, database: Database, now: datetime) -> Caller | None:
-    """None alike for what is unknown, expired and revoked."""
+    """Return the token's caller, or None if the token is unknown, expired or revoked."""
     if not is_token(token_text):
         return None
-    wanted = token_hash(token_text)
+    hashed = token_hash(token_text)
     with database.reading() as session:
-        token = tokens.find_by_hash(session, wanted)
+        token = tokens.find_by_hash(session, hashed)
     if (
         token is None
-        or not is_same_hash(token.token_hash, wanted)
+        or not is_same_hash(token.token_hash, hashed)
         or token.state(now) is not TokenState.ACTIVE
     ):
         return None
-    _record_use(token, database, now)
-    return token.caller()
-
-
-def _record_use(token: ApiToken, database: Database, now: datetime) -> None:
     if token.should_record_use(now):
-        # Whatever is wrong with the note, the caller is who they are.
+        # A failure to record the use does not refuse the caller.
         with suppress(Exception), database.unless_busy() as session:
             tokens.record_use(session, token.id, now)
+    return token.caller()
 
 
 def revoke_token(
     token_id: int, *, database: Database, clock: Clock, by: Caller | None = None
 ) -> ApiToken:
-    """Safe to repeat. NotFoundError when there is no such token, and for one that exceeds whoever
-    it is revoked by; an operator at the command line is nobody."""
+    """Revoke a token; safe to repeat. `by` is None for an operator at the command line.
+
+    Raises NotFoundError for an unknown token, and for one that exceeds the caller's permissions.
+    """
     with database.transaction() as session:
         token = tokens.revoke(session, token_id, clock.now())
         if by is not None and excess_grants(token, by):
