@@ -36,6 +36,7 @@ from automation_pipeline.fiches.routes import fetch_jobs, fiches
 from automation_pipeline.org_jobs.routes import agents, organisations
 from automation_pipeline.org_jobs.routes import backfills as org_backfills
 from automation_pipeline.org_jobs.routes import hosts as org_hosts
+from automation_pipeline.org_jobs.routes import job_types as org_job_types
 from automation_pipeline.org_jobs.routes import jobs as org_jobs
 from automation_pipeline.org_jobs.routes import records as org_alerts
 from automation_pipeline.org_jobs.routes import schedules as org_schedules
@@ -74,6 +75,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     org_hosts.router,
     org_servers.router,
     org_schedules.router,
+    org_job_types.router,
     org_jobs.router,
     agents.router,
     org_backfills.router,

@@ -8,7 +8,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from automation_pipeline.api.errors import AuthorizationError
-from automation_pipeline.api.parameters import ID, NO_ID, MadeForOrg, TheCaller, TheServices
+from automation_pipeline.api.parameters import ID, NO_ID, MadeForOrg, OneOrg, TheCaller, TheServices
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.audits.queries.audits import fiche_of_audit, is_audit_visible
 from automation_pipeline.audits.queries.requests import fiches_of_batch
@@ -25,7 +25,7 @@ from automation_pipeline.core.events import ChannelKind, RealtimeChannel
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.fiches.queries.fetch_jobs import is_job_visible
 from automation_pipeline.fiches.queries.fiches import check_visible, visible_fiches
-from automation_pipeline.org_jobs.models.job_types import job_type
+from automation_pipeline.org_jobs.models.job_types import SERVICE_TYPES
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.organisations import get_organisation
 from automation_pipeline.org_jobs.queries.schedules import get_schedule
@@ -229,21 +229,15 @@ def within_of(caller: Caller, reach: Reach) -> OrgScope:
 
 
 def check_may_have_done(caller: Caller, type_: object) -> None:
-    """AuthorizationError unless the caller could do by hand what such a job does. What is no type
-    is for others."""
-    permission = _permission_for(type_)
+    """AuthorizationError unless the caller could do by hand what such a job does. Jobs of agents
+    need no other permission."""
+    known = SERVICE_TYPES.get(type_) if isinstance(type_, str) else None
+    permission = None if known is None else known.permission
     if permission is None:
         return
     reach = caller.reach(permission, Action.WRITE)
     if reach is None or not reach.is_whole:
         raise AuthorizationError(f"Jobs of type {type_} need {permission}.write with the scope ALL")
-
-
-def _permission_for(named: object) -> Permission | None:
-    try:
-        return job_type(named).permission if isinstance(named, str) else None
-    except InvalidInputError:
-        return None
 
 
 def check_may_run(caller: Caller, schedule_id: str, within: OrgScope, database: Database) -> None:
@@ -285,3 +279,15 @@ def _org(
 
 
 AnOrg = Annotated[str, Depends(_org)]
+
+
+def _perhaps_org(
+    caller: TheCaller, within: TheWithin, services: TheServices, org: OneOrg = None
+) -> str | None:
+    """None where neither the token nor the query names one."""
+    if org is None and caller.org_id is None:
+        return None
+    return _org(caller, within, services, org)
+
+
+PerhapsAnOrg = Annotated[str | None, Depends(_perhaps_org)]

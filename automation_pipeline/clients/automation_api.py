@@ -75,14 +75,14 @@ class AutomationApi:
     ) -> Document:
         return self._call("POST", path, query=query, body=body, repeatable=repeatable)
 
-    def put(self, path: str, body: Document) -> Document:
-        return self._call("PUT", path, body=body)
+    def put(self, path: str, body: Document, *, query: Query | None = None) -> Document:
+        return self._call("PUT", path, query=query, body=body)
 
     def patch(self, path: str, body: Document) -> Document:
         return self._call("PATCH", path, body=body)
 
-    def delete(self, path: str) -> Document:
-        return self._call("DELETE", path)
+    def delete(self, path: str, *, query: Query | None = None) -> Document:
+        return self._call("DELETE", path, query=query)
 
     def close(self) -> None:
         self._http.close()

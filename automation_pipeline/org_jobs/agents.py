@@ -24,7 +24,6 @@ from automation_pipeline.org_jobs.queries.agents import (
     held_jobs,
     host_of_agent,
     keep_late_report,
-    limit_seconds,
     orders_of,
     past_attempt,
     record_agent_report,
@@ -99,7 +98,7 @@ def report_progress(
         reporter = reporter_of(session, hold, within)
         record_agent_report(session, reporter)
     now = clock.now()
-    deadline_at = now + timedelta(seconds=limit_seconds(reporter.type_name))
+    deadline_at = now + timedelta(seconds=reporter.limit_seconds)
     try:
         with database.transaction() as session:
             begin_run(
@@ -154,7 +153,7 @@ def report_result(
         within=within,
         actor=agent_name(reporter.host.name),
         now=now,
-        deadline_at=now + timedelta(seconds=limit_seconds(reporter.type_name)),
+        deadline_at=now + timedelta(seconds=reporter.limit_seconds),
     )
     with database.transaction() as session:
         outcome = _take(session, word)

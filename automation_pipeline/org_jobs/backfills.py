@@ -19,6 +19,7 @@ from automation_pipeline.org_jobs.queries.backfills import (
     stop_batch,
     write_batch,
 )
+from automation_pipeline.org_jobs.queries.job_types import own_type
 from automation_pipeline.org_jobs.queries.jobs import NewJob, host_of, job_of
 from automation_pipeline.org_jobs.queries.schedules import locked_with_place, planned_of, timing_of
 from automation_pipeline.org_jobs.rules.backfills import (
@@ -82,7 +83,8 @@ def _read(
     """Outside its window nothing begins."""
     try:
         timing = timing_of(row)
-        job = job_of(row, timing, now, host_of(session, row))
+        own_types = own_type(session, row.org_id, row.job_type)
+        job = job_of(row, timing, now, host_of(session, row), own_types)
         checked_payload(job.type, job.payload, call_origins=call_origins)
     except InvalidInputError as error:
         raise ConflictError(

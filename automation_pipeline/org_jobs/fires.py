@@ -8,6 +8,7 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.metrics import Meter, observe
 from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
+from automation_pipeline.org_jobs.models.jobs import JobType
 from automation_pipeline.org_jobs.models.states import FireOutcome
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER
 from automation_pipeline.org_jobs.queries.dispatch import (
@@ -18,6 +19,7 @@ from automation_pipeline.org_jobs.queries.dispatch import (
     record_unreadable,
 )
 from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, write_fires
+from automation_pipeline.org_jobs.queries.job_types import own_types
 from automation_pipeline.org_jobs.queries.jobs import NewJob, job_of
 from automation_pipeline.org_jobs.rules.due import FireDecision, PlannedFire, decide
 from automation_pipeline.storage.database import Database, Session
@@ -61,7 +63,12 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
 def _fire(session: Session, held: Sequence[OrgDueCandidate], now: datetime) -> list[WrittenFire]:
     record_unreadable(session, [one for one in held if one.fault is not None], now)
     decided = [(one, decide(one.schedule, now)) for one in held if one.schedule is not None]
-    fires = [_new_fire(one, fire, decision) for one, decision in decided for fire in decision.fires]
+    types = own_types(session, {one.row.org_id for one in held}, {one.row.job_type for one in held})
+    fires = [
+        _new_fire(one, fire, decision, types.get(one.row.org_id, {}))
+        for one, decision in decided
+        for fire in decision.fires
+    ]
     written = write_fires(session, fires, now)
     jobs = {one.new.schedule_id: one.job_id for one in written if one.job_id is not None}
     taking_over = [
@@ -79,14 +86,19 @@ def _by_schedule(written: Sequence[WrittenFire]) -> Mapping[str, Sequence[Writte
     return by_schedule
 
 
-def _new_fire(candidate: OrgDueCandidate, fire: PlannedFire, decision: FireDecision) -> NewFire:
+def _new_fire(
+    candidate: OrgDueCandidate,
+    fire: PlannedFire,
+    decision: FireDecision,
+    own_types: Mapping[str, JobType],
+) -> NewFire:
     row, note = candidate.row, None
     if decision.is_cut and fire is decision.fires[0]:
         note = "More was missed before this, which is not listed."
     if fire.skip is not None:
         return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, note=note)
     try:
-        job = _job(candidate, fire)
+        job = _job(candidate, fire, own_types)
     except InvalidInputError as error:
         return NewFire(
             org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, fault=str(error)
@@ -96,10 +108,10 @@ def _new_fire(candidate: OrgDueCandidate, fire: PlannedFire, decision: FireDecis
     )
 
 
-def _job(candidate: OrgDueCandidate, fire: PlannedFire) -> NewJob:
+def _job(candidate: OrgDueCandidate, fire: PlannedFire, own_types: Mapping[str, JobType]) -> NewJob:
     row = candidate.row
     assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
-    job = job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id)
+    job = job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id, own_types)
     # A window that the clock has skipped begins outside of itself: it cannot say when the job may
     # begin.
     return job if candidate.timing.is_open(fire.effective_for) else replace(job, start_window=None)

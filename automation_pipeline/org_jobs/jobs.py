@@ -14,6 +14,7 @@ from automation_pipeline.org_jobs.queries import retention as purging
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
 from automation_pipeline.org_jobs.queries.claims import add_run, host_of_server, newest_run
+from automation_pipeline.org_jobs.queries.job_types import own_type
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job
 from automation_pipeline.org_jobs.queries.organisations import get_organisation
 from automation_pipeline.org_jobs.queries.queue import (
@@ -48,12 +49,13 @@ def request_job(  # noqa: PLR0913  the collaborators by name
 ) -> OrgJob:
     """InvalidInputError names every field at fault. In an organisation that is suspended it
     waits."""
-    wish, now = read_wish(given, call_origins=call_origins), clock.now()
     with database.transaction() as session:
+        own_types, now = own_type(session, org_id, given.get("type")), clock.now()
+        wish = read_wish(given, call_origins=call_origins, own_types=own_types)
         get_organisation(session, org_id, within)
         job = NewJob(
             org_id=org_id,
-            type=job_type(wish.type),
+            type=job_type(wish.type, own_types),
             payload=wish.payload,
             retry=wish.retry_policy or USUAL_RETRIES,
             created_by=actor,

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
+from automation_pipeline.core.errors import AutomationError, TransientError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.metrics import Meter, observe
 from automation_pipeline.org_jobs.events import ENDED_RUNS, RETRIES, RUN_DURATION_MS, STALE_RUNS
@@ -21,7 +21,6 @@ from automation_pipeline.org_jobs.models.attempts import (
     attempt_too_long,
     end_of_error,
 )
-from automation_pipeline.org_jobs.models.job_types import job_type
 from automation_pipeline.org_jobs.models.jobs import (
     EXPIRED,
     STALE,
@@ -142,10 +141,6 @@ async def _stop(task: "asyncio.Future[AttemptEnd]") -> None:
         task.exception()  # so that nobody complains that it was never looked at
 
 
-# Of a type that this version does not know any more.
-_LIMIT_SECONDS = 900
-
-
 async def work_job(  # noqa: PLR0913  the collaborators by name
     run_id: int,
     *,
@@ -189,7 +184,7 @@ class _Worker:
                 check_unclaimed(session, self._run_id)
                 clear_request(session, self._run_id)
                 return None
-            deadline = now + timedelta(seconds=_limit_seconds(claimed.type))
+            deadline = now + timedelta(seconds=claimed.limit_seconds)
             run = begin_run(
                 session, claimed.hold, deadline, now, within=ALL_ORGANISATIONS, actor=self._owner
             )
@@ -245,7 +240,7 @@ class _Worker:
             if run.cancel_requested_at is not None:
                 return attempt_cancelled(run.cancel_reason)
             is_late = run.deadline_at is not None and run.deadline_at <= self._clock.now()
-            return attempt_too_long(_limit_seconds(claimed.type)) if is_late else None
+            return attempt_too_long(claimed.limit_seconds) if is_late else None
 
     async def _tell(self, claimed: ClaimedRun, end: AttemptEnd) -> None:
         """What was done and not told would be done again, so that no passing fault of the database
@@ -274,13 +269,6 @@ def _asked(claimed: ClaimedRun) -> JobContext:
         payload=claimed.payload,
         key=run_key(hold.run_id),
     )
-
-
-def _limit_seconds(type_name: str) -> float:
-    try:
-        return job_type(type_name).limit_seconds
-    except InvalidInputError:
-        return _LIMIT_SECONDS
 
 
 FOLLOWER = "follower"

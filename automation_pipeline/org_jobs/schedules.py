@@ -11,7 +11,8 @@ from automation_pipeline.core.errors import (
     OutdatedError,
     sentence_of,
 )
-from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
+from automation_pipeline.org_jobs.models.job_types import NO_OWN_TYPES, checked_payload, job_type
+from automation_pipeline.org_jobs.models.jobs import JobType
 from automation_pipeline.org_jobs.models.organisations import OrgScope, differences
 from automation_pipeline.org_jobs.models.schedules import (
     Dispatched,
@@ -30,6 +31,7 @@ from automation_pipeline.org_jobs.queries.dispatch import (
     resolve_overlap,
     write_manual_run,
 )
+from automation_pipeline.org_jobs.queries.job_types import own_type
 from automation_pipeline.org_jobs.queries.jobs import NewJob, host_of, job_of
 from automation_pipeline.org_jobs.queries.organisations import locked_organisation
 from automation_pipeline.org_jobs.queries.schedule_changes import (
@@ -87,8 +89,9 @@ def create_schedule(  # noqa: PLR0913  the collaborators by name
 ) -> OrgSchedule:
     """InvalidInputError names every field at fault. In an organisation that is suspended it waits
     with the others."""
-    wanted = read_schedule(given, call_origins=call_origins)
     with database.transaction() as session:
+        own_types = own_type(session, org_id, given.get("jobType"))
+        wanted = read_schedule(given, call_origins=call_origins, own_types=own_types)
         organisation, now = locked_organisation(session, org_id, within), clock.now()
         refuse_never_due(wanted, now)
         check_server(session, wanted.server_instance_id, org_id)
@@ -122,7 +125,8 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
         stored, now = as_schedule(row), clock.now()
         if not is_expected(stored, expected):
             raise OutdatedError(f"Schedule {schedule_id} was changed meanwhile: look at it again.")
-        changed = changed_schedule(stored, patch, call_origins=call_origins)
+        own_types = own_type(session, row.org_id, patch.get("jobType", row.job_type))
+        changed = changed_schedule(stored, patch, call_origins=call_origins, own_types=own_types)
         before, after = differences(input_document(stored), input_document(changed))
         if not after:
             return stored
@@ -320,27 +324,39 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
         now = clock.now()
         refuse_over(row)
         refuse_disabled(session, row, organisation)
-        checked = _checked(row, payload, call_origins)
-        job = replace(_job(session, row, now, ignore_window=ignore_window), payload=checked)
+        own_types = own_type(session, row.org_id, row.job_type)
+        checked = _checked(row, payload, call_origins, own_types)
+        job = _job(session, row, now, own_types, ignore_window=ignore_window)
+        job = replace(job, payload=checked)
         resolve_overlap(session, row, as_schedule(row), now)
         made = replace(job, created_by=actor)
         return write_manual_run(session, row, made, client_key=client_key, actor=actor, now=now)
 
 
-def _job(session: Session, row: OrgScheduleRow, now: datetime, *, ignore_window: bool) -> NewJob:
+def _job(
+    session: Session,
+    row: OrgScheduleRow,
+    now: datetime,
+    own_types: Mapping[str, JobType],
+    *,
+    ignore_window: bool,
+) -> NewJob:
     schedule = as_schedule(row)
     timing = window_timing(schedule, ignore_window=ignore_window)
     refuse_closed(schedule, timing, now)
-    return job_of(row, timing, now, host_of(session, row))
+    return job_of(row, timing, now, host_of(session, row), own_types)
 
 
 def _checked(
-    row: OrgScheduleRow, payload: Mapping[str, object] | None, call_origins: Collection[str]
+    row: OrgScheduleRow,
+    payload: Mapping[str, object] | None,
+    call_origins: Collection[str],
+    own_types: Mapping[str, JobType],
 ) -> Mapping[str, object]:
     """What its type needs may have changed since it was stored."""
     try:
         wanted = row.payload if payload is None else payload
-        return checked_payload(job_type(row.job_type), wanted, call_origins=call_origins)
+        return checked_payload(job_type(row.job_type, own_types), wanted, call_origins=call_origins)
     except InvalidInputError as error:
         if payload is not None:
             raise
@@ -350,12 +366,22 @@ def _checked(
 
 
 def preview_schedule(
-    given: Mapping[str, object], *, count: int, after: datetime, call_origins: Collection[str] = ()
+    given: Mapping[str, object],
+    *,
+    org_id: str | None,
+    database: Database,
+    count: int,
+    after: datetime,
+    call_origins: Collection[str] = (),
 ) -> SchedulePreview:
     """InvalidInputError names every field at fault, as when it is stored; only its server is not
-    looked for."""
+    looked for. Without an organisation it knows the types that all have."""
     check_count(count)
-    wanted = read_schedule(given, call_origins=call_origins)
+    own_types: Mapping[str, JobType] = NO_OWN_TYPES
+    if org_id is not None:
+        with database.reading() as session:
+            own_types = own_type(session, org_id, given.get("jobType"))
+    wanted = read_schedule(given, call_origins=call_origins, own_types=own_types)
     timing = read_timing(timing_fields(wanted, "", jitter_seconds=0))
     return preview(timing, after, count, most_jitter=wanted.jitter_s)
 

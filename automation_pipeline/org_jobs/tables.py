@@ -248,6 +248,27 @@ class BatchRow(Table):
     finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
+class OrgJobTypeRow(Table):
+    """A type of job that an organisation defines for its agents. `payload_schema` is a JSON Schema;
+    NULL accepts any object."""
+
+    __tablename__ = "org_job_types"
+    __table_args__ = (
+        CheckConstraint("limit_seconds BETWEEN 1 AND 86400", name="limit_seconds"),
+        UniqueConstraint("org_id", "name"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    summary: Mapped[str]
+    is_mutation: Mapped[bool]
+    limit_seconds: Mapped[int]
+    payload_schema: Mapped[JsonObject | None] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
 class OrgJobRow(Table):
     """What is to be done, as it was when it was asked for. `status` is that of its newest run.
     `start_window` is where its attempts may begin: {"start", "end", "timezone"}; NULL: whenever."""
@@ -278,6 +299,8 @@ class OrgJobRow(Table):
     scheduled_for: Mapped[datetime | None] = mapped_column(UtcDateTime)
     type: Mapped[str]
     performer: Mapped[str]
+    # How long an attempt may take, by its type.
+    limit_seconds: Mapped[int]
     payload: Mapped[JsonObject] = mapped_column(Json)
     priority: Mapped[int]
     retry_policy: Mapped[JsonObject] = mapped_column(Json)

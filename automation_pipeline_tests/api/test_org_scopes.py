@@ -27,6 +27,7 @@ from automation_pipeline.org_jobs.tables import (
     OrgAlertRow,
     OrganisationRow,
     OrgJobRow,
+    OrgJobTypeRow,
     OrgScheduleRow,
     ServerRow,
 )
@@ -36,6 +37,7 @@ from automation_pipeline_tests.tables import every_case
 
 AGENTS = "/api/agents/"
 # These show nothing that is anybody's, and take nothing in.
+# Their tests are in routes/test_org_job_types.py.
 OF_NOBODY = {("GET", "/api/org-jobs/types"), ("POST", "/api/org-schedules/preview")}
 RULED = [
     pytest.param(method, path, rule, id=f"{method} {path}")
@@ -61,6 +63,7 @@ TABLES = (
     OrgScheduleRow,
     FireRow,
     BatchRow,
+    OrgJobTypeRow,
     OrgJobRow,
     JobRunRow,
     OrgAlertRow,
@@ -75,6 +78,8 @@ BODIES: Mapping[str, Mapping[str, Any]] = {
         "jobType": "HTTPS_CALL",
         "payload": {"url": "https://example.com/"},
     },
+    "/api/org-jobs/types": {"name": "NEW", "summary": "New."},
+    "/api/org-jobs/types/{type_name}": {"summary": "Changed."},
     "/api/org-jobs": {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/"}},
     "/api/org-schedules/{org_schedule_id}/backfill": {
         "from": "2026-05-01T00:00:00Z",
@@ -101,6 +106,7 @@ MISSING = Belongings(
         "org_schedule_id": str(uuid4()),
         "org_job_id": "987654",
         "batch_id": "987654",
+        "type_name": "NOWHERE",
     }
 )
 
@@ -138,6 +144,19 @@ def belongings(orgs: Bench, org_id: str) -> Belongings:
         session.add(AuditLogRow(org_id=org_id, at=orgs.now, **entry))
         session.flush()
         batch_id = batch.id
+    type_name = f"OF_{org_id.upper()}"
+    with orgs.database.transaction() as session:
+        session.add(
+            OrgJobTypeRow(
+                org_id=org_id,
+                name=type_name,
+                summary="Its own.",
+                is_mutation=True,
+                limit_seconds=60,
+                created_at=orgs.now,
+                updated_at=orgs.now,
+            )
+        )
     fire_id = orgs.fire(schedule_id)
     job_id = orgs.job(
         org_id,
@@ -154,6 +173,7 @@ def belongings(orgs: Bench, org_id: str) -> Belongings:
             "org_schedule_id": schedule_id,
             "org_job_id": str(job_id),
             "batch_id": str(batch_id),
+            "type_name": type_name,
         }
     )
 

@@ -54,9 +54,9 @@ def a_type(
     )
 
 
-CHANGING = a_type("SERVER_RESTART", Performer.AGENT)
+CHANGING = a_type("SERVER_RESTART", Performer.AGENT, limit_seconds=86_400)
 READING = a_type("SAVE_LIST", Performer.AGENT, is_mutation=False, limit_seconds=180)
-SERVICE = a_type("HTTPS_CALL", Performer.SERVICE)
+SERVICE = a_type("HTTPS_CALL", Performer.SERVICE, limit_seconds=180)
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Organisations, their schedules and jobs, here and by the API."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -19,8 +20,13 @@ from automation_pipeline.org_jobs.hosts import (
     update_host,
     update_server,
 )
+from automation_pipeline.org_jobs.job_types import (
+    create_job_type,
+    delete_job_type,
+    update_job_type,
+)
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
-from automation_pipeline.org_jobs.models.job_types import JobTypeCard, job_types
+from automation_pipeline.org_jobs.models.job_types import TYPE_NAME, JobTypeCard
 from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueStanding
 from automation_pipeline.org_jobs.models.organisations import (
     ALL_ORGANISATIONS,
@@ -41,6 +47,7 @@ from automation_pipeline.org_jobs.organisations import (
 from automation_pipeline.org_jobs.queries.alerts import list_alerts
 from automation_pipeline.org_jobs.queries.audit_log import audit_log
 from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills
+from automation_pipeline.org_jobs.queries.job_types import list_job_types
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
 from automation_pipeline.org_jobs.queries.organisations import (
     get_host,
@@ -88,6 +95,15 @@ def chosen_org(services: Services, org_id: str | None) -> str:
             "There are several organisations: say with --org which one it is for."
         )
     return known[0].id
+
+
+def perhaps_org(services: Services, org_id: str | None) -> str | None:
+    """The given organisation, or the only one; None where there are none or several."""
+    if org_id is not None:
+        return chosen_org(services, org_id)
+    with services.database.reading() as session:
+        known = list_organisations(session, ALL_ORGANISATIONS, limit=2, offset=0)
+    return known[0].id if len(known) == 1 else None
 
 
 def check_org(services: Services, org_id: str | None) -> None:
@@ -373,11 +389,17 @@ class LocalOrgSchedules:
             after=after,
         )
 
-    def preview(self, given: Document, *, count: int, after: datetime | None) -> SchedulePreview:
-        our = self._services
-        origins = our.settings.org_jobs_https_allowed_origins
+    def preview(
+        self, given: Document, org_id: str | None, *, count: int, after: datetime | None
+    ) -> SchedulePreview:
+        services = self._services
         return preview_schedule(
-            given, count=count, after=after or our.clock.now(), call_origins=origins
+            given,
+            org_id=perhaps_org(services, org_id),
+            database=services.database,
+            count=count,
+            after=after or services.clock.now(),
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
 
     def fires(self, schedule_id: str, *, limit: int, after_id: int = 0) -> Sequence[ScheduleFire]:
@@ -454,8 +476,49 @@ class LocalJobs:
         with self._services.database.reading() as session:
             return queues(session, OrgScope(org_id), self._services.clock.now())
 
-    def types(self) -> Sequence[JobTypeCard]:
-        return job_types()
+
+class LocalJobTypes:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def listed(self, org_id: str | None) -> Sequence[JobTypeCard]:
+        org = perhaps_org(self._services, org_id)
+        with self._services.database.reading() as session:
+            return list_job_types(session, org)
+
+    def create(self, given: Document, org_id: str | None) -> JobTypeCard:
+        services = self._services
+        return create_job_type(
+            given,
+            org_id=chosen_org(services, org_id),
+            within=ALL_ORGANISATIONS,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
+        )
+
+    def update(self, name: str, given: Document, org_id: str | None) -> JobTypeCard:
+        services = self._services
+        return update_job_type(
+            name,
+            given,
+            org_id=chosen_org(services, org_id),
+            within=ALL_ORGANISATIONS,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
+        )
+
+    def delete(self, name: str, org_id: str | None) -> None:
+        services = self._services
+        delete_job_type(
+            name,
+            org_id=chosen_org(services, org_id),
+            within=ALL_ORGANISATIONS,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
+        )
 
 
 class LocalBackfills:
@@ -489,6 +552,7 @@ class LocalOrgJobs:
         self._services = services
         self.schedules = LocalOrgSchedules(services)
         self.jobs = LocalJobs(services)
+        self.types = LocalJobTypes(services)
         self.backfills = LocalBackfills(services)
         self.organisations = LocalOrganisations(services)
         self.hosts = LocalHosts(services)
@@ -672,8 +736,11 @@ class RemoteOrgSchedules:
         told = self._api.get(f"{PATH}/{schedule_id}/next", _from(count, after))
         return as_model(SchedulePreview, data_of(told))
 
-    def preview(self, given: ApiDocument, *, count: int, after: datetime | None) -> SchedulePreview:
-        told = self._api.post(f"{PATH}/preview", given, query=_from(count, after))
+    def preview(
+        self, given: ApiDocument, org_id: str | None, *, count: int, after: datetime | None
+    ) -> SchedulePreview:
+        query = {**_from(count, after), "org": org_id}
+        told = self._api.post(f"{PATH}/preview", given, query=query)
         return as_model(SchedulePreview, data_of(told))
 
     def fires(self, schedule_id: str, *, limit: int, after_id: int = 0) -> Sequence[ScheduleFire]:
@@ -697,7 +764,7 @@ def _from(count: int, after: datetime | None) -> dict[str, object]:
     return {"count": count, "after": after and iso(after)}
 
 
-JOBS, BACKFILLS = "/api/org-jobs", "/api/org-backfills"
+JOBS, JOB_TYPES, BACKFILLS = "/api/org-jobs", "/api/org-jobs/types", "/api/org-backfills"
 
 
 class RemoteJobs:
@@ -742,8 +809,32 @@ class RemoteJobs:
             for one in list_of(self._api.get(f"{JOBS}/queues", {"org": org_id}))
         ]
 
-    def types(self) -> Sequence[JobTypeCard]:
-        return [as_model(JobTypeCard, one) for one in list_of(self._api.get(f"{JOBS}/types"))]
+
+class RemoteJobTypes:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def listed(self, org_id: str | None) -> Sequence[JobTypeCard]:
+        found = list_of(self._api.get(JOB_TYPES, {"org": org_id}))
+        return [as_model(JobTypeCard, one) for one in found]
+
+    def create(self, given: ApiDocument, org_id: str | None) -> JobTypeCard:
+        made = self._api.post(JOB_TYPES, given, query={"org": org_id})
+        return as_model(JobTypeCard, data_of(made))
+
+    def update(self, name: str, given: ApiDocument, org_id: str | None) -> JobTypeCard:
+        changed = self._api.put(_one_type(name), given, query={"org": org_id})
+        return as_model(JobTypeCard, data_of(changed))
+
+    def delete(self, name: str, org_id: str | None) -> None:
+        self._api.delete(_one_type(name), query={"org": org_id})
+
+
+def _one_type(name: str) -> str:
+    """NotFoundError for what is no name: an address made of it would lead elsewhere."""
+    if not re.fullmatch(TYPE_NAME, name):
+        raise NotFoundError(f"Job type {name[:100]} does not exist.")
+    return f"{JOB_TYPES}/{name}"
 
 
 class RemoteBackfills:
@@ -767,6 +858,7 @@ class RemoteOrgJobs:
         self._api = api
         self.schedules = RemoteOrgSchedules(api)
         self.jobs = RemoteJobs(api)
+        self.types = RemoteJobTypes(api)
         self.backfills = RemoteBackfills(api)
         self.organisations = RemoteOrganisations(api)
         self.hosts = RemoteHosts(api)

@@ -1584,6 +1584,30 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_table(
+        "org_job_types",
+        sa.Column("id", BigId, nullable=False),
+        sa.Column("org_id", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("summary", sa.String(), nullable=False),
+        sa.Column("is_mutation", sa.Boolean(), nullable=False),
+        sa.Column("limit_seconds", sa.Integer(), nullable=False),
+        sa.Column("payload_schema", Json, nullable=True),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.CheckConstraint(
+            "limit_seconds BETWEEN 1 AND 86400", name=op.f("ck_org_job_types_limit_seconds")
+        ),
+        sa.ForeignKeyConstraint(
+            ["org_id"],
+            ["organisations.id"],
+            name=op.f("fk_org_job_types_org_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_org_job_types")),
+        sa.UniqueConstraint("org_id", "name", name=op.f("uq_org_job_types_org_id_name")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
         "pricing_rule_versions",
         sa.Column("id", BigId, nullable=False),
         sa.Column("rule_id", BigId, nullable=False),
@@ -2898,6 +2922,7 @@ def upgrade() -> None:
         sa.Column("scheduled_for", UtcDateTime(), nullable=True),
         sa.Column("type", sa.String(), nullable=False),
         sa.Column("performer", sa.String(), nullable=False),
+        sa.Column("limit_seconds", sa.Integer(), nullable=False),
         sa.Column("payload", Json, nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("retry_policy", Json, nullable=False),

@@ -14,7 +14,6 @@ from automation_pipeline.cli.output import (
     screen,
 )
 from automation_pipeline.org_jobs.commands.arguments import second
-from automation_pipeline.org_jobs.models.job_types import JobTypeCard
 from automation_pipeline.org_jobs.models.jobs import (
     Attempt,
     JobMove,
@@ -207,26 +206,3 @@ def _queue_state(one: QueueStanding) -> Text:
         return Text("suspended", "red")
     maintenance = f"in service; maintenance until {minute(one.maintenance_until)}"
     return Text(maintenance, "yellow") if one.maintenance_until else Text("in service", "green")
-
-
-def print_types(types: Iterable[JobTypeCard]) -> None:
-    columns = ("type", "by", "changes", "at most", "needs", "what it does")
-    print_fitted_table(columns, map(_type, types), texts={"needs", "what it does"})
-
-
-def _type(one: JobTypeCard) -> tuple[object, ...]:
-    changes = "yes" if one.is_mutation else "no"
-    needs = one.permission and f"{one.permission}.write"
-    also = f" Also: {', '.join(one.aliases)}." if one.aliases else ""
-    return (
-        one.name,
-        one.performer,
-        changes,
-        _length(one.limit_seconds),
-        needs,
-        f"{one.summary}{also}",
-    )
-
-
-def _length(seconds: int) -> str:
-    return f"{seconds // 60} min" if seconds < 2 * 3600 else f"{seconds // 3600} h"

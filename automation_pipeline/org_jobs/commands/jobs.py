@@ -43,7 +43,6 @@ from automation_pipeline.org_jobs.commands.job_pages import (
     print_jobs,
     print_moves,
     print_queues,
-    print_types,
     status_line,
 )
 from automation_pipeline.org_jobs.models.jobs import BackoffType, JobFilter, OrgJob, Performer
@@ -182,24 +181,11 @@ def queues(*, org: OfOrg = None, as_json: AsJson = False) -> None:
         print_queues(found)
 
 
-def types(*, as_json: AsJson = False) -> None:
-    """List what jobs can be done, by whom, and how long each may take; --json tells what their
-    payloads hold.
-
-    For example: automation org-jobs types
-    """
-    found = client().org_jobs.jobs.types()
-    if as_json:
-        print_json({"types": [as_document(one) for one in found]})
-    else:
-        print_types(found)
-
-
 def create(
     *,
     job_type: Annotated[
         str | None,
-        typer.Option("--type", help="What is done; `automation org-jobs types` tells them all."),
+        typer.Option("--type", help="What is done; `automation org-jobs types` lists them."),
     ] = None,
     payload: Payload = None,
     server: Annotated[

@@ -89,6 +89,7 @@ def preview(
     after: After = None,
     count: Count = DEFAULT_COUNT,
     flags: ScheduleFlags,
+    org: Org = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what is wrong with a schedule, or when it would be due. Nothing is stored.
@@ -99,7 +100,7 @@ def preview(
     start = None if after is None else read_instant("--after", after)
     fields = given_fields(file, flags.document())
     _show_times(
-        client().org_jobs.schedules.preview(fields, count=count, after=start), as_json=as_json
+        client().org_jobs.schedules.preview(fields, org, count=count, after=start), as_json=as_json
     )
 
 

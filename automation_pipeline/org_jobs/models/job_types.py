@@ -1,155 +1,43 @@
-"""All job types by name, and the payloads of the agents' types."""
+"""Job types: the services' own, the built-in ones of agents, and those of an organisation.
+
+A type of an agent is data: a name, limits and an optional JSON Schema of the payload. An
+organisation adds types, or replaces a built-in one for itself; see ADR 0026.
+"""
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, cast
+from typing import Annotated, NoReturn, cast
 
-from pydantic import Field, StrictBool, StrictInt
+import jsonschema_rs
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from automation_pipeline.core.access import Permission
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.core.json_model import (
+    Instant,
+    JsonModel,
+    answerable,
+    as_document,
+    is_deeper,
+    parse,
+    text_fault,
+)
+from automation_pipeline.org_jobs.models.fields import Flag, Whole
 from automation_pipeline.org_jobs.models.jobs import JobType, Performer
-from automation_pipeline.org_jobs.models.secrets import SecretRef, payload_faults
+from automation_pipeline.org_jobs.models.secrets import (
+    DEEPEST,
+    LONGEST_PAYLOAD_KEY,
+    payload_faults,
+    reference_in,
+)
 from automation_pipeline.org_jobs.models.service_payloads import (
     AutomationRunPayload,
     CompanyEnrichmentPayload,
-    FileName,
-    GraceSeconds,
     HttpsCallPayload,
-    Keep,
-    Key,
-    Line,
-    NoPayload,
     PricingRulePayload,
-    ShortLine,
 )
-
-_Region = Annotated[
-    str,
-    Field(pattern=r"^-?[0-9]{1,6}\.-?[0-9]{1,6}$", description="As `-3.12`: its place on the map."),
-]
-
-
-class ServerStop(JsonModel):
-    grace_seconds: GraceSeconds = 30
-    message: ShortLine | None = None
-
-
-class ServerSafeRestart(ServerStop):
-    backup: StrictBool = Field(default=True, description="Whether a backup is made before.")
-    most_players: StrictInt | None = Field(
-        default=None, ge=0, le=10_000, description="It waits until no more are on."
-    )
-
-
-class ServerWipeSave(JsonModel):
-    backup: StrictBool = Field(default=True, description="Whether a backup is made before.")
-    restart: StrictBool = True
-
-
-class ConsoleCommand(JsonModel):
-    command: Line
-
-
-class RconCommand(ConsoleCommand):
-    password: SecretRef | None = Field(
-        default=None, description="Without it the agent uses the one that it knows."
-    )
-    timeout_seconds: StrictInt = Field(default=10, ge=1, le=120)
-
-
-class SaveList(JsonModel):
-    limit: StrictInt = Field(default=100, ge=1, le=1000)
-
-
-class SaveBackup(JsonModel):
-    name: FileName | None = Field(
-        default=None, description="Without it the backup is named after its instant."
-    )
-    keep: Keep | None = None
-
-
-class SaveRestore(JsonModel):
-    save: FileName
-    backup: StrictBool = Field(default=True, description="Whether a backup is made before.")
-    restart: StrictBool = True
-
-
-class SaveDelete(JsonModel):
-    save: FileName
-
-
-class SaveRetention(JsonModel):
-    keep: Keep = 10
-    older_than_days: StrictInt | None = Field(
-        default=None, ge=1, le=3650, description="Only those that are older are removed."
-    )
-
-
-class RegionHealerScan(JsonModel):
-    """Without regions: the whole map."""
-
-    regions: tuple[_Region, ...] = Field(default=(), max_length=1000)
-
-
-class RegionHealerHeal(RegionHealerScan):
-    save: FileName | None = Field(
-        default=None, description="The backup that regions are taken from; else the newest."
-    )
-
-
-_Player = Annotated[
-    ShortLine, Field(description="As the game knows it: a name, or an id of its platform.")
-]
-
-
-class OnePlayer(JsonModel):
-    player: _Player
-
-
-class PlayerKick(OnePlayer):
-    reason: ShortLine | None = None
-
-
-class PlayerBan(PlayerKick):
-    minutes: StrictInt | None = Field(
-        default=None, ge=1, le=5_256_000, description="Without it the ban is for good."
-    )
-
-
-class PlayerMessage(JsonModel):
-    player: _Player | None = Field(default=None, description="Without it the message is for all.")
-    message: Line
-
-
-class ModSearch(JsonModel):
-    query: ShortLine
-    limit: StrictInt = Field(default=20, ge=1, le=100)
-
-
-class OneMod(JsonModel):
-    mod: Key
-
-
-class ModVersion(OneMod):
-    version: Key | None = Field(default=None, description="Without it the newest.")
-    restart: StrictBool = False
-
-
-class ModUpdateAll(JsonModel):
-    restart: StrictBool = True
-    backup: StrictBool = Field(default=True, description="Whether a backup is made before.")
-
-
-class OneProfile(JsonModel):
-    profile: FileName
-
-
-class ProfileApply(OneProfile):
-    restart: StrictBool = False
-
 
 AUTOMATION_RUN, PRICING_RULE_APPLY, HTTPS_CALL = (
     "AUTOMATION_RUN",
@@ -161,43 +49,12 @@ LARGEST_PAYLOAD = 256 * 1024
 SHORT, USUAL, LONG = 180, 900, 86_400
 
 
-def _reads(name: str, summary: str, payload: type[JsonModel] = NoPayload) -> JobType:
-    performer = Performer.AGENT
-    return JobType(
-        name=name,
-        performer=performer,
-        is_mutation=False,
-        limit_seconds=SHORT,
-        payload=payload,
-        summary=summary,
-    )
-
-
-def _changes(
-    name: str,
-    summary: str,
-    payload: type[JsonModel] = NoPayload,
-    *,
-    limit: int = USUAL,
-    alias: str | None = None,
-) -> JobType:
-    return JobType(
-        name=name,
-        performer=Performer.AGENT,
-        is_mutation=True,
-        limit_seconds=limit,
-        payload=payload,
-        summary=summary,
-        aliases=() if alias is None else (alias,),
-    )
-
-
-def _ours(
+def _service(
     name: str,
     summary: str,
     payload: type[JsonModel],
     *,
-    limit: int,
+    limit: int = LONG,
     permission: Permission | None = None,
 ) -> JobType:
     return JobType(
@@ -211,99 +68,132 @@ def _ours(
     )
 
 
-_ALL = (
-    _changes("SERVER_START", "Start the server.", alias="start"),
-    _changes(
-        "SERVER_STOP", "Stop the server after a warning to its players.", ServerStop, alias="stop"
-    ),
-    _changes("SERVER_KILL", "End the server's process at once."),
-    _changes(
-        "SERVER_RESTART",
-        "Stop the server and start it again.",
-        ServerStop,
-        limit=LONG,
-        alias="restart",
-    ),
-    _changes(
-        "SERVER_SAFE_RESTART",
-        "Restart when few are on, after a backup.",
-        ServerSafeRestart,
-        limit=LONG,
-    ),
-    _changes("SERVER_WIPE_SAVE", "Remove the save, so that the world begins anew.", ServerWipeSave),
-    _changes("RCON", "Send a command over the remote console.", RconCommand, alias="rcon"),
-    _changes("SEND_COMMAND", "Type a command into the server's own console.", ConsoleCommand),
-    _reads("SAVE_LIST", "List the saves and backups.", SaveList),
-    _changes("SAVE_BACKUP", "Back the save up.", SaveBackup),
-    _changes("SAVE_RESTORE", "Put a backup back.", SaveRestore),
-    _changes("SAVE_DELETE", "Remove a backup.", SaveDelete),
-    _changes("SAVE_RETENTION", "Remove old backups.", SaveRetention),
-    _reads("REGION_HEALER_SCAN", "Look for damaged regions of the map.", RegionHealerScan),
-    _changes("REGION_HEALER_HEAL", "Replace damaged regions from a backup.", RegionHealerHeal),
-    _reads("PLAYER_LIST", "List the players who are on."),
-    _changes("PLAYER_KICK", "Put a player out.", PlayerKick),
-    _changes("PLAYER_BAN", "Put a player out, and keep it out.", PlayerBan),
-    _changes("PLAYER_UNBAN", "Let a banned player in again.", OnePlayer),
-    _changes("PLAYER_WHITELIST", "Add a player to the list of those who may come in.", OnePlayer),
-    _changes(
-        "PLAYER_UNWHITELIST", "Take a player off the list of those who may come in.", OnePlayer
-    ),
-    _changes("PLAYER_MESSAGE", "Say something to a player, or to all.", PlayerMessage),
-    _reads("MOD_LIST", "List the mods that are installed."),
-    _reads("MOD_SEARCH", "Look for mods in the catalogue.", ModSearch),
-    _changes("MOD_INSTALL", "Install a mod.", ModVersion),
-    _changes("MOD_UNINSTALL", "Remove a mod.", OneMod),
-    _changes("MOD_ENABLE", "Switch a mod on.", OneMod),
-    _changes("MOD_DISABLE", "Switch a mod off.", OneMod),
-    _changes("MOD_UPDATE", "Bring a mod up to date.", ModVersion, limit=LONG),
-    _changes("MOD_UPDATE_ALL", "Bring all mods up to date.", ModUpdateAll, limit=LONG),
-    _reads("PROFILE_LIST", "List the profiles: sets of mods and settings."),
-    _changes("PROFILE_APPLY", "Put a profile into use.", ProfileApply),
-    _changes("PROFILE_DELETE", "Remove a profile.", OneProfile),
-    _ours(
-        AUTOMATION_RUN,
-        "Run an automation schedule, and wait for its end.",
-        AutomationRunPayload,
-        limit=LONG,
-        permission=Permission.AUTOMATION,
-    ),
-    _ours(
-        PRICING_RULE_APPLY,
-        "Plan a pricing rule and apply it, and wait for its end.",
-        PricingRulePayload,
-        limit=LONG,
-        permission=Permission.PRICING_RUNS,
-    ),
-    _ours(
-        COMPANY_ENRICHMENT,
-        "Ask the French registers for a company, and wait for the answer.",
-        CompanyEnrichmentPayload,
-        limit=LONG,
-        permission=Permission.ENRICHMENT,
-    ),
-    _ours(HTTPS_CALL, "Call a public address over HTTPS.", HttpsCallPayload, limit=SHORT),
+SERVICE_TYPES: Mapping[str, JobType] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            _service(
+                AUTOMATION_RUN,
+                "Run an automation schedule, and wait for its end.",
+                AutomationRunPayload,
+                permission=Permission.AUTOMATION,
+            ),
+            _service(
+                PRICING_RULE_APPLY,
+                "Plan a pricing rule and apply it, and wait for its end.",
+                PricingRulePayload,
+                permission=Permission.PRICING_RUNS,
+            ),
+            _service(
+                COMPANY_ENRICHMENT,
+                "Ask the French registers for a company, and wait for the answer.",
+                CompanyEnrichmentPayload,
+                permission=Permission.ENRICHMENT,
+            ),
+            _service(
+                HTTPS_CALL, "Call a public address over HTTPS.", HttpsCallPayload, limit=SHORT
+            ),
+        )
+    }
 )
 
-JOB_TYPES: Mapping[str, JobType] = MappingProxyType({one.name: one for one in _ALL})
-_BY_ALIAS = {alias: one for one in _ALL for alias in one.aliases}
+Schema = Mapping[str, object]
 
 
-class JobTypeCard(JsonModel):
-    """A type as people read it. `payload_schema` is a JSON schema."""
-
-    name: str
-    performer: Performer
-    is_mutation: bool
-    limit_seconds: int
-    summary: str
-    payload_schema: Mapping[str, object]
-    permission: Permission | None
-    aliases: tuple[str, ...]
+def _requires(field: str, pattern: str, longest: int) -> Schema:
+    text = {"type": "string", "minLength": 1, "maxLength": longest, "pattern": pattern}
+    return {"type": "object", "required": [field], "properties": {field: text}}
 
 
-def job_type(name: str) -> JobType:
-    """By its name or an alias. InvalidInputError for a name that is of none."""
-    known = JOB_TYPES.get(name) or _BY_ALIAS.get(name)
+_ONE_LINE = r"^[^\r\n]*\S[^\r\n]*$"
+_COMMAND = _requires("command", _ONE_LINE, 1000)
+_MESSAGE = _requires("message", _ONE_LINE, 1000)
+_PLAYER = _requires("player", _ONE_LINE, 200)
+_QUERY = _requires("query", _ONE_LINE, 200)
+# A name, never a path.
+_SAVE = _requires("save", r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", 120)
+_PROFILE = _requires("profile", r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", 120)
+_MOD = _requires("mod", r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]*$", 120)
+
+# The types that the original system had: what each does, and the schema of its payload.
+_AGENT_TYPES: Mapping[str, tuple[str, Schema | None]] = {
+    "SERVER_START": ("Start the server.", None),
+    "SERVER_STOP": ("Stop the server after a warning to its players.", None),
+    "SERVER_KILL": ("End the server's process at once.", None),
+    "SERVER_RESTART": ("Stop the server and start it again.", None),
+    "SERVER_SAFE_RESTART": ("Restart when few players are on, after a backup.", None),
+    "SERVER_WIPE_SAVE": ("Remove the save, so that the world starts anew.", None),
+    "RCON": ("Send a command over the remote console.", _COMMAND),
+    "SEND_COMMAND": ("Type a command into the server's own console.", _COMMAND),
+    "SAVE_LIST": ("List the saves and backups.", None),
+    "SAVE_BACKUP": ("Back up the save.", None),
+    "SAVE_RESTORE": ("Restore a backup.", _SAVE),
+    "SAVE_DELETE": ("Remove a backup.", _SAVE),
+    "SAVE_RETENTION": ("Remove old backups.", None),
+    "REGION_HEALER_SCAN": ("Look for damaged regions of the map.", None),
+    "REGION_HEALER_HEAL": ("Replace damaged regions from a backup.", None),
+    "PLAYER_LIST": ("List the players who are on.", None),
+    "PLAYER_KICK": ("Disconnect a player.", _PLAYER),
+    "PLAYER_BAN": ("Disconnect a player, and refuse them from then on.", _PLAYER),
+    "PLAYER_UNBAN": ("Admit a banned player again.", _PLAYER),
+    "PLAYER_WHITELIST": ("Add a player to the allow list.", _PLAYER),
+    "PLAYER_UNWHITELIST": ("Remove a player from the allow list.", _PLAYER),
+    "PLAYER_MESSAGE": ("Send a message to a player, or to all.", _MESSAGE),
+    "MOD_LIST": ("List the mods that are installed.", None),
+    "MOD_SEARCH": ("Look for mods in the catalogue.", _QUERY),
+    "MOD_INSTALL": ("Install a mod.", _MOD),
+    "MOD_UNINSTALL": ("Remove a mod.", _MOD),
+    "MOD_ENABLE": ("Enable a mod.", _MOD),
+    "MOD_DISABLE": ("Disable a mod.", _MOD),
+    "MOD_UPDATE": ("Update a mod.", _MOD),
+    "MOD_UPDATE_ALL": ("Update all mods.", None),
+    "PROFILE_LIST": ("List the profiles: sets of mods and settings.", None),
+    "PROFILE_APPLY": ("Apply a profile.", _PROFILE),
+    "PROFILE_DELETE": ("Remove a profile.", _PROFILE),
+}
+_READING = frozenset(
+    {
+        "SAVE_LIST",
+        "REGION_HEALER_SCAN",
+        "PLAYER_LIST",
+        "MOD_LIST",
+        "MOD_SEARCH",
+        "PROFILE_LIST",
+    }
+)
+_LONG = frozenset({"SERVER_RESTART", "SERVER_SAFE_RESTART", "MOD_UPDATE", "MOD_UPDATE_ALL"})
+ALIASES = {
+    "start": "SERVER_START",
+    "stop": "SERVER_STOP",
+    "restart": "SERVER_RESTART",
+    "rcon": "RCON",
+}
+
+
+def _agent(name: str, summary: str, schema: Schema | None) -> JobType:
+    return JobType(
+        name=name,
+        performer=Performer.AGENT,
+        is_mutation=name not in _READING,
+        limit_seconds=SHORT if name in _READING else LONG if name in _LONG else USUAL,
+        payload=schema,
+        summary=summary,
+        aliases=tuple(alias for alias, of in ALIASES.items() if of == name),
+    )
+
+
+# Every organisation has these.
+JOB_TYPES: Mapping[str, JobType] = MappingProxyType(
+    {name: _agent(name, *about) for name, about in _AGENT_TYPES.items()} | dict(SERVICE_TYPES)
+)
+NO_OWN_TYPES: Mapping[str, JobType] = MappingProxyType({})
+
+
+def job_type(name: str, own: Mapping[str, JobType] = NO_OWN_TYPES) -> JobType:
+    """By its name or an alias; `own` are those of the organisation, which come first.
+    InvalidInputError for an unknown name."""
+    name = ALIASES.get(name, name)
+    known = own.get(name) or JOB_TYPES.get(name)
     if known is None:
         raise InvalidInputError(
             "Unknown job type", (("jobType", f"is not a type of job: {name[:100]!r}"),)
@@ -311,12 +201,152 @@ def job_type(name: str) -> JobType:
     return known
 
 
+class JobTypeCard(JsonModel):
+    """A type as people read it. `payload_schema` is a JSON Schema; null: any object. `org_id` is
+    null for the types that every organisation has."""
+
+    name: str
+    performer: Performer
+    is_mutation: bool
+    limit_seconds: int
+    summary: str
+    payload_schema: Mapping[str, object] | None
+    permission: Permission | None
+    aliases: tuple[str, ...]
+    org_id: str | None = None
+    updated_at: Instant | None = None
+
+
+def job_types() -> tuple[JobTypeCard, ...]:
+    """The types that every organisation has, in the order in which they are shown."""
+    return tuple(_card(one) for one in JOB_TYPES.values())
+
+
+def _card(one: JobType) -> JobTypeCard:
+    schema = (
+        one.payload.model_json_schema(by_alias=True)
+        if isinstance(one.payload, type)
+        else one.payload
+    )
+    return JobTypeCard(
+        name=one.name,
+        performer=one.performer,
+        is_mutation=one.is_mutation,
+        limit_seconds=one.limit_seconds,
+        summary=one.summary,
+        payload_schema=schema,
+        permission=one.permission,
+        aliases=one.aliases,
+    )
+
+
+MOST_OWN_TYPES = 100
+LARGEST_SCHEMA = 16 * 1024
+TYPE_NAME = "^[A-Z][A-Z0-9_]{0,99}$"
+# References could reach other hosts, never end, or grow exponentially.
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+
+
+def _own_name(name: str) -> str:
+    if not re.fullmatch(TYPE_NAME, name):
+        raise ValueError(
+            "must be 1 to 100 capitals, digits and underscores, and start with a letter"
+        )
+    if name in SERVICE_TYPES:
+        raise ValueError("is a type of this system, which cannot be replaced")
+    return name
+
+
+def _usable_schema(schema: dict[str, object] | None) -> dict[str, object] | None:
+    if schema is None:
+        return None
+    if is_deeper(schema, DEEPEST):
+        raise ValueError(f"must not be nested more than {DEEPEST} deep")
+    if len(json.dumps(schema, ensure_ascii=False, default=str)) > LARGEST_SCHEMA:
+        raise ValueError(f"must not be larger than {LARGEST_SCHEMA // 1024} kB")
+    for key, text in _strings(schema):
+        if key in _REFERENCES:
+            raise ValueError(f"must not use {key}: write the schema out")
+        if fault := text_fault(key) or text_fault(text):
+            raise ValueError(fault)
+    try:
+        _validator(schema)
+    except (jsonschema_rs.ValidationError, ValueError) as error:
+        words = str(error).partition("\n")[0][:200]
+        raise ValueError(f"is not a JSON Schema: {words}") from None
+    return schema
+
+
+def _strings(value: object) -> Iterator[tuple[str, str]]:
+    """Every key with no text, and every text with no key."""
+    if isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, object]", value).items():
+            yield key, ""
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[object]", value):
+            yield from _strings(inner)
+    elif isinstance(value, str):
+        yield "", value
+
+
+def _no_retrieval(uri: str) -> NoReturn:
+    raise ValueError(f"does not read {uri[:100]}")
+
+
+def _validator(schema: Schema) -> jsonschema_rs.Draft202012Validator:
+    """Regular expressions take linear time, nothing is fetched, and no message holds a value."""
+    return jsonschema_rs.Draft202012Validator(
+        dict(schema),
+        mask="the value",
+        retriever=_no_retrieval,
+        pattern_options=jsonschema_rs.RegexOptions(),
+    )
+
+
+def _null_or_object(given: object) -> object:
+    if given is not None and not isinstance(given, dict):
+        raise ValueError("must be an object or null")
+    return cast("object", given)
+
+
+class OwnTypeFields(JsonModel):
+    """What an organisation decides about a type of job that its agents do."""
+
+    summary: str = Field(min_length=1, max_length=500, description="What a job of it does.")
+    is_mutation: Flag = Field(
+        default=True,
+        description="An agent does one job that changes something at a time, and up to eight others.",
+    )
+    limit_seconds: Annotated[Whole, Field(ge=1, le=LONG)] = Field(
+        default=USUAL, description="How long an attempt may take."
+    )
+    payload_schema: Annotated[
+        dict[str, object] | None,
+        AfterValidator(_usable_schema),
+        BeforeValidator(_null_or_object),
+    ] = Field(
+        default=None,
+        description="A JSON Schema (2020-12) without references; null accepts any object. A secret"
+        " reference is accepted wherever a string is.",
+    )
+
+
+class OwnTypeInput(OwnTypeFields):
+    name: Annotated[str, AfterValidator(_own_name)] = Field(
+        description="In capitals. That of a built-in type of agents replaces it.",
+        examples=["REPORT_EXPORT"],
+    )
+
+
+_COMPLAINT = "The payload is refused"
+
+
 def checked_payload(
     type_: JobType, given: object, *, call_origins: Collection[str] | None = ()
 ) -> dict[str, object]:
-    """The payload as it is stored, with what is left out filled in; nothing given is an empty one.
-    InvalidInputError says for each field as `payload.x` what is wrong with it, and never what it
-    holds.
+    """The payload as it is stored; nothing given is an empty one. InvalidInputError names each
+    field at fault as `payload.x`, and never quotes a value.
 
     `call_origins` are the origins that an HTTPS_CALL may name though they are not public; None
     accepts every address.
@@ -329,8 +359,19 @@ def checked_payload(
     faults = payload_faults(payload) or _size_faults(payload)
     if faults:
         raise _refused(faults)
+    if isinstance(type_.payload, type):
+        return _parsed(type_.payload, payload, call_origins)
+    faults = [] if type_.payload is None else schema_faults(type_.payload, payload)
+    if faults:
+        raise _refused(faults)
+    return dict(payload)
+
+
+def _parsed(
+    model: type[JsonModel], payload: Mapping[str, object], call_origins: Collection[str] | None
+) -> dict[str, object]:
     try:
-        parsed = parse(type_.payload, payload, _COMPLAINT)
+        parsed = parse(model, payload, _COMPLAINT)
     except InvalidInputError as error:
         raise _refused(error.fields) from None
     if isinstance(parsed, HttpsCallPayload) and call_origins is not None:
@@ -341,12 +382,41 @@ def checked_payload(
     return as_document(parsed)
 
 
-def job_types() -> tuple[JobTypeCard, ...]:
-    """All, in the order in which they are shown."""
-    return tuple(_card(one) for one in _ALL)
+def schema_faults(schema: Schema, payload: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Where and why a payload does not match, in the order of the schema."""
+    document = dict(payload)
+    return [
+        fault
+        for error in _validator(schema).iter_errors(document)
+        if not _is_secret_for_text(error, document)
+        for fault in _faults(error)
+    ]
 
 
-_COMPLAINT = "The payload is refused"
+def _is_secret_for_text(error: jsonschema_rs.ValidationError, document: object) -> bool:
+    """Whether a reference to a secret is where the schema wants a string."""
+    if error.kind.name != "type" or "string" not in error.kind.value:
+        return False
+    for step in error.instance_path:
+        document = cast("Mapping[str | int, object]", document)[step]
+    return reference_in(document) is not None
+
+
+def _faults(error: jsonschema_rs.ValidationError) -> Iterator[tuple[str, str]]:
+    path = [str(step) for step in error.instance_path]
+    match error.kind.name:
+        case "required":
+            missing = cast("str", error.kind.value)
+            yield _path([*path, missing]), "is required"
+        case "additionalProperties" | "unevaluatedProperties":
+            for name in cast("Sequence[str]", error.kind.value):
+                yield _path([*path, name]), "is not a known field"
+        case _:
+            yield _path(path), answerable(error.message.removeprefix("the value "))[:300]
+
+
+def _path(steps: Sequence[str]) -> str:
+    return ".".join(answerable(step)[:LONGEST_PAYLOAD_KEY] for step in steps)
 
 
 def _size_faults(payload: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -362,17 +432,4 @@ def _refused(faults: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> I
     return InvalidInputError(
         _COMPLAINT,
         tuple((f"payload.{where}" if where else "payload", why) for where, why in faults),
-    )
-
-
-def _card(one: JobType) -> JobTypeCard:
-    return JobTypeCard(
-        name=one.name,
-        performer=one.performer,
-        is_mutation=one.is_mutation,
-        limit_seconds=one.limit_seconds,
-        summary=one.summary,
-        payload_schema=one.payload.model_json_schema(by_alias=True),
-        permission=one.permission,
-        aliases=one.aliases,
     )

@@ -30,15 +30,16 @@ class Performer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class JobType:
-    """`permission`: what whoever asks for such a job must be allowed to write, besides jobs. Of the
-    changing jobs of a host one is at work at a time, of those that only read eight. An alias is
-    another name that it may be asked for by; it is stored under its own."""
+    """`permission`: what the caller who asks for such a job must be allowed to write, besides jobs.
+    A host does one changing job at a time, and up to eight that only read. `payload` is a model, a
+    JSON Schema, or None for any object. An alias is another name in requests; the job is stored
+    under its own."""
 
     name: str
     performer: Performer
     is_mutation: bool
     limit_seconds: int
-    payload: type[JsonModel]
+    payload: type[JsonModel] | Mapping[str, object] | None
     summary: str
     permission: Permission | None = None
     aliases: tuple[str, ...] = ()

@@ -41,30 +41,6 @@ def _whole_number(given: object) -> object:
 KnownId = Annotated[
     Id, Field(ge=1), BeforeValidator(_whole_number), WithJsonSchema(ID_SCHEMA, mode="validation")
 ]
-# One line: a second one would be a second command.
-Line = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\r\n]*\S[^\r\n]*$")]
-ShortLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\r\n]*\S[^\r\n]*$")]
-# Never a path.
-FileName = Annotated[
-    str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")
-]
-# As catalogues of mods and the games name them.
-Key = Annotated[
-    str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+-]*$")
-]
-Keep = Annotated[StrictInt, Field(ge=1, le=100, description="How many are kept, the newest.")]
-GraceSeconds = Annotated[
-    StrictInt,
-    Field(
-        ge=0, le=3600, description="How long players are given before it stops, after the message."
-    ),
-]
-
-
-class NoPayload(JsonModel):
-    """Nothing is said about it."""
-
-
 _COMPANY = re.compile(r"^([0-9]{9}|[0-9]{14})$")
 
 

@@ -17,7 +17,6 @@ from automation_pipeline.org_jobs.models.agents import (
     ResultReport,
     is_agent,
 )
-from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
@@ -30,8 +29,6 @@ from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.transitions import TransitionRow
 
 SEEN_EVERY_SECONDS = 15.0
-# Of a type that this version does not know any more.
-_LIMIT_SECONDS = 900
 
 
 def host_of_agent(session: Session, host_id: int, within: OrgScope) -> HostRow:
@@ -43,11 +40,11 @@ def host_of_agent(session: Session, host_id: int, within: OrgScope) -> HostRow:
 
 @dataclass(frozen=True)
 class Reporter:
-    """The host whose agent has an attempt or had it, and the type of the job. `is_known`: not
+    """The host whose agent has an attempt or had it, and the job's limit. `is_known`: not
     merely guessed from where the run is now, because the attempt is nobody's."""
 
     host: HostRow
-    type_name: str
+    limit_seconds: int
     is_known: bool
 
 
@@ -58,7 +55,7 @@ def reporter_of(session: Session, hold: AttemptHold, within: OrgScope) -> Report
     is_held = and_(JobRunRow.attempt_no == hold.attempt_no, JobRunRow.lease_token == hold.token)
     is_known = or_(AttemptRow.id.is_not(None), and_(is_held, JobRunRow.lease_until.is_not(None)))
     query = (
-        select(HostRow, OrgJobRow.type, is_known)
+        select(HostRow, OrgJobRow.limit_seconds, is_known)
         .select_from(JobRunRow)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
         .outerjoin(
@@ -73,8 +70,8 @@ def reporter_of(session: Session, hold: AttemptHold, within: OrgScope) -> Report
     found = session.execute(query).tuples().first()
     if found is None:
         raise no_such_run(hold.run_id)
-    host, type_name, known = found
-    return Reporter(host, type_name, bool(known))
+    host, limit_seconds, known = found
+    return Reporter(host, limit_seconds, bool(known))
 
 
 def record_agent_report(session: Session, reporter: Reporter) -> None:
@@ -121,11 +118,6 @@ def as_agent_jobs(claimed: Sequence[ClaimedRun]) -> list[AgentJob]:
     return [_claimed(one) for one in claimed]
 
 
-def limit_seconds(type_name: str) -> int:
-    known = JOB_TYPES.get(type_name)
-    return _LIMIT_SECONDS if known is None else known.limit_seconds
-
-
 def _reached(within: OrgScope) -> list[ColumnElement[bool]]:
     return [] if within.org_id is None else [HostRow.org_id == within.org_id]
 
@@ -144,7 +136,7 @@ def _claimed(one: ClaimedRun) -> AgentJob:
         payload=one.payload,
         server_instance_id=one.server_instance_id,
         server_name=one.server_name,
-        limit_seconds=limit_seconds(one.type),
+        limit_seconds=one.limit_seconds,
         scheduled_for=one.scheduled_for,
     )
 
@@ -165,7 +157,7 @@ def _held(
         payload=job.payload,
         server_instance_id=job.server_instance_id,
         server_name=None if server is None else server.name,
-        limit_seconds=limit_seconds(job.type),
+        limit_seconds=job.limit_seconds,
         scheduled_for=job.scheduled_for,
     )
 

@@ -65,6 +65,7 @@ class ClaimedRun:
     org_id: str
     job_id: int
     type: str
+    limit_seconds: int
     payload: JsonObject
     server_instance_id: int | None
     server_name: str | None
@@ -208,6 +209,7 @@ def _claimed(
         org_id=run.org_id,
         job_id=job.id,
         type=job.type,
+        limit_seconds=job.limit_seconds,
         payload=job.payload,
         server_instance_id=job.server_instance_id,
         server_name=None if server is None else server.name,

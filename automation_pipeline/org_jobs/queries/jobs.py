@@ -140,6 +140,7 @@ def _job(job: NewJob, now: datetime) -> dict[str, object]:
         "scheduled_for": job.scheduled_for,
         "type": job.type.name,
         "performer": job.type.performer,
+        "limit_seconds": job.type.limit_seconds,
         "payload": dict(job.payload),
         "priority": job.priority,
         "retry_policy": as_document(job.retry),
@@ -173,13 +174,17 @@ def _run(job: NewJob, job_id: int, now: datetime) -> dict[str, object]:
 
 
 def job_of(
-    row: OrgScheduleRow, timing: Timing, scheduled_for: datetime, host_id: int | None
+    row: OrgScheduleRow,
+    timing: Timing,
+    scheduled_for: datetime,
+    host_id: int | None,
+    own_types: Mapping[str, JobType],
 ) -> NewJob:
     """InvalidInputError: there is no such type of job any more, or no such retry policy. `host_id`:
-    see `host_of`."""
+    see `host_of`; `own_types`: those of the organisation."""
     return NewJob(
         org_id=row.org_id,
-        type=job_type(row.job_type),
+        type=job_type(row.job_type, own_types),
         payload=row.payload,
         retry=parse(
             RetryPolicy, row.retry_policy or {}, "Its retry policy cannot be used any more"

@@ -37,7 +37,6 @@ from automation_pipeline.api.scopes import AnOrg, TheWithin, check_may_have_done
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
 from automation_pipeline.org_jobs.models.fields import Flag
-from automation_pipeline.org_jobs.models.job_types import JobTypeCard, job_types
 from automation_pipeline.org_jobs.models.jobs import (
     JobFilter,
     JobMove,
@@ -135,13 +134,6 @@ def create(
         return answer(as_document(made), status=201)
 
     return once(work)
-
-
-@router.get(f"{PATH}/types", response_model=Answer[list[JobTypeCard]])
-def types() -> Response:
-    """List the types of jobs: who does them, for how long at most, what their payload holds, and
-    who may ask."""
-    return answer([as_document(one) for one in job_types()])
 
 
 @router.get(f"{PATH}/queues", response_model=Answer[list[QueueStanding]])

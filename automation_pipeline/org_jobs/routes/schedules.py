@@ -36,7 +36,13 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.api.scopes import AnOrg, TheWithin, check_may_have_done, check_may_run
+from automation_pipeline.api.scopes import (
+    AnOrg,
+    PerhapsAnOrg,
+    TheWithin,
+    check_may_have_done,
+    check_may_run,
+)
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.backfills import backfill_schedule
 from automation_pipeline.org_jobs.models.fields import Flag, Payload
@@ -195,15 +201,25 @@ def create(
 @router.post(
     f"{PATH}/preview",
     response_model=Answer[SchedulePreview],
+    responses=refusals(404),
     openapi_extra=takes(OrgScheduleInput, restart=RESTART, call=CALL),
 )
 def preview(
-    body: TheBody, services: TheServices, after: After = None, count: Coming = 10
+    body: TheBody,
+    org_id: PerhapsAnOrg,
+    services: TheServices,
+    after: After = None,
+    count: Coming = 10,
 ) -> Response:
     """Say what is wrong with a schedule, or when it would be due. Nothing is stored."""
     origins = services.settings.org_jobs_https_allowed_origins
     shown = preview_schedule(
-        body, count=count, after=after or services.clock.now(), call_origins=origins
+        body,
+        org_id=org_id,
+        database=services.database,
+        count=count,
+        after=after or services.clock.now(),
+        call_origins=origins,
     )
     return answer(as_document(shown))
 

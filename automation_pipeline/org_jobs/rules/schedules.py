@@ -8,8 +8,12 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import parse, text_fault
 from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
-from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
-from automation_pipeline.org_jobs.models.jobs import JobWish, Performer
+from automation_pipeline.org_jobs.models.job_types import (
+    NO_OWN_TYPES,
+    checked_payload,
+    job_type,
+)
+from automation_pipeline.org_jobs.models.jobs import JobType, JobWish, Performer
 from automation_pipeline.org_jobs.models.schedules import (
     OrgSchedule,
     OrgScheduleDefinition,
@@ -34,16 +38,19 @@ Fault = tuple[str, str]
 
 
 def read_schedule(
-    given: Mapping[str, object], *, call_origins: Collection[str] | None = ()
+    given: Mapping[str, object],
+    *,
+    call_origins: Collection[str] | None = (),
+    own_types: Mapping[str, JobType] = NO_OWN_TYPES,
 ) -> OrgScheduleDefinition:
     """With the type's own name and all that its payload holds. InvalidInputError names every field
     at fault, of those that fail by themselves or else of the whole. `call_origins`: see
-    `checked_payload`."""
+    `checked_payload`; `own_types`: those of the organisation."""
     wanted = parse(OrgScheduleDefinition, given, INVALID_SCHEDULE)
-    faults = [*timing_faults(wanted), *_type_faults(wanted, call_origins)]
+    faults = [*timing_faults(wanted), *_type_faults(wanted, call_origins, own_types)]
     if faults:
         raise InvalidInputError(INVALID_SCHEDULE, tuple(faults))
-    type_ = job_type(wanted.job_type)
+    type_ = job_type(wanted.job_type, own_types)
     payload = checked_payload(type_, wanted.payload, call_origins=call_origins)
     return wanted.model_copy(update={"job_type": type_.name, "payload": payload})
 
@@ -112,10 +119,12 @@ def _date_faults(schedule: OrgScheduleFields) -> Iterator[Fault]:
 
 
 def _type_faults(
-    schedule: OrgScheduleFields, call_origins: Collection[str] | None
+    schedule: OrgScheduleFields,
+    call_origins: Collection[str] | None,
+    own_types: Mapping[str, JobType],
 ) -> Iterator[Fault]:
     try:
-        type_ = job_type(schedule.job_type)
+        type_ = job_type(schedule.job_type, own_types)
         checked_payload(type_, schedule.payload, call_origins=call_origins)
     except InvalidInputError as error:
         yield from error.fields
@@ -133,31 +142,30 @@ def server_faults(server_id: int | None, performer: Performer) -> Iterator[Fault
 INVALID_JOB = "Invalid job data"
 
 
-def read_wish(given: Mapping[str, object], *, call_origins: Collection[str] = ()) -> JobWish:
+def read_wish(
+    given: Mapping[str, object],
+    *,
+    call_origins: Collection[str] = (),
+    own_types: Mapping[str, JobType] = NO_OWN_TYPES,
+) -> JobWish:
     """With the type's own name and all that its payload holds. InvalidInputError names every field
-    at fault."""
+    at fault. `own_types` are those of the organisation."""
     wish = parse(JobWish, given, INVALID_JOB)
     try:
-        type_ = job_type(wish.type)
+        type_ = job_type(wish.type, own_types)
     except InvalidInputError as error:
         raise InvalidInputError(
             INVALID_JOB, tuple(("type", why) for _, why in error.fields)
         ) from None
-    faults = [
-        *server_faults(wish.server_instance_id, type_.performer),
-        *_payload_faults(wish, call_origins),
-    ]
+    faults = list(server_faults(wish.server_instance_id, type_.performer))
+    payload: dict[str, object] = {}
+    try:
+        payload = checked_payload(type_, wish.payload, call_origins=call_origins)
+    except InvalidInputError as error:
+        faults += error.fields
     if faults:
         raise InvalidInputError(INVALID_JOB, tuple(faults))
-    payload = checked_payload(type_, wish.payload, call_origins=call_origins)
     return wish.model_copy(update={"type": type_.name, "payload": payload})
-
-
-def _payload_faults(wish: JobWish, call_origins: Collection[str]) -> Iterator[tuple[str, str]]:
-    try:
-        checked_payload(job_type(wish.type), wish.payload, call_origins=call_origins)
-    except InvalidInputError as error:
-        yield from error.fields
 
 
 NEVER_NULL = "cannot be null: leave it out to keep it"
@@ -176,7 +184,11 @@ class NextState:
 
 
 def changed_schedule(
-    stored: OrgSchedule, patch: Mapping[str, object], *, call_origins: Collection[str] = ()
+    stored: OrgSchedule,
+    patch: Mapping[str, object],
+    *,
+    call_origins: Collection[str] = (),
+    own_types: Mapping[str, JobType] = NO_OWN_TYPES,
 ) -> OrgScheduleDefinition:
     """What the patch does not name stays, null clears; payload and retry policy are replaced whole.
 
@@ -188,6 +200,7 @@ def changed_schedule(
         return read_schedule(
             {**input_document(stored), **patch},
             call_origins=call_origins if names_address else None,
+            own_types=own_types,
         )
     except InvalidInputError as error:
         nulls = {name for name in patch if patch[name] is None} - NULLABLE

@@ -1,25 +1,26 @@
-"""The types of jobs: their names, limits and performers, and what their payloads take."""
+"""The job types that every organisation has, and payloads checked by models and by schemas."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import as_document
+from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.org_jobs.models.job_types import (
     JOB_TYPES,
+    OwnTypeInput,
     checked_payload,
     job_type,
     job_types,
 )
-from automation_pipeline.org_jobs.models.jobs import Performer
+from automation_pipeline.org_jobs.models.jobs import JobType, Performer
 from automation_pipeline.org_jobs.models.secrets import HOW
 from automation_pipeline_tests.tables import every_case
 
 AGENTS = [one for one in JOB_TYPES.values() if one.performer is Performer.AGENT]
+# The names of the original system, by what they start with.
 FAMILIES = {
     "SERVER": 6,
     "RCON": 1,
@@ -30,74 +31,36 @@ FAMILIES = {
     "MOD": 8,
     "PROFILE": 3,
 }
-# What makes a payload whole where something must be given.
-LEAST: dict[str, dict[str, Any]] = {
-    "RCON": {"command": "list"},
-    "SEND_COMMAND": {"command": "list"},
-    "SAVE_RESTORE": {"save": "a"},
-    "SAVE_DELETE": {"save": "a"},
-    "PLAYER_KICK": {"player": "Ann"},
-    "PLAYER_BAN": {"player": "Ann"},
-    "PLAYER_UNBAN": {"player": "Ann"},
-    "PLAYER_WHITELIST": {"player": "Ann"},
-    "PLAYER_UNWHITELIST": {"player": "Ann"},
-    "PLAYER_MESSAGE": {"message": "Hello"},
-    "MOD_SEARCH": {"query": "maps"},
-    "MOD_INSTALL": {"mod": "maps"},
-    "MOD_UNINSTALL": {"mod": "maps"},
-    "MOD_ENABLE": {"mod": "maps"},
-    "MOD_DISABLE": {"mod": "maps"},
-    "MOD_UPDATE": {"mod": "maps"},
-    "PROFILE_APPLY": {"profile": "pvp"},
-    "PROFILE_DELETE": {"profile": "pvp"},
-    "AUTOMATION_RUN": {"scheduleId": "11"},
-    "PRICING_RULE_APPLY": {"ruleId": "11"},
-    "HTTPS_CALL": {"url": "https://example.com"},
-    "COMPANY_ENRICHMENT": {"company": "552032534"},
-}
+REFERENCE = {"secretRef": "TOKEN"}
 
 
-def faults(name: str, payload: object) -> dict[str, str]:
-    with pytest.raises(InvalidInputError) as caught:
-        checked_payload(job_type(name), payload)
-    return dict(caught.value.fields)
+def own(schema: Mapping[str, object] | None) -> JobType:
+    return JobType(
+        name="REPORT_EXPORT",
+        performer=Performer.AGENT,
+        is_mutation=True,
+        limit_seconds=60,
+        payload=schema,
+        summary="For tests.",
+    )
 
 
-def test_agents_do_the_33_types_of_the_origin() -> None:
+def faults(type_: JobType, payload: object) -> dict[str, str]:
+    try:
+        checked_payload(type_, payload)
+    except InvalidInputError as error:
+        return dict(error.fields)
+    return {}
+
+
+def test_every_organisation_has_the_33_types_of_the_origin_with_their_limits() -> None:
     found: dict[str, int] = {}
     for one in AGENTS:
         family = one.name.partition("_")[0]
         found[family] = found.get(family, 0) + 1
     assert (found, len(AGENTS)) == (FAMILIES, 33)
-
-
-@every_case(
-    ("alias", "name"),
-    [
-        ("start", "SERVER_START"),
-        ("stop", "SERVER_STOP"),
-        ("restart", "SERVER_RESTART"),
-        ("rcon", "RCON"),
-    ],
-)
-def test_an_alias_is_another_name_of_its_type(alias: str, name: str) -> None:
-    assert job_type(alias) is job_type(name)
-    assert job_type(alias).name == name
-
-
-@every_case("name", ["", "START", "server_start", "COMPANY", "x" * 5000])
-def test_a_name_of_no_type_is_a_fault_of_the_field(name: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        job_type(name)
-    [(where, why)] = caught.value.fields
-    assert (where, len(why) < 200) == ("jobType", True)
-
-
-def test_reading_is_short_restarts_and_updates_are_long_and_the_rest_has_a_quarter_of_an_hour() -> (
-    None
-):
-    limits = {one.name: one.limit_seconds for one in AGENTS}
     reading = {one.name for one in AGENTS if not one.is_mutation}
+    assert {one.name for one in AGENTS if one.limit_seconds == 180} == reading
     assert reading == {
         "SAVE_LIST",
         "REGION_HEALER_SCAN",
@@ -106,125 +69,193 @@ def test_reading_is_short_restarts_and_updates_are_long_and_the_rest_has_a_quart
         "MOD_SEARCH",
         "PROFILE_LIST",
     }
-    assert {name for name, limit in limits.items() if limit == 180} == reading
     long = {"SERVER_RESTART", "SERVER_SAFE_RESTART", "MOD_UPDATE", "MOD_UPDATE_ALL"}
-    assert {name for name, limit in limits.items() if limit == 86_400} == long
-    assert set(limits.values()) == {180, 900, 86_400}
+    assert {one.name for one in AGENTS if one.limit_seconds == 86_400} == long
+    assert {one.limit_seconds for one in AGENTS} == {180, 900, 86_400}
 
 
-@every_case(
-    ("name", "limit", "permission"),
-    [
-        ("AUTOMATION_RUN", 86_400, "automation"),
-        ("PRICING_RULE_APPLY", 86_400, "pricing.runs"),
-        ("HTTPS_CALL", 180, None),
-    ],
-)
-def test_this_system_does_its_own_under_their_permissions(
-    name: str, limit: int, permission: str | None
-) -> None:
-    one = job_type(name)
-    assert (one.performer, one.limit_seconds, one.permission) == (
-        Performer.SERVICE,
-        limit,
-        permission,
-    )
+def test_four_types_are_of_the_service() -> None:
+    service = {
+        name: (one.limit_seconds, one.permission)
+        for name, one in JOB_TYPES.items()
+        if one.performer is Performer.SERVICE
+    }
+    assert service == {
+        "AUTOMATION_RUN": (86_400, "automation"),
+        "PRICING_RULE_APPLY": (86_400, "pricing.runs"),
+        "COMPANY_ENRICHMENT": (86_400, "enrichment"),
+        "HTTPS_CALL": (180, None),
+    }
 
 
-@every_case("name", JOB_TYPES)
-def test_a_payload_is_taken_with_its_least_and_is_the_same_when_it_is_checked_again(
-    name: str,
-) -> None:
-    stored = checked_payload(job_type(name), LEAST.get(name, {}))
-    assert checked_payload(job_type(name), stored) == stored
-    assert json.loads(json.dumps(stored)) == stored
-    if name not in LEAST:
-        assert checked_payload(job_type(name), None) == stored
-    else:
-        assert set(faults(name, {})) == {f"payload.{field}" for field in LEAST[name]}
+def test_a_type_has_its_name_its_aliases_and_no_others() -> None:
+    aliases = {
+        "start": "SERVER_START",
+        "stop": "SERVER_STOP",
+        "restart": "SERVER_RESTART",
+        "rcon": "RCON",
+    }
+    assert {alias: job_type(alias).name for alias in aliases} == aliases
+    for name in ("", "START", "server_start", "COMPANY", "x" * 5000):
+        with pytest.raises(InvalidInputError) as caught:
+            job_type(name)
+        [(where, why)] = caught.value.fields
+        assert (where, len(why) < 200) == ("jobType", True)
 
 
-@pytest.mark.parametrize("name", JOB_TYPES)
-@given(
-    field=st.from_regex(r"[a-z]{9,12}", fullmatch=True),
-    secret=st.sampled_from(["password", "apiKey", "token"]),
-)
-def test_what_a_type_does_not_know_is_refused_and_so_is_a_secret(
-    name: str, field: str, secret: str
-) -> None:
-    least = LEAST.get(name, {})
-    assert f"payload.{field}" in faults(name, {**least, field: 1})
-    assert HOW in faults(name, {**least, secret: "hunter2"})[f"payload.{secret}"]
+def test_an_organisations_type_is_found_before_the_built_in_one() -> None:
+    mine = own(None)
+    assert job_type("REPORT_EXPORT", {"REPORT_EXPORT": mine}) is mine
+    assert job_type("restart", {"SERVER_RESTART": mine}) is mine
 
 
 @every_case(
     ("name", "payload", "where"),
     [
-        ("RCON", {"command": "list\nstop"}, "command"),
-        ("RCON", {"command": " "}, "command"),
-        ("RCON", {"command": "x" * 1001}, "command"),
-        ("RCON", {"command": "list", "timeoutSeconds": 121}, "timeoutSeconds"),
-        ("RCON", {"command": "list", "password": "hunter2"}, "password"),
-        ("SERVER_STOP", {"graceSeconds": -1}, "graceSeconds"),
-        ("SERVER_STOP", {"graceSeconds": 1.5}, "graceSeconds"),
-        ("SERVER_SAFE_RESTART", {"backup": "yes"}, "backup"),
-        ("SAVE_RESTORE", {"save": "../other"}, "save"),
-        ("SAVE_RESTORE", {"save": "a/b"}, "save"),
-        ("SAVE_RETENTION", {"keep": 101}, "keep"),
-        ("REGION_HEALER_SCAN", {"regions": ["1,2"]}, "regions.0"),
-        ("PLAYER_BAN", {"player": "Ann", "minutes": 0}, "minutes"),
-        ("MOD_INSTALL", {"mod": "/etc/passwd"}, "mod"),
-        ("AUTOMATION_RUN", {"scheduleId": True}, "scheduleId"),
-        ("AUTOMATION_RUN", {"scheduleId": "0"}, "scheduleId"),
-        ("AUTOMATION_RUN", {"scheduleId": 2**63}, "scheduleId"),
-        ("AUTOMATION_RUN", {"schedule_id": 1, "scheduleId": 1}, "schedule_id"),
-        ("PRICING_RULE_APPLY", {"ruleId": "1.0"}, "ruleId"),
-        ("PRICING_RULE_APPLY", {"ruleId": 1, "force": 1}, "force"),
+        ("SERVER_RESTART", None, ()),
+        ("SERVER_RESTART", {"graceSeconds": 60, "whatever": [1]}, ()),
+        ("SERVER_RESTART", [], ("payload",)),
+        ("SERVER_RESTART", {"password": "hunter2"}, ("payload.password",)),
+        ("RCON", {}, ("payload.command",)),
+        ("RCON", {"command": "list", "password": REFERENCE}, ()),
+        ("RCON", {"command": "list", "password": "hunter2"}, ("payload.password",)),
+        ("RCON", {"command": "list\nstop"}, ("payload.command",)),
+        ("RCON", {"command": " "}, ("payload.command",)),
+        ("RCON", {"command": "x" * 1001}, ("payload.command",)),
+        ("SAVE_RESTORE", {"save": "../other"}, ("payload.save",)),
+        ("MOD_INSTALL", {"mod": "/etc/passwd"}, ("payload.mod",)),
+        ("PLAYER_KICK", {"player": "Ann", "reason": "Language"}, ()),
+        ("PLAYER_MESSAGE", {"message": "Hello"}, ()),
+        ("PROFILE_APPLY", {}, ("payload.profile",)),
+        ("AUTOMATION_RUN", {"scheduleId": True}, ("payload.scheduleId",)),
+        ("AUTOMATION_RUN", {"scheduleId": "0"}, ("payload.scheduleId",)),
+        ("AUTOMATION_RUN", {"scheduleId": 2**63}, ("payload.scheduleId",)),
+        ("AUTOMATION_RUN", {"schedule_id": 1, "scheduleId": 1}, ("payload.schedule_id",)),
+        ("PRICING_RULE_APPLY", {"ruleId": "1.0"}, ("payload.ruleId",)),
+        ("PRICING_RULE_APPLY", {"ruleId": 1, "force": 1}, ("payload.force",)),
+        ("PRICING_RULE_APPLY", {"ruleId": 1, "token": "hunter2"}, ("payload.token",)),
     ],
 )
-def test_what_is_out_of_bounds_is_refused_by_its_field(
-    name: str, payload: dict[str, Any], where: str
+def test_a_payload_is_accepted_or_refused_by_field(
+    name: str, payload: object, where: tuple[str, ...]
 ) -> None:
-    assert set(faults(name, payload)) == {f"payload.{where}"}
+    assert tuple(faults(job_type(name), payload)) == where
 
 
-def test_the_password_of_a_console_is_a_reference() -> None:
-    payload = {"command": "list", "password": {"secretRef": "RCON"}}
-    assert checked_payload(job_type("rcon"), payload)["password"] == {"secretRef": "RCON"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["format"],
+    "additionalProperties": False,
+    "properties": {
+        "format": {"enum": ["csv", "pdf"]},
+        "rows": {"type": "integer", "minimum": 1},
+        "token": {"type": "string", "minLength": 8},
+        "to": {"type": "array", "items": {"type": "string", "pattern": "@"}},
+        "inner": {"type": "object", "required": ["x"]},
+    },
+}
+
+
+@every_case(
+    ("payload", "expected"),
+    [
+        ({"format": "csv", "rows": 1, "to": ["a@b"]}, {}),
+        ({}, {"payload.format": "is required"}),
+        ({"format": "pdf", "rows": 0}, {"payload.rows": "is less than the minimum of 1"}),
+        ({"format": "pdf", "rows": "x"}, {"payload.rows": 'is not of type "integer"'}),
+        ({"format": "pdf", "to": ["a@b", "c"]}, {"payload.to.1": 'does not match "@"'}),
+        ({"format": "pdf", "inner": {}}, {"payload.inner.x": "is required"}),
+        ({"format": "pdf", "colour": "red"}, {"payload.colour": "is not a known field"}),
+        ({"format": "pdf", "token": REFERENCE}, {}),
+        ({"format": "pdf", "to": [REFERENCE]}, {}),
+        ({"format": "pdf", "rows": REFERENCE}, {"payload.rows": 'is not of type "integer"'}),
+        (
+            {"format": "pdf", "token": "12345678"},
+            {"payload.token": f"must not be written here: {HOW}"},
+        ),
+    ],
+)
+def test_a_schema_decides_on_the_payload(payload: dict[str, Any], expected: dict[str, str]) -> None:
+    assert faults(own(SCHEMA), payload) == expected
+
+
+def test_no_fault_quotes_a_value() -> None:
+    said = faults(
+        own({"properties": {"x": {"enum": ["a"]}, "y": {"maxLength": 3}}}),
+        {"x": "hunter2", "y": "hunter2"},
+    )
+    assert set(said) == {"payload.x", "payload.y"}
+    assert "hunter2" not in str(said)
+
+
+@every_case(
+    ("schema", "is_accepted"),
+    [
+        (None, True),
+        ({}, True),
+        (SCHEMA, True),
+        ([], False),
+        ({"type": "strin"}, False),
+        ({"properties": 5}, False),
+        ({"pattern": "("}, False),
+        ({"pattern": "(?=a)"}, False),
+        ({"$ref": "#"}, False),
+        ({"$ref": "https://example.com/schema.json"}, False),
+        ({"properties": {"x": {"$dynamicRef": "#x"}}}, False),
+        ({"$schema": "https://example.com/mine"}, True),
+        ({"title": "x" * 17_000}, False),
+        ({"title": "a\0b"}, False),
+        (json.loads('{"not":' * 30 + "{}" + "}" * 30), False),
+    ],
+)
+def test_only_a_usable_schema_is_stored(schema: object, *, is_accepted: bool) -> None:
+    given = {"name": "REPORT_EXPORT", "summary": "Export.", "payloadSchema": schema}
+    found: list[str] = []
+    try:
+        parse(OwnTypeInput, given, "Invalid job type")
+    except InvalidInputError as error:
+        found = [where for where, _ in error.fields]
+    assert found == ([] if is_accepted else ["payloadSchema"])
+
+
+@every_case(
+    ("fields", "where"),
+    [
+        ({"name": "report"}, "name"),
+        ({"name": "X" * 101}, "name"),
+        ({"name": "HTTPS_CALL"}, "name"),
+        ({"summary": ""}, "summary"),
+        ({"limitSeconds": 0}, "limitSeconds"),
+        ({"limitSeconds": 86_401}, "limitSeconds"),
+        ({"isMutation": "yes"}, "isMutation"),
+        ({"performer": "service"}, "performer"),
+    ],
+)
+def test_the_fields_of_a_type_have_bounds(fields: dict[str, object], where: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse(OwnTypeInput, {"name": "X", "summary": "X.", **fields}, "Invalid job type")
+    assert [field for field, _ in caught.value.fields] == [where]
 
 
 def test_an_id_may_be_a_number_and_is_stored_as_a_text() -> None:
     assert checked_payload(job_type("AUTOMATION_RUN"), {"scheduleId": 11}) == {"scheduleId": "11"}
 
 
-@every_case("payload", [[], "text", 1, True])
-def test_a_payload_is_an_object(payload: object) -> None:
-    assert faults("SERVER_START", payload) == {"payload": "must be an object"}
-
-
 def test_a_payload_has_at_most_256_kb() -> None:
     payload = {"url": "https://example.com", "body": "é" * 131_000}
     assert checked_payload(job_type("HTTPS_CALL"), payload)["body"] == payload["body"]
-    assert faults("HTTPS_CALL", {**payload, "body": "é" * 132_000}) == {
-        "payload": "must not be larger than 256 kB"
-    }
+    for type_ in (job_type("HTTPS_CALL"), job_type("SERVER_START")):
+        assert faults(type_, {**payload, "body": "é" * 132_000}) == {
+            "payload": "must not be larger than 256 kB"
+        }
 
 
 def test_every_type_is_shown_with_the_schema_of_its_payload() -> None:
-    shown = [as_document(card) for card in job_types()]
-    assert [card["name"] for card in shown] == list(JOB_TYPES)
-    [rcon] = [card for card in shown if card["name"] == "RCON"]
-    assert {
-        name: rcon[name]
-        for name in ("performer", "isMutation", "limitSeconds", "permission", "aliases")
-    } == {
-        "performer": "agent",
-        "isMutation": True,
-        "limitSeconds": 900,
-        "permission": None,
-        "aliases": ["rcon"],
-    }
-    schema: Any = rcon["payloadSchema"]
-    assert (schema["required"], schema["additionalProperties"]) == (["command"], False)
-    assert {"command", "password", "timeoutSeconds"} == set(schema["properties"])
-    assert all(card["summary"] for card in shown)
+    shown = {card.name: as_document(card) for card in job_types()}
+    assert list(shown) == list(JOB_TYPES)
+    assert shown["RCON"]["aliases"] == ["rcon"]
+    schemas: Any = {name: card["payloadSchema"] for name, card in shown.items()}
+    assert schemas["SERVER_RESTART"] is None
+    assert schemas["RCON"]["required"] == ["command"]
+    assert schemas["HTTPS_CALL"]["required"] == ["url"]
+    assert all(card["summary"] for card in shown.values())

@@ -54,9 +54,10 @@ def test_its_lease_lasts_three_minutes_from_now_by_the_databases_clock(agent: Ag
     assert earlier <= job.lease_expires_at <= later
 
 
-def test_a_type_that_is_not_known_any_more_is_given_a_quarter_of_an_hour(agent: Agent) -> None:
-    job = agent.claimed(of_type=READING.__class__(**{**vars(READING), "name": "OF_YESTERDAY"}))
-    assert job.limit_seconds == 900
+def test_a_job_keeps_the_limit_that_its_type_had(agent: Agent) -> None:
+    of_type = READING.__class__(**{**vars(READING), "name": "OF_YESTERDAY", "limit_seconds": 77})
+    job = agent.claimed(of_type=of_type)
+    assert job.limit_seconds == 77
 
 
 def test_many_that_read_are_given_at_once_and_one_that_changes(agent: Agent) -> None:

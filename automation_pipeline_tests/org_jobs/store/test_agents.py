@@ -3,9 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.agents import host_of_agent, limit_seconds, reporter_of
+from automation_pipeline.org_jobs.queries.agents import host_of_agent, reporter_of
 from automation_pipeline.org_jobs.queries.claims import AttemptHold
 from automation_pipeline_tests.org_jobs.agent import an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, Bench
@@ -19,9 +18,9 @@ def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
         for within in (ALL_ORGANISATIONS, OrgScope(ORG)):
             assert host_of_agent(session, agent.host_id, within).id == agent.host_id
             found = reporter_of(session, hold, within)
-            assert (found.host.id, found.type_name, found.is_known) == (
+            assert (found.host.id, found.limit_seconds, found.is_known) == (
                 agent.host_id,
-                CHANGING.name,
+                CHANGING.limit_seconds,
                 True,
             )
 
@@ -48,9 +47,3 @@ def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(
         for within in (ALL_ORGANISATIONS, OrgScope(ORG), OrgScope(OTHER_ORG)):
             with pytest.raises(NotFoundError):
                 reporter_of(session, hold, within)
-
-
-def test_every_type_has_its_limit() -> None:
-    assert {name: limit_seconds(name) for name in JOB_TYPES} == {
-        name: known.limit_seconds for name, known in JOB_TYPES.items()
-    }

@@ -1,0 +1,75 @@
+"""An organisation defines types of jobs for its agents, over HTTP."""
+
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from automation_pipeline_tests.api.conftest import Member
+from automation_pipeline_tests.org_jobs.bench import Bench
+
+PATH = "/api/org-jobs/types"
+EXPORT: dict[str, Any] = {
+    "name": "REPORT_EXPORT",
+    "summary": "Export the report.",
+    "isMutation": False,
+    "limitSeconds": 600,
+    "payloadSchema": {
+        "type": "object",
+        "required": ["format"],
+        "properties": {"format": {"enum": ["csv"]}, "token": {"type": "string"}},
+    },
+}
+
+
+def names(client: TestClient, **params: str) -> dict[str, Any]:
+    return {one["name"]: one for one in client.get(PATH, params=params).json()["data"]}
+
+
+def test_a_type_is_defined_used_changed_and_deleted(member: Member, orgs: Bench) -> None:
+    acme = member("acme", "org-jobs.write", "org-jobs.read")
+    made = acme.post(PATH, json=EXPORT)
+    assert (made.status_code, made.json()["data"]["orgId"]) == (201, "acme")
+    assert acme.post(PATH, json=EXPORT).status_code == 409
+    assert names(acme)["REPORT_EXPORT"]["payloadSchema"] == EXPORT["payloadSchema"]
+    assert "REPORT_EXPORT" not in names(member("globex", "org-jobs.read"))
+    server = str(orgs.server("acme"))
+    wanted = {"type": "REPORT_EXPORT", "serverInstanceId": server}
+    refused = acme.post("/api/org-jobs", json={**wanted, "payload": {"format": "pdf"}})
+    assert [one["field"] for one in refused.json()["details"]] == ["payload.format"]
+    secret = {"format": "csv", "token": {"secretRef": "TOKEN"}}
+    job = acme.post("/api/org-jobs", json={**wanted, "payload": secret}).json()["data"]
+    assert (job["type"], job["performer"], job["payload"]) == ("REPORT_EXPORT", "agent", secret)
+    in_use = acme.delete(f"{PATH}/REPORT_EXPORT")
+    assert (in_use.status_code, "in use by 0 schedules and 1 jobs" in in_use.text) == (409, True)
+    fields = {"summary": "Export it.", "payloadSchema": None}
+    changed = acme.put(f"{PATH}/REPORT_EXPORT", json=fields).json()["data"]
+    assert (changed["summary"], changed["isMutation"], changed["payloadSchema"]) == (
+        "Export it.",
+        True,
+        None,
+    )
+    acme.post(f"/api/org-jobs/{job['id']}/cancel", json={"atOnce": True})
+    assert acme.delete(f"{PATH}/REPORT_EXPORT").status_code == 204
+    assert acme.delete(f"{PATH}/REPORT_EXPORT").status_code == 404
+    noted = acme.get("/api/org-audit-log", params={"entity": "job_type"}).json()["data"]
+    assert sorted(one["action"] for one in noted) == ["create", "delete", "update"]
+
+
+def test_schedules_of_a_type_keep_it_and_are_previewed(member: Member, orgs: Bench) -> None:
+    acme = member("acme", "org-jobs.write", "org-jobs.read")
+    acme.post(PATH, json={**EXPORT, "name": "SERVER_RESTART"})
+    schedule = {
+        "name": "Nightly",
+        "cronExpression": "0 2 * * *",
+        "jobType": "restart",
+        "serverInstanceId": str(orgs.server("acme")),
+        "payload": {"format": "csv"},
+    }
+    assert acme.post("/api/org-schedules/preview", json=schedule).status_code == 200
+    poor = acme.post("/api/org-schedules/preview", json={**schedule, "payload": {}}).json()
+    assert [one["field"] for one in poor["details"]] == ["payload.format"]
+    stored = acme.post("/api/org-schedules", json=schedule).json()["data"]
+    assert stored["jobType"] == "SERVER_RESTART"
+    assert acme.delete(f"{PATH}/SERVER_RESTART").status_code == 409
+    ran = acme.post(f"/api/org-schedules/{stored['id']}/run-now", json={})
+    assert ran.status_code in {200, 201, 202}
