@@ -144,7 +144,7 @@ def belongings(orgs: Bench, org_id: str) -> Belongings:
         session.add(AuditLogRow(org_id=org_id, at=orgs.now, **entry))
         session.flush()
         batch_id = batch.id
-    type_name = f"OF_{org_id.upper()}"
+    type_name = f"OF_{uuid4().hex.upper()}"
     with orgs.database.transaction() as session:
         session.add(
             OrgJobTypeRow(
