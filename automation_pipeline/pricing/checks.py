@@ -84,8 +84,8 @@ class _RunCheck:
         if not targets:
             return {}
         async with self._front.open() as shop:
-            desk = ApplyContext(shop, self._front, self._database)
-            return await read_prices([one.variant_id for one in targets], desk=desk)
+            context = ApplyContext(shop, self._front, self._database)
+            return await read_prices([one.variant_id for one in targets], context=context)
 
     def keep(
         self, shop: str, targets: Sequence[LiveTarget], seen: PricesByVariant
@@ -105,7 +105,7 @@ async def reconcile_all(
     """One report a run and a day, an empty one for a run that has no price of its own in the shop
     any more. Repeated on the same day it does what is missing. ShopRestingError: nothing could be
     read now, and nothing is kept. Nothing, where it is switched off."""
-    if not front.knobs.reconciles:
+    if not front.options.reconciles:
         return []
     daily = _DailyCheck(front, database, clock)
     targets = await asyncio.to_thread(daily.expected)
@@ -113,14 +113,14 @@ async def reconcile_all(
     seen: PricesByVariant = {}
     if variants:
         async with front.open() as shop:
-            seen = await read_prices(variants, desk=ApplyContext(shop, front, database))
+            seen = await read_prices(variants, context=ApplyContext(shop, front, database))
     return await asyncio.to_thread(daily.keep, targets, seen)
 
 
 class _DailyCheck:
     def __init__(self, front: Storefront, database: Database, clock: Clock) -> None:
         self._front, self._database, self._clock = front, database, clock
-        self._day = clock.now().astimezone(ZoneInfo(front.knobs.time_zone)).date().isoformat()
+        self._day = clock.now().astimezone(ZoneInfo(front.options.time_zone)).date().isoformat()
 
     def expected(self) -> _ByRun:
         with self._database.reading() as session:

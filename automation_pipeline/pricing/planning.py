@@ -214,7 +214,7 @@ async def draft_plan(
     """All of it, or an error. Nothing is written, and no transaction is open while the shop is
     asked."""
     policy = await asyncio.to_thread(_policy_of_project, project_id, database)
-    since = start_of_day(clock.now(), front.knobs.time_zone)
+    since = start_of_day(clock.now(), front.options.time_zone)
     terms = _PlanTerms(rule, compile_selector(rule.selector), policy, front.name, since)
     async with aclosing(read_catalogue(front=front, database=database)) as pages:
         async for page in pages:

@@ -1,4 +1,4 @@
-"""What this room needs of the outside world."""
+"""The shop, as pricing needs it: a protocol, and what a worker of a run holds."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -26,7 +26,7 @@ MAX_PRICES_PER_WRITE = 250
 class Shop(Protocol):
     """One shop's prices. Every method makes exactly one call and repeats nothing: attempts, waits
     and pace are the caller's. Whatever the shop does is a value: a failure is classified by
-    `domain.failures`, and says whether the call may have had its effect. No text holds the token or
+    `models.shop`, and says whether the call may have had its effect. No text holds the token or
     any part of the address but its host."""
 
     @property
@@ -37,12 +37,12 @@ class Shop(Protocol):
         ...
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
-        """What at most MOST_PRICES variants cost now. A variant without a price is not there
+        """What at most MAX_PRICES_PER_READ variants cost now. A variant without a price is not there
         either."""
         ...
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
-        """Set prices of at most MOST_WRITES variants of one product. Of those, some may be refused
+        """Set prices of at most MAX_PRICES_PER_WRITE variants of one product. Of those, some may be refused
         and others set."""
         ...
 
@@ -59,7 +59,7 @@ class Storefront:
 
     name: str
     open: Callable[[], AbstractAsyncContextManager[Shop]]
-    knobs: ShopOptions
+    options: ShopOptions
     meter: Meter
 
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, NotFoundError, OutdatedError
-from automation_pipeline.pricing import events as rule_events
+from automation_pipeline.pricing import events
 from automation_pipeline.pricing.models.rules import (
     INVALID_POLICY,
     INVALID_RULE,
@@ -33,7 +33,7 @@ def create_rule(
     rule = parse_rule(given)
     with database.transaction() as session:
         stored = add_rule(session, rule, project_id=project_id, actor=actor, now=clock.now())
-        enqueue(session, [rule_events.rule_created(stored)])
+        enqueue(session, [events.rule_created(stored)])
         return stored
 
 
@@ -79,7 +79,7 @@ def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -
                 "wait for its end, or cancel it."
             )
         mark_deleted(session, rule_id, now)
-        enqueue(session, [rule_events.rule_deleted(rule, actor, now)])
+        enqueue(session, [events.rule_deleted(rule, actor, now)])
 
 
 def put_policy(
@@ -91,7 +91,7 @@ def put_policy(
     with database.transaction() as session:
         now = clock.now()
         policies.save_policy(session, project_id, policy, actor=actor, now=now)
-        enqueue(session, [rule_events.policy_changed(project_id, policy, actor, now, uuid4().hex)])
+        enqueue(session, [events.policy_changed(project_id, policy, actor, now, uuid4().hex)])
     return policy
 
 
@@ -101,4 +101,4 @@ def remove_policy(project_id: str, *, database: Database, clock: Clock, actor: s
     with database.transaction() as session:
         if not policies.delete_policy(session, project_id):
             raise NotFoundError(f"Project {project_id} has no pricing policy.")
-        enqueue(session, [rule_events.policy_removed(project_id, actor, clock.now())])
+        enqueue(session, [events.policy_removed(project_id, actor, clock.now())])

@@ -7,7 +7,7 @@ from functools import partial
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.events import Event
-from automation_pipeline.pricing import events as rule_events
+from automation_pipeline.pricing import events
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
@@ -269,8 +269,8 @@ def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> 
 
 
 def _end_if_nobody_works(session: Session, run: RuleRunRow, actor: str) -> None:
-    hold = claim_run(session, run.id, actor, _BRIEFLY_SECONDS)
-    if hold is None:
+    claim = claim_run(session, run.id, actor, _BRIEFLY_SECONDS)
+    if claim is None:
         return
     session.refresh(run)
     now = database_time(session)
@@ -281,7 +281,7 @@ def _end_if_nobody_works(session: Session, run: RuleRunRow, actor: str) -> None:
     give_up_rest(session, run, CANCELLED, actor, now)
     if not end_run(session, run, now, reconciles=True):
         file_run_request(session, run.id, now)  # what may have been written is looked at first
-    release_claim(session, hold)
+    release_claim(session, claim)
 
 
 def _refuse_what_cannot_stop(run: RuleRunRow) -> None:
@@ -443,7 +443,7 @@ def _start_rules(
     enqueue(
         session,
         [
-            rule_events.run_scheduled(
+            events.run_scheduled(
                 rule.id, rule.project_id, started[rule.id], rule.plan.schedule_at, now
             )
             for rule in rules
@@ -465,7 +465,7 @@ def _end_promotions(session: Session, rules: list[PlannedRule], now: datetime) -
     enqueue(
         session,
         [
-            rule_events.promotion_ended(rule.id, rule.project_id, run_id, rule.plan.ends_at, now)
+            events.promotion_ended(rule.id, rule.project_id, run_id, rule.plan.ends_at, now)
             for run_id, rule in ends
             if rule.plan.ends_at
         ],
@@ -475,7 +475,7 @@ def _end_promotions(session: Session, rules: list[PlannedRule], now: datetime) -
 
 def _missed_events(rules: Iterable[PlannedRule], now: datetime) -> Iterable[Event]:
     return (
-        rule_events.schedule_missed(rule.id, rule.project_id, rule.plan.schedule_at, now)
+        events.schedule_missed(rule.id, rule.project_id, rule.plan.schedule_at, now)
         for rule in rules
         if rule.plan.schedule_at
     )

@@ -86,7 +86,7 @@ async def call_shop(
 ) -> CallResult[Value]:
     """What the call brought, as a value whatever it was. Every process that calls the shop comes
     through here: together they keep its pace. ShopRestingError: it is to be left alone for longer
-    than a worker stays. CallNotWantedError: whoever was asked when the turn came said so."""
+    than a worker stays. CallWithdrawnError: whoever was asked when the turn came said so."""
     turn = await _wait_for_turn(cost, front, database)
     if is_wanted is not None:
         await _check_wanted(is_wanted, cost, turn, front, database)
@@ -121,10 +121,10 @@ async def _answer(
     call: Callable[[], Awaitable[CallResult[Value]]], front: Storefront
 ) -> CallResult[Value]:
     try:
-        async with asyncio.timeout(front.knobs.call_seconds):
+        async with asyncio.timeout(front.options.call_seconds):
             return await call()
     except TimeoutError:
-        words = f"The shop did not answer within {front.knobs.call_seconds:g} s."
+        words = f"The shop did not answer within {front.options.call_seconds:g} s."
         return CallResult(failure=classify_failure(FailureSignal(lost=True), words))
 
 
@@ -137,7 +137,7 @@ async def _wait_for_turn(cost: float, front: Storefront, database: Database) -> 
     try:
         turn = await asyncio.shield(promising)
         while turn.seconds > 0:
-            if turn.is_resting and turn.seconds > front.knobs.longest_pause_seconds:
+            if turn.is_resting and turn.seconds > front.options.longest_pause_seconds:
                 raise ShopRestingError(
                     f"{front.name} is to be left alone.", retry_after_seconds=turn.seconds
                 )
@@ -251,7 +251,7 @@ async def _page(
         if called.failure is None:
             break
         decided = decide_retry(called.failure, progress, random)
-        longest = front.knobs.longest_pause_seconds
+        longest = front.options.longest_pause_seconds
         if not isinstance(decided, RetryTarget) or not calls_left or decided.wait_seconds > longest:
             raise _catalogue_error(called.failure)
         progress = decided.progress
@@ -268,10 +268,12 @@ def _catalogue_error(failure: CallFailure) -> TransientError | PermanentError:
 _NOT_THERE = "the variant, or its price, is not in the shop any more"
 
 
-async def read_prices(variant_ids: Sequence[str], *, desk: ApplyContext) -> dict[str, Price | str]:
+async def read_prices(
+    variant_ids: Sequence[str], *, context: ApplyContext
+) -> dict[str, Price | str]:
     """By variant; where it could not be read, why not. ShopRestingError: the shop is to be left
     alone for longer than a worker stays, and nothing is known."""
-    reading = _Reading(desk)
+    reading = _Reading(context)
     distinct = list(dict.fromkeys(variant_ids))
     lots = iter(
         [
@@ -280,14 +282,14 @@ async def read_prices(variant_ids: Sequence[str], *, desk: ApplyContext) -> dict
         ]
     )
     async with together() as group:
-        for _ in range(desk.front.knobs.calls_at_once):
+        for _ in range(context.front.options.calls_at_once):
             group.create_task(reading.go_through(lots))
     return reading.found
 
 
 class _Reading:
-    def __init__(self, desk: ApplyContext) -> None:
-        self._desk = desk
+    def __init__(self, context: ApplyContext) -> None:
+        self._context = context
         self._refused: CallFailure | None = None
         self.found: dict[str, Price | str] = {}
 
@@ -300,22 +302,22 @@ class _Reading:
 
     async def _read(self, lot: Sequence[str]) -> CallFailure | None:
         """Why it failed in the end."""
-        desk, progress, waited = self._desk, AttemptProgress(), 0.0
+        context, progress, waited = self._context, AttemptProgress(), 0.0
         while True:
             called = await call_shop(
-                lambda: desk.shop.prices(lot),
-                desk.shop.costs.reading(len(lot)),
-                front=desk.front,
-                database=desk.database,
+                lambda: context.shop.prices(lot),
+                context.shop.costs.reading(len(lot)),
+                front=context.front,
+                database=context.database,
             )
             if called.failure is None:
                 prices = called.value or {}
                 self.found |= {variant_id: prices.get(variant_id, _NOT_THERE) for variant_id in lot}
                 return None
-            next_try = decide_retry(called.failure, progress, desk.random)
+            next_try = decide_retry(called.failure, progress, context.random)
             if (
                 isinstance(next_try, GiveUpTarget)
-                or waited + next_try.wait_seconds > desk.front.knobs.longest_pause_seconds
+                or waited + next_try.wait_seconds > context.front.options.longest_pause_seconds
             ):
                 return called.failure
             waited, progress = waited + next_try.wait_seconds, next_try.progress
@@ -343,13 +345,13 @@ async def apply_chunk(
     targets: Sequence[WorkTarget],
     terms: ApplyTerms,
     *,
-    desk: ApplyContext,
+    context: ApplyContext,
     settle: Settle,
     is_wanted: Callable[[], Awaitable[bool]],
 ) -> ApplyHalt | None:
     """Each target is settled once. Those that nothing was tried for go back as they were: after a
     halt, or when they are not wanted any more, which is asked right before each write."""
-    chunk = _Chunk(terms, desk, settle, is_wanted)
+    chunk = _Chunk(terms, context, settle, is_wanted)
     await chunk.work(targets)
     return chunk.halt
 
@@ -358,11 +360,11 @@ class _Chunk:
     def __init__(
         self,
         terms: ApplyTerms,
-        desk: ApplyContext,
+        context: ApplyContext,
         settle: Settle,
         is_wanted: Callable[[], Awaitable[bool]],
     ) -> None:
-        self._terms, self._desk, self._is_wanted = terms, desk, is_wanted
+        self._terms, self._context, self._is_wanted = terms, context, is_wanted
         self._read_at, self._ends = 0.0, False
         self._settle_now, self._ready, self._settling = (
             settle,
@@ -387,7 +389,7 @@ class _Chunk:
         await self._write_all(to_write)
 
     async def _read(self, targets: Sequence[WorkTarget]) -> CallResult[Prices] | None:
-        shop, ids = self._desk.shop, [str(one.variant_id) for one in targets]
+        shop, ids = self._context.shop, [str(one.variant_id) for one in targets]
         cost = shop.costs.reading(len(ids))
         return await self._call(
             CallKind.READ, lambda: shop.prices(ids), cost, targets, self._begins_reading
@@ -411,11 +413,11 @@ class _Chunk:
         return to_write, settled
 
     def _used(self, variant_ids: Sequence[str]) -> dict[str, Decimal]:
-        policy, front = self._terms.policy, self._desk.front
+        policy, front = self._terms.policy, self._context.front
         if policy is None or policy.daily_change_budget_pct is None:
             return {}
-        with self._desk.database.reading() as session:
-            since = start_of_day(database_time(session), front.knobs.time_zone)
+        with self._context.database.reading() as session:
+            since = start_of_day(database_time(session), front.options.time_zone)
             changes = changes_since(session, front.name, variant_ids, since)
         return {variant_id: used_budget(pairs) for variant_id, pairs in changes.items()}
 
@@ -423,7 +425,7 @@ class _Chunk:
         products = [
             list(group) for _, group in groupby(to_write, key=lambda one: one[0].product_id)
         ]
-        full = self._desk.front.knobs.calls_at_once
+        full = self._context.front.options.calls_at_once
         waiting = iter(products)
         async with together() as group:
             for place in range(min(full, len(products))):
@@ -443,7 +445,7 @@ class _Chunk:
                 return
 
     async def _write(self, product: Sequence[ToWrite]) -> None:
-        shop, targets = self._desk.shop, [target for target, _ in product]
+        shop, targets = self._context.shop, [target for target, _ in product]
         writes = [
             PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets
         ]
@@ -497,10 +499,15 @@ class _Chunk:
         is_wanted: Callable[[], Awaitable[bool]],
     ) -> CallResult[Value] | None:
         """None: it was not made, and the targets wait."""
-        desk = self._desk
+        context = self._context
         try:
             called = await call_shop(
-                call, cost, front=desk.front, database=desk.database, kind=kind, is_wanted=is_wanted
+                call,
+                cost,
+                front=context.front,
+                database=context.database,
+                kind=kind,
+                is_wanted=is_wanted,
             )
         except CallWithdrawnError:
             await self._settle([requeue_unchanged(target) for target in targets])
@@ -523,7 +530,7 @@ class _Chunk:
     ) -> list[TargetOutcome]:
         """Targets that failed together are due together: the same luck for all, so that they stay
         one call."""
-        luck = self._desk.random.getrandbits(64)
+        luck = self._context.random.getrandbits(64)
         return [decide_after_failed_call(target, failure, Random(luck)) for target in targets]
 
     async def _begins_reading(self) -> bool:

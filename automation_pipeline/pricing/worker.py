@@ -11,7 +11,7 @@ from typing import Protocol
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
 from automation_pipeline.core.metrics import Meter, observe
-from automation_pipeline.pricing import events as rule_events
+from automation_pipeline.pricing import events
 from automation_pipeline.pricing.models.rules import OnDrift
 from automation_pipeline.pricing.models.runs import (
     APPLY_MS,
@@ -90,8 +90,8 @@ class WaitForTargets:
 
 
 class TargetWork(Protocol):
-    """What is done with the targets, each part in a transaction of its own under the hold:
-    LostHoldError, when the run is somebody else's."""
+    """What is done with the targets, each part in a transaction of its own under the claim:
+    LostRunClaimError, when the run is somebody else's."""
 
     def begin(self) -> None:
         """What a lost worker has left is put in order."""
@@ -102,12 +102,12 @@ class TargetWork(Protocol):
         ...
 
     def keep(self) -> bool:
-        """Keep the hold; whether the targets that were taken last are still wanted. Asked before
+        """Keep the claim; whether the targets that were taken last are still wanted. Asked before
         each write."""
         ...
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
-        """Those that are due. None at all: it is over, and the hold is given back."""
+        """Those that are due. None at all: it is over, and the claim is given back."""
         ...
 
     def settle(self, settled: Sequence[TargetOutcome]) -> None: ...
@@ -117,13 +117,13 @@ class TargetWork(Protocol):
         ...
 
     def leave(self, seconds: float | None) -> None:
-        """Give the hold back, and say when somebody is to come back for the rest."""
+        """Give the claim back, and say when somebody is to come back for the rest."""
         ...
 
 
-async def process_targets(work: TargetWork, *, desk: ApplyContext) -> bool:
+async def process_targets(work: TargetWork, *, context: ApplyContext) -> bool:
     """Whether it is over; if not, what is left is due too late to stay for it."""
-    worker = _TargetLoop(work, desk)
+    worker = _TargetLoop(work, context)
     working, beating = asyncio.ensure_future(worker.work()), asyncio.ensure_future(worker.beat())
     try:
         await asyncio.wait({working, beating}, return_when=asyncio.FIRST_COMPLETED)
@@ -137,16 +137,16 @@ async def process_targets(work: TargetWork, *, desk: ApplyContext) -> bool:
 
 
 class _TargetLoop:
-    def __init__(self, work: TargetWork, desk: ApplyContext) -> None:
-        self._work, self._desk, self._knobs = work, desk, desk.front.knobs
+    def __init__(self, work: TargetWork, context: ApplyContext) -> None:
+        self._work, self._context, self._options = work, context, context.front.options
 
     async def beat(self) -> None:
-        """Until the hold is gone: given back a moment ago, or lost, which the work finds out before
+        """Until the claim is gone: given back a moment ago, or lost, which the work finds out before
         its next write."""
         while True:
             with suppress(LostRunClaimError):
                 await asyncio.to_thread(self._work.keep)
-            await asyncio.sleep(min(self._knobs.lease_seconds / 4, LOOK_AGAIN_SECONDS))
+            await asyncio.sleep(min(self._options.lease_seconds / 4, LOOK_AGAIN_SECONDS))
 
     async def work(self) -> bool:
         await asyncio.to_thread(self._work.begin)
@@ -156,7 +156,7 @@ class _TargetLoop:
             if isinstance(step, WaitForTargets):
                 if (
                     step.seconds is None
-                    or waited + step.seconds > self._knobs.longest_pause_seconds
+                    or waited + step.seconds > self._options.longest_pause_seconds
                 ):
                     await asyncio.to_thread(self._work.leave, step.seconds)
                     return False
@@ -178,7 +178,7 @@ class _TargetLoop:
             return await asyncio.to_thread(self._work.keep)
 
         halt = await apply_chunk(
-            targets, terms, desk=self._desk, settle=write_down, is_wanted=is_wanted
+            targets, terms, context=self._context, settle=write_down, is_wanted=is_wanted
         )
         if halt is None:
             return True
@@ -189,36 +189,36 @@ class _TargetLoop:
         return True
 
 
-async def apply_run(hold: RunClaim, *, front: Storefront, database: Database) -> bool:
+async def apply_run(claim: RunClaim, *, front: Storefront, database: Database) -> bool:
     """Whether it is over. If not, the run says from when on it is to be gone on with.
-    LostHoldError: somebody else works on it."""
+    LostRunClaimError: somebody else works on it."""
     async with front.open() as shop:
         return await process_targets(
-            _Applying(hold, front, database), desk=ApplyContext(shop, front, database)
+            _Applying(claim, front, database), context=ApplyContext(shop, front, database)
         )
 
 
 class _Applying:
-    def __init__(self, hold: RunClaim, front: Storefront, database: Database) -> None:
-        self._hold, self._front, self._database = hold, front, database
+    def __init__(self, claim: RunClaim, front: Storefront, database: Database) -> None:
+        self._claim, self._front, self._database = claim, front, database
 
     def begin(self) -> None:
         """`work_run` has put it in order."""
 
     def terms(self) -> ApplyTerms:
         with self._database.reading() as session:
-            return apply_terms_of(session, self._hold.run_id)
+            return apply_terms_of(session, self._claim.run_id)
 
     def keep(self) -> bool:
         with self._database.transaction() as session:
-            extend_claim(session, self._hold, self._front.knobs.lease_seconds)
-            run = claimed_run(session, self._hold)
+            extend_claim(session, self._claim, self._front.options.lease_seconds)
+            run = claimed_run(session, self._claim)
             return run.cancel_requested_at is None and not is_shop_paused(session, run.shop)
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
         """What has taken too long is given up on the way."""
         with self._database.transaction() as session:
-            run, now = claimed_run(session, self._hold), database_time(session)
+            run, now = claimed_run(session, self._claim), database_time(session)
             if run.cancel_requested_at is not None:
                 give_up_rest(session, run, CANCELLED, run.cancelled_by or "worker", now)
             elif is_shop_paused(session, run.shop):
@@ -231,8 +231,8 @@ class _Applying:
             in_time = [target for target in claimed if target.id not in gone]
             if in_time:
                 return in_time
-            if end_run(session, run, now, reconciles=self._front.knobs.reconciles):
-                release_claim(session, self._hold)
+            if end_run(session, run, now, reconciles=self._front.options.reconciles):
+                release_claim(session, self._claim)
                 return []
             left = open_targets(session, run.id)
             due_in = (left.next_at - now).total_seconds() if left.next_at else 0.0
@@ -245,49 +245,49 @@ class _Applying:
         if retries:
             self._front.meter.count("rules_target_retries_total", retries, kind="automatic")
         with self._database.transaction() as session:
-            settle(session, claimed_run(session, self._hold), settled, database_time(session))
+            settle(session, claimed_run(session, self._claim), settled, database_time(session))
 
     def give_up(self, critical: CallFailure) -> None:
         with self._database.transaction() as session:
-            run = claimed_run(session, self._hold)
+            run = claimed_run(session, self._claim)
             give_up_rest(session, run, critical, "worker", database_time(session))
 
     def leave(self, seconds: float | None) -> None:
         with self._database.transaction() as session:
-            run = claimed_run(session, self._hold)
+            run = claimed_run(session, self._claim)
             run.resume_at = (
                 None if seconds is None else database_time(session) + timedelta(seconds=seconds)
             )
             session.flush()
             reset_start_times(session, run.id)
-            release_claim(session, self._hold)
+            release_claim(session, self._claim)
 
 
-async def roll_back_prices(hold: RunClaim, *, front: Storefront, database: Database) -> bool:
+async def roll_back_prices(claim: RunClaim, *, front: Storefront, database: Database) -> bool:
     """Whether it is over. If not, the run says from when on it is to be gone on with.
-    LostHoldError: somebody else works on it. Every price is read before it is written, so that it
+    LostRunClaimError: somebody else works on it. Every price is read before it is written, so that it
     may be repeated after a crash."""
     async with front.open() as shop:
         return await process_targets(
-            _Rollback(hold, front, database), desk=ApplyContext(shop, front, database)
+            _Rollback(claim, front, database), context=ApplyContext(shop, front, database)
         )
 
 
 class _Rollback:
-    def __init__(self, hold: RunClaim, front: Storefront, database: Database) -> None:
-        self._hold, self._front, self._database = hold, front, database
+    def __init__(self, claim: RunClaim, front: Storefront, database: Database) -> None:
+        self._claim, self._front, self._database = claim, front, database
         self._asked_for = 0
 
     def begin(self) -> None:
         with self._database.transaction() as session:
-            run = claimed_run(session, self._hold)
+            run = claimed_run(session, self._claim)
             release_writing(session, run.id)
             run.resume_at = None
 
     def terms(self) -> ApplyTerms:
         """Guardrails do not count: the former price stood once, and is wanted back."""
         with self._database.transaction() as session:
-            run = claimed_run(session, self._hold)
+            run = claimed_run(session, self._claim)
             self._asked_for = run.rollbacks
             return ApplyTerms(
                 OnDrift.OVERWRITE if run.rollback_force else OnDrift.REFUSE, None, takes_back=True
@@ -295,14 +295,14 @@ class _Rollback:
 
     def keep(self) -> bool:
         with self._database.transaction() as session:
-            extend_claim(session, self._hold, self._front.knobs.lease_seconds)
-            run = claimed_run(session, self._hold)
+            extend_claim(session, self._claim, self._front.options.lease_seconds)
+            run = claimed_run(session, self._claim)
             is_same = run.wish == Wish.ROLLBACK and run.rollbacks == self._asked_for
             return is_same and not is_shop_paused(session, run.shop)
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
         with self._database.transaction() as session:
-            run, now = claimed_run(session, self._hold), database_time(session)
+            run, now = claimed_run(session, self._claim), database_time(session)
             if is_shop_paused(session, run.shop):
                 return WaitForTargets(None)
             claimed = claim_applied(session, run.id, now)
@@ -313,13 +313,13 @@ class _Rollback:
                 due_in = (left.next_at - now).total_seconds() if left.next_at else 0.0
                 return WaitForTargets(due_in if due_in > 0 else LOOK_AGAIN_SECONDS)
             end_rollback(session, run, now)
-            release_claim(session, self._hold)
+            release_claim(session, self._claim)
             return []
 
     def settle(self, settled: Sequence[TargetOutcome]) -> None:
         taken_back = sum(isinstance(one, AppliedResult) for one in settled)
         with self._database.transaction() as session:
-            run = claimed_run(session, self._hold)
+            run = claimed_run(session, self._claim)
             settle_rollback(session, run, settled, database_time(session))
         if taken_back:
             self._front.meter.count(
@@ -333,16 +333,16 @@ class _Rollback:
             "error_retryable": False,
         }
         with self._database.transaction() as session:
-            abandon_rollback(session, claimed_run(session, self._hold).id, left)
+            abandon_rollback(session, claimed_run(session, self._claim).id, left)
 
     def leave(self, seconds: float | None) -> None:
         with self._database.transaction() as session:
-            run = claimed_run(session, self._hold)
+            run = claimed_run(session, self._claim)
             run.resume_at = (
                 None if seconds is None else database_time(session) + timedelta(seconds=seconds)
             )
             session.flush()
-            release_claim(session, self._hold)
+            release_claim(session, self._claim)
 
 
 def observe_durations(meter: Meter, run: RuleRun) -> None:
@@ -372,7 +372,7 @@ async def work_run(
     run_id: int, *, front: Storefront, database: Database, clock: Clock, owner: str
 ) -> RuleRun:
     """How it stands when nothing is left to be done, or nothing yet: then it says when it is to be
-    gone on with. RunBusyError: somebody else is at it."""
+    gone on with. PricingRunBusyError: another worker holds the claim."""
     worker = _Worker(run_id, front, database, clock, owner)
     for _ in range(MAX_ACTS):
         if not await worker.act():
@@ -397,19 +397,19 @@ class _Worker:
         act = self._next_act()
         if act is None:
             return False
-        hold = self._take()
+        claim = self._take()
         try:
-            if not self._begin(hold, act):
+            if not self._begin(claim, act):
                 return True
             if act is _Act.PLAN:
-                return await self._plan_and_queue(hold)
+                return await self._plan_and_queue(claim)
             work = roll_back_prices if act is _Act.TAKE_BACK else apply_run
-            is_over = await work(hold, front=self._front, database=self._database)
+            is_over = await work(claim, front=self._front, database=self._database)
             if is_over and act is _Act.APPLY:
                 observe_durations(self._front.meter, self.standing())
             return is_over
         finally:
-            self._release(hold)
+            self._release(claim)
 
     def standing(self) -> RuleRun:
         with self._database.reading() as session:
@@ -426,10 +426,10 @@ class _Worker:
                 )
             return act
 
-    async def _plan_and_queue(self, hold: RunClaim) -> bool:
-        if not self._has_its_turn(hold):
+    async def _plan_and_queue(self, claim: RunClaim) -> bool:
+        if not self._has_its_turn(claim):
             return False
-        beating = asyncio.create_task(self._beat(hold))
+        beating = asyncio.create_task(self._beat(claim))
         try:
             await plan_run(
                 self._run_id, front=self._front, database=self._database, clock=self._clock
@@ -449,37 +449,37 @@ class _Worker:
             )
         except RuleBusyError as busy:
             with self._database.transaction() as session:
-                _postpone(session, claimed_run(session, hold), sentence_of(busy))
+                _postpone(session, claimed_run(session, claim), sentence_of(busy))
             return False
         except (ConflictError, InvalidInputError) as refusal:
-            self._note(hold, refusal)
+            self._note(claim, refusal)
             return False
         return True
 
-    async def _beat(self, hold: RunClaim) -> None:
-        """A catalogue may take longer to read than a hold lasts."""
-        seconds = self._front.knobs.lease_seconds
+    async def _beat(self, claim: RunClaim) -> None:
+        """A catalogue may take longer to read than a claim lasts."""
+        seconds = self._front.options.lease_seconds
         while True:
             await asyncio.sleep(seconds / 4)
-            await asyncio.to_thread(self._extend, hold, seconds)
+            await asyncio.to_thread(self._extend, claim, seconds)
 
-    def _extend(self, hold: RunClaim, seconds: float) -> None:
+    def _extend(self, claim: RunClaim, seconds: float) -> None:
         with self._database.transaction() as session:
-            extend_claim(session, hold, seconds)
+            extend_claim(session, claim, seconds)
 
-    def _has_its_turn(self, hold: RunClaim) -> bool:
+    def _has_its_turn(self, claim: RunClaim) -> bool:
         """Another run of the rule would be in the way of what is planned, or make it old."""
         with self._database.transaction() as session:
-            run = claimed_run(session, hold)
+            run = claimed_run(session, claim)
             why = blocking_reason(session, run.rule_id)
             if why is not None:
                 _postpone(session, run, why)
             return why is None
 
-    def _note(self, hold: RunClaim, refusal: Exception) -> None:
+    def _note(self, claim: RunClaim, refusal: Exception) -> None:
         """Why it stays a preview. Whoever approves it, or asks again, begins anew."""
         with self._database.transaction() as session:
-            run, now = claimed_run(session, hold), self._clock.now()
+            run, now = claimed_run(session, claim), self._clock.now()
             run.wish, run.error_message, run.updated_at = None, sentence_of(refusal), now
             if (
                 isinstance(refusal, PromotionOverError)
@@ -488,27 +488,23 @@ class _Worker:
             ):
                 enqueue(
                     session,
-                    [
-                        rule_events.schedule_missed(
-                            run.rule_id, run.project_id, run.scheduled_for, now
-                        )
-                    ],
+                    [events.schedule_missed(run.rule_id, run.project_id, run.scheduled_for, now)],
                 )
 
     def _take(self) -> RunClaim:
         with self._database.transaction() as session:
-            hold = claim_run(session, self._run_id, self._owner, self._front.knobs.lease_seconds)
-            left = 0.0 if hold else seconds_until_free(session, self._run_id)
-        if hold is None:
+            claim = claim_run(session, self._run_id, self._owner, self._front.options.lease_seconds)
+            left = 0.0 if claim else seconds_until_free(session, self._run_id)
+        if claim is None:
             raise PricingRunBusyError(
                 f"Rule run {self._run_id} is being worked on.", retry_after_seconds=left + 1
             )
-        return hold
+        return claim
 
-    def _begin(self, hold: RunClaim, act: _Act) -> bool:
+    def _begin(self, claim: RunClaim, act: _Act) -> bool:
         """False: something else is wanted of the run by now."""
         with self._database.transaction() as session:
-            run, now = claimed_run(session, hold), database_time(session)
+            run, now = claimed_run(session, claim), database_time(session)
             if _act_for(run) is not act:
                 return False
             run.resume_at = None
@@ -527,9 +523,9 @@ class _Worker:
             begin_applying(session, run, now)
         meter.count("rules_apply_count_total", project=run.project_id, trigger=run.trigger)
 
-    def _release(self, hold: RunClaim) -> None:
+    def _release(self, claim: RunClaim) -> None:
         with self._database.transaction() as session:
-            release_claim(session, hold)
+            release_claim(session, claim)
 
 
 def _postpone(session: Session, run: RuleRunRow, why: str) -> None:

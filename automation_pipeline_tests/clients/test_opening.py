@@ -44,7 +44,7 @@ def test_a_storefront_is_known_by_its_host_and_goes_by_its_settings() -> None:
     }
     front = storefront(**settings)
     assert front.name == "127.0.0.1:9"
-    assert front.knobs == ShopOptions(
+    assert front.options == ShopOptions(
         calls_at_once=7, call_seconds=12.5, lease_seconds=60.0, reconciles=False
     )
 

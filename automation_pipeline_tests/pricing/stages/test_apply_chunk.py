@@ -103,7 +103,7 @@ def applied(
     async def still_wanted() -> bool:
         return is_wanted()
 
-    halt = run(apply_chunk(chosen, TERMS, desk=desk, settle=settle, is_wanted=still_wanted))
+    halt = run(apply_chunk(chosen, TERMS, context=desk, settle=settle, is_wanted=still_wanted))
     assert sorted(one.target.id for one in settled) == [one.id for one in chosen]
     return {one.target.id: one for one in settled}, halt
 

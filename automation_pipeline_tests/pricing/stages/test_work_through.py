@@ -45,6 +45,8 @@ def test_a_heartbeat_that_misses_the_hold_first_does_not_spoil_the_end(
     monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
     shop = FakeShop()
     assert (
-        asyncio.run(process_targets(Ending(), desk=ApplyContext(shop, storefront(shop), database)))
+        asyncio.run(
+            process_targets(Ending(), context=ApplyContext(shop, storefront(shop), database))
+        )
         is True
     )
