@@ -3,17 +3,9 @@
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.audits.audits import audit_fiche as audit_to_the_end
-from automation_pipeline.audits.models.audits import AuditStatus, FicheAuditRequest
-from automation_pipeline.orchestration.audits import (
-    fail_audit_of,
-    standing_metadata,
-    tracking_id_of,
-)
-from automation_pipeline.orchestration.batch_context import listener
+from automation_pipeline.audits.models.audits import FicheAuditRequest
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import verdicts, words_of
-from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -45,6 +37,12 @@ def audit(
 ) -> None:
     """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The
     step succeeds when the audit has a result, whatever its grade."""
+    from automation_pipeline.audits.audits import audit_fiche as audit_to_the_end
+    from automation_pipeline.audits.models.audits import AuditStatus
+    from automation_pipeline.orchestration.audits import standing_metadata
+    from automation_pipeline.orchestration.batch_context import listener
+    from automation_pipeline.orchestration.heartbeat import worker_name
+
     our, wish = services.get(), _wish(config, context.run)
     with verdicts():
         take_request(context, our)
@@ -64,6 +62,8 @@ def audit(
 
 
 def _wish(config: AuditFicheConfig, run: dg.DagsterRun) -> FicheAuditRequest:
+    from automation_pipeline.orchestration.audits import tracking_id_of
+
     return FicheAuditRequest(
         tracking_id=tracking_id_of(run) or run.run_id,
         fiche_id=config.fiche_id,
@@ -80,6 +80,8 @@ def _wish(config: AuditFicheConfig, run: dg.DagsterRun) -> FicheAuditRequest:
 @dg.failure_hook(required_resource_keys={"services"})
 def close_audit(context: dg.HookContext) -> None:
     """At once when its step has failed for good, also where no daemon listens."""
+    from automation_pipeline.orchestration.audits import fail_audit_of
+
     run = context.instance.get_run_by_id(context.run_id)
     if run is not None:
         fail_audit_of(run, words_of(context.op_exception), context.resources.services.get())

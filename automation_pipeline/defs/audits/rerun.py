@@ -3,10 +3,8 @@
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.audits.models.audits import StepLocation, rerun_id
-from automation_pipeline.audits.reruns import rerun_control_point, rerun_step
+from automation_pipeline.audits.models.audits import rerun_id
 from automation_pipeline.audits.rules.reviews import Rerun
-from automation_pipeline.orchestration.audits import step_metadata
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.requests import take_request
@@ -32,6 +30,9 @@ def rerun(
     context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource
 ) -> None:
     """Ask the model and store what it finds. A retry of what is stored asks nothing."""
+    from automation_pipeline.audits.reruns import rerun_control_point, rerun_step
+    from automation_pipeline.orchestration.audits import step_metadata
+
     our, wish = services.get(), _wish(config, context.run)
     with verdicts():
         take_request(context, our)
@@ -42,6 +43,8 @@ def rerun(
 
 def _wish(config: AuditRerunConfig, run: dg.DagsterRun) -> Rerun:
     """Retries of a run carry out its rerun."""
+    from automation_pipeline.audits.models.audits import StepLocation
+
     place = StepLocation(config.audit_id, config.step_position, config.control_point_index)
     made_up = rerun_id(place.audit_id, place.position, place.point, run.root_run_id or run.run_id)
     return Rerun(

@@ -2,9 +2,7 @@
 
 import dagster as dg
 
-from automation_pipeline.audits.audits import sweep_audits as end_abandoned
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.endings import end_lost_audits
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
@@ -15,6 +13,9 @@ from automation_pipeline.orchestration.resource import ServicesResource
     description="Ends audits whose worker is lost, and batches of audits that are complete.",
 )
 def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.audits.audits import sweep_audits as end_abandoned
+    from automation_pipeline.orchestration.endings import end_lost_audits
+
     our = services.get()
     abandoned = end_abandoned(
         our.settings.audit_max_wait_seconds, database=our.database, claims=our.claims

@@ -3,8 +3,6 @@ do no harm."""
 
 import dagster as dg
 
-from automation_pipeline.automation.schedules import start_due_runs
-from automation_pipeline.bootstrap import due_rules
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -16,6 +14,9 @@ from automation_pipeline.orchestration.resource import ServicesResource
     description="Decides every due time of the automation schedules once: it files a run, or records why it does not.",
 )
 def due_schedules(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.automation.schedules import start_due_runs
+    from automation_pipeline.bootstrap import due_rules
+
     our = services.get()
     return dg.SkipReason(
         str(start_due_runs(due_rules(our.settings), database=our.database, clock=our.clock))

@@ -8,8 +8,8 @@ from automation_pipeline.orchestration.failures import words_of
 
 @dg.failure_hook(required_resource_keys={"services"})
 def close_run(context: dg.HookContext) -> None:
-    from automation_pipeline.automation.queries.runs import unended_run_of_dagster  # noqa: PLC0415  few runs need it
-    from automation_pipeline.automation.run_endings import finalise_run  # noqa: PLC0415  few runs need it
+    from automation_pipeline.automation.queries.runs import unended_run_of_dagster
+    from automation_pipeline.automation.run_endings import finalise_run
 
     our = context.resources.services.get()
     with our.database.reading() as session:

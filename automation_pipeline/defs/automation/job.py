@@ -68,8 +68,8 @@ def select_fiches(
 ) -> Iterator[dg.DynamicOutput]:
     """Resolve the selection, write one pending row a fiche; hand on the batches that have work
     left."""
-    from automation_pipeline.automation import selection as selecting  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.batch_context import crm_of_run, selection_knobs  # noqa: PLC0415  its own
+    from automation_pipeline.automation import selection as selecting
+    from automation_pipeline.orchestration.batch_context import crm_of_run, selection_knobs
 
     our, batches = services.get(), ()
     with at_work(context, ticket, our):
@@ -92,8 +92,8 @@ def select_fiches(
 def fetch_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Fetch the details of a batch's fiches, many at once, and apply the filters; rows move while
     it runs."""
-    from automation_pipeline.automation import fetching  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_knobs  # noqa: PLC0415  its own
+    from automation_pipeline.automation import fetching
+    from automation_pipeline.orchestration.batch_context import crm_of_run, fetch_knobs
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):
@@ -111,7 +111,7 @@ def settle_fetch(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
 ) -> Iterator[dg.DynamicOutput]:
     """End who needs nothing more; hand on the batches that are transcribed and audited."""
-    from automation_pipeline.automation import fetching as settling  # noqa: PLC0415  its own
+    from automation_pipeline.automation import fetching as settling
 
     our, batches = services.get(), ()
     with at_work(context, ticket, our):
@@ -123,8 +123,8 @@ def settle_fetch(
 def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
     """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are
     there."""
-    from automation_pipeline.automation import auditing as working  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.batch_context import batch_context  # noqa: PLC0415  its own
+    from automation_pipeline.automation import auditing as working
+    from automation_pipeline.orchestration.batch_context import batch_context
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):
@@ -143,8 +143,8 @@ def finalise_run(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
 ) -> None:
     """Derive the verdict from the rows, after checking that none is missing."""
-    from automation_pipeline.automation import run_endings as finalising  # noqa: PLC0415  its own
-    from automation_pipeline.orchestration.run_summary import (  # noqa: PLC0415  only where it is used
+    from automation_pipeline.automation import run_endings as finalising
+    from automation_pipeline.orchestration.run_summary import (
         asset_events,
         assets_of_run,
         run_summary,

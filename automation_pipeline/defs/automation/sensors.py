@@ -10,13 +10,7 @@ from automation_pipeline.orchestration.job_registry import (
     close_failed,
     job_definitions,
 )
-from automation_pipeline.orchestration.recovery import ending_of
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.watchdog import (
-    launch_again,
-    look_after_all,
-    look_after_run_of,
-)
 
 
 @dg.run_failure_sensor(
@@ -29,6 +23,9 @@ from automation_pipeline.orchestration.watchdog import (
 def run_failures(
     context: dg.RunFailureSensorContext, services: ServicesResource
 ) -> dg.SkipReason | None:
+    from automation_pipeline.orchestration.recovery import ending_of
+    from automation_pipeline.orchestration.watchdog import launch_again, look_after_run_of
+
     run = context.dagster_run
     if run.job_name == AUTOMATION_RUN:
         done = look_after_run_of(run, context.instance, services.get())
@@ -52,5 +49,7 @@ def run_failures(
 def reconcile_stale_runs(
     context: dg.SensorEvaluationContext, services: ServicesResource
 ) -> dg.SkipReason:
+    from automation_pipeline.orchestration.watchdog import look_after_all
+
     looked_at, done = look_after_all(context.instance, services.get())
     return dg.SkipReason("; ".join(done) or f"{looked_at} runs looked at, none is stale.")

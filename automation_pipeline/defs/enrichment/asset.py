@@ -4,10 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from automation_pipeline.enrichment.queries.maintenance import coverage_of
-from automation_pipeline.enrichment.queries.views import source_views
-from automation_pipeline.enrichment.rules.evaluation import COVERAGE, FRESHNESS, evaluate_coverage
-from automation_pipeline.orchestration.enrichment import companies_page, judged
+from automation_pipeline.enrichment.rules.evaluation import COVERAGE, FRESHNESS
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -15,6 +12,10 @@ from automation_pipeline.orchestration.resource import ServicesResource
 @dg.asset(group_name="enrichment", retry_policy=CRASH_RETRIES)
 def companies(services: ServicesResource) -> dg.MaterializeResult:
     """Companies by the French registers, as they stand now."""
+    from automation_pipeline.enrichment.queries.maintenance import coverage_of
+    from automation_pipeline.enrichment.queries.views import source_views
+    from automation_pipeline.orchestration.enrichment import companies_page
+
     our = services.get()
     now, knobs = our.clock.now(), our.registries.knobs
     with verdicts(), our.database.reading() as session:
@@ -35,6 +36,10 @@ CHECKS = {
 )
 def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult]:
     """Few have failed, each with a reason; nothing is SUCCESS for longer than that lasts."""
+    from automation_pipeline.enrichment.queries.maintenance import coverage_of
+    from automation_pipeline.enrichment.rules.evaluation import evaluate_coverage
+    from automation_pipeline.orchestration.enrichment import judged
+
     our = services.get()
     with our.database.reading() as session:
         coverage = coverage_of(session, our.clock.now(), our.registries.knobs.freshness)

@@ -4,14 +4,7 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.enrichment.models import EnrichmentStatus
 from automation_pipeline.orchestration.config import StrictConfig
-from automation_pipeline.orchestration.enrichment import (
-    EnrichmentLaunch,
-    job_page,
-    job_to_work,
-    worked,
-)
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -38,6 +31,14 @@ def work_company_enrichment(
 ) -> None:
     """Ask each register in turn and store its answer. The op fails when the enrichment ends
     FAILED."""
+    from automation_pipeline.enrichment.models import EnrichmentStatus
+    from automation_pipeline.orchestration.enrichment import (
+        EnrichmentLaunch,
+        job_page,
+        job_to_work,
+        worked,
+    )
+
     our = services.get()
     with verdicts():
         take_request(context, our)

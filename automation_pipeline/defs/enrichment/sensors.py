@@ -3,10 +3,7 @@ copies do no harm."""
 
 import dagster as dg
 
-from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep
-from automation_pipeline.enrichment.models import NOT_CONFIGURED
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.enrichment import has_registries
 from automation_pipeline.orchestration.resource import ServicesResource
 
 
@@ -18,6 +15,10 @@ from automation_pipeline.orchestration.resource import ServicesResource
     "workers for jobs that were lost or put off.",
 )
 def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep
+    from automation_pipeline.enrichment.models import NOT_CONFIGURED
+    from automation_pipeline.orchestration.enrichment import has_registries
+
     our = services.get()
     if not has_registries(our):
         return dg.SkipReason(NOT_CONFIGURED)

@@ -2,9 +2,6 @@
 
 import dagster as dg
 
-from automation_pipeline.fiches.days import revalidate_day
-from automation_pipeline.fiches.details import fetch_days
-from automation_pipeline.fiches.queries.details import coverage_of
 from automation_pipeline.orchestration.days import (
     DAYS,
     coverage_metadata,
@@ -20,6 +17,8 @@ def sales_list(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
     """The fiches sold on the day, in short, as the CRM lists them now: one call."""
+    from automation_pipeline.fiches.days import revalidate_day
+
     our = services.get()
     with verdicts():
         asking = revalidate_day(
@@ -44,6 +43,9 @@ def fiche_details(
 ) -> dg.MaterializeResult:
     """The full details of the day's fiches; only those that are missing or too old are asked
     for."""
+    from automation_pipeline.fiches.details import fetch_days
+    from automation_pipeline.fiches.queries.details import coverage_of
+
     our, day = services.get(), day_of(context)
     with verdicts():
         errors = our.run(fetch_days([day], database=our.database, source=our.crm, clock=our.clock))

@@ -4,12 +4,8 @@ what was left."""
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.fiches.fetch_jobs import fetch_range
-from automation_pipeline.fiches.models.fetch_jobs import JobStatus
 from automation_pipeline.orchestration.config import StrictConfig, every
-from automation_pipeline.orchestration.endings import end_lost_ranges
 from automation_pipeline.orchestration.failures import verdicts, words_of
-from automation_pipeline.orchestration.fetch_jobs import fail_range_of, job_metadata
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -29,6 +25,10 @@ def fetch_days(
 ) -> None:
     """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no
     day could be read."""
+    from automation_pipeline.fiches.fetch_jobs import fetch_range
+    from automation_pipeline.fiches.models.fetch_jobs import JobStatus
+    from automation_pipeline.orchestration.fetch_jobs import job_metadata
+
     our = services.get()
     with verdicts():
         take_request(context, our)
@@ -50,6 +50,8 @@ def fetch_days(
 @dg.failure_hook(required_resource_keys={"services"})
 def close_job(context: dg.HookContext) -> None:
     """At once when its step has failed for good, also where no daemon listens."""
+    from automation_pipeline.orchestration.fetch_jobs import fail_range_of
+
     run = context.instance.get_run_by_id(context.run_id)
     if run is not None:
         fail_range_of(run, words_of(context.op_exception), context.resources.services.get())
@@ -78,6 +80,8 @@ def sales_range_fetch() -> None:
 def sweep_range_fetches(
     context: dg.SensorEvaluationContext, services: ServicesResource
 ) -> dg.SkipReason:
+    from automation_pipeline.orchestration.endings import end_lost_ranges
+
     ended = end_lost_ranges(context.instance, services.get())
     return dg.SkipReason(
         f"Ended {', '.join(ended)}." if ended else "No job over days is abandoned."

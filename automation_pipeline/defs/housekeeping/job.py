@@ -9,7 +9,6 @@ from automation_pipeline.orchestration.days import SETTINGS
 from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.retention import housekeeping_page, keep_house
 
 
 class HousekeepingConfig(StrictConfig):
@@ -24,6 +23,8 @@ def keep_house_tidy(
 ) -> None:
     """Take away, bit by bit, what is older than it is kept; results of the business are never
     touched."""
+    from automation_pipeline.orchestration.retention import housekeeping_page, keep_house
+
     our = services.get()
     with verdicts():
         take_request(context, our)

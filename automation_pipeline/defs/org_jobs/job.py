@@ -5,10 +5,8 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import others_at_it, verdicts
-from automation_pipeline.orchestration.org_jobs import job_page, work_on
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.org_jobs.queries.claims import JobRunBusyError
 
 
 class OrgJobConfig(StrictConfig):
@@ -26,6 +24,9 @@ def work_org_job(
 ) -> None:
     """One attempt. A job that failed is an outcome, not an error: its own policy says when it is
     tried again."""
+    from automation_pipeline.orchestration.org_jobs import job_page, work_on
+    from automation_pipeline.org_jobs.queries.claims import JobRunBusyError
+
     our = services.get()
     with verdicts(), others_at_it(context, JobRunBusyError):
         take_request(context, our)

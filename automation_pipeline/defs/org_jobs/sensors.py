@@ -6,7 +6,6 @@ import asyncio
 import dagster as dg
 
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.org_jobs import alert_about_jobs, dispatch_due, keep_moving
 from automation_pipeline.orchestration.resource import ServicesResource
 
 RUNNING = dg.DefaultSensorStatus.RUNNING
@@ -19,6 +18,8 @@ RUNNING = dg.DefaultSensorStatus.RUNNING
     description="Creates a job for every organisation schedule that is due, or records why it does not.",
 )
 def due_org_schedules(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.orchestration.org_jobs import dispatch_due
+
     return dg.SkipReason(dispatch_due(services.get()))
 
 
@@ -30,6 +31,8 @@ def due_org_schedules(services: ServicesResource) -> dg.SkipReason:
     "whose worker is lost.",
 )
 def org_job_queue(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.orchestration.org_jobs import keep_moving
+
     return dg.SkipReason(keep_moving(services.get()))
 
 
@@ -40,6 +43,8 @@ def org_job_queue(services: ServicesResource) -> dg.SkipReason:
     description="Raises alerts about organisation schedules and jobs, and delivers them to the webhook.",
 )
 def org_job_alerts(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.orchestration.org_jobs import alert_about_jobs
+
     our = services.get()
     # A loop of its own: sensors run in threads of one process, where the services' loop may be at
     # work.

@@ -6,17 +6,8 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import others_at_it, verdicts
-from automation_pipeline.orchestration.pricing import (
-    MOST_TARGETS,
-    Launch,
-    counting_moves,
-    run_page,
-    work_on,
-)
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.pricing.models.runs import PricingRunState
-from automation_pipeline.pricing.queries.runs import PricingRunBusyError, targets_of
 
 
 class RuleRunConfig(StrictConfig):
@@ -48,6 +39,16 @@ def work_rule_run(
 ) -> None:
     """Go on with the run until nothing is left, or nothing yet. The step fails when the run has
     FAILED."""
+    from automation_pipeline.orchestration.pricing import (
+        MOST_TARGETS,
+        Launch,
+        counting_moves,
+        run_page,
+        work_on,
+    )
+    from automation_pipeline.pricing.models.runs import PricingRunState
+    from automation_pipeline.pricing.queries.runs import PricingRunBusyError, targets_of
+
     our = services.get()
     with verdicts(), counting_moves(our), others_at_it(context, PricingRunBusyError):
         take_request(context, our)

@@ -7,7 +7,6 @@ from pydantic import Field
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.days import SETTINGS
 from automation_pipeline.orchestration.failures import verdicts
-from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, check_prices, reports_page
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
 
@@ -32,6 +31,8 @@ def reconcile(
 ) -> None:
     """Read the prices from the shop and write down what differs; nothing is changed there. The op
     fails when there are prices to compare and none can be read."""
+    from automation_pipeline.orchestration.pricing import check_prices, reports_page
+
     our = services.get()
     with verdicts():
         take_request(context, our)
@@ -67,6 +68,8 @@ def rule_reconciliation() -> None:
 def daily_pricing_reconciliation(
     context: dg.ScheduleEvaluationContext, services: ServicesResource
 ) -> dg.RunRequest | dg.SkipReason:
+    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
+
     settings = services.get().settings
     if settings.shop_api_base_url is None:
         return dg.SkipReason(NOT_CONFIGURED)

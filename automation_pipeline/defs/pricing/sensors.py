@@ -6,11 +6,7 @@ import asyncio
 import dagster as dg
 
 from automation_pipeline.orchestration.config import every
-from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, alert_about_prices, has_shop
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.pricing.checks import request_due_checks
-from automation_pipeline.pricing.runs import start_due_rules
-from automation_pipeline.pricing.runs import sweep_rule_runs as ask_again
 
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
@@ -22,6 +18,9 @@ RUNNING = dg.DefaultSensorStatus.RUNNING
     description="Files a run for every pricing rule that is due, and a rollback for every promotion that is over.",
 )
 def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
+    from automation_pipeline.pricing.runs import start_due_rules
+
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
@@ -37,6 +36,9 @@ def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
     description="Files the checks of applied prices: within five minutes, and after an hour.",
 )
 def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
+    from automation_pipeline.pricing.checks import request_due_checks
+
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
@@ -53,6 +55,9 @@ def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
     description="Requests a worker for every price run that waits for one or has lost its worker.",
 )
 def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
+    from automation_pipeline.pricing.runs import sweep_rule_runs as ask_again
+
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)
@@ -69,6 +74,12 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     description="Raises alerts about pricing, and delivers them to the webhooks by severity.",
 )
 def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.orchestration.pricing import (
+        NOT_CONFIGURED,
+        alert_about_prices,
+        has_shop,
+    )
+
     our = services.get()
     if not has_shop(our):
         return dg.SkipReason(NOT_CONFIGURED)

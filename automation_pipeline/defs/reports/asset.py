@@ -4,10 +4,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from automation_pipeline.automation.models.reports import REPORT_CHECK, evaluate_report
-from automation_pipeline.automation.queries.reports import audits_on, quality_of
+from automation_pipeline.automation.models.reports import REPORT_CHECK
 from automation_pipeline.defs.audits.asset import audit_outcomes
-from automation_pipeline.fiches.queries.days import sales_day
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.resource import ServicesResource
@@ -25,7 +23,8 @@ def daily_quality_report(
 ) -> dg.MaterializeResult:
     """Scores by groupe, what calls do not meet, why fiches failed; and a file of the audits that
     count."""
-    from automation_pipeline.orchestration.report import write_report  # noqa: PLC0415  it loads pandas and more
+    from automation_pipeline.automation.queries.reports import quality_of
+    from automation_pipeline.orchestration.report import write_report
 
     our = services.get()
     with verdicts():
@@ -41,7 +40,10 @@ def daily_quality_report_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:
     """The file has a row for every audit that counts now."""
-    from automation_pipeline.orchestration.report import rows_filed  # noqa: PLC0415  it loads pandas and more
+    from automation_pipeline.automation.models.reports import evaluate_report
+    from automation_pipeline.automation.queries.reports import audits_on
+    from automation_pipeline.fiches.queries.days import sales_day
+    from automation_pipeline.orchestration.report import rows_filed
 
     our, day = services.get(), day_of(context)
     with our.database.reading() as session:

@@ -5,10 +5,8 @@ import asyncio
 
 import dagster as dg
 
-from automation_pipeline.automation.relay import relay_events
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.storage.heartbeats import DAEMON, heartbeat_of
 
 
 @dg.sensor(
@@ -18,6 +16,9 @@ from automation_pipeline.storage.heartbeats import DAEMON, heartbeat_of
     description="Delivers what waits in the outbox: realtime events, webhooks and e-mails.",
 )
 def relay_outbox(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.automation.relay import relay_events
+    from automation_pipeline.storage.heartbeats import DAEMON, heartbeat_of
+
     our = services.get()
     beat = heartbeat_of(our.database, DAEMON)
     beat()

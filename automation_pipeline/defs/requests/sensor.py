@@ -6,7 +6,6 @@ import dagster as dg
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.job_registry import job_definitions, run_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.storage.run_requests import offer_waiting
 
 AT_MOST = 100
 
@@ -19,6 +18,8 @@ AT_MOST = 100
     "line and recovery all file their work there.",
 )
 def launch_requests(services: ServicesResource) -> dg.SensorResult | dg.SkipReason:
+    from automation_pipeline.storage.run_requests import offer_waiting
+
     with services.get().database.transaction() as session:
         waiting = offer_waiting(session, limit=AT_MOST)
     if not waiting:

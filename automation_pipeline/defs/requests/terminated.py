@@ -5,7 +5,6 @@ import dagster as dg
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.job_registry import close_terminated, job_definitions
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.watchdog import look_after_run_of
 
 
 @dg.run_status_sensor(
@@ -18,6 +17,8 @@ from automation_pipeline.orchestration.watchdog import look_after_run_of
 def terminated_runs(
     context: dg.RunStatusSensorContext, services: ServicesResource
 ) -> dg.SkipReason | None:
+    from automation_pipeline.orchestration.watchdog import look_after_run_of
+
     run = context.dagster_run
     look_after_run_of(run, context.instance, services.get())
     requested = close_terminated(run, services.get())

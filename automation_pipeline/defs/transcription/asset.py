@@ -3,15 +3,10 @@
 import dagster as dg
 
 from automation_pipeline.defs.fiches.assets import fiche_details
-from automation_pipeline.fiches.queries.days import sales_day
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.transcripts import day_metadata
-from automation_pipeline.transcription.fiches import transcribe_day
-from automation_pipeline.transcription.models import COVERAGE_CHECK, judge_transcripts
-from automation_pipeline.transcription.queries.recordings import transcripts_of_day
+from automation_pipeline.transcription.models import COVERAGE_CHECK
 
 
 @dg.asset(
@@ -26,6 +21,10 @@ def transcripts(
 ) -> dg.MaterializeResult:
     """The transcripts of the day's recordings; only those that are missing are asked for, after
     everything urgent."""
+    from automation_pipeline.orchestration.heartbeat import worker_name
+    from automation_pipeline.orchestration.transcripts import day_metadata
+    from automation_pipeline.transcription.fiches import transcribe_day
+
     our, owner = services.get(), f"{worker_name()}/{context.run.run_id}"
     with verdicts():
         work = transcribe_day(
@@ -45,6 +44,10 @@ def transcripts_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:
     """Nearly every recording of the day has its transcript."""
+    from automation_pipeline.fiches.queries.days import sales_day
+    from automation_pipeline.transcription.models import judge_transcripts
+    from automation_pipeline.transcription.queries.recordings import transcripts_of_day
+
     with services.get().database.reading() as session:
         day, listed = (
             transcripts_of_day(session, day_of(context)),

@@ -8,13 +8,8 @@ from pydantic import Field
 
 from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.failures import STEP_RETRIES, verdicts
-from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.requests import recorded_refusal, take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.orchestration.transcripts import judged, run_id_of
-from automation_pipeline.transcription.fiches import transcribe_fiches
-from automation_pipeline.transcription.models import TranscriptionPriority
-from automation_pipeline.transcription.runs import TranscriptionRunRequest
 
 
 class TranscribeFicheConfig(StrictConfig):
@@ -37,6 +32,12 @@ class TranscribeFicheConfig(StrictConfig):
 def transcribe(
     context: dg.OpExecutionContext, config: TranscribeFicheConfig, services: ServicesResource
 ) -> None:
+    from automation_pipeline.orchestration.heartbeat import worker_name
+    from automation_pipeline.orchestration.transcripts import judged, run_id_of
+    from automation_pipeline.transcription.fiches import transcribe_fiches
+    from automation_pipeline.transcription.models import TranscriptionPriority
+    from automation_pipeline.transcription.runs import TranscriptionRunRequest
+
     our, last_try = services.get(), context.retry_number >= STEP_RETRIES
     wish = TranscriptionRunRequest(
         run_id_of(context.run),

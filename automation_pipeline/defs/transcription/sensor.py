@@ -5,7 +5,6 @@ import dagster as dg
 
 from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.transcription.runs import sweep_transcriptions
 
 
 @dg.sensor(
@@ -15,6 +14,8 @@ from automation_pipeline.transcription.runs import sweep_transcriptions
     description="Ends transcription runs whose worker is lost.",
 )
 def sweep_transcription_runs(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.transcription.runs import sweep_transcriptions
+
     our = services.get()
     ended = sweep_transcriptions(our.settings.transcription_max_wait_seconds, database=our.database)
     return dg.SkipReason(

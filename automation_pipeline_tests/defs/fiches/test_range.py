@@ -83,7 +83,7 @@ def test_a_run_that_breaks_ends_the_job(ranges: Ranges, monkeypatch: pytest.Monk
     async def broken(*_args: object, **_ground: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("automation_pipeline.defs.fiches.range.fetch_range", broken)
+    monkeypatch.setattr("automation_pipeline.fiches.fetch_jobs.fetch_range", broken)
     job = ranges.job(webhook=HOOK)
     with dg.DagsterInstance.ephemeral() as instance:
         assert not launch(ranges, instance).success
