@@ -7,7 +7,7 @@ import typer
 
 from automation_pipeline.access.models import MAX_LIFE_DAYS, ApiToken, token_document
 from automation_pipeline.access.tokens import IssuedToken
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, print_facts, print_json, print_table, screen
 from automation_pipeline.core.access import Scope
@@ -81,7 +81,7 @@ def create(
 
     automation tokens create --org acme --name agents --permission org-jobs.agents.write --scope ALL
     """
-    backend = client()
+    client = open_client()
     given = {
         "name": name,
         "permissions": [word for words in permission for word in words.split(",")],
@@ -91,8 +91,8 @@ def create(
         "orgId": org,
         "expiresInDays": expires_in_days,
     }
-    issued = backend.tokens.create(given)
-    document = token_document(issued.token, backend.clock.now())
+    issued = client.tokens.create(given)
+    document = token_document(issued.token, client.clock.now())
     if as_json:
         print_json({"id": document["id"], "token": issued.secret, **document})
         return
@@ -109,8 +109,8 @@ def list_(
 ) -> None:
     """List the tokens, newest first, by how they begin. The last use is noted once a minute at
     most."""
-    backend = client()
-    tokens, now = backend.tokens.listed(everything=everything), backend.clock.now()
+    client = open_client()
+    tokens, now = client.tokens.listed(everything=everything), client.clock.now()
     if as_json:
         print_json({"tokens": [token_document(token, now) for token in tokens]})
     else:
@@ -121,10 +121,10 @@ def list_(
 @app.command()
 def revoke(token_id: TokenId, *, as_json: AsJson = False) -> None:
     """Put an end to a token, at once and for good. Safe to repeat."""
-    backend = client()
-    token = backend.tokens.revoke(token_id)
+    client = open_client()
+    token = client.tokens.revoke(token_id)
     if as_json:
-        print_json(token_document(token, backend.clock.now()))
+        print_json(token_document(token, client.clock.now()))
     else:
         _print(f"Token {token.id} is revoked: {token.name}.")
 

@@ -4,6 +4,7 @@ one sentence."""
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -131,6 +132,8 @@ ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (PermanentError, "CONFIGURATION_ERROR"),
     (AutomationError, "ERROR"),
 )
+# The HTTP API keeps the sentences of its first version; the command line has one form.
+_API_NOT_FOUND = re.compile(r"^(.+) with ID '(.+)' not found")
 LARGEST_HELP_WIDTH = 120
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 # What writing to a full, broken or unwritable standard output answers.
@@ -258,7 +261,10 @@ def _complain_of(error: AutomationError, *, as_json: bool) -> int:
             "fields": [{"field": field, "message": message} for field, message in error.fields]
         }
     exit_code = WRONG_USAGE if isinstance(error, InvalidInputError) else FAILED
-    return _complain(sentence_of(error), exit_code, as_json=as_json, code=code, details=details)
+    sentence = sentence_of(error)
+    if isinstance(error, NotFoundError):
+        sentence = _API_NOT_FOUND.sub(r"\1 \2 not found", sentence)
+    return _complain(sentence, exit_code, as_json=as_json, code=code, details=details)
 
 
 def _complain(

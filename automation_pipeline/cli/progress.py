@@ -69,27 +69,27 @@ class LaunchWait:
 
     def __init__(
         self,
-        desk: Client,
+        client: Client,
         keys: Sequence[str] = (),
         *,
         timeout: float | None = None,
         worker: Worker | None = None,
         why: Callable[[], NotStartedError | None] | None = None,
     ) -> None:
-        self._desk, self._keys, self._timeout, self._worker, self._why = (
-            desk,
+        self._client, self._keys, self._timeout, self._worker, self._why = (
+            client,
             keys,
             timeout,
             worker,
             why,
         )
-        self._since: datetime = desk.clock.now()
+        self._since: datetime = client.clock.now()
         left = PATIENCE_SECONDS - (time.monotonic() - cli.STARTED_AT)
         self._patience_seconds = min(PATIENCE_SECONDS, max(left, LEAST_PATIENCE_SECONDS))
 
     def look(self, *, begun: bool) -> None:
         """Once per round that has not seen the end. NothingBeginsError says why to stop waiting."""
-        waited = (self._desk.clock.now() - self._since).total_seconds()
+        waited = (self._client.clock.now() - self._since).total_seconds()
         if self._worker is not None:
             self._worker.look()
         elif not begun:
@@ -101,10 +101,10 @@ class LaunchWait:
 
     def _look_for_what_is_missing(self, waited: float) -> None:
         if waited >= PROBE_AFTER_SECONDS:
-            self._desk.launching.probe()
+            self._client.launching.probe()
         if waited < self._patience_seconds:
             return
-        missing = (self._why and self._why()) or self._desk.launching.missing(self._keys, waited)
+        missing = (self._why and self._why()) or self._client.launching.missing(self._keys, waited)
         if missing is None:
             return
         message = f"Nothing has begun within {round(waited)} s. {str(missing).rstrip('.')}."
@@ -115,15 +115,15 @@ class LaunchWait:
 
 @contextmanager
 def waiting(
-    desk: Client, keys: Sequence[str], *, timeout: float | None = None, here: bool = False
+    client: Client, keys: Sequence[str], *, timeout: float | None = None, here: bool = False
 ) -> Generator[LaunchWait]:
     """With `here` the work is done by this command for as long as the block lasts."""
     if not here:
-        yield LaunchWait(desk, keys, timeout=timeout)
+        yield LaunchWait(client, keys, timeout=timeout)
         return
-    worker = desk.launching.work_here(keys)
+    worker = client.launching.work_here(keys)
     try:
-        yield LaunchWait(desk, keys, timeout=timeout, worker=worker)
+        yield LaunchWait(client, keys, timeout=timeout, worker=worker)
         worker.wait()
     finally:
         worker.close()
@@ -134,18 +134,18 @@ POLL_SECONDS = 0.5
 
 def watch_run(
     run_id: int,
-    desk: Client,
+    client: Client,
     *,
     pause: threading.Event,
     quiet: bool,
     waits: LaunchWait | None = None,
 ) -> Run:
     """The ended run, with a bar for each phase."""
-    waits = waits or LaunchWait(desk, [manual_run_key(run_id)])
+    waits = waits or LaunchWait(client, [manual_run_key(run_id)])
     goes_on = (
         f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
     )
-    run, advance = desk.runs.advance(run_id)
+    run, advance = client.runs.advance(run_id)
     with _watching(goes_on, quiet=quiet) as progress:
         bars = [progress.add_task("waiting for Dagster", total=None)]
         while True:
@@ -157,7 +157,7 @@ def watch_run(
                 return run
             waits.look(begun=run.status != RunStatus.PENDING)
             pause.wait(POLL_SECONDS)
-            run, advance = desk.runs.advance(run_id)
+            run, advance = client.runs.advance(run_id)
 
 
 def phase_bars(run: Run, advance: Advance) -> list[tuple[str, int, int | None]]:
@@ -178,7 +178,7 @@ def phase_bars(run: Run, advance: Advance) -> list[tuple[str, int, int | None]]:
 
 def follow_transcriptions(
     requested: Sequence[RequestedTranscription],
-    desk: Client,
+    client: Client,
     *,
     pause: threading.Event,
     quiet: bool,
@@ -187,14 +187,14 @@ def follow_transcriptions(
     """How the runs of the fiches ended, every one of them, by fiche: their own, or those that they
     joined."""
     goes_on = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
-    asked_at = desk.clock.now()
+    asked_at = client.clock.now()
     with _watching(goes_on, quiet=quiet) as progress:
         bars = {
             one.fiche_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None)
             for one in requested
         }
         while True:
-            now = desk.transcriptions.followed(requested, asked_at)
+            now = client.transcriptions.followed(requested, asked_at)
             for fiche_id, one in now.items():
                 _advance_transcription(progress, bars[fiche_id], fiche_id, one)
             if len(now) == len(bars) and all(map(_is_over, now.values())):
@@ -204,15 +204,15 @@ def follow_transcriptions(
 
 
 def follow_rerun(
-    rerun_id: str, audit_id: int, desk: Client, *, pause: threading.Event, quiet: bool
+    rerun_id: str, audit_id: int, client: Client, *, pause: threading.Event, quiet: bool
 ) -> str | None:
     """None when what was found is stored, else why the rerun failed."""
-    waits = LaunchWait(desk, [rerun_id])
+    waits = LaunchWait(client, [rerun_id])
     goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
     with _watching(goes_on, quiet=quiet) as progress:
         bar = progress.add_task("rerun: waiting for Dagster", total=1)
         while True:
-            standing = desk.audits.rerun_standing(rerun_id)
+            standing = client.audits.rerun_standing(rerun_id)
             if standing.done:
                 progress.update(bar, description="rerun: done", completed=1)
                 return None
@@ -226,7 +226,7 @@ def follow_rerun(
 
 def follow_audits(
     requested: Sequence[Asked],
-    desk: Client,
+    client: Client,
     *,
     pause: threading.Event,
     quiet: bool,
@@ -240,7 +240,7 @@ def follow_audits(
             for one in requested
         }
         while True:
-            now = desk.audits.followed(requested)
+            now = client.audits.followed(requested)
             for tracking_id, audit in now.items():
                 _advance_bar(progress, bars[tracking_id], audit)
             if len(now) == len(bars) and all(map(_is_over, now.values())):

@@ -17,7 +17,7 @@ from rich.text import Text
 from automation_pipeline import bootstrap
 from automation_pipeline.api.health import State
 from automation_pipeline.automation.relay import RelayCounts, relay_events
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.target import only_here
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
@@ -144,7 +144,7 @@ def doctor(*, as_json: AsJson = False) -> None:
     API. Exit 1 if something fails that is required: what is configured is. With --api it is the
     other machine that looks, and tells.
     """
-    findings = client().examine()
+    findings = open_client().examine()
     if as_json:
         print_json({"checks": [vars(finding) for finding in findings]})
     else:

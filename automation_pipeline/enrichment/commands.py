@@ -25,7 +25,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import AskedCompany, Client
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.cli.progress import POLL_SECONDS, Here, LaunchWait, Timeout, follows
@@ -167,14 +167,14 @@ class Enriched:
 
 
 def request_companies(
-    wanted: Sequence[Wanted], desk: Client, *, force: bool, quiet: bool
+    wanted: Sequence[Wanted], client: Client, *, force: bool, quiet: bool
 ) -> Sequence[Enriched]:
     """One that is refused is no reason not to ask for the others."""
     with _bar(quiet=quiet or not screen.is_terminal) as progress:
         bar = progress.add_task("asking", total=len(wanted))
         told: list[Enriched] = []
-        with ThreadPoolExecutor(desk.companies.width) as threads:
-            for one in threads.map(partial(_request_one, desk=desk, force=force), wanted):
+        with ThreadPoolExecutor(client.companies.width) as threads:
+            for one in threads.map(partial(_request_one, client=client, force=force), wanted):
                 told.append(one)
                 progress.advance(bar)
     return told
@@ -182,7 +182,7 @@ def request_companies(
 
 def follow(
     asked: Sequence[Enriched],
-    desk: Client,
+    client: Client,
     *,
     pause: threading.Event,
     quiet: bool,
@@ -196,13 +196,13 @@ def follow(
         with _bar(quiet=quiet) as progress:
             bar = progress.add_task("companies", total=len(_request_ids(asked)))
             known = sum(one.asked.job_id is None for one in asked if one.asked)
-            waits = LaunchWait(desk, timeout=timeout)
+            waits = LaunchWait(client, timeout=timeout)
             while True:
-                asked = refresh_statuses(asked, desk)
+                asked = refresh_statuses(asked, client)
                 progress.update(bar, completed=_count_ended(asked))
                 if here:
-                    desk.companies.work(_open_jobs(asked), lambda: progress.advance(bar))
-                    asked = refresh_statuses(asked, desk)
+                    client.companies.work(_open_jobs(asked), lambda: progress.advance(bar))
+                    asked = refresh_statuses(asked, client)
                 over = _count_ended(asked)
                 progress.update(bar, completed=over)
                 if over == len(_request_ids(asked)):
@@ -214,7 +214,7 @@ def follow(
         raise
 
 
-def refresh_statuses(asked: Sequence[Enriched], desk: Client) -> Sequence[Enriched]:
+def refresh_statuses(asked: Sequence[Enriched], client: Client) -> Sequence[Enriched]:
     """How they stand now. Those that are over are not looked at again."""
     open_ids = [
         one.asked.request_id
@@ -222,7 +222,7 @@ def refresh_statuses(asked: Sequence[Enriched], desk: Client) -> Sequence[Enrich
         if one.asked and (not one.standing or one.standing.is_running)
     ]
     found: Mapping[int, RequestStatus] = {
-        one.request_id: one for one in desk.companies.followed(open_ids)
+        one.request_id: one for one in client.companies.followed(open_ids)
     }
     return [
         Enriched(
@@ -235,11 +235,11 @@ def refresh_statuses(asked: Sequence[Enriched], desk: Client) -> Sequence[Enrich
     ]
 
 
-def _request_one(one: Wanted, desk: Client, *, force: bool) -> Enriched:
+def _request_one(one: Wanted, client: Client, *, force: bool) -> Enriched:
     if one.fault is not None:
         return Enriched(wanted=one, fault=one.fault)
     try:
-        return Enriched(wanted=one, asked=desk.companies.request(one.body, force=force))
+        return Enriched(wanted=one, asked=client.companies.request(one.body, force=force))
     except (InvalidInputError, ConflictError) as error:
         return Enriched(wanted=one, fault=sentence_of(error))
 
@@ -449,12 +449,12 @@ def enrich(
     if dry_run:
         told = [Enriched(wanted=one, fault=one.fault) for one in wanted]
     else:
-        our = client()
-        told = _request_all(wanted, our, force=force, quiet=as_json)
+        client = open_client()
+        told = _request_all(wanted, client, force=force, quiet=as_json)
         followed = partial(
             follow, pause=threading.Event(), quiet=as_json, timeout=timeout, here=here
         )
-        told = list(followed(told, our) if wait else refresh_statuses(told, our))
+        told = list(followed(told, client) if wait else refresh_statuses(told, client))
     _print_all(told, as_json=as_json, dry_run=dry_run)
     if out is not None:
         write_csv(out, told)
@@ -472,8 +472,8 @@ def _print_all(told: Sequence[Enriched], *, as_json: bool, dry_run: bool) -> Non
 
 
 def _request_all(
-    wanted: Sequence[Wanted], our: Client, *, force: bool, quiet: bool
+    wanted: Sequence[Wanted], client: Client, *, force: bool, quiet: bool
 ) -> Sequence[Enriched]:
     if sys.stderr.isatty():  # a person has the bar to look at
         logging.getLogger("automation_pipeline").setLevel(logging.WARNING)
-    return request_companies(wanted, our, force=force, quiet=quiet)
+    return request_companies(wanted, client, force=force, quiet=quiet)

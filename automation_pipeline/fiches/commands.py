@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.target import only_here
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
@@ -45,7 +45,7 @@ def show(
 ) -> None:
     """Show one fiche as it is mirrored; --json shows all of it."""
     check_fiche_ids([fiche_id])
-    document = client().fiches.mirrored(fiche_id)
+    document = open_client().fiches.mirrored(fiche_id)
     if as_json:
         print_json(document)
     else:

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import NeverStarted
 from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_json, print_table, screen
 from automation_pipeline.cli.progress import Here, Timeout, follow_transcriptions, follows, waiting
@@ -42,14 +42,14 @@ def transcribe(
     """
     check_fiche_ids(fiche_ids)
     wait = follows("transcribe", wait=wait, timeout=timeout, here=here)
-    backend = client()
-    requested = backend.transcriptions.request(fiche_ids, priority)
+    client = open_client()
+    requested = client.transcriptions.request(fiche_ids, priority)
     ended: Mapping[str, EndedTranscription] = {}
     if wait:
         keys = [request.key for request in requested if request.key]
-        with waiting(backend, keys, timeout=timeout, here=here) as waits:
+        with waiting(client, keys, timeout=timeout, here=here) as waits:
             ended = follow_transcriptions(
-                requested, backend, pause=threading.Event(), quiet=as_json, waits=waits
+                requested, client, pause=threading.Event(), quiet=as_json, waits=waits
             )
     if as_json:
         print_json(

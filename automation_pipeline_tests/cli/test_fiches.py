@@ -124,7 +124,7 @@ def test_wrong_days_are_refused_before_anybody_is_asked(
 def test_a_fiche_that_is_not_mirrored_ends_with_1(terminal: Terminal) -> None:
     ended = terminal.run("fiches", "show", "12")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "Fiche 12 is not mirrored: `automation fiches sync` brings it.\n"
+    assert ended.err == "Fiche 12 not found: `automation fiches sync` brings it.\n"
 
 
 def test_without_an_address_of_the_crm_nothing_begins(terminal: Terminal) -> None:

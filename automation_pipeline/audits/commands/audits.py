@@ -1,7 +1,8 @@
 """`automation audit` and `automation audits`: have fiches judged, see, review and rerun audits."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, TypeAlias
 
 import typer
@@ -12,7 +13,7 @@ from automation_pipeline.audits.models.findings import Conforme, Statut
 from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits
 from automation_pipeline.audits.reruns import RequestedRerun
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client, NeverStarted
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_json, print_table, screen
@@ -24,7 +25,12 @@ from automation_pipeline.cli.progress import (
     follows,
     waiting,
 )
-from automation_pipeline.core.errors import InvalidInputError, PermanentError, RequestFailedError
+from automation_pipeline.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    PermanentError,
+    RequestFailedError,
+)
 from automation_pipeline.core.json_model import LARGEST_ID
 
 EndedAudit: TypeAlias = AuditSummary | NeverStarted
@@ -59,19 +65,19 @@ def audit(
     Dagster's daemon starts it within seconds."""
     check_fiche_ids(fiche_ids)
     wait = follows("audit", wait=wait, timeout=timeout, here=here)
-    our = client()
+    client = open_client()
     asking = AuditRequestOptions(
         audit_config_id=config, use_rlm=tools, trigger_source="cli", batch=len(set(fiche_ids)) > 1
     )
-    filed = our.audits.request(fiche_ids, asking)
+    filed = client.audits.request(fiche_ids, asking)
     ended: Mapping[str, EndedAudit] = {}
     if wait:
         keys = [one.tracking_id for one in filed.audits]
-        with waiting(our, keys, timeout=timeout, here=here) as waits:
+        with waiting(client, keys, timeout=timeout, here=here) as waits:
             ended = follow_audits(
-                filed.audits, our, pause=threading.Event(), quiet=as_json, waits=waits
+                filed.audits, client, pause=threading.Event(), quiet=as_json, waits=waits
             )
-    _print_outcome(filed, ended, our, as_json=as_json)
+    _print_outcome(filed, ended, client, as_json=as_json)
     if not all(
         isinstance(one, AuditSummary) and one.status is AuditStatus.COMPLETED
         for one in ended.values()
@@ -80,7 +86,7 @@ def audit(
 
 
 def _print_outcome(
-    filed: FiledAudits, ended: Mapping[str, EndedAudit], our: Client, *, as_json: bool
+    filed: FiledAudits, ended: Mapping[str, EndedAudit], client: Client, *, as_json: bool
 ) -> None:
     if as_json:
         audits = [
@@ -93,10 +99,10 @@ def _print_outcome(
         for one in filed.audits:
             screen.print(f"Fiche {one.fiche_id}: audit {one.tracking_id}", highlight=False)
     else:
-        _print_ended(list(ended.values()), our)
+        _print_ended(list(ended.values()), client)
 
 
-def _print_ended(ended: Sequence[EndedAudit], our: Client) -> None:
+def _print_ended(ended: Sequence[EndedAudit], client: Client) -> None:
     """Of several a table; one alone is shown with its steps, or with the sentence that refuses
     it."""
     if len(ended) > 1:
@@ -105,7 +111,7 @@ def _print_ended(ended: Sequence[EndedAudit], our: Client) -> None:
     _raise_single_refusal(ended)
     [one] = ended
     assert isinstance(one, AuditSummary)  # noqa: S101  the other kind has just been complained about
-    audit_page.show(our.audits.get(one.audit_id), steps=True)
+    audit_page.show(client.audits.get(one.audit_id), steps=True)
 
 
 def _raise_single_refusal(ended: Sequence[EndedAudit]) -> None:
@@ -186,7 +192,7 @@ def list_(
         include_deleted=all_versions,
         limit=limit,
     )
-    audits, total = client().audits.listed(chosen)
+    audits, total = open_client().audits.listed(chosen)
     if as_json:
         print_json({"audits": audits, "total": total})
     else:
@@ -203,7 +209,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one audit: its verdict, and that of every step; --json shows all of it."""
-    document = client().audits.get(audit_id)
+    with _audit_in_sentence(audit_id):
+        document = open_client().audits.get(audit_id)
     if as_json:
         print_json(document)
     else:
@@ -245,9 +252,10 @@ def review(
     _only_of_one(point, of_step, of_point)
     fields = {**(of_step if point is None else of_point), "reviewer": reviewer, "reason": reason}
     given = {name: value for name, value in fields.items() if value is not None}
-    our, place = client(), StepLocation(audit_id, step, point)
-    our.audits.review(place, given)
-    _print_step(place, our, {}, as_json=as_json)
+    client, place = open_client(), StepLocation(audit_id, step, point)
+    with _audit_in_sentence(audit_id):
+        client.audits.review(place, given)
+    _print_step(place, client, {}, as_json=as_json)
 
 
 @app.command()
@@ -266,13 +274,14 @@ def rerun(
 ) -> None:
     """Have a step, or one of its control points, judged again. Dagster's daemon starts it within
     seconds."""
-    our, place = client(), StepLocation(audit_id, step, point)
-    requested = our.audits.request_rerun(place, instructions)
+    client, place = open_client(), StepLocation(audit_id, step, point)
+    with _audit_in_sentence(audit_id):
+        requested = client.audits.request_rerun(place, instructions)
     if wait:
         error = follow_rerun(
-            requested.rerun_id, audit_id, our, pause=threading.Event(), quiet=as_json
+            requested.rerun_id, audit_id, client, pause=threading.Event(), quiet=as_json
         )
-        _print_rerun(requested, place, our, error, as_json=as_json)
+        _print_rerun(requested, place, client, error, as_json=as_json)
     elif as_json:
         print_json(_rerun_document(requested, place))
     else:
@@ -284,15 +293,28 @@ def rerun(
 @app.command()
 def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Put an audit out of sight. `automation audits restore` takes that back."""
-    client().audits.delete(audit_id)
+    with _audit_in_sentence(audit_id):
+        open_client().audits.delete(audit_id)
     _print_deleted(audit_id, deleted=True, as_json=as_json)
 
 
 @app.command()
 def restore(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Take back the deletion of an audit."""
-    client().audits.restore(audit_id)
+    with _audit_in_sentence(audit_id):
+        open_client().audits.restore(audit_id)
     _print_deleted(audit_id, deleted=False, as_json=as_json)
+
+
+@contextmanager
+def _audit_in_sentence(audit_id: int) -> Generator[None]:
+    """The HTTP API keeps a sentence without an id for an audit that does not exist."""
+    try:
+        yield
+    except NotFoundError as error:
+        if str(error).rstrip(".") == "Audit not found":
+            raise NotFoundError(f"Audit {audit_id} not found") from None
+        raise
 
 
 def _only_of_one(
@@ -309,9 +331,9 @@ def _only_of_one(
 
 
 def _print_step(
-    place: StepLocation, our: Client, besides: dict[str, object], *, as_json: bool
+    place: StepLocation, client: Client, besides: dict[str, object], *, as_json: bool
 ) -> None:
-    step, audit = our.audits.step(place)
+    step, audit = client.audits.step(place)
     if as_json:
         print_json({**besides, "audit": audit, "step": step})
         return
@@ -320,12 +342,19 @@ def _print_step(
 
 
 def _print_rerun(
-    requested: RequestedRerun, place: StepLocation, our: Client, error: str | None, *, as_json: bool
+    requested: RequestedRerun,
+    place: StepLocation,
+    client: Client,
+    error: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Of one that failed the document tells why, and how the step still stands."""
     if error is not None and not as_json:
         raise PermanentError(error)
-    _print_step(place, our, {**_rerun_document(requested, place), "error": error}, as_json=as_json)
+    _print_step(
+        place, client, {**_rerun_document(requested, place), "error": error}, as_json=as_json
+    )
     if error is not None:
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ import typer
 
 from automation_pipeline.audits.models.configs import config_document, config_faults
 from automation_pipeline.audits.queries.configs import ListedConfig, StoredConfig
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
@@ -52,7 +52,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the configurations, newest first. `audits` counts those that were ever made by each."""
-    listed = client().audit_configs.listed(include_inactive=everything)
+    listed = open_client().audit_configs.listed(include_inactive=everything)
     if as_json:
         print_json({"audit_configs": [_row(one) for one in listed]})
         return
@@ -69,7 +69,7 @@ def list_(
 def show(config_id: ConfigId, *, as_json: AsJson = False) -> None:
     """Show one configuration and its steps. A step that is critical and not met rejects the whole
     audit."""
-    _show(client().audit_configs.get(config_id), as_json=as_json)
+    _show(open_client().audit_configs.get(config_id), as_json=as_json)
 
 
 @app.command("import")
@@ -88,7 +88,7 @@ def import_(
 
     `automation audit-configs validate` tells what is wrong with a file and stores nothing.
     """
-    imported = client().audit_configs.import_(read_json_object(file), update=update)
+    imported = open_client().audit_configs.import_(read_json_object(file), update=update)
     steps = len(imported.config.steps)
     if as_json:
         told = {
@@ -116,7 +116,7 @@ def export(
 ) -> None:
     """Print a configuration as JSON for `import`. Keep it, change it, or carry it to another
     database."""
-    document = config_document(client().audit_configs.get(config_id).config)
+    document = config_document(open_client().audit_configs.get(config_id).config)
     if output is None or str(output) == "-":
         print_json(document)
         return
@@ -163,7 +163,7 @@ def deactivate(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 @app.command()
 def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
     """Delete a configuration that was never used. Deactivate any other: its audits need it."""
-    client().audit_configs.delete(config_id)
+    open_client().audit_configs.delete(config_id)
     if as_json:
         print_json({"id": str(config_id), "deleted": True})
     else:
@@ -173,11 +173,11 @@ def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 @app.command()
 def reorder(config_id: ConfigId, step_ids: StepIds, *, as_json: AsJson = False) -> None:
     """Put the steps into another order. Name every step once, by the id that `show` tells."""
-    _show(client().audit_configs.reorder(config_id, step_ids), as_json=as_json)
+    _show(open_client().audit_configs.reorder(config_id, step_ids), as_json=as_json)
 
 
 def _set_active(config_id: int, *, active: bool, as_json: bool) -> None:
-    stored = client().audit_configs.set_active(config_id, active=active)
+    stored = open_client().audit_configs.set_active(config_id, active=active)
     if as_json:
         print_json({"id": str(config_id), "name": stored.config.name, "isActive": active})
     else:

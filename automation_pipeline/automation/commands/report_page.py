@@ -20,7 +20,7 @@ from automation_pipeline.automation.models.reports import (
     StepVerdict,
 )
 from automation_pipeline.automation.models.runs import ReportedFiche
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.output import AsJson, print_json, screen
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.files import write_whole
@@ -405,7 +405,7 @@ def report(
 ) -> None:
     """Write one page about a run: its counters, why fiches failed, what audits found and the
     quotations for it."""
-    page = run_page(client().runs.report(run_id))
+    page = run_page(open_client().runs.report(run_id))
     if str(output) == "-":
         sys.stdout.write(page)
         return

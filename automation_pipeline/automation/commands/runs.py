@@ -20,7 +20,7 @@ from automation_pipeline.automation.models.runs import (
     RunStatus,
 )
 from automation_pipeline.automation.queries.run_details import RunDetails, run_details_document
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
@@ -190,7 +190,7 @@ def list_(
 ) -> None:
     """List the runs, newest first."""
     chosen = RunFilter(schedule, status or ())
-    runs = client().runs.listed(chosen, limit=limit, offset=offset)
+    runs = open_client().runs.listed(chosen, limit=limit, offset=offset)
     if as_json:
         print_json({"runs": [as_document(run) for run in runs]})
         return
@@ -207,7 +207,7 @@ def list_(
 @app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Show one run: how it stands, what it chose, and the outcome of every fiche."""
-    story = client().runs.story(run_id)
+    story = open_client().runs.story(run_id)
     if as_json:
         print_json(run_details_document(story))
     else:
@@ -227,7 +227,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show what the run wrote down, oldest first."""
-    rows = _log_lines(run_id, level, client(), follow=follow)
+    rows = _log_lines(run_id, level, open_client(), follow=follow)
     if as_json:
         print_json({"logs": [as_document(row) for row in rows]})
         return
@@ -242,7 +242,7 @@ def logs(
 @app.command()
 def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Follow a run to its end, phase by phase; exit 1 unless it ends completed or partial."""
-    _watch(run_id, client(), as_json=as_json)
+    _watch(run_id, open_client(), as_json=as_json)
 
 
 @app.command()
@@ -255,12 +255,12 @@ def cancel(
 ) -> None:
     """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within
     seconds."""
-    our = client()
-    is_over = our.runs.get(run_id).completed_at is not None
+    client = open_client()
+    is_over = client.runs.get(run_id).completed_at is not None
     if not (yes or is_over or consent(f"Cancel run {run_id}?", f"cancel run {run_id}")):
         typer.echo(f"Run {run_id} goes on.", err=True)
         raise typer.Exit(1)
-    run = our.runs.cancel(run_id, reason)
+    run = client.runs.cancel(run_id, reason)
     if as_json:
         print_json({"run_id": str(run.id), "status": run.status, "error": run.error_message})
     else:
@@ -279,10 +279,10 @@ def retry(
 ) -> None:
     """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not
     finish."""
-    our = client()
-    run = our.runs.retry(run_id)
+    client = open_client()
+    run = client.runs.retry(run_id)
     if wait:
-        _watch(run.id, our, as_json=as_json)
+        _watch(run.id, client, as_json=as_json)
     elif as_json:
         print_json({"run_id": str(run.id), "retry_of_run_id": str(run_id), **_where(run)})
     else:
@@ -291,9 +291,9 @@ def retry(
         )
 
 
-def _watch(run_id: int, our: Client, *, as_json: bool) -> None:
-    run = watch_run(run_id, our, pause=threading.Event(), quiet=as_json)
-    story = our.runs.story(run_id)
+def _watch(run_id: int, client: Client, *, as_json: bool) -> None:
+    run = watch_run(run_id, client, pause=threading.Event(), quiet=as_json)
+    story = client.runs.story(run_id)
     if as_json:
         print_json({"run_id": str(run_id), **run_details_document(story)})
     else:
@@ -302,12 +302,12 @@ def _watch(run_id: int, our: Client, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _log_lines(run_id: int, level: LogLevel, our: Client, *, follow: bool) -> Iterator[LogEntry]:
+def _log_lines(run_id: int, level: LogLevel, client: Client, *, follow: bool) -> Iterator[LogEntry]:
     """Each row once; with `follow` those too that the run is still to write."""
     seen, pause = 0, threading.Event()
     while True:
-        is_over = our.runs.get(run_id).completed_at is not None
-        rows = our.runs.logs(run_id, level, seen)
+        is_over = client.runs.get(run_id).completed_at is not None
+        rows = client.runs.logs(run_id, level, seen)
         yield from rows
         if is_over or not follow:
             return

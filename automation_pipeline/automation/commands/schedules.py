@@ -24,7 +24,7 @@ from automation_pipeline.automation.rules.due import occurrences_after, parse_st
 from automation_pipeline.automation.runs import manual_run_key
 from automation_pipeline.automation.schedules import ScheduleBackfill
 from automation_pipeline.automation.selection import SelectionPreview
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
@@ -46,7 +46,7 @@ MAX_NAMED = 20
 
 def preview(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Show what a run would select and drop now, and why. Nothing is written."""
-    shown = client().schedules.preview(schedule_id)
+    shown = open_client().schedules.preview(schedule_id)
     if as_json:
         print_json(as_document(shown))
     else:
@@ -69,7 +69,7 @@ def backfill(
 ) -> None:
     """File one run per day of a range, each day once. Repeating the command files what is
     missing."""
-    made = client().schedules.backfill(schedule_id, first.date(), last.date(), dry_run=dry_run)
+    made = open_client().schedules.backfill(schedule_id, first.date(), last.date(), dry_run=dry_run)
     if as_json:
         print_json(as_document(made))
     else:
@@ -116,9 +116,9 @@ def _print_backfill(made: ScheduleBackfill) -> None:
 
 def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Leave out the next occurrence; said again, the one after it too."""
-    our = client()
-    due_at = our.schedules.skip_next(schedule_id)
-    schedule = our.schedules.get(schedule_id)
+    client = open_client()
+    due_at = client.schedules.skip_next(schedule_id)
+    schedule = client.schedules.get(schedule_id)
     if as_json:
         print_json({"id": str(schedule_id), "skipped": iso_seconds(due_at)})
     else:
@@ -135,9 +135,9 @@ def next_(
     as_json: AsJson = False,
 ) -> None:
     """List the coming occurrences, in the schedule's time zone and in UTC."""
-    our = client()
-    start = our.clock.now() if after is None else _instant(after)
-    schedule = our.schedules.get(schedule_id)
+    client = open_client()
+    start = client.clock.now() if after is None else _instant(after)
+    schedule = client.schedules.get(schedule_id)
     coming = list(islice(occurrences_after(schedule, start), count))
     if as_json:
         print_json({"occurrences": [iso_seconds(at) for at in coming]})
@@ -156,9 +156,9 @@ def occurrences(
     as_json: AsJson = False,
 ) -> None:
     """List the last due times: the run of each, or why there was none."""
-    our = client()
-    schedule = our.schedules.get(schedule_id)
-    decided = our.schedules.occurrences(schedule_id, limit)
+    client = open_client()
+    schedule = client.schedules.get(schedule_id)
+    decided = client.schedules.occurrences(schedule_id, limit)
     if as_json:
         print_json({"occurrences": [occurrence_document(one) for one in decided]})
     else:
@@ -212,8 +212,8 @@ def create(*, file: ScheduleFile, as_json: AsJson = False) -> None:
     Everything else has a default; `show ID --json` tells all fields. A fault is told by the name of
     its field.
     """
-    our = client()
-    _print_or_dump(our.schedules.create(read_json_object(file)), our, as_json=as_json)
+    client = open_client()
+    _print_or_dump(client.schedules.create(read_json_object(file)), client, as_json=as_json)
 
 
 @app.command("list")
@@ -225,9 +225,9 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the schedules, newest first."""
-    our = client()
-    schedules = our.schedules.listed(include_inactive=include_inactive)
-    now = our.clock.now()
+    client = open_client()
+    schedules = client.schedules.listed(include_inactive=include_inactive)
+    now = client.clock.now()
     if as_json:
         print_json({"schedules": [schedule_document(schedule, now) for schedule in schedules]})
     else:
@@ -237,8 +237,8 @@ def list_(
 @app.command()
 def show(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Show one schedule and its next occurrences."""
-    our = client()
-    _print_or_dump(our.schedules.get(schedule_id), our, as_json=as_json)
+    client = open_client()
+    _print_or_dump(client.schedules.get(schedule_id), client, as_json=as_json)
 
 
 @app.command()
@@ -247,8 +247,10 @@ def update(schedule_id: ScheduleId, *, file: ChangesFile, as_json: AsJson = Fals
 
     For example: echo '{"timeOfDay": "03:30"}' | automation schedules update 3 --file -
     """
-    our = client()
-    _print_or_dump(our.schedules.update(schedule_id, read_json_object(file)), our, as_json=as_json)
+    client = open_client()
+    _print_or_dump(
+        client.schedules.update(schedule_id, read_json_object(file)), client, as_json=as_json
+    )
 
 
 @app.command()
@@ -259,10 +261,10 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete a schedule. Its runs, their outcomes, logs and audits stay readable."""
-    our = client()
+    client = open_client()
     if not yes:
-        _confirm_deletion(our.schedules.get(schedule_id))
-    our.schedules.delete(schedule_id)
+        _confirm_deletion(client.schedules.get(schedule_id))
+    client.schedules.delete(schedule_id)
     if as_json:
         print_json({"id": str(schedule_id), "deleted": True})
     else:
@@ -277,15 +279,15 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Start no more runs of a schedule until it is resumed. A run that is at work goes on."""
-    our = client()
-    _print_change(our.schedules.pause(schedule_id, reason), "is paused", our, as_json=as_json)
+    client = open_client()
+    _print_change(client.schedules.pause(schedule_id, reason), "is paused", client, as_json=as_json)
 
 
 @app.command()
 def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
     """Take a paused schedule into use again. What fell due during the pause is not run."""
-    our = client()
-    _print_change(our.schedules.resume(schedule_id), "is active", our, as_json=as_json)
+    client = open_client()
+    _print_change(client.schedules.resume(schedule_id), "is active", client, as_json=as_json)
 
 
 @app.command("run-now")
@@ -307,12 +309,12 @@ def run_now(
     ["1900417"]}.
     """
     wait = follows("schedules run-now", wait=wait, timeout=timeout, here=here)
-    our = client()
+    client = open_client()
     override = None if selection is None else parse_selection(read_json_object(selection))
-    run = our.schedules.request_run(schedule_id, override)
+    run = client.schedules.request_run(schedule_id, override)
     if wait:
-        with waiting(our, [manual_run_key(run.id)], timeout=timeout, here=here) as waits:
-            run = watch_run(run.id, our, pause=threading.Event(), quiet=as_json, waits=waits)
+        with waiting(client, [manual_run_key(run.id)], timeout=timeout, here=here) as waits:
+            run = watch_run(run.id, client, pause=threading.Event(), quiet=as_json, waits=waits)
     if as_json:
         print_json({"run_id": str(run.id), "schedule_id": str(schedule_id), "status": run.status})
     elif not wait:
@@ -329,16 +331,16 @@ def _confirm_deletion(schedule: Schedule) -> None:
         raise typer.Abort
 
 
-def _print_or_dump(schedule: Schedule, our: Client, *, as_json: bool) -> None:
-    now = our.clock.now()
+def _print_or_dump(schedule: Schedule, client: Client, *, as_json: bool) -> None:
+    now = client.clock.now()
     if as_json:
         print_json(schedule_document(schedule, now))
     else:
         print_schedule(schedule, now)
 
 
-def _print_change(schedule: Schedule, how: str, our: Client, *, as_json: bool) -> None:
+def _print_change(schedule: Schedule, how: str, client: Client, *, as_json: bool) -> None:
     if as_json:
-        print_json(schedule_document(schedule, our.clock.now()))
+        print_json(schedule_document(schedule, client.clock.now()))
     else:
         _print_sentence(f"Schedule {schedule.id} {how}.")

@@ -103,9 +103,9 @@ class LocalAudits:
         restore_audit(audit_id, database=self._services.database)
 
     def request_rerun(self, place: StepLocation, instructions: str | None) -> RequestedRerun:
-        our = self._services
+        services = self._services
         return request_rerun(
-            place, instructions=instructions, database=our.database, clock=our.clock
+            place, instructions=instructions, database=services.database, clock=services.clock
         )
 
     def rerun_standing(self, rerun_id: str) -> RerunStatus:
@@ -131,8 +131,10 @@ class LocalConfigs:
         )
 
     def set_active(self, config_id: int, *, active: bool) -> StoredConfig:
-        our = self._services
-        return set_config_active(config_id, active=active, database=our.database, clock=our.clock)
+        services = self._services
+        return set_config_active(
+            config_id, active=active, database=services.database, clock=services.clock
+        )
 
     def delete(self, config_id: int) -> None:
         delete_config(config_id, database=self._services.database)
@@ -194,7 +196,7 @@ class RemoteAudits:
             None,
         )
         if found is None:
-            raise NotFoundError(f"Audit {place.audit_id} has no step {place.position}")
+            raise NotFoundError(f"Audit step {place.audit_id}:{place.position} not found")
         rest = {**result, "audit": {**audit, "results": results}}
         whole = {name: value for name, value in document.items() if name != "stepResults"}
         return found, {**whole, "resultData": rest}

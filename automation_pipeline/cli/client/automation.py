@@ -68,10 +68,10 @@ class LocalSchedules:
         self._services = services
 
     def create(self, given: Mapping[str, object]) -> Schedule:
-        our = self._services
-        origins = our.settings.webhook_allowed_origins
+        services = self._services
+        origins = services.settings.webhook_allowed_origins
         return create_schedule(
-            given, database=our.database, clock=our.clock, webhook_origins=origins
+            given, database=services.database, clock=services.clock, webhook_origins=origins
         )
 
     def listed(self, *, include_inactive: bool) -> Sequence[Schedule]:
@@ -83,18 +83,24 @@ class LocalSchedules:
             return get_schedule(session, schedule_id)
 
     def update(self, schedule_id: int, patch: Mapping[str, object]) -> Schedule:
-        our = self._services
-        origins = our.settings.webhook_allowed_origins
+        services = self._services
+        origins = services.settings.webhook_allowed_origins
         return update_schedule(
-            schedule_id, patch, database=our.database, clock=our.clock, webhook_origins=origins
+            schedule_id,
+            patch,
+            database=services.database,
+            clock=services.clock,
+            webhook_origins=origins,
         )
 
     def delete(self, schedule_id: int) -> None:
         delete_schedule(schedule_id, database=self._services.database)
 
     def pause(self, schedule_id: int, reason: str | None) -> Schedule:
-        our = self._services
-        return pause_schedule(schedule_id, database=our.database, clock=our.clock, reason=reason)
+        services = self._services
+        return pause_schedule(
+            schedule_id, database=services.database, clock=services.clock, reason=reason
+        )
 
     def resume(self, schedule_id: int) -> Schedule:
         return resume_schedule(
@@ -102,13 +108,13 @@ class LocalSchedules:
         )
 
     def request_run(self, schedule_id: int, selection: FicheSelection | None) -> Run:
-        our = self._services
+        services = self._services
         return request_run(
             schedule_id,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             override=selection,
-            lost_after_seconds=our.settings.automation_lost_after_seconds,
+            lost_after_seconds=services.settings.automation_lost_after_seconds,
         )
 
     def skip_next(self, schedule_id: int) -> datetime:
@@ -120,25 +126,30 @@ class LocalSchedules:
             return decided_occurrences(session, schedule_id, limit)
 
     def preview(self, schedule_id: int) -> SelectionPreview:
-        our = self._services
-        with our.database.reading() as session:
+        services = self._services
+        with services.database.reading() as session:
             key = get_schedule(session, schedule_id).external_api_key
         work = preview_schedule(
             schedule_id,
-            database=our.database,
-            source=our.crm_with(key),
-            clock=our.clock,
-            semaphore=our.sales_list_semaphore,
-            most_recordings=our.settings.automation_max_recordings_per_fiche,
+            database=services.database,
+            source=services.crm_with(key),
+            clock=services.clock,
+            semaphore=services.sales_list_semaphore,
+            most_recordings=services.settings.automation_max_recordings_per_fiche,
         )
-        return our.run(work)
+        return services.run(work)
 
     def backfill(
         self, schedule_id: int, first: date, last: date, *, dry_run: bool
     ) -> ScheduleBackfill:
-        our = self._services
+        services = self._services
         return backfill_schedule(
-            schedule_id, first, last, database=our.database, clock=our.clock, dry_run=dry_run
+            schedule_id,
+            first,
+            last,
+            database=services.database,
+            clock=services.clock,
+            dry_run=dry_run,
         )
 
 

@@ -7,7 +7,7 @@ from automation_pipeline.cli.client.target import api_token, api_url
 from automation_pipeline.core.clock import SystemClock
 
 
-def client() -> Client:
+def open_client() -> Client:
     url = api_url()
     if url is None:
         return LocalClient(bootstrap.services())

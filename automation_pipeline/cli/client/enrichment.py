@@ -33,16 +33,21 @@ class LocalCompanies:
         self._services = services
 
     def request(self, given: Mapping[str, object], *, force: bool) -> AskedCompany:
-        our = self._services
+        services = self._services
         asking = Requester(
             tenant_id=DEFAULT_TENANT, correlation_id=correlation_id() or uuid4().hex, actor=actor()
         )
-        check_configured(our.registries.sources)
-        knobs = our.registries.knobs
+        check_configured(services.registries.sources)
+        knobs = services.registries.knobs
         made = request_enrichment(
-            given, asking, knobs=knobs, database=our.database, clock=our.clock, force=force
+            given,
+            asking,
+            knobs=knobs,
+            database=services.database,
+            clock=services.clock,
+            force=force,
         )
-        our.meter.count(REQUESTS, outcome=made.asked)
+        services.meter.count(REQUESTS, outcome=made.asked)
         return AskedCompany(
             request_id=made.request_id,
             outcome=made.asked,
@@ -51,20 +56,20 @@ class LocalCompanies:
         )
 
     def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
-        our, owner = self._services, f"cli:{socket.gethostname()}:{os.getpid()}"
+        services, owner = self._services, f"cli:{socket.gethostname()}:{os.getpid()}"
 
         async def work_on(job_id: int) -> None:
             view = await work_enrichment(
                 job_id,
-                registries=our.registries,
-                database=our.database,
-                clock=our.clock,
+                registries=services.registries,
+                database=services.database,
+                clock=services.clock,
                 owner=owner,
             )
             if view.state is JobState.DONE:
                 on_end()
 
-        our.run(process_concurrently(job_ids, work_on, lambda _: None, width=AT_ONCE))
+        services.run(process_concurrently(job_ids, work_on, lambda _: None, width=AT_ONCE))
 
     def followed(self, request_ids: Sequence[int]) -> Sequence[RequestStatus]:
         with self._services.database.reading() as session:

@@ -53,9 +53,13 @@ class LocalTranscriptions:
     def request(
         self, fiche_ids: Sequence[str], priority: TranscriptionPriority
     ) -> Sequence[RequestedTranscription]:
-        our = self._services
+        services = self._services
         return request_transcriptions(
-            fiche_ids, priority=priority, batch=False, database=our.database, clock=our.clock
+            fiche_ids,
+            priority=priority,
+            batch=False,
+            database=services.database,
+            clock=services.clock,
         )
 
     def followed(

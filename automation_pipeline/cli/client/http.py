@@ -16,8 +16,8 @@ PAGE = 1000
 
 
 class Api(Protocol):
-    """Paths begin with a slash; answers are whole JSON objects. What is refused is raised as one of
-    our errors."""
+    """Paths begin with a slash; answers are whole JSON objects. A refusal is raised as an
+    AutomationError."""
 
     def get(self, path: str, query: Document | None = None) -> Document: ...
     def post(
@@ -94,7 +94,7 @@ AT_ONCE = 50
 
 
 def asked_for(api: Api, what: str, keys: Sequence[str]) -> Sequence[Document]:
-    """In the order in which they were filed, as far as they are known and ours to see."""
+    """In the order in which they were filed, as far as they are known and visible."""
     found: list[Document] = []
     for start in range(0, len(keys), AT_ONCE):
         found += list_of(api.get(f"/api/requests/{what}", {"key": keys[start : start + AT_ONCE]}))

@@ -121,9 +121,13 @@ class LocalOrganisations:
         self._services = services
 
     def create(self, given: Document) -> Organisation:
-        our = self._services
+        services = self._services
         return create_organisation(
-            given, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            given,
+            within=ALL_ORGANISATIONS,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
         )
 
     def listed(self, span: Span) -> Sequence[Organisation]:
@@ -137,31 +141,35 @@ class LocalOrganisations:
             return get_organisation(session, org_id, ALL_ORGANISATIONS)
 
     def update(self, org_id: str, patch: Document) -> Organisation:
-        our = self._services
+        services = self._services
         return update_organisation(
             org_id,
             patch,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
     def suspend(self, org_id: str, reason: str | None) -> Organisation:
-        our = self._services
+        services = self._services
         return suspend_organisation(
             org_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             reason=reason,
         )
 
     def resume(self, org_id: str) -> Organisation:
-        our = self._services
+        services = self._services
         return resume_organisation(
-            org_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            org_id,
+            within=ALL_ORGANISATIONS,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
         )
 
 
@@ -170,13 +178,13 @@ class LocalHosts:
         self._services = services
 
     def create(self, given: Document, org_id: str | None) -> Host:
-        our, org = self._services, chosen_org(self._services, org_id)
+        services, org = self._services, chosen_org(self._services, org_id)
         return create_host(
             given,
             org_id=org,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
@@ -192,20 +200,24 @@ class LocalHosts:
             return get_host(session, host_id, ALL_ORGANISATIONS)
 
     def update(self, host_id: int, patch: Document) -> Host:
-        our = self._services
+        services = self._services
         return update_host(
             host_id,
             patch,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
     def delete(self, host_id: int) -> None:
-        our = self._services
+        services = self._services
         delete_host(
-            host_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            host_id,
+            within=ALL_ORGANISATIONS,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
         )
 
 
@@ -214,13 +226,13 @@ class LocalServers:
         self._services = services
 
     def create(self, given: Document, org_id: str | None) -> Server:
-        our, org = self._services, chosen_org(self._services, org_id)
+        services, org = self._services, chosen_org(self._services, org_id)
         return create_server(
             given,
             org_id=org,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
@@ -236,23 +248,23 @@ class LocalServers:
             return get_server(session, server_id, ALL_ORGANISATIONS)
 
     def update(self, server_id: int, patch: Document) -> Server:
-        our = self._services
+        services = self._services
         return update_server(
             server_id,
             patch,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
     def delete(self, server_id: int) -> None:
-        our = self._services
+        services = self._services
         delete_server(
             server_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
@@ -262,15 +274,15 @@ class LocalOrgSchedules:
         self._services = services
 
     def create(self, given: Document, org_id: str | None) -> OrgSchedule:
-        our, org = self._services, chosen_org(self._services, org_id)
+        services, org = self._services, chosen_org(self._services, org_id)
         return create_schedule(
             given,
             org_id=org,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
-            call_origins=our.settings.org_jobs_https_allowed_origins,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
 
     def listed(self, chosen: ScheduleFilter, span: Span) -> Sequence[OrgSchedule]:
@@ -285,106 +297,106 @@ class LocalOrgSchedules:
             return get_schedule(session, schedule_id, ALL_ORGANISATIONS)
 
     def update(self, schedule_id: str, patch: Document) -> OrgSchedule:
-        our = self._services
+        services = self._services
         expected, fields = expected_number(None, patch)
         return update_schedule(
             schedule_id,
             fields,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             expected=expected,
-            call_origins=our.settings.org_jobs_https_allowed_origins,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
 
     def delete(self, schedule_id: str) -> None:
-        our = self._services
+        services = self._services
         delete_schedule(
             schedule_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
     def pause(self, schedule_id: str, *, reason: str | None, until: datetime | None) -> OrgSchedule:
-        our = self._services
+        services = self._services
         return pause_schedule(
             schedule_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             reason=reason,
             until=until,
         )
 
     def resume(self, schedule_id: str) -> OrgSchedule:
-        our = self._services
+        services = self._services
         return resume_schedule(
             schedule_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
     def skip_next(self, schedule_id: str, reason: str | None) -> OrgSchedule:
-        our = self._services
+        services = self._services
         return skip_next_run(
             schedule_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             reason=reason,
         )
 
     def keep_next(self, schedule_id: str) -> OrgSchedule:
-        our = self._services
+        services = self._services
         return keep_next_run(
             schedule_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
     def run_now(
         self, schedule_id: str, *, payload: Document | None, ignore_window: bool
     ) -> Dispatched:
-        our = self._services
+        services = self._services
         return run_schedule_now(
             schedule_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             payload=payload,
             ignore_window=ignore_window,
-            call_origins=our.settings.org_jobs_https_allowed_origins,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
 
     def backfill(self, schedule_id: str, given: Document) -> Backfill:
-        our = self._services
+        services = self._services
         return backfill_schedule(
             schedule_id,
             given,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
-            call_origins=our.settings.org_jobs_https_allowed_origins,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
 
     def coming(self, schedule_id: str, *, count: int, after: datetime | None) -> SchedulePreview:
-        our = self._services
+        services = self._services
         return coming_runs(
             schedule_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             count=count,
             after=after,
         )
@@ -427,15 +439,15 @@ class LocalJobs:
         self._services = services
 
     def create(self, given: Document, org_id: str | None) -> OrgJob:
-        our, org = self._services, chosen_org(self._services, org_id)
+        services, org = self._services, chosen_org(self._services, org_id)
         return request_job(
             given,
             org_id=org,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
-            call_origins=our.settings.org_jobs_https_allowed_origins,
+            call_origins=services.settings.org_jobs_https_allowed_origins,
         )
 
     def listed(self, chosen: JobFilter, span: Span) -> Sequence[OrgJob]:
@@ -450,21 +462,25 @@ class LocalJobs:
             return get_job(session, job_id, ALL_ORGANISATIONS)
 
     def cancel(self, job_id: int, *, reason: str | None, at_once: bool) -> OrgJob:
-        our = self._services
+        services = self._services
         return cancel_job(
             job_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             reason=reason,
             at_once=at_once,
         )
 
     def retry(self, job_id: int) -> OrgJob:
-        our = self._services
+        services = self._services
         return retry_job(
-            job_id, within=ALL_ORGANISATIONS, database=our.database, clock=our.clock, actor=actor()
+            job_id,
+            within=ALL_ORGANISATIONS,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
         )
 
     def log(self, job_id: int, *, limit: int, after_id: int = 0) -> Sequence[JobMove]:
@@ -537,12 +553,12 @@ class LocalBackfills:
             return get_backfill(session, batch_id, ALL_ORGANISATIONS)
 
     def cancel(self, batch_id: int) -> Backfill:
-        our = self._services
+        services = self._services
         return cancel_backfill(
             batch_id,
             within=ALL_ORGANISATIONS,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
         )
 
@@ -674,7 +690,7 @@ def check_org_of_token(api: Api, org_id: str | None) -> None:
 def _one(org_id: str) -> str:
     """NotFoundError for what is no id: an address made of it would lead elsewhere."""
     if id_fault(org_id):
-        raise NotFoundError(f"Organisation '{org_id}' does not exist.")
+        raise NotFoundError(f"Organisation {org_id} not found")
     return f"{ORGANISATIONS}/{org_id}"
 
 

@@ -301,7 +301,7 @@ class PolicyClient(Protocol):
 
 
 class ShopClient(Protocol):
-    """How the shop takes our calls, and who has paused it."""
+    """Whether the shop accepts calls, and who has paused it."""
 
     def standing(self) -> ShopShown: ...
     def pause(self, reason: str | None) -> ShopShown: ...

@@ -74,21 +74,21 @@ class LocalDeadLetters:
 
     def report(self, project_id: str) -> DeadLetterReport:
         refuse_strange_project(project_id)
-        our = self._services
-        return report_dead_letters(project_id, database=our.database, clock=our.clock)
+        services = self._services
+        return report_dead_letters(project_id, database=services.database, clock=services.clock)
 
     def retry(self, project_id: str, *, force: bool) -> Sequence[int]:
         refuse_strange_project(project_id)
-        our = self._services
+        services = self._services
         return retry_dead_letters(
-            project_id, database=our.database, clock=our.clock, actor=actor(), force=force
+            project_id, database=services.database, clock=services.clock, actor=actor(), force=force
         )
 
     def acknowledge(self, project_id: str, target_ids: Sequence[int] | None) -> int:
         refuse_strange_project(project_id)
-        our = self._services
+        services = self._services
         return acknowledge_dead_letters(
-            project_id, target_ids, database=our.database, clock=our.clock, actor=actor()
+            project_id, target_ids, database=services.database, clock=services.clock, actor=actor()
         )
 
 
@@ -102,13 +102,15 @@ class LocalPolicies:
             return policy_of(session, project_id)
 
     def put(self, project_id: str, given: Mapping[str, object]) -> Policy:
-        our = self._services
-        return put_policy(project_id, given, database=our.database, clock=our.clock, actor=actor())
+        services = self._services
+        return put_policy(
+            project_id, given, database=services.database, clock=services.clock, actor=actor()
+        )
 
     def remove(self, project_id: str) -> None:
         refuse_strange_project(project_id)
-        our = self._services
-        remove_policy(project_id, database=our.database, clock=our.clock, actor=actor())
+        services = self._services
+        remove_policy(project_id, database=services.database, clock=services.clock, actor=actor())
 
 
 class LocalPricingRules:
@@ -116,9 +118,13 @@ class LocalPricingRules:
         self._services = services
 
     def create(self, given: Mapping[str, object], project_id: str) -> PricingRule:
-        our = self._services
+        services = self._services
         return create_rule(
-            given, project_id=project_id, database=our.database, clock=our.clock, actor=actor()
+            given,
+            project_id=project_id,
+            database=services.database,
+            clock=services.clock,
+            actor=actor(),
         )
 
     def listed(
@@ -144,37 +150,39 @@ class LocalPricingRules:
             return versions_of(session, rule_id, span.limit, span.offset)
 
     def update(self, rule_id: int, patch: Mapping[str, object]) -> PricingRule:
-        our = self._services
-        return update_rule(rule_id, patch, database=our.database, clock=our.clock, actor=actor())
+        services = self._services
+        return update_rule(
+            rule_id, patch, database=services.database, clock=services.clock, actor=actor()
+        )
 
     def delete(self, rule_id: int) -> None:
-        our = self._services
-        delete_rule(rule_id, database=our.database, clock=our.clock, actor=actor())
+        services = self._services
+        delete_rule(rule_id, database=services.database, clock=services.clock, actor=actor())
 
     def preview(self, rule_id: int) -> RuleRun:
-        our = self._services
+        services = self._services
         plan = preview_rule(
             rule_id,
-            front=our.storefront,
-            database=our.database,
-            clock=our.clock,
+            front=services.storefront,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             trigger=RuleTrigger.CLI,
         )
-        return our.run(plan)
+        return services.run(plan)
 
     def request_run(self, rule_id: int, *, force: bool) -> RuleRun:
-        our = self._services
+        services = self._services
         run_id = request_rule_run(
             rule_id,
-            database=our.database,
-            clock=our.clock,
-            shop=our.storefront.name,
+            database=services.database,
+            clock=services.clock,
+            shop=services.storefront.name,
             actor=actor(),
             trigger=RuleTrigger.CLI,
             force=force,
         )
-        with our.database.reading() as session:
+        with services.database.reading() as session:
             return get_run(session, run_id)
 
 
@@ -217,55 +225,57 @@ class LocalPricingRuns:
             return transitions_of(session, run_id, limit, after_id)
 
     def approve(self, run_id: int) -> RuleRun:
-        our = self._services
-        return approve_run(run_id, database=our.database, clock=our.clock, actor=actor())
+        services = self._services
+        return approve_run(run_id, database=services.database, clock=services.clock, actor=actor())
 
     def apply(self, run_id: int, *, force: bool) -> RuleRun:
-        our = self._services
-        return queue_run(run_id, database=our.database, clock=our.clock, actor=actor(), force=force)
+        services = self._services
+        return queue_run(
+            run_id, database=services.database, clock=services.clock, actor=actor(), force=force
+        )
 
     def retry(self, run_id: int, *, target_ids: Sequence[int] | None, force: bool) -> RuleRun:
-        our = self._services
+        services = self._services
         return retry_run(
             run_id,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             target_ids=target_ids,
             force=force,
         )
 
     def roll_back(self, run_id: int, *, target_ids: Sequence[int] | None, force: bool) -> RuleRun:
-        our = self._services
+        services = self._services
         return roll_back_run(
             run_id,
-            database=our.database,
-            clock=our.clock,
+            database=services.database,
+            clock=services.clock,
             actor=actor(),
             target_ids=target_ids,
             force=force,
         )
 
     def cancel(self, run_id: int) -> RuleRun:
-        our = self._services
-        return cancel_run(run_id, database=our.database, clock=our.clock, actor=actor())
+        services = self._services
+        return cancel_run(run_id, database=services.database, clock=services.clock, actor=actor())
 
     def reconcile(self, run_id: int) -> ReconciliationReport:
-        our = self._services
-        with our.database.reading() as session:
+        services = self._services
+        with services.database.reading() as session:
             manual = sum(check.name.startswith(MANUAL) for check in checks_of(session, run_id))
         check = reconcile_run(
             run_id,
-            front=our.storefront,
-            database=our.database,
-            clock=our.clock,
+            front=services.storefront,
+            database=services.database,
+            clock=services.clock,
             name=f"{MANUAL}{manual + 1}",
         )
-        return our.run(check)
+        return services.run(check)
 
     def repair(self, run_id: int) -> RuleRun:
-        our = self._services
-        return repair_run(run_id, database=our.database, clock=our.clock, actor=actor())
+        services = self._services
+        return repair_run(run_id, database=services.database, clock=services.clock, actor=actor())
 
 
 class LocalShop:
@@ -279,15 +289,17 @@ class LocalShop:
         return ShopShown(shop=name) if standing is None else ShopShown.of(standing)
 
     def pause(self, reason: str | None) -> ShopShown:
-        our = self._services
+        services = self._services
         return ShopShown.of(
-            pause_shop(our.storefront.name, database=our.database, actor=actor(), reason=reason)
+            pause_shop(
+                services.storefront.name, database=services.database, actor=actor(), reason=reason
+            )
         )
 
     def resume(self) -> ShopShown:
-        our = self._services
+        services = self._services
         return ShopShown.of(
-            resume_shop(our.storefront.name, database=our.database, clock=our.clock)
+            resume_shop(services.storefront.name, database=services.database, clock=services.clock)
         )
 
 

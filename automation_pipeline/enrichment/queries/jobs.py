@@ -224,7 +224,7 @@ def siren_of(session: Session, job_id: int) -> str:
         select(EnrichmentJobRow.company_siren).where(EnrichmentJobRow.id == job_id)
     )
     if siren is None:
-        raise NotFoundError(f"Enrichment job {job_id} does not exist.")
+        raise NotFoundError(f"Enrichment job {job_id} not found")
     return siren
 
 

@@ -43,7 +43,7 @@ _AS_CALLED = [source.value for source in SourceApi]
 def get_job(session: Session, job_id: int) -> JobView:
     row = session.get(EnrichmentJobRow, job_id)
     if row is None:
-        raise NotFoundError(f"Enrichment job {job_id} does not exist.")
+        raise NotFoundError(f"Enrichment job {job_id} not found")
     its = (
         select(EnrichmentJobSourceRow)
         .where(EnrichmentJobSourceRow.job_id == job_id)

@@ -113,9 +113,7 @@ _HIDDEN = {"id", "fiche_cache_id"}
 def fiche_document(session: Session, fiche_id: str) -> Document:
     fiche = session.scalar(select(FicheCacheRow).where(FicheCacheRow.fiche_id == fiche_id))
     if fiche is None:
-        raise NotFoundError(
-            f"Fiche {fiche_id} is not mirrored: `automation fiches sync` brings it."
-        )
+        raise NotFoundError(f"Fiche {fiche_id} not found: `automation fiches sync` brings it.")
     one = {
         name: next(iter(_section_rows(session, table, fiche.id)), None)
         for name, table in _ONE.items()

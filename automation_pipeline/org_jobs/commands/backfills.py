@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
@@ -127,7 +127,7 @@ def list_(
 ) -> None:
     """List the backfills, newest first. For example: automation org-jobs backfills list --org
     acme"""
-    found = client().org_jobs.backfills.listed(org, one_more(limit, offset))
+    found = open_client().org_jobs.backfills.listed(org, one_more(limit, offset))
     if as_json:
         print_json(
             {"backfills": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
@@ -140,7 +140,7 @@ def list_(
 @app.command()
 def show(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
     """Show how the jobs of a backfill stand. For example: automation org-jobs backfills show 2"""
-    _show(client().org_jobs.backfills.get(backfill_id), as_json=as_json)
+    _show(open_client().org_jobs.backfills.get(backfill_id), as_json=as_json)
 
 
 @app.command()
@@ -149,7 +149,7 @@ def cancel(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs backfills cancel 2
     """
-    _show(client().org_jobs.backfills.cancel(backfill_id), as_json=as_json)
+    _show(open_client().org_jobs.backfills.cancel(backfill_id), as_json=as_json)
 
 
 def _show(backfill: Backfill, *, as_json: bool) -> None:

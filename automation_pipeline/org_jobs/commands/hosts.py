@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
@@ -58,7 +58,7 @@ def create(
     For example: automation org-jobs hosts create --name paris-1 --org acme
     """
     said = ({} if name is None else {"name": name}) | maintenance(maintenance_until)
-    _show(client().org_jobs.hosts.create(given_fields(file, said), org), as_json=as_json)
+    _show(open_client().org_jobs.hosts.create(given_fields(file, said), org), as_json=as_json)
 
 
 @app.command("list")
@@ -69,7 +69,7 @@ def list_(
 
     For example: automation org-jobs hosts list --org acme
     """
-    found = client().org_jobs.hosts.listed(org, one_more(limit, offset))
+    found = open_client().org_jobs.hosts.listed(org, one_more(limit, offset))
     if as_json:
         print_json(
             {"hosts": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
@@ -82,7 +82,7 @@ def list_(
 @app.command()
 def show(host_id: HostId, *, as_json: AsJson = False) -> None:
     """Show one host. For example: automation org-jobs hosts show 2"""
-    _show(client().org_jobs.hosts.get(host_id), as_json=as_json)
+    _show(open_client().org_jobs.hosts.get(host_id), as_json=as_json)
 
 
 @app.command()
@@ -100,17 +100,17 @@ def update(
     said = ({} if name is None else {"name": name}) | maintenance(
         maintenance_until, is_over=end_maintenance
     )
-    _show(client().org_jobs.hosts.update(host_id, changed_fields(file, said)), as_json=as_json)
+    _show(open_client().org_jobs.hosts.update(host_id, changed_fields(file, said)), as_json=as_json)
 
 
 @app.command()
 def delete(host_id: HostId, *, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a host that has no servers any more. For example: automation org-jobs hosts delete 2
     --yes"""
-    our = client().org_jobs.hosts
+    client = open_client().org_jobs.hosts
     if not yes:
-        ask(f"Delete host {host_id}, {our.get(host_id).name}?", f"delete host {host_id}")
-    our.delete(host_id)
+        ask(f"Delete host {host_id}, {client.get(host_id).name}?", f"delete host {host_id}")
+    client.delete(host_id)
     if as_json:
         print_json({"id": str(host_id), "deleted": True})
     else:

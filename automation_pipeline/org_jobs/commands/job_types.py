@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.output import (
     AsJson,
     print_fitted_table,
@@ -53,7 +53,7 @@ def list_(*, org: Org = None, as_json: AsJson = False) -> None:
 
 
 def _list(org: str | None, *, as_json: bool) -> None:
-    found = client().org_jobs.types.listed(org)
+    found = open_client().org_jobs.types.listed(org)
     if as_json:
         print_json({"types": [as_document(one) for one in found]})
     else:
@@ -77,7 +77,7 @@ def create(
     For example: automation org-jobs types create REPORT_EXPORT --summary "Export the report"
     """
     fields = _fields(summary, limit_seconds, schema, read_only=read_only)
-    made = client().org_jobs.types.create(given_fields(file, {"name": name, **fields}), org)
+    made = open_client().org_jobs.types.create(given_fields(file, {"name": name, **fields}), org)
     _show(made, "defined", as_json=as_json)
 
 
@@ -98,7 +98,7 @@ def update(
     For example: automation org-jobs types update REPORT_EXPORT --summary "Export it" --read-only
     """
     fields = _fields(summary, limit_seconds, schema, read_only=read_only)
-    changed = client().org_jobs.types.update(name, given_fields(file, fields), org)
+    changed = open_client().org_jobs.types.update(name, given_fields(file, fields), org)
     _show(changed, "updated", as_json=as_json)
 
 
@@ -110,7 +110,7 @@ def delete(name: TypeName, *, org: Org = None, yes: Yes = False, as_json: AsJson
     """
     if not yes:
         ask(f"Delete job type {name}?", f"delete job type {name}")
-    client().org_jobs.types.delete(name, org)
+    open_client().org_jobs.types.delete(name, org)
     if as_json:
         print_json({"name": name, "deleted": True})
     else:

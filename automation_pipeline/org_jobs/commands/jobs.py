@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client
 from automation_pipeline.cli.output import (
     AsJson,
@@ -51,9 +51,9 @@ from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobs
 NO_AGENT = "The agent of its server's host has not begun it: `automation org-jobs hosts list` shows whether it works"
 
 
-def followed_to_its_end(job_id: int, desk: Client, *, as_json: bool) -> None:
+def followed_to_its_end(job_id: int, client: Client, *, as_json: bool) -> None:
     """Tells how it has ended; exit 1 unless it succeeded."""
-    job = follow_job(job_id, desk, pause=threading.Event(), quiet=as_json)
+    job = follow_job(job_id, client, pause=threading.Event(), quiet=as_json)
     if as_json:
         print_json({"job_id": str(job_id), "status": job.status, "job": as_document(job)})
     else:
@@ -65,17 +65,17 @@ def followed_to_its_end(job_id: int, desk: Client, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def follow_job(job_id: int, desk: Client, *, pause: threading.Event, quiet: bool) -> OrgJob:
+def follow_job(job_id: int, client: Client, *, pause: threading.Event, quiet: bool) -> OrgJob:
     """The job once it has ended, however long that takes."""
-    jobs = desk.org_jobs.jobs
+    jobs = client.org_jobs.jobs
     job = jobs.get(job_id)
-    waits = LaunchWait(desk, why=lambda: _why_nothing_begins(job, desk))
+    waits = LaunchWait(client, why=lambda: _why_nothing_begins(job, client))
     try:
         with _line(quiet=quiet) as progress:
             line = progress.add_task(status_line(job), total=None)
             while job.status not in ENDED_RUN_STATES:
                 progress.update(line, description=status_line(job))
-                waits.look(begun=_has_begun(job) or _waits_in_its_queue(job, desk))
+                waits.look(begun=_has_begun(job) or _waits_in_its_queue(job, client))
                 pause.wait(POLL_SECONDS)
                 job = jobs.get(job_id)
             progress.update(line, description=status_line(job))
@@ -92,17 +92,17 @@ def _has_begun(job: OrgJob) -> bool:
     return newest.started_at is not None or bool(newest.attempts) or newest.lease_owner is not None
 
 
-def _why_nothing_begins(job: OrgJob, desk: Client) -> NotStartedError | None:
-    organisation = desk.org_jobs.organisations.get(job.org_id)
+def _why_nothing_begins(job: OrgJob, client: Client) -> NotStartedError | None:
+    organisation = client.org_jobs.organisations.get(job.org_id)
     if organisation.suspended_at is not None:
         resume = f"`automation org-jobs orgs resume {job.org_id}` ends that"
         return NotStartedError("SUSPENDED", f"Organisation {job.org_id} is suspended: {resume}")
     return NotStartedError("NO_AGENT", NO_AGENT) if job.performer is Performer.AGENT else None
 
 
-def _waits_in_its_queue(job: OrgJob, desk: Client) -> bool:
+def _waits_in_its_queue(job: OrgJob, client: Client) -> bool:
     """As many of the organisation's jobs are at work as may be: nothing is missing."""
-    [queue] = desk.org_jobs.jobs.queues(job.org_id)
+    [queue] = client.org_jobs.jobs.queues(job.org_id)
     return queue.running + queue.claimed >= queue.max_running
 
 
@@ -139,7 +139,7 @@ def list_(
         server_instance_id=server,
         batch_id=backfill,
     )
-    found = client().org_jobs.jobs.listed(chosen, one_more(limit, offset))
+    found = open_client().org_jobs.jobs.listed(chosen, one_more(limit, offset))
     if as_json:
         print_json(
             {"jobs": [as_document(job) for job in found[:limit]], "more": len(found) > limit}
@@ -151,7 +151,7 @@ def list_(
 
 def show(job_id: JobId, *, as_json: AsJson = False) -> None:
     """Show how a job stands, with all of its attempts. For example: automation org-jobs show 7"""
-    job = client().org_jobs.jobs.get(job_id)
+    job = open_client().org_jobs.jobs.get(job_id)
     if as_json:
         print_json(as_document(job))
     else:
@@ -160,7 +160,7 @@ def show(job_id: JobId, *, as_json: AsJson = False) -> None:
 
 def log(job_id: JobId, *, limit: Limit = 100, after: AfterId = 0, as_json: AsJson = False) -> None:
     """Show every move of a job's runs, oldest first. For example: automation org-jobs log 7"""
-    found = client().org_jobs.jobs.log(job_id, limit=limit + 1, after_id=after)
+    found = open_client().org_jobs.jobs.log(job_id, limit=limit + 1, after_id=after)
     if as_json:
         print_json(
             {"log": [as_document(move) for move in found[:limit]], "more": len(found) > limit}
@@ -174,7 +174,7 @@ def log(job_id: JobId, *, limit: Limit = 100, after: AfterId = 0, as_json: AsJso
 def queues(*, org: OfOrg = None, as_json: AsJson = False) -> None:
     """Tell how many jobs of each organisation wait and are at work. For example: automation
     org-jobs queues"""
-    found = client().org_jobs.jobs.queues(org)
+    found = open_client().org_jobs.jobs.queues(org)
     if as_json:
         print_json({"queues": [as_document(one) for one in found]})
     else:
@@ -226,9 +226,9 @@ def create(
         "priority": priority,
         "retryPolicy": policy or None,
     }
-    our = client()
-    job = our.org_jobs.jobs.create(given_fields(file, _said(fields)), org)
-    _asked(job, our, f"Job {job.id} is asked for", wait=wait, as_json=as_json)
+    client = open_client()
+    job = client.org_jobs.jobs.create(given_fields(file, _said(fields)), org)
+    _asked(job, client, f"Job {job.id} is asked for", wait=wait, as_json=as_json)
 
 
 def cancel(
@@ -244,7 +244,7 @@ def cancel(
 
     For example: automation org-jobs cancel 7 --reason "Wrong server"
     """
-    job = client().org_jobs.jobs.cancel(job_id, reason=reason, at_once=at_once)
+    job = open_client().org_jobs.jobs.cancel(job_id, reason=reason, at_once=at_once)
     if as_json:
         print_json(as_document(job))
     else:
@@ -254,9 +254,9 @@ def cancel(
 def retry(job_id: JobId, *, wait: Wait = False, as_json: AsJson = False) -> None:
     """Do a job once more that has failed or was cancelled. For example: automation org-jobs retry 7
     --wait"""
-    our = client()
-    job = our.org_jobs.jobs.retry(job_id)
-    _asked(job, our, f"Job {job.id} is done again", wait=wait, as_json=as_json)
+    client = open_client()
+    job = client.org_jobs.jobs.retry(job_id)
+    _asked(job, client, f"Job {job.id} is done again", wait=wait, as_json=as_json)
 
 
 def watch(job_id: JobId, *, as_json: AsJson = False) -> None:
@@ -264,12 +264,12 @@ def watch(job_id: JobId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs watch 7
     """
-    followed_to_its_end(job_id, client(), as_json=as_json)
+    followed_to_its_end(job_id, open_client(), as_json=as_json)
 
 
-def _asked(job: OrgJob, our: Client, what: str, *, wait: bool, as_json: bool) -> None:
+def _asked(job: OrgJob, client: Client, what: str, *, wait: bool, as_json: bool) -> None:
     if wait:
-        followed_to_its_end(job.id, our, as_json=as_json)
+        followed_to_its_end(job.id, client, as_json=as_json)
     elif as_json:
         print_json({"job_id": str(job.id), "status": job.status, "job": as_document(job)})
     else:

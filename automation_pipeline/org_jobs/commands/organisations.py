@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
@@ -159,13 +159,13 @@ def create(
     said = {field: value for field, value in flags.items() if value is not None} | maintenance(
         maintenance_until
     )
-    _show(client().org_jobs.organisations.create(given_fields(file, said)), as_json=as_json)
+    _show(open_client().org_jobs.organisations.create(given_fields(file, said)), as_json=as_json)
 
 
 @app.command("list")
 def list_(*, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> None:
     """List the organisations. For example: automation org-jobs orgs list --json"""
-    found = client().org_jobs.organisations.listed(one_more(limit, offset))
+    found = open_client().org_jobs.organisations.listed(one_more(limit, offset))
     if as_json:
         print_json(
             {
@@ -181,7 +181,7 @@ def list_(*, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> 
 @app.command()
 def show(org_id: OrgId, *, as_json: AsJson = False) -> None:
     """Show one organisation. For example: automation org-jobs orgs show acme"""
-    _show(client().org_jobs.organisations.get(org_id), as_json=as_json)
+    _show(open_client().org_jobs.organisations.get(org_id), as_json=as_json)
 
 
 @app.command()
@@ -203,7 +203,7 @@ def update(
     flags = {"name": name, "maxRunning": max_running}
     said = {field: value for field, value in flags.items() if value is not None}
     patch = changed_fields(file, said | maintenance(maintenance_until, is_over=end_maintenance))
-    _show(client().org_jobs.organisations.update(org_id, patch), as_json=as_json)
+    _show(open_client().org_jobs.organisations.update(org_id, patch), as_json=as_json)
 
 
 @app.command()
@@ -212,7 +212,7 @@ def suspend(org_id: OrgId, *, reason: Reason = None, as_json: AsJson = False) ->
 
     For example: automation org-jobs orgs suspend acme --reason "Unpaid since May"
     """
-    _show(client().org_jobs.organisations.suspend(org_id, reason), as_json=as_json)
+    _show(open_client().org_jobs.organisations.suspend(org_id, reason), as_json=as_json)
 
 
 @app.command()
@@ -222,7 +222,7 @@ def resume(org_id: OrgId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs orgs resume acme
     """
-    _show(client().org_jobs.organisations.resume(org_id), as_json=as_json)
+    _show(open_client().org_jobs.organisations.resume(org_id), as_json=as_json)
 
 
 def _show(organisation: Organisation, *, as_json: bool) -> None:

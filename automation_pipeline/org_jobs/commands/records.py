@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -102,7 +102,7 @@ def alerts(
 
     For example: automation org-jobs alerts --org acme
     """
-    found = client().org_jobs.alerts(org, one_more(limit, offset))
+    found = open_client().org_jobs.alerts(org, one_more(limit, offset))
     if as_json:
         print_json(
             {"alerts": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
@@ -134,7 +134,7 @@ def audit_log(
     """
     if entity_id is not None and entity is None:
         raise InvalidInputError("--id goes with --entity.")
-    found = client().org_jobs.audit_log(
+    found = open_client().org_jobs.audit_log(
         org, entity=entity, entity_id=entity_id, limit=limit + 1, after_id=after
     )
     if as_json:

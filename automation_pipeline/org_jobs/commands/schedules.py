@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import OrgJobsClient
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
@@ -77,7 +77,7 @@ def next_(
     """
     start = None if after is None else read_instant("--after", after)
     _show_times(
-        client().org_jobs.schedules.coming(str(schedule_id), count=count, after=start),
+        open_client().org_jobs.schedules.coming(str(schedule_id), count=count, after=start),
         as_json=as_json,
     )
 
@@ -100,7 +100,8 @@ def preview(
     start = None if after is None else read_instant("--after", after)
     fields = given_fields(file, flags.document())
     _show_times(
-        client().org_jobs.schedules.preview(fields, org, count=count, after=start), as_json=as_json
+        open_client().org_jobs.schedules.preview(fields, org, count=count, after=start),
+        as_json=as_json,
     )
 
 
@@ -140,14 +141,14 @@ def fires(
 
     For example: automation org-jobs schedules fires 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --limit 50
     """
-    our = client().org_jobs.schedules
-    found = our.fires(str(schedule_id), limit=limit + 1, after_id=after)
+    client = open_client().org_jobs.schedules
+    found = client.fires(str(schedule_id), limit=limit + 1, after_id=after)
     if as_json:
         print_json(
             {"fires": [as_document(fire) for fire in found[:limit]], "more": len(found) > limit}
         )
         return
-    print_fires(found[:limit], our.get(str(schedule_id)).timezone)
+    print_fires(found[:limit], client.get(str(schedule_id)).timezone)
     if len(found) > limit:
         say(f"There are more: --after {found[limit - 1].id} shows the next.")
 
@@ -159,7 +160,7 @@ def log(
 
     For example: automation org-jobs schedules log 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     """
-    found = client().org_jobs.schedules.log(str(schedule_id), limit=limit + 1, after_id=after)
+    found = open_client().org_jobs.schedules.log(str(schedule_id), limit=limit + 1, after_id=after)
     if as_json:
         print_json(
             {"log": [as_document(entry) for entry in found[:limit]], "more": len(found) > limit}
@@ -190,7 +191,7 @@ def pause(
     --until 2026-07-01T08:00:00Z
     """
     end = None if until is None else read_instant("--until", until)
-    schedule = client().org_jobs.schedules.pause(str(schedule_id), reason=reason, until=end)
+    schedule = open_client().org_jobs.schedules.pause(str(schedule_id), reason=reason, until=end)
     until_then = f" until {end:%Y-%m-%d %H:%M %Z}" if end else ""
     _tell(schedule, f"is paused{until_then}.", as_json=as_json)
 
@@ -200,7 +201,7 @@ def resume(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs schedules resume 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     """
-    schedule = client().org_jobs.schedules.resume(str(schedule_id))
+    schedule = open_client().org_jobs.schedules.resume(str(schedule_id))
     _tell(schedule, f"is {schedule.state}, due {next_due(schedule)}.", as_json=as_json)
 
 
@@ -219,20 +220,20 @@ def run_now(
 
     For example: automation org-jobs schedules run-now 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --wait
     """
-    our = client()
+    client = open_client()
     given = None if payload is None else read_payload(payload)
-    asked = our.org_jobs.schedules.run_now(
+    asked = client.org_jobs.schedules.run_now(
         str(schedule_id), payload=given, ignore_window=ignore_window
     )
     if wait:
-        followed_to_its_end(asked.job_id, our, as_json=as_json)
+        followed_to_its_end(asked.job_id, client, as_json=as_json)
         return
     if not as_json:
         say(
             f"Job {asked.job_id} is asked for: `automation org-jobs watch {asked.job_id}` follows it."
         )
         return
-    job = our.org_jobs.jobs.get(asked.job_id)
+    job = client.org_jobs.jobs.get(asked.job_id)
     print_json(
         {
             "job_id": str(asked.job_id),
@@ -250,7 +251,7 @@ def skip_next(schedule_id: ScheduleId, *, reason: Reason = None, as_json: AsJson
     For example: automation org-jobs schedules skip-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     --reason "Tournament"
     """
-    schedule = client().org_jobs.schedules.skip_next(str(schedule_id), reason)
+    schedule = open_client().org_jobs.schedules.skip_next(str(schedule_id), reason)
     _tell(schedule, f"leaves out {next_due(schedule)}.", as_json=as_json)
 
 
@@ -259,7 +260,7 @@ def keep_next(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs schedules keep-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     """
-    schedule = client().org_jobs.schedules.keep_next(str(schedule_id))
+    schedule = open_client().org_jobs.schedules.keep_next(str(schedule_id))
     _tell(schedule, f"is due {next_due(schedule)} as planned.", as_json=as_json)
 
 
@@ -303,7 +304,7 @@ def backfill(
         "dryRun": dry_run,
     }
     said = {name: value for name, value in given.items() if value is not None}
-    made = client().org_jobs.schedules.backfill(str(schedule_id), said)
+    made = open_client().org_jobs.schedules.backfill(str(schedule_id), said)
     if as_json:
         print_json(as_document(made))
     else:
@@ -344,8 +345,10 @@ def create(
 
     Everything else has a default, which `show` tells. A fault is told by the name of its field.
     """
-    our = client().org_jobs
-    _show(our, our.schedules.create(given_fields(file, flags.document()), org), as_json=as_json)
+    client = open_client().org_jobs
+    _show(
+        client, client.schedules.create(given_fields(file, flags.document()), org), as_json=as_json
+    )
 
 
 @app.command("list")
@@ -374,7 +377,7 @@ def list_(
     chosen = ScheduleFilter(
         org_id=org, state=state, job_type=job_type, server_instance_id=server, q=query
     )
-    found = client().org_jobs.schedules.listed(chosen, one_more(limit, offset))
+    found = open_client().org_jobs.schedules.listed(chosen, one_more(limit, offset))
     if as_json:
         print_json(
             {"schedules": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
@@ -391,8 +394,8 @@ def show(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs schedules show 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     """
-    our = client().org_jobs
-    _show(our, our.schedules.get(str(schedule_id)), as_json=as_json)
+    client = open_client().org_jobs
+    _show(client, client.schedules.get(str(schedule_id)), as_json=as_json)
 
 
 @app.command()
@@ -411,14 +414,14 @@ def update(
     For example: automation org-jobs schedules update 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --cron
     "30 3 * * *"
     """
-    our = client().org_jobs
+    client = open_client().org_jobs
     patch = changed_fields(file, flags.document())
     if flags.retry_policy:
         patch["retryPolicy"] = {
-            **_retry_policy(our.schedules.get(str(schedule_id))),
+            **_retry_policy(client.schedules.get(str(schedule_id))),
             **flags.retry_policy,
         }
-    _show(our, our.schedules.update(str(schedule_id), patch), as_json=as_json)
+    _show(client, client.schedules.update(str(schedule_id), patch), as_json=as_json)
 
 
 @app.command()
@@ -427,11 +430,11 @@ def delete(schedule_id: ScheduleId, *, yes: Yes = False, as_json: AsJson = False
 
     For example: automation org-jobs schedules delete 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --yes
     """
-    our = client().org_jobs.schedules
+    client = open_client().org_jobs.schedules
     key = str(schedule_id)
     if not yes:
-        ask(f"Delete schedule {key}, {our.get(key).name}?", f"delete schedule {key}")
-    our.delete(key)
+        ask(f"Delete schedule {key}, {client.get(key).name}?", f"delete schedule {key}")
+    client.delete(key)
     if as_json:
         print_json({"id": key, "deleted": True})
     else:
@@ -442,11 +445,11 @@ def _retry_policy(schedule: OrgSchedule) -> dict[str, object]:
     return {} if schedule.retry_policy is None else as_document(schedule.retry_policy)
 
 
-def _show(our: OrgJobsClient, schedule: OrgSchedule, *, as_json: bool) -> None:
+def _show(client: OrgJobsClient, schedule: OrgSchedule, *, as_json: bool) -> None:
     if as_json:
         print_json(as_document(schedule))
     else:
-        print_schedule(schedule, our.schedules.fires(schedule.id, limit=LAST_FIRES))
+        print_schedule(schedule, client.schedules.fires(schedule.id, limit=LAST_FIRES))
 
 
 for name, deed in ACTIONS.items():

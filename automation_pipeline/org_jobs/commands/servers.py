@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
@@ -69,7 +69,9 @@ def create(
 ) -> None:
     """Add a server. For example: automation org-jobs servers create --name lobby-3 --host 2 --org
     acme"""
-    made = client().org_jobs.servers.create(given_fields(file, _said(name, host, enabled)), org)
+    made = open_client().org_jobs.servers.create(
+        given_fields(file, _said(name, host, enabled)), org
+    )
     _show(made, as_json=as_json)
 
 
@@ -78,7 +80,7 @@ def list_(
     *, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
 ) -> None:
     """List the servers. For example: automation org-jobs servers list --org acme"""
-    found = client().org_jobs.servers.listed(org, one_more(limit, offset))
+    found = open_client().org_jobs.servers.listed(org, one_more(limit, offset))
     if as_json:
         print_json(
             {"servers": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
@@ -91,7 +93,7 @@ def list_(
 @app.command()
 def show(server_id: ServerId, *, as_json: AsJson = False) -> None:
     """Show one server. For example: automation org-jobs servers show 3"""
-    _show(client().org_jobs.servers.get(server_id), as_json=as_json)
+    _show(open_client().org_jobs.servers.get(server_id), as_json=as_json)
 
 
 @app.command()
@@ -112,17 +114,23 @@ def update(
     if no_host and host is not None:
         raise InvalidInputError("--host and --no-host are two things: say one of them.")
     said = _said(name, host, enabled) | ({"hostId": None} if no_host else {})
-    _show(client().org_jobs.servers.update(server_id, changed_fields(file, said)), as_json=as_json)
+    _show(
+        open_client().org_jobs.servers.update(server_id, changed_fields(file, said)),
+        as_json=as_json,
+    )
 
 
 @app.command()
 def delete(server_id: ServerId, *, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a server that no schedule is about any more. For example: automation org-jobs servers
     delete 3 --yes"""
-    our = client().org_jobs.servers
+    client = open_client().org_jobs.servers
     if not yes:
-        ask(f"Delete server {server_id}, {our.get(server_id).name}?", f"delete server {server_id}")
-    our.delete(server_id)
+        ask(
+            f"Delete server {server_id}, {client.get(server_id).name}?",
+            f"delete server {server_id}",
+        )
+    client.delete(server_id)
     if as_json:
         print_json({"id": str(server_id), "deleted": True})
     else:

@@ -34,7 +34,7 @@ SEEN_EVERY_SECONDS = 15.0
 def host_of_agent(session: Session, host_id: int, within: OrgScope) -> HostRow:
     row = session.scalar(select(HostRow).where(HostRow.id == host_id, *_reached(within)))
     if row is None:
-        raise NotFoundError(f"Host {host_id} does not exist.")
+        raise NotFoundError(f"Host {host_id} not found")
     return row
 
 

@@ -165,7 +165,7 @@ def _of(within: OrgScope) -> Select[tuple[BatchRow]]:
 def _found(session: Session, query: Select[tuple[BatchRow]], batch_id: int) -> BatchRow:
     row = session.scalar(query.execution_options(populate_existing=True))
     if row is None:
-        raise NotFoundError(f"Backfill {batch_id} does not exist.")
+        raise NotFoundError(f"Backfill {batch_id} not found")
     return row
 
 

@@ -84,7 +84,7 @@ def claim_run(
     """One that this system does. None: it is not to be begun, not now or not any more."""
     org_id = session.scalar(select(JobRunRow.org_id).where(JobRunRow.id == run_id))
     if org_id is None:
-        raise NotFoundError(f"Job run {run_id} does not exist.")
+        raise NotFoundError(f"Job run {run_id} not found")
     if _free_places(session, org_id, now) < 1:
         return None
     query = _claimable(org_id, Performer.SERVICE, now).where(
@@ -315,7 +315,7 @@ def check_unclaimed(session: Session, run_id: int) -> None:
 
 
 def no_such_run(run_id: int) -> NotFoundError:
-    return NotFoundError(f"Job run {run_id} does not exist.")
+    return NotFoundError(f"Job run {run_id} not found")
 
 
 def _is_held(session: Session, row: JobRunRow, hold: AttemptHold) -> bool:

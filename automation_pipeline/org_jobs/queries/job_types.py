@@ -60,7 +60,7 @@ def locked_type(session: Session, org_id: str, name: str, within: OrgScope) -> O
     query = select(OrgJobTypeRow).where(OrgJobTypeRow.org_id == org_id, OrgJobTypeRow.name == name)
     row = session.scalar(query.with_for_update()) if re.fullmatch(TYPE_NAME, name) else None
     if row is None or not within.includes(org_id):
-        raise NotFoundError(f"Job type {name[:100]} does not exist.")
+        raise NotFoundError(f"Job type {name[:100]} not found")
     return row
 
 

@@ -241,7 +241,7 @@ def get_run(session: Session, run_id: int, within: OrgScope) -> OrgJobRun:
     query = select(JobRunRow).where(JobRunRow.id == run_id, *_within(JobRunRow.org_id, within))
     row = session.scalar(query.execution_options(**_FRESH))
     if row is None:
-        raise NotFoundError(f"Job run {run_id} does not exist.")
+        raise NotFoundError(f"Job run {run_id} not found")
     return _run_value(row, _attempts(session, [run_id], within).get(run_id, ()))
 
 
@@ -295,7 +295,7 @@ def transitions_of(
 
 
 def no_such_job(job_id: int) -> NotFoundError:
-    return NotFoundError(f"Job {job_id} does not exist.")
+    return NotFoundError(f"Job {job_id} not found")
 
 
 def _with_runs(session: Session, jobs: Sequence[OrgJobRow], within: OrgScope) -> list[OrgJob]:

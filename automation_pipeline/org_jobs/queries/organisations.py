@@ -35,7 +35,7 @@ Shown = TypeVar("Shown", bound=JsonModel)
 
 def get_organisation(session: Session, org_id: str, within: OrgScope) -> Organisation:
     return as_organisation(
-        _found(session, _an_organisation(org_id, within), f"Organisation '{org_id}'")
+        _found(session, _an_organisation(org_id, within), f"Organisation {org_id}")
     )
 
 
@@ -43,7 +43,7 @@ def locked_organisation(session: Session, org_id: str, within: OrgScope) -> Orga
     """Nobody else changes it, or what is unique within it, until the transaction ends; keys that
     refer to it are checked all the same."""
     query = _an_organisation(org_id, within).with_for_update(key_share=True)
-    return _found(session, query, f"Organisation '{org_id}'")
+    return _found(session, query, f"Organisation {org_id}")
 
 
 def has_organisation(session: Session, org_id: str) -> bool:
@@ -201,7 +201,7 @@ def _is_named(name: InstrumentedAttribute[str], text: str) -> ColumnElement[bool
 def _found(session: Session, query: Select[tuple[Row]], what: str) -> Row:
     row = session.scalar(query.execution_options(populate_existing=True))
     if row is None:
-        raise NotFoundError(f"{what} does not exist.")
+        raise NotFoundError(f"{what} not found")
     return row
 
 

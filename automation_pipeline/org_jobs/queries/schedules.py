@@ -237,7 +237,7 @@ def _found(
 
 
 def _missing(schedule_id: str) -> NotFoundError:
-    return NotFoundError(f"Schedule {schedule_id[:100]} does not exist.")
+    return NotFoundError(f"Schedule {schedule_id[:100]} not found")
 
 
 def _is_there(schedule_id: str, within: OrgScope) -> tuple[ColumnElement[bool], ...]:

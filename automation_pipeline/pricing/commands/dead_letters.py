@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import DeadLetterClient
 from automation_pipeline.cli.output import (
     AsJson,
@@ -49,15 +49,15 @@ def dlq(
     For example: automation pricing dlq --project summer --retry
     """
     _check(retry=retry, force=force, acknowledge=acknowledge, target=target)
-    our = client().pricing.dead_letters
+    client = open_client().pricing.dead_letters
     if retry:
-        _retry(our, project, force=force, as_json=as_json)
+        _retry(client, project, force=force, as_json=as_json)
     elif acknowledge:
-        _acknowledge(our, project, target, as_json=as_json)
+        _acknowledge(client, project, target, as_json=as_json)
     elif as_json:
-        print_json(as_document(our.report(project)))
+        print_json(as_document(client.report(project)))
     else:
-        _print_report(our.report(project))
+        _print_report(client.report(project))
 
 
 def _check(*, retry: bool, force: bool, acknowledge: bool, target: Sequence[int] | None) -> None:
@@ -71,8 +71,8 @@ def _check(*, retry: bool, force: bool, acknowledge: bool, target: Sequence[int]
         )
 
 
-def _retry(our: DeadLetterClient, project: str, *, force: bool, as_json: bool) -> None:
-    run_ids = our.retry(project, force=force)
+def _retry(client: DeadLetterClient, project: str, *, force: bool, as_json: bool) -> None:
+    run_ids = client.retry(project, force=force)
     if as_json:
         print_json({"project": project, "run_ids": [str(run_id) for run_id in run_ids]})
     elif run_ids:
@@ -85,9 +85,9 @@ def _retry(our: DeadLetterClient, project: str, *, force: bool, as_json: bool) -
 
 
 def _acknowledge(
-    our: DeadLetterClient, project: str, target: Sequence[int] | None, *, as_json: bool
+    client: DeadLetterClient, project: str, target: Sequence[int] | None, *, as_json: bool
 ) -> None:
-    count = our.acknowledge(project, target or None)
+    count = client.acknowledge(project, target or None)
     if as_json:
         print_json({"project": project, "acknowledged": count})
     else:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -36,7 +36,7 @@ def alerts(
 
     For example: automation pricing alerts --project summer
     """
-    found = client().pricing.alerts(project_id=project, span=one_more(limit, offset))
+    found = open_client().pricing.alerts(project_id=project, span=one_more(limit, offset))
     if as_json:
         print_json(
             {"alerts": [as_document(alert) for alert in found[:limit]], "more": len(found) > limit}
@@ -61,7 +61,7 @@ def changes(
     For example: automation pricing changes --variant 44120301
     """
     chosen = PriceChangeFilter(project_id=project, variant_id=variant, run_id=run)
-    found = every_change(client().pricing, chosen)
+    found = every_change(open_client().pricing, chosen)
     if as_json:
         print_json({"changes": [as_document(one) for one in found]})
         return

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, print_json, read_json_object, say
 from automation_pipeline.core.json_model import as_document
@@ -23,7 +23,7 @@ PolicyFile = Annotated[
 @app.command()
 def show(*, project: Project = PROJECT, as_json: AsJson = False) -> None:
     """Show a project's guardrails. For example: automation pricing policy show --project summer"""
-    _show(project, client().pricing.policies.get(project), as_json=as_json)
+    _show(project, open_client().pricing.policies.get(project), as_json=as_json)
 
 
 @app.command("set")
@@ -35,7 +35,11 @@ def set_(*, file: PolicyFile, project: Project = PROJECT, as_json: AsJson = Fals
 
     They hold at the preview and again before each price is written: a price is blocked, never bent.
     """
-    _show(project, client().pricing.policies.put(project, read_json_object(file)), as_json=as_json)
+    _show(
+        project,
+        open_client().pricing.policies.put(project, read_json_object(file)),
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -44,7 +48,7 @@ def remove(*, project: Project = PROJECT, as_json: AsJson = False) -> None:
 
     For example: automation pricing policy remove --project summer
     """
-    client().pricing.policies.remove(project)
+    open_client().pricing.policies.remove(project)
     if as_json:
         print_json({"project": project, "removed": True})
     else:

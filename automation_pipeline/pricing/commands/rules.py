@@ -7,7 +7,7 @@ from typing import Annotated, cast
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import PricingClient, Span
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
@@ -165,7 +165,7 @@ def create(*, file: RuleFile, project: Project = PROJECT, as_json: AsJson = Fals
     Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts it by itself; with `endsAt`
     it is a promotion, whose prices are taken back then. A fault is told by the name of its field.
     """
-    _show(client().pricing.rules.create(read_json_object(file), project), as_json=as_json)
+    _show(open_client().pricing.rules.create(read_json_object(file), project), as_json=as_json)
 
 
 @app.command("list")
@@ -184,7 +184,7 @@ def list_(
 ) -> None:
     """List the rules, newest first. For example: automation pricing rules list --enabled --query
     summer"""
-    found = client().pricing.rules.listed(
+    found = open_client().pricing.rules.listed(
         project_id=project, enabled=enabled, query=query, span=one_more(limit, offset)
     )
     if as_json:
@@ -200,7 +200,7 @@ def list_(
 def show(rule_id: RuleId, *, as_json: AsJson = False) -> None:
     """Show one rule: what it picks, what it does to prices, and when. For example: automation
     pricing rules show 3"""
-    _show(client().pricing.rules.get(rule_id), as_json=as_json)
+    _show(open_client().pricing.rules.get(rule_id), as_json=as_json)
 
 
 @app.command()
@@ -211,7 +211,7 @@ def versions(
 
     For example: automation pricing rules versions 3 --json
     """
-    found = client().pricing.rules.versions(rule_id, one_more(limit, offset))
+    found = open_client().pricing.rules.versions(rule_id, one_more(limit, offset))
     if as_json:
         print_json(
             {
@@ -231,7 +231,7 @@ def update(rule_id: RuleId, *, file: ChangesFile, as_json: AsJson = False) -> No
 
     For example: echo '{"enabled": false}' | automation pricing rules update 3 --file -
     """
-    _show(client().pricing.rules.update(rule_id, read_json_object(file)), as_json=as_json)
+    _show(open_client().pricing.rules.update(rule_id, read_json_object(file)), as_json=as_json)
 
 
 @app.command()
@@ -245,12 +245,12 @@ def delete(
 
     For example: automation pricing rules delete 3 --yes
     """
-    our = client().pricing.rules
+    client = open_client().pricing.rules
     if not yes:
-        question = f"Delete pricing rule {rule_id}, {our.get(rule_id).name}? The prices that it has written stay."
+        question = f"Delete pricing rule {rule_id}, {client.get(rule_id).name}? The prices that it has written stay."
         if not consent(question, f"delete pricing rule {rule_id}"):
             raise typer.Abort
-    our.delete(rule_id)
+    client.delete(rule_id)
     if as_json:
         print_json({"id": str(rule_id), "deleted": True})
     else:
@@ -283,10 +283,10 @@ def preview(
     A preview is good for 15 minutes, and until the rule is changed. A disabled rule can be
     previewed too.
     """
-    our = client().pricing
+    client = open_client().pricing
     with shop_status_line("Reading the catalogue", quiet=as_json):
-        run = our.rules.preview(rule_id)
-    targets, blocked = _rows(run, our, everything=everything)
+        run = client.rules.preview(rule_id)
+    targets, blocked = _rows(run, client, everything=everything)
     if as_json:
         print_json(_document(run, targets, blocked))
         return
@@ -296,22 +296,22 @@ def preview(
     print_targets(run, targets)
     print_blocked(run, blocked)
     print_account(run)
-    if not our.rules.get(rule_id).enabled:
+    if not client.rules.get(rule_id).enabled:
         say("The rule is disabled: it can be applied once it is enabled.")
-    step = next_step(run, our.policies.get(run.project_id))
+    step = next_step(run, client.policies.get(run.project_id))
     if step:
         say(step)
 
 
 def _rows(
-    run: RuleRun, our: PricingClient, *, everything: bool
+    run: RuleRun, client: PricingClient, *, everything: bool
 ) -> tuple[list[RuleTarget], list[SkippedVariant]]:
     if everything:
-        return list(every_target(our.runs, run.id, None)), list(
-            every_skipped(our.runs, run.id, BLOCKED)
+        return list(every_target(client.runs, run.id, None)), list(
+            every_skipped(client.runs, run.id, BLOCKED)
         )
-    targets = our.runs.targets(run.id, status=None, limit=SHOWN)
-    return list(targets), list(our.runs.skipped(run.id, reason=BLOCKED, span=Span(SHOWN)))
+    targets = client.runs.targets(run.id, status=None, limit=SHOWN)
+    return list(targets), list(client.runs.skipped(run.id, reason=BLOCKED, span=Span(SHOWN)))
 
 
 def _document(

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
@@ -79,11 +79,11 @@ class Followed:
     was_taken_back: bool
 
 
-def follow_run(run_id: int, desk: Client, *, pause: threading.Event, quiet: bool) -> Followed:
+def follow_run(run_id: int, client: Client, *, pause: threading.Event, quiet: bool) -> Followed:
     """The run once no worker is at it and none is asked for, however long that takes."""
-    first = desk.pricing.runs.get(run_id)
+    first = client.pricing.runs.get(run_id)
     run, taken_back = first, _is_rollback(first)
-    waits = LaunchWait(desk, why=lambda: _why_nothing_begins(desk))
+    waits = LaunchWait(client, why=lambda: _why_nothing_begins(client))
     try:
         with _bar(quiet=quiet) as progress:
             bar = progress.add_task(first.status, total=None)
@@ -94,7 +94,7 @@ def follow_run(run_id: int, desk: Client, *, pause: threading.Event, quiet: bool
                     return Followed(run, taken_back)
                 waits.look(begun=_has_begun(first, run) or run.resume_at is not None)
                 pause.wait(POLL_SECONDS)
-                run = desk.pricing.runs.get(run_id)
+                run = client.pricing.runs.get(run_id)
                 taken_back = taken_back or _is_rollback(run)
     except KeyboardInterrupt:
         sys.stderr.write(
@@ -140,8 +140,8 @@ def _has_begun(first: RuleRun, run: RuleRun) -> bool:
     )
 
 
-def _why_nothing_begins(desk: Client) -> NotStartedError | None:
-    if desk.pricing.shop.standing().paused_at is None:
+def _why_nothing_begins(client: Client) -> NotStartedError | None:
+    if client.pricing.shop.standing().paused_at is None:
         return None
     return NotStartedError(
         "SHOP_PAUSED", "The shop is paused: `automation pricing shop resume` ends that"
@@ -175,10 +175,10 @@ def start(
 
     For example: automation pricing runs start 3 --wait
     """
-    our = client()
-    run = our.pricing.rules.request_run(rule_id, force=force)
+    client = open_client()
+    run = client.pricing.rules.request_run(rule_id, force=force)
     _print_requested(
-        run, our, f"Run {run.id} of rule {rule_id} is asked for", wait=wait, as_json=as_json
+        run, client, f"Run {run.id} of rule {rule_id} is asked for", wait=wait, as_json=as_json
     )
 
 
@@ -194,11 +194,11 @@ def apply(
     """Write what was previewed, exactly that. Prices that were changed since are told, and left
     alone or overwritten as the rule says. For example: automation pricing runs apply 7 --wait
     """
-    our = client()
-    run = our.pricing.runs.apply(run_id, force=force)
+    client = open_client()
+    run = client.pricing.runs.apply(run_id, force=force)
     _print_requested(
         run,
-        our,
+        client,
         f"Run {run_id} is queued, {counted(run.total_targets, 'price')}",
         wait=wait,
         as_json=as_json,
@@ -210,13 +210,13 @@ def approve(run_id: RunId, *, as_json: AsJson = False) -> None:
 
     For example: automation pricing runs approve 7
     """
-    our = client().pricing
-    run = our.runs.approve(run_id)
+    client = open_client().pricing
+    run = client.runs.approve(run_id)
     if as_json:
         print_json(as_document(run))
         return
     say(f"Run {run_id} is approved by {run.approved_by}.")
-    step = next_step(run, our.policies.get(run.project_id))
+    step = next_step(run, client.policies.get(run.project_id))
     if step:
         say(step)
 
@@ -239,9 +239,9 @@ def retry(
 
     For example: automation pricing runs retry 7 --target 101 --target 104 --wait
     """
-    our = client()
-    run = our.pricing.runs.retry(run_id, target_ids=target or None, force=force)
-    _print_requested(run, our, f"Run {run_id} is asked to try again", wait=wait, as_json=as_json)
+    client = open_client()
+    run = client.pricing.runs.retry(run_id, target_ids=target or None, force=force)
+    _print_requested(run, client, f"Run {run_id} is asked to try again", wait=wait, as_json=as_json)
 
 
 def rollback(
@@ -263,8 +263,8 @@ def rollback(
     """Write the prices from before the run again, of all that is applied or of the targets that are
     named. What was edited since stays. For example: automation pricing runs rollback 7 --wait
     """
-    our = client()
-    before, chosen = our.pricing.runs.get(run_id), set(target or ())
+    client = open_client()
+    before, chosen = client.pricing.runs.get(run_id), set(target or ())
     if (
         not yes
         and sys.stdin.isatty()
@@ -272,7 +272,7 @@ def rollback(
     ):
         typer.echo(f"Run {run_id} stays as it is.", err=True)
         raise typer.Exit(1)
-    run = our.pricing.runs.roll_back(run_id, target_ids=target or None, force=force)
+    run = client.pricing.runs.roll_back(run_id, target_ids=target or None, force=force)
     wanted = before.targets.rolled_back + len(chosen)
 
     def succeeded(followed: Followed) -> bool:
@@ -281,7 +281,7 @@ def rollback(
 
     _print_requested(
         run,
-        our,
+        client,
         f"Run {run_id} is asked to be taken back",
         wait=wait,
         as_json=as_json,
@@ -294,7 +294,7 @@ def cancel(run_id: RunId, *, as_json: AsJson = False) -> None:
 
     For example: automation pricing runs cancel 7
     """
-    run = client().pricing.runs.cancel(run_id)
+    run = open_client().pricing.runs.cancel(run_id)
     if as_json:
         print_json(as_document(run))
     else:
@@ -307,12 +307,12 @@ def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
 
     For example: automation pricing runs watch 7
     """
-    _follow(run_id, client(), _ended_well, as_json=as_json)
+    _follow(run_id, open_client(), _ended_well, as_json=as_json)
 
 
 def _print_requested(
     run: RuleRun,
-    our: Client,
+    client: Client,
     what: str,
     *,
     wait: bool,
@@ -320,7 +320,7 @@ def _print_requested(
     succeeded: Callable[[Followed], bool] | None = None,
 ) -> None:
     if wait:
-        _follow(run.id, our, succeeded or _was_applied, as_json=as_json)
+        _follow(run.id, client, succeeded or _was_applied, as_json=as_json)
     elif as_json:
         print_json({"run_id": str(run.id), "status": run.status, "run": as_document(run)})
     else:
@@ -328,16 +328,16 @@ def _print_requested(
 
 
 def _follow(
-    run_id: int, our: Client, succeeded: Callable[[Followed], bool], *, as_json: bool
+    run_id: int, client: Client, succeeded: Callable[[Followed], bool], *, as_json: bool
 ) -> None:
-    followed = follow_run(run_id, our, pause=threading.Event(), quiet=as_json)
+    followed = follow_run(run_id, client, pause=threading.Event(), quiet=as_json)
     run = followed.run
     if as_json:
         print_json({"run_id": str(run_id), "status": run.status, "run": as_document(run)})
     else:
         say(outcome(run))
         for words in filter(
-            None, [run.error_message, next_step(run, our.pricing.policies.get(run.project_id))]
+            None, [run.error_message, next_step(run, client.pricing.policies.get(run.project_id))]
         ):
             say(words)
     if not succeeded(followed):
@@ -376,10 +376,10 @@ def reconcile(
 
     For example: automation pricing runs reconcile 7 --repair, then automation pricing runs apply 8
     """
-    our = client().pricing.runs
+    client = open_client().pricing.runs
     with shop_status_line("Reading prices", quiet=as_json):
-        report = our.reconcile(run_id)
-    planned = our.repair(run_id) if repair and report.details else None
+        report = client.reconcile(run_id)
+    planned = client.repair(run_id) if repair and report.details else None
     if as_json:
         print_json({**as_document(report), "repairRunId": planned and str(planned.id)})
     else:
@@ -446,7 +446,9 @@ def list_(
     """List the runs, newest first. For example: automation pricing runs list --rule 3 --status
     PARTIAL"""
     span = one_more(limit, offset)
-    found = client().pricing.runs.listed(project_id=project, rule_id=rule, status=status, span=span)
+    found = open_client().pricing.runs.listed(
+        project_id=project, rule_id=rule, status=status, span=span
+    )
     if as_json:
         print_json(
             {"runs": [as_document(run) for run in found[:limit]], "more": len(found) > limit}
@@ -459,12 +461,12 @@ def list_(
 @app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Show how a run stands, and what to type next. For example: automation pricing runs show 7"""
-    our = client().pricing
-    run = our.runs.get(run_id)
+    client = open_client().pricing
+    run = client.runs.get(run_id)
     if as_json:
         print_json(as_document(run))
     else:
-        print_run(run, our.policies.get(run.project_id))
+        print_run(run, client.policies.get(run.project_id))
 
 
 @app.command()
@@ -481,7 +483,7 @@ def targets(
 
     For example: automation pricing runs targets 7 --status FAILED
     """
-    found = every_target(client().pricing.runs, run_id, status)
+    found = every_target(open_client().pricing.runs, run_id, status)
     if as_json:
         print_json({"targets": [as_document(target) for target in found]})
     else:
@@ -492,7 +494,7 @@ def targets(
 def log(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Show every move of a run and its targets, oldest first. For example: automation pricing runs
     log 7"""
-    lines = every_log_line(client().pricing.runs, run_id)
+    lines = every_log_line(open_client().pricing.runs, run_id)
     if as_json:
         print_json({"log": [as_document(line) for line in lines]})
     else:

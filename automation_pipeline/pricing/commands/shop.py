@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import AsJson, minute, print_facts, print_json
 from automation_pipeline.core.json_model import as_document
@@ -17,7 +17,7 @@ app = command_group("See how the shop takes our calls; pause all writing in it."
 @app.command()
 def show(*, as_json: AsJson = False) -> None:
     """Show how the shop stands, without calling it. For example: automation pricing shop show"""
-    _show(client().pricing.shop.standing(), as_json=as_json)
+    _show(open_client().pricing.shop.standing(), as_json=as_json)
 
 
 @app.command()
@@ -31,14 +31,14 @@ def pause(
 
     For example: automation pricing shop pause --reason "The accountants count the stock"
     """
-    _show(client().pricing.shop.pause(reason), as_json=as_json)
+    _show(open_client().pricing.shop.pause(reason), as_json=as_json)
 
 
 @app.command()
 def resume(*, as_json: AsJson = False) -> None:
     """Write prices again: runs go on where they were. For example: automation pricing shop
     resume"""
-    _show(client().pricing.shop.resume(), as_json=as_json)
+    _show(open_client().pricing.shop.resume(), as_json=as_json)
 
 
 def _show(shop: ShopShown, *, as_json: bool) -> None:

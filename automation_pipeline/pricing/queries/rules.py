@@ -181,7 +181,7 @@ def _rule_row(
     query = select(RuleRow).where(RuleRow.id == rule_id).execution_options(populate_existing=True)
     row = session.scalar(query.with_for_update(key_share=True) if held else query)
     if row is None or (row.deleted_at is not None and not deleted_too):
-        raise NotFoundError(f"Pricing rule {rule_id} does not exist.")
+        raise NotFoundError(f"Pricing rule {rule_id} not found")
     return row
 
 

@@ -120,7 +120,7 @@ def locked_run(session: Session, run_id: int) -> RuleRunRow:
 
 
 def no_such_run(run_id: int) -> NotFoundError:
-    return NotFoundError(f"Rule run {run_id} does not exist.")
+    return NotFoundError(f"Rule run {run_id} not found")
 
 
 def seconds_until_free(session: Session, run_id: int) -> float:
@@ -377,7 +377,7 @@ def file_run_request(session: Session, run_id: int, now: datetime) -> str:
     """Ask for a worker, whoever was asked before; the key of the request."""
     keys = file_run_requests(session, [run_id], now)
     if run_id not in keys:
-        raise NotFoundError(f"Rule run {run_id} does not exist.")
+        raise NotFoundError(f"Rule run {run_id} not found")
     return keys[run_id]
 
 

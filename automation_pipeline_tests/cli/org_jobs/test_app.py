@@ -104,7 +104,7 @@ servers delete 99 --yes
 @every_case("command", NOT_THERE.strip().splitlines())
 def test_what_is_not_there_is_one_sentence(counter: Counter, command: str, flag: list[str]) -> None:
     said = counter.refused(*command.split(), *flag)
-    assert said.endswith(" does not exist.")
+    assert said.endswith(" not found.")
 
 
 WRONG = """

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from automation_pipeline.cli.client.base import client
+from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.org_jobs.commands.jobs import follow_job
@@ -38,7 +38,7 @@ def why(clock: StandingClock) -> str | None:
         probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", "")
     )
     passing = cast(
-        "Client", SimpleNamespace(clock=clock, org_jobs=client().org_jobs, launching=launching)
+        "Client", SimpleNamespace(clock=clock, org_jobs=open_client().org_jobs, launching=launching)
     )
     try:
         follow_job(1, passing, pause=Passing(clock, 35), quiet=True)

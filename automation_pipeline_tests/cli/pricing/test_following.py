@@ -60,9 +60,9 @@ def why(clock: StandingClock, run: RuleRun, *, paused: bool = False) -> str | No
     launching = SimpleNamespace(
         probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", "")
     )
-    desk = cast("Client", SimpleNamespace(clock=clock, pricing=pricing, launching=launching))
+    client = cast("Client", SimpleNamespace(clock=clock, pricing=pricing, launching=launching))
     try:
-        follow_run(1, desk, pause=Passing(clock, 120), quiet=True)
+        follow_run(1, client, pause=Passing(clock, 120), quiet=True)
     except NotStartedError as error:
         return error.code
     except KeyboardInterrupt:

@@ -113,5 +113,5 @@ def test_what_is_left_out_is_said(
 
 
 def test_a_rule_that_is_not_there_has_no_preview(workshop: Workshop) -> None:
-    assert workshop.refused("preview", "9") == "Pricing rule 9 does not exist."
+    assert workshop.refused("preview", "9") == "Pricing rule 9 not found."
     assert workshop.refused("preview", "0", code=2).startswith("Invalid value for 'rule_id': ")

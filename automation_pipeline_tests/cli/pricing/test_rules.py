@@ -119,7 +119,7 @@ def test_a_rule_is_deleted_when_somebody_says_so(workshop: Workshop) -> None:
     assert workshop.json("rules", "show", "1")["deletedAt"] is None
     assert workshop.json("rules", "delete", "1", "--yes") == {"id": "1", "deleted": True}
     assert workshop.json("rules", "list")["rules"] == []
-    assert workshop.refused("rules", "show", "1") == "Pricing rule 1 does not exist."
+    assert workshop.refused("rules", "show", "1") == "Pricing rule 1 not found."
     workshop.rule()
     assert workshop.said("rules", "delete", "2", "-y") == "Pricing rule 2 is deleted."
 

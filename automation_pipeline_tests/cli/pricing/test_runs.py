@@ -110,5 +110,5 @@ def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
     "what", ["show", "targets", "log", "apply", "approve", "retry", "cancel", "watch", "rollback"]
 )
 def test_a_run_that_is_not_there_is_one_sentence(workshop: Workshop, what: str) -> None:
-    assert workshop.refused("runs", what, "9") == "Rule run 9 does not exist."
+    assert workshop.refused("runs", what, "9") == "Rule run 9 not found."
     assert workshop.refused("runs", what, "x", code=2).startswith("Invalid value for 'run_id': ")

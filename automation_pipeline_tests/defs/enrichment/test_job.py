@@ -84,7 +84,7 @@ def test_a_company_is_asked_for_from_the_launchpad(
         ({}, "Give job_id, for a job that is there, or siren"),
         ({"job_id": 1, "siren": SIREN}, "Give job_id, for a job that is there, or siren"),
         ({"job_id": 1, "force": True}, "give siren with it"),
-        ({"job_id": 99}, "Enrichment job 99 does not exist"),
+        ({"job_id": 99}, "Enrichment job 99 not found"),
         ({"siren": "12"}, "must be nine digits"),
     ],
 )

@@ -107,7 +107,7 @@ def test_what_is_over_is_not_done_again(bench: Bench, doer: FakeDoer) -> None:
 
 @pytest.mark.parametrize(
     ("run_id", "says"),
-    [(99, "Job run 99 does not exist."), (0, "Invalid config: job_run_id: must be from 1 to ")],
+    [(99, "Job run 99 not found"), (0, "Invalid config: job_run_id: must be from 1 to ")],
 )
 def test_what_cannot_be_worked_on_is_refused_in_one_sentence(
     bench: Bench, run_id: int, says: str

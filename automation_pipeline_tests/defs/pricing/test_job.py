@@ -137,8 +137,8 @@ def test_the_rest_of_a_rule_is_waited_for_unless_forced(bench: Bench) -> None:
         ({"run_id": 0}, "Invalid config: run_id: must be from 1 to "),
         ({"run_id": 0, "rule_id": 1}, "Invalid config: run_id: must be from 1 to "),
         ({"rule_id": 2**63}, "Invalid config: rule_id: must be from 1 to "),
-        ({"run_id": 99}, "Rule run 99 does not exist."),
-        ({"rule_id": 99}, "Pricing rule 99 does not exist."),
+        ({"run_id": 99}, "Rule run 99 not found"),
+        ({"rule_id": 99}, "Pricing rule 99 not found"),
     ],
 )
 def test_what_cannot_be_worked_on_is_refused_in_one_sentence(

@@ -204,7 +204,7 @@ def test_the_schedule_of_another_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.schedule(OTHER_ORG)
     deleted = org_bench.schedule(deleted_at=org_bench.now)
     for schedule in (theirs, deleted, "nothing"):
-        with pytest.raises(NotFoundError, match=f"Schedule {schedule} does not exist"):
+        with pytest.raises(NotFoundError, match=f"Schedule {schedule} not found"):
             backfilled(org_bench, schedule, OrgScope(ORG))
     assert org_bench.jobs() == []
 

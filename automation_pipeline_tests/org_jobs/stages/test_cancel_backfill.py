@@ -81,7 +81,7 @@ def test_one_that_is_over_is_not_cancelled(org_bench: Bench) -> None:
 def test_that_of_another_is_not_there(org_bench: Bench) -> None:
     batch_id, (job, *_) = made(org_bench, OTHER_ORG)
     for missing in (batch_id, batch_id + 99):
-        with pytest.raises(NotFoundError, match=f"Backfill {missing} does not exist"):
+        with pytest.raises(NotFoundError, match=f"Backfill {missing} not found"):
             cancel(org_bench, missing, OrgScope(ORG))
         with org_bench.database.reading() as session, pytest.raises(NotFoundError):
             get_backfill(session, missing, OrgScope(ORG))

@@ -117,7 +117,7 @@ def test_who_cancelled_what_is_written_down(org_bench: Bench) -> None:
 def test_a_job_of_another_organisation_does_not_exist(org_bench: Bench) -> None:
     job_id = org_bench.job(OTHER_ORG)
     for missing in (job_id, 4711):
-        with pytest.raises(NotFoundError, match=f"Job {missing} does not exist."):
+        with pytest.raises(NotFoundError, match=f"Job {missing} not found"):
             cancel(org_bench, missing)
     assert org_bench.run_row(job_id).status == "pending"
 

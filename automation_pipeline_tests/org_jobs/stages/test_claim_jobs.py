@@ -80,7 +80,7 @@ def test_whoever_asks_for_jobs_is_heard_of(agent: Agent) -> None:
 
 def test_a_host_of_another_organisation_does_not_exist(agent: Agent) -> None:
     agent.wanted()
-    with pytest.raises(NotFoundError, match=f"Host {agent.host_id} does not exist."):
+    with pytest.raises(NotFoundError, match=f"Host {agent.host_id} not found"):
         agent.claim(within=OrgScope(OTHER_ORG))
     assert len(agent.claim(within=OrgScope(ORG))) == 1
 

@@ -46,7 +46,7 @@ def test_a_name_is_taken_once_in_an_organisation(org_bench: Bench) -> None:
 @pytest.mark.parametrize("org_id", [OTHER_ORG, "nobody"])
 def test_anothers_organisation_is_not_there(org_id: str, org_bench: Bench) -> None:
     org_bench.organisation(OTHER_ORG)
-    with pytest.raises(NotFoundError, match=f"Organisation '{org_id}' does not exist"):
+    with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
         created(org_bench, org_id=org_id, within=OrgScope(ORG))
     with org_bench.database.reading() as session:
         assert list_hosts(session, ALL_ORGANISATIONS, limit=10, offset=0) == []

@@ -94,6 +94,6 @@ def test_one_that_is_never_due_is_refused(org_bench: Bench, days: float) -> None
 def test_another_organisation_is_not_found_like_one_that_does_not_exist(org_bench: Bench) -> None:
     with pytest.raises(NotFoundError) as theirs:
         created(org_bench, OTHER_ORG)
-    assert str(theirs.value) == "Organisation 'globex' does not exist."
+    assert str(theirs.value) == "Organisation globex not found"
     assert created(org_bench, OTHER_ORG, ALL_ORGANISATIONS).org_id == OTHER_ORG
     assert MINE.org_id == ORG

@@ -48,5 +48,5 @@ def test_a_name_is_taken_once(org_bench: Bench) -> None:
 
 def test_anothers_organisation_is_not_there(org_bench: Bench) -> None:
     org_bench.organisation(OTHER_ORG)
-    with pytest.raises(NotFoundError, match="Organisation 'globex' does not exist"):
+    with pytest.raises(NotFoundError, match="Organisation globex not found"):
         created(org_bench, OTHER_ORG, OrgScope(ORG))

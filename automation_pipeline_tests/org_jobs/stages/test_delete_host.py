@@ -53,6 +53,6 @@ def test_one_whose_agent_is_at_work_stays(org_bench: Bench) -> None:
 def test_anothers_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.host(OTHER_ORG)
     for host_id in (theirs, theirs + 99):
-        with pytest.raises(NotFoundError, match=f"^Host {host_id} does not exist"):
+        with pytest.raises(NotFoundError, match=f"^Host {host_id} not found"):
             deleted(org_bench, host_id, OrgScope(ORG))
     assert hosts(org_bench) == [theirs]

@@ -51,6 +51,6 @@ def test_one_with_jobs_stays_even_when_they_are_over(org_bench: Bench) -> None:
 def test_anothers_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.server(OTHER_ORG)
     for server_id in (theirs, theirs + 99):
-        with pytest.raises(NotFoundError, match=f"^Server {server_id} does not exist"):
+        with pytest.raises(NotFoundError, match=f"^Server {server_id} not found"):
             deleted(org_bench, server_id, OrgScope(ORG))
     assert servers(org_bench) == [theirs]

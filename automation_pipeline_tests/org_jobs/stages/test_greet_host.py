@@ -58,9 +58,9 @@ def test_another_version_is_written_down_at_once_and_none_is_forgotten(org_bench
 def test_a_host_of_another_organisation_does_not_exist(org_bench: Bench) -> None:
     host_id = org_bench.host(OTHER_ORG)
     before = org_bench.host_row(host_id).last_seen_at
-    with pytest.raises(NotFoundError, match=f"Host {host_id} does not exist."):
+    with pytest.raises(NotFoundError, match=f"Host {host_id} not found"):
         greet(org_bench, host_id, OrgScope("acme"))
     assert org_bench.host_row(host_id).last_seen_at == before
-    with pytest.raises(NotFoundError, match=r"Host 987654 does not exist."):
+    with pytest.raises(NotFoundError, match=r"Host 987654 not found"):
         greet(org_bench, 987654)
     assert greet(org_bench, host_id, OrgScope(OTHER_ORG)).org_id == OTHER_ORG

@@ -50,7 +50,7 @@ def test_what_other_hosts_and_other_performers_have_is_not_told(agent: Agent) ->
 
 def test_a_host_of_another_organisation_does_not_exist(agent: Agent) -> None:
     agent.claimed()
-    with pytest.raises(NotFoundError, match=f"Host {agent.host_id} does not exist."):
+    with pytest.raises(NotFoundError, match=f"Host {agent.host_id} not found"):
         list_held_jobs(agent.host_id, within=OrgScope(OTHER_ORG), database=agent.bench.database)
 
 

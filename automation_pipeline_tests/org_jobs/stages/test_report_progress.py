@@ -130,7 +130,7 @@ def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
     strange = [(job.run_id, OrgScope(OTHER_ORG))]
     strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (of_ours, of_none)]
     for run_id, within in [*strange, (987654, OrgScope(None))]:
-        with pytest.raises(NotFoundError, match=f"Job run {run_id} does not exist."):
+        with pytest.raises(NotFoundError, match=f"Job run {run_id} not found"):
             report_progress(run_id, of(job), within=within, **agent.on)
     assert bench.run_by_id(job.run_id).status == "pending"
     assert agent.progress(job, within=OrgScope(ORG)).cancel_requested is False

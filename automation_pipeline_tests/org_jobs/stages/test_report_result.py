@@ -278,7 +278,7 @@ class TestNotItsOwn:
         strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (ours, waiting)]
         given = {**of(job), "status": "success"}
         for run_id, within in [*strange, (987654, OrgScope(None))]:
-            with pytest.raises(NotFoundError, match=f"Job run {run_id} does not exist."):
+            with pytest.raises(NotFoundError, match=f"Job run {run_id} not found"):
                 report_result(run_id, given, within=within, meter=bench.meter, **agent.on)
         assert bench.run_by_id(job.run_id).status == "running"
         assert agent.result(job, "success", within=OrgScope(ORG)).status == "success"

@@ -95,7 +95,7 @@ def test_every_field_at_fault_is_named(
 def test_an_organisation_that_is_not_reached_does_not_exist(org_bench: Bench) -> None:
     org_bench.organisation(OTHER_ORG)
     for org_id in (OTHER_ORG, "nobody"):
-        with pytest.raises(NotFoundError, match=f"Organisation '{org_id}' does not exist"):
+        with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
             request(org_bench, CALL, org_id=org_id, within=OrgScope(ORG))
 
 

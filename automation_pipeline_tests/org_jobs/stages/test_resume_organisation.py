@@ -83,6 +83,6 @@ def test_one_that_is_not_suspended_stays_as_it_is(org_bench: Bench) -> None:
 def test_anothers_is_not_there(org_id: str, org_bench: Bench) -> None:
     schedule = org_bench.schedule(OTHER_ORG)
     suspended(org_bench, OTHER_ORG)
-    with pytest.raises(NotFoundError, match=f"Organisation '{org_id}' does not exist"):
+    with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
         resumed(org_bench, org_id, OrgScope(ORG))
     assert org_bench.schedule_row(schedule).state == "PAUSED"

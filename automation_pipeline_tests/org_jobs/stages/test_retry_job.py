@@ -105,5 +105,5 @@ def test_several_at_once_make_one_run(org_bench: Bench) -> None:
 def test_a_job_of_another_organisation_does_not_exist(org_bench: Bench) -> None:
     job_id = org_bench.job(OTHER_ORG, run=FAILED)
     for missing in (job_id, 4711):
-        with pytest.raises(NotFoundError, match=f"Job {missing} does not exist."):
+        with pytest.raises(NotFoundError, match=f"Job {missing} not found"):
             retry(org_bench, missing)

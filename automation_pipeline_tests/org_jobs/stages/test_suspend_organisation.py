@@ -69,6 +69,6 @@ def test_a_second_time_changes_nothing(org_bench: Bench) -> None:
 @pytest.mark.parametrize("org_id", [OTHER_ORG, "nobody"])
 def test_anothers_is_not_there(org_id: str, org_bench: Bench) -> None:
     schedule = org_bench.schedule(OTHER_ORG)
-    with pytest.raises(NotFoundError, match=f"Organisation '{org_id}' does not exist"):
+    with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
         suspended(org_bench, org_id, OrgScope(ORG))
     assert org_bench.schedule_row(schedule).state == "ACTIVE"

@@ -44,6 +44,6 @@ def test_the_name_of_another_is_taken(org_bench: Bench) -> None:
 def test_anothers_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.host(OTHER_ORG, name="theirs")
     for host_id in (theirs, theirs + 99):
-        with pytest.raises(NotFoundError, match=f"^Host {host_id} does not exist"):
+        with pytest.raises(NotFoundError, match=f"^Host {host_id} not found"):
             updated(org_bench, host_id, {"name": "ours"}, OrgScope(ORG))
     assert org_bench.host_row(theirs).name == "theirs"

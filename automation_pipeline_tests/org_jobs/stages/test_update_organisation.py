@@ -61,6 +61,6 @@ def test_a_wrong_patch_changes_nothing(patch: dict[str, object], org_bench: Benc
 def test_anothers_is_not_there(org_id: str, org_bench: Bench) -> None:
     org_bench.organisation()
     org_bench.organisation(OTHER_ORG)
-    with pytest.raises(NotFoundError, match=r"^Organisation '.*' does not exist\.$"):
+    with pytest.raises(NotFoundError, match=r"^Organisation .* not found$"):
         updated(org_bench, {"name": "New"}, org_id, OrgScope("acme"))
     assert org_bench.organisation_row(OTHER_ORG).name == "Globex"

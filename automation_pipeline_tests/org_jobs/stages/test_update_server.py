@@ -55,6 +55,6 @@ def test_the_name_of_another_is_taken(org_bench: Bench) -> None:
 def test_anothers_is_not_there(org_bench: Bench) -> None:
     theirs = org_bench.server(OTHER_ORG, name="theirs")
     for server_id in (theirs, theirs + 99):
-        with pytest.raises(NotFoundError, match=f"^Server {server_id} does not exist"):
+        with pytest.raises(NotFoundError, match=f"^Server {server_id} not found"):
             updated(org_bench, server_id, {"name": "ours"}, OrgScope(ORG))
     assert org_bench.server_row(theirs).name == "theirs"

@@ -30,9 +30,9 @@ def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
     job = agent.claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     with org_bench.database.reading() as session:
-        with pytest.raises(NotFoundError, match=f"Host {agent.host_id} does not exist."):
+        with pytest.raises(NotFoundError, match=f"Host {agent.host_id} not found"):
             host_of_agent(session, agent.host_id, OrgScope(OTHER_ORG))
-        with pytest.raises(NotFoundError, match=f"Job run {job.run_id} does not exist."):
+        with pytest.raises(NotFoundError, match=f"Job run {job.run_id} not found"):
             reporter_of(session, hold, OrgScope(OTHER_ORG))
 
 

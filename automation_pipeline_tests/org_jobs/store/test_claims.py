@@ -90,7 +90,7 @@ def test_an_attempt_is_not_begun_before_its_time(org_bench: Bench) -> None:
 def test_a_run_that_does_not_exist_is_not_found(org_bench: Bench) -> None:
     with (
         org_bench.database.transaction() as session,
-        pytest.raises(NotFoundError, match="Job run 7 does not exist"),
+        pytest.raises(NotFoundError, match="Job run 7 not found"),
     ):
         claim_run(session, 7, "worker", 60.0, org_bench.now)
 

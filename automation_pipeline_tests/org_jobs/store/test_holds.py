@@ -99,9 +99,9 @@ def test_a_run_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     with org_bench.database.transaction() as session:
         assert locked_run(session, held.run_id, OrgScope(ORG)).id == held.run_id
         for act in (held_run, lambda *of: extend_lease(of[0], of[1], 60.0, of[2])):
-            with pytest.raises(NotFoundError, match=f"Job run {held.run_id} does not exist"):
+            with pytest.raises(NotFoundError, match=f"Job run {held.run_id} not found"):
                 act(session, held, OrgScope(OTHER_ORG))
-    with pytest.raises(NotFoundError, match=f"Job run {held.run_id} does not exist"):
+    with pytest.raises(NotFoundError, match=f"Job run {held.run_id} not found"):
         begin(org_bench, held, OrgScope(OTHER_ORG))
 
 

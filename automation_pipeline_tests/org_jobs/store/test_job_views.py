@@ -77,7 +77,7 @@ def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
     )
     with org_bench.database.reading() as session:
         for look, id_, words in looks:
-            with pytest.raises(NotFoundError, match=f"{words} does not exist."):
+            with pytest.raises(NotFoundError, match=f"{words} not found"):
                 look(session, id_, MINE)
             look(session, id_, OrgScope(OTHER_ORG))
     assert listed(org_bench, MINE) == []

@@ -87,7 +87,7 @@ def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench:
     for missing in (theirs, theirs + 99):
         with (
             org_bench.database.transaction() as session,
-            pytest.raises(NotFoundError, match=f"^{kind.title()} {missing} does not exist"),
+            pytest.raises(NotFoundError, match=f"^{kind.title()} {missing} not found"),
         ):
             find(session, missing, OrgScope(ORG))
     with org_bench.database.transaction() as session:

@@ -67,7 +67,7 @@ def test_one_of_another_organisation_is_not_found_in_the_words_of_one_that_does_
         for missing in (theirs, gone, "none", "a\0b", "\ud800"):
             with pytest.raises(NotFoundError) as refused:
                 look(session, missing, MINE)
-            assert str(refused.value) == f"Schedule {missing} does not exist."
+            assert str(refused.value) == f"Schedule {missing} not found"
         assert look(session, theirs, ALL_ORGANISATIONS)
 
 

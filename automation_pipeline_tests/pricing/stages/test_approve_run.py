@@ -117,5 +117,5 @@ def test_only_a_planned_preview_can_be_approved(bench: Bench) -> None:
     bench.set_run(cancelled.id, cancel_requested_at=bench.clock.now())
     with pytest.raises(ConflictError, match="was cancelled"):
         bench.approve(cancelled)
-    with pytest.raises(NotFoundError, match="Rule run 99 does not exist"):
+    with pytest.raises(NotFoundError, match="Rule run 99 not found"):
         approve_run(99, database=bench.database, clock=bench.clock, actor="user:2")

@@ -55,5 +55,5 @@ def test_a_rule_with_other_runs_is_deleted(
 def test_what_is_not_there_is_not_deleted(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     deleted(rule, database, clock)
-    with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} does not exist"):
+    with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
         deleted(rule, database, clock)

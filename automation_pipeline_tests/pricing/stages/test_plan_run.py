@@ -296,7 +296,7 @@ def test_a_run_for_another_shop_is_not_planned_in_this_one(bench: Bench) -> None
 
 
 def test_a_run_that_never_was_is_not_found(bench: Bench) -> None:
-    with pytest.raises(NotFoundError, match="Rule run 7 does not exist"):
+    with pytest.raises(NotFoundError, match="Rule run 7 not found"):
         bench.plan(7)
 
 

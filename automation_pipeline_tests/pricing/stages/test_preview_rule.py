@@ -40,7 +40,7 @@ def test_a_disabled_rule_can_be_looked_at(bench: Bench) -> None:
 def test_a_deleted_rule_cannot(bench: Bench) -> None:
     rule = bench.rule()
     delete_rule(rule.id, database=bench.database, clock=bench.clock, actor="user:1")
-    with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} does not exist"):
+    with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
         bench.previewed(rule)
     assert bench.shop.called == []
 

@@ -251,7 +251,7 @@ def test_only_a_schedule_may_find_that_no_price_would_change(bench: Bench) -> No
 
 
 def test_a_run_that_never_was_is_not_found(bench: Bench) -> None:
-    with pytest.raises(NotFoundError, match="Rule run 99 does not exist"):
+    with pytest.raises(NotFoundError, match="Rule run 99 not found"):
         queue_run(99, database=bench.database, clock=bench.clock, actor="user:1")
 
 

@@ -120,7 +120,7 @@ def test_a_rule_that_is_disabled_or_gone_is_not_run(
         ConflictError, match=f"Pricing rule {disabled.id} is disabled: enable it first"
     ):
         asked_for(disabled, database, clock, force=True)
-    with pytest.raises(NotFoundError, match=f"Pricing rule {gone.id} does not exist"):
+    with pytest.raises(NotFoundError, match=f"Pricing rule {gone.id} not found"):
         asked_for(gone, database, clock)
     assert run_rows(database) == []
 

@@ -93,5 +93,5 @@ def test_a_run_that_is_being_applied_cannot_be_taken_back(bench: Bench) -> None:
 
 
 def test_a_run_that_does_not_exist_is_not_found(bench: Bench) -> None:
-    with pytest.raises(NotFoundError, match="987654 does not exist"):
+    with pytest.raises(NotFoundError, match="987654 not found"):
         roll_back_run(987654, database=bench.database, clock=bench.clock, actor="user:7")

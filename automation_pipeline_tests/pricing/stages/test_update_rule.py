@@ -141,7 +141,7 @@ def test_a_rule_that_is_not_there_is_not_found(database: Database, clock: Standi
     gone = a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     for rule_id in (gone.id, 99):
-        with pytest.raises(NotFoundError, match=f"Pricing rule {rule_id} does not exist"):
+        with pytest.raises(NotFoundError, match=f"Pricing rule {rule_id} not found"):
             patched(rule_id, {"name": "New"}, database, clock)
 
 

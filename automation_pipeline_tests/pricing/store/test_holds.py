@@ -101,7 +101,7 @@ def test_who_has_lost_a_run_can_neither_keep_it_nor_give_it_back(
 def test_a_run_that_is_not_there_is_not_found(database: Database) -> None:
     assert took(database, 99) is None
     with (
-        pytest.raises(NotFoundError, match="Rule run 99 does not exist"),
+        pytest.raises(NotFoundError, match="Rule run 99 not found"),
         database.transaction() as session,
     ):
         claimed_run(session, RunClaim(99, 1))

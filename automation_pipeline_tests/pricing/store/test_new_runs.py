@@ -99,7 +99,7 @@ def test_a_request_for_a_run_that_is_not_there_is_refused(
 ) -> None:
     with (
         database.transaction() as session,
-        pytest.raises(NotFoundError, match="Rule run 9 does not exist"),
+        pytest.raises(NotFoundError, match="Rule run 9 not found"),
     ):
         file_run_request(session, 9, clock.now())
 

@@ -78,7 +78,7 @@ def test_a_version_that_never_was_is_not_found(database: Database, clock: Standi
     with database.reading() as session:
         with pytest.raises(NotFoundError, match=f"Pricing rule {known.id} has no version 2"):
             rule_at(session, known.id, 2)
-        with pytest.raises(NotFoundError, match="Pricing rule 99 does not exist"):
+        with pytest.raises(NotFoundError, match="Pricing rule 99 not found"):
             versions_of(session, 99, 10, 0)
 
 
@@ -90,7 +90,7 @@ def test_a_deleted_rule_is_there_only_for_those_who_ask_for_it(
     gone = a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with database.transaction() as session:
-        with pytest.raises(NotFoundError, match=f"^Pricing rule {gone.id} does not exist"):
+        with pytest.raises(NotFoundError, match=f"^Pricing rule {gone.id} not found"):
             ask(session, gone.id)
         assert ask(session, gone.id, deleted_too=True).deleted_at == clock.now()
         assert len(versions_of(session, gone.id, 10, 0)) == 1

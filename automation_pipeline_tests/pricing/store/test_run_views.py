@@ -217,5 +217,5 @@ def test_of_a_run_that_never_was_nothing_is_told(bench: Bench) -> None:
             lambda: result_of(session, 99),
             lambda: transitions_of(session, 99, 1),
         ):
-            with pytest.raises(NotFoundError, match="Rule run 99 does not exist"):
+            with pytest.raises(NotFoundError, match="Rule run 99 not found"):
                 ask()

@@ -21,7 +21,7 @@ from automation_pipeline.transcription import commands as transcribe
 from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.cli.desk.served import Far
+from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.terminal import DAILY
 
 

@@ -13,7 +13,7 @@ from automation_pipeline.pricing.models.history import (
     PricingAlertName,
 )
 from automation_pipeline.pricing.queries.history import add_alerts
-from automation_pipeline_tests.cli.desk.served import Far
+from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop, meanwhile
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront

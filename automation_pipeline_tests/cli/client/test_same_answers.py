@@ -5,7 +5,7 @@ import json
 
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.cli.desk.served import Far
+from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.terminal import DAILY
 
 LOOKING = """

@@ -1,9 +1,9 @@
-"""Which desk it is: by the option, else by the environment; what is wrong with either is one
+"""Which client the commands use: by the option, else by the environment; what is wrong with either is one
 sentence."""
 
 import pytest
 
-from automation_pipeline_tests.cli.desk.served import MACHINE, Far
+from automation_pipeline_tests.cli.client.served import MACHINE, Far
 from automation_pipeline_tests.cli.terminal import Terminal
 
 

@@ -1,0 +1,73 @@
+"""Every command that takes an id says `<Thing> <id> not found` when there is none, here and by the
+API."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from automation_pipeline.cli.main import app
+from automation_pipeline_tests.cli.client.served import Far, served_over
+from automation_pipeline_tests.cli.terminal import Ended, Terminal
+
+NOT_FOUND = re.compile(r"[A-Z][a-z]+( [a-z]+)* [\w:-]+ not found(: .+)?\.\n")
+IDS = {"int": "987654", "UUID": "00000000-0000-4000-8000-000000000000", "str": "987654"}
+# What a command needs besides its id.
+MORE = {
+    "schedules update": "--file -",
+    "schedules backfill": "--from 2026-05-01 --to 2026-05-02",
+    "audit-configs reorder": "1",
+    "audits review": "--step 1 --conforme CONFORME",
+    "audits rerun": "--step 1",
+    "pricing rules update": "--file -",
+    "org-jobs schedules update": "--name x",
+    "org-jobs schedules backfill": "--from 2026-05-01T00:00:00Z --until 2026-05-02T00:00:00Z",
+    "org-jobs orgs update": "--name x",
+    "org-jobs hosts update": "--name x",
+    "org-jobs servers update": "--name x",
+}
+GIVEN = {"pricing rules update": {"name": "x"}, "schedules update": {"name": "x"}}
+
+
+def commands_with_an_id(group: Any, *above: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_with_an_id(command, *above, name)
+            continue
+        first = next((one for one in command.params if one.param_type_name == "argument"), None)
+        if first is not None and first.name.endswith("_id") and name != "create":
+            words = " ".join((*above, name))
+            confirmed = ("--yes" for one in command.params if "--yes" in one.opts)
+            kind = first.type_descriptor.annotation.__name__
+            yield " ".join([words, IDS[kind], *MORE.get(words, "").split(), *confirmed])
+
+
+def given_to(command: str) -> bytes:
+    return next(
+        (json.dumps(given).encode() for name, given in GIVEN.items() if command.startswith(name)),
+        b"",
+    )
+
+
+def fault(ended: Ended) -> bool:
+    return (ended.code, ended.out) != (1, "") or not NOT_FOUND.fullmatch(ended.err)
+
+
+def test_what_does_not_exist_is_not_found_in_one_form(terminal: Terminal) -> None:
+    terminal.export(SHOP_API_BASE_URL="https://shop.example.test", SHOP_API_TOKEN="t")
+    with served_over(terminal.room / "automation.db") as url:
+        faults = faults_of(Far(terminal, url))
+    assert not faults, "\n".join(faults)
+
+
+def faults_of(far: Far) -> list[str]:
+    commands = list(commands_with_an_id(typer.main.get_command(app)))
+    assert len(commands) > 60
+    return [
+        f"{command}, {place}: {ended}"
+        for command in commands
+        for place, run in (("here", far.here.run), ("by the API", far.run))
+        if fault(ended := run(*command.split(), given=given_to(command)))
+    ]
