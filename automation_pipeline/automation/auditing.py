@@ -1,29 +1,27 @@
-"""Auditing the fiches of a batch, each as soon as its transcripts are there."""
+"""Auditing the fiches of a batch."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, FicheAuditRequest
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import (
     FicheStage,
     LedgerMove,
-    OutcomeStatus,
     Phase,
     Reason,
     RunAttempt,
 )
 from automation_pipeline.automation.ports import STALL_POLLS, BatchContext
 from automation_pipeline.automation.queries.fiches import is_audit_stored
-from automation_pipeline.automation.queries.ledger import pending_fiches, record_moves
+from automation_pipeline.automation.queries.ledger import is_transcription_due, pending_fiches
 from automation_pipeline.automation.queries.runs import (
     RunPlan,
     enter_phase,
-    fence_attempt,
     get_run,
+    note_phase,
     run_plan,
     seconds_since,
     write_log,
@@ -35,15 +33,10 @@ from automation_pipeline.automation.rules.outcomes import (
     audit_key,
     failed_move,
     move_after_audits,
-    move_after_transcription,
     retry_suffix,
 )
-from automation_pipeline.automation.runs import audit_progress, record_progress
-from automation_pipeline.automation.transcribing import (
-    TranscriptionCallbacks,
-    TranscriptionFailure,
-    transcribe_targets,
-)
+from automation_pipeline.automation.runs import audit_progress
+from automation_pipeline.automation.transcribing import BatchOutcomes
 from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.storage.database import Session
@@ -150,168 +143,98 @@ def _is_stored(tracking_id: str, shop: BatchContext) -> bool:
         return is_audit_stored(session, tracking_id)
 
 
-FENCE_CHECK_SECONDS = 2.0
-PROGRESS_SECONDS = 2.0
-
-
-async def work_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext) -> Counter[str]:
-    """How many fiches ended how. A newer attempt, or a cancelled run, stops the work at once."""
+async def audit_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext) -> Counter[str]:
+    """How many fiches ended how: those of the batch that have their details and whose transcription
+    has not failed. Nothing is done where the schedule wants no audits."""
     with shop.database.transaction() as session:
         tries = run_plan(session, ticket.run_id)
         targets = pending_fiches(session, ticket.run_id, batch, FicheStage.FETCHED)
-        first = Phase.TRANSCRIBING if tries.schedule.run_transcription else Phase.AUDITING
-        enter_phase(session, ticket, first)
+        if not tries.schedule.run_audits or not targets:
+            return Counter()
+        _enter_audits(session, ticket, tries)
         spent = seconds_since(session, ticket.run_id, Phase.TRANSCRIBING, Phase.AUDITING)
-        if tries.schedule.run_audits and not tries.configs and targets:
-            write_log(
-                session,
-                ticket.run_id,
-                shop.clock.now(),
-                "error",
-                f"{NO_CONFIG}; nothing can be audited",
-            )
-    return await _WorkBatch(ticket, targets, tries, shop).run(spent)
+        _log_start(session, ticket, targets, tries.configs, shop)
+    return await _AuditBatch(ticket, targets, tries, shop).run(spent)
 
 
-class _WorkBatch:
+def _enter_audits(session: Session, ticket: RunAttempt, tries: RunPlan) -> None:
+    """The run's phase is the earliest that is not finished: other batches may still be
+    transcribed. The time for audits counts from the first one all the same."""
+    is_earlier = tries.schedule.run_transcription and is_transcription_due(session, ticket.run_id)
+    enter_phase(session, ticket, Phase.TRANSCRIBING if is_earlier else Phase.AUDITING)
+    note_phase(session, ticket.run_id, ticket.attempt, Phase.AUDITING)
+
+
+def _log_start(
+    session: Session,
+    ticket: RunAttempt,
+    targets: Sequence[str],
+    config_ids: Sequence[int],
+    shop: BatchContext,
+) -> None:
+    run_id, now = ticket.run_id, shop.clock.now()
+    if not config_ids:
+        write_log(session, run_id, now, "error", f"{NO_CONFIG}; nothing can be audited")
+        return
+    configs, fiches = len(config_ids), len(targets)
+    audits = configs * fiches
+    words = f"Running {configs} configs × {fiches} fiches = {audits} total audits"
+    write_log(session, run_id, now, "info", words)
+    keys = [audit_key(run_id, fiche, config, 0) for fiche in targets[:5] for config in config_ids]
+    count = {"count": audits, "keys": keys[:5]}
+    write_log(session, run_id, now, "info", "Dispatched audit/run fan-out events", count)
+    run = get_run(session, run_id)
+    waiting = run_note(run, "WAITING: audit gate (polling DB for audit completion)")
+    write_notes(session, run_note(run, f"FAN-OUT: audit/run x{audits}"), waiting)
+
+
+class _AuditBatch:
     def __init__(
         self, ticket: RunAttempt, targets: Sequence[str], tries: RunPlan, shop: BatchContext
     ) -> None:
-        self._ticket, self._targets, self._configs, self._tries, self._shop = (
-            ticket,
-            targets,
-            tries.configs,
-            tries,
-            shop,
-        )
-        self._ready: asyncio.Queue[str | None] = asyncio.Queue()
-        self._ended: Counter[str] = Counter()
-        self._work_ends_at = 0.0
-        self._audits_end_at: float | None = None
+        self._ticket, self._targets, self._tries, self._shop = ticket, targets, tries, shop
+        self._outcomes = BatchOutcomes(ticket, Phase.AUDITING, shop)
         self._has_timed_out = False
-        self._one_begins = asyncio.Lock()
-        self._told_at = 0.0
 
     async def run(self, spent_seconds: float) -> Counter[str]:
-        """`spent_seconds`: what earlier batches and attempts have used of the run's time for this
-        work."""
-        knobs, now = self._shop.knobs, asyncio.get_running_loop().time()
-        self._work_ends_at = now + max(
-            knobs.transcription_seconds + knobs.audit_seconds - spent_seconds, 0.0
-        )
-        async with together() as background:
-            watchers = [
-                background.create_task(watch)
-                for watch in (self._watch_fence(), self._watch_audits())
-            ]
-            await self._work()
-            for watcher in watchers:
-                watcher.cancel()
-        return self._ended
-
-    async def _work(self) -> None:
-        async with together() as group:
-            group.create_task(self._feed())
-            for _ in range(self._shop.knobs.audits_at_once):
-                group.create_task(self._finish_ready())
-        await asyncio.to_thread(self._end_audits)
-
-    async def _feed(self) -> None:
-        """Every fiche that can go on is made ready, then each worker gets the sign that no other
-        comes."""
-        if self._tries.schedule.run_transcription:
-            until = min(
-                asyncio.get_running_loop().time() + self._shop.knobs.transcription_seconds,
-                self._work_ends_at,
+        """`spent_seconds`: what earlier steps and attempts have used of the run's time for
+        transcripts and audits."""
+        if not self._tries.configs:
+            await self._outcomes.record(
+                [failed_move(each, Reason.NO_AUDIT_CONFIG, NO_CONFIG) for each in self._targets]
             )
-            exits = TranscriptionCallbacks(self._whole, self._lost)
-            await transcribe_targets(
+        else:
+            knobs, now = self._shop.knobs, asyncio.get_running_loop().time()
+            await self._audit(now + min(knobs.audit_seconds, knobs.seconds_left(spent_seconds)))
+        await asyncio.to_thread(self._log_end)
+        return self._outcomes.ended
+
+    async def _audit(self, until: float) -> None:
+        left = iter(self._targets)
+        async with self._outcomes.fenced(), together() as background:
+            watch = background.create_task(self._watch_audits())
+            async with together() as group:
+                for _ in range(self._shop.knobs.audits_at_once):
+                    group.create_task(self._audit_next(left, until))
+            watch.cancel()
+
+    async def _audit_next(self, left: Iterator[str], until: float) -> None:
+        """One fiche after the other; the workers share the iterator."""
+        for fiche_id in left:
+            move = await audit_target(
                 self._ticket,
-                self._targets,
+                fiche_id,
+                self._tries.configs,
                 tries=self._tries,
                 shop=self._shop,
                 until=until,
-                exits=exits,
             )
-        else:
-            self._whole(self._targets)
-        for _ in range(self._shop.knobs.audits_at_once):
-            self._ready.put_nowait(None)
+            self._has_timed_out |= TIMED_OUT in (move.error or "")
+            await self._outcomes.record([move])
 
-    def _whole(self, fiche_ids: Sequence[str]) -> None:
-        for fiche_id in fiche_ids:
-            self._ready.put_nowait(fiche_id)
-
-    async def _lost(self, lost: Mapping[str, TranscriptionFailure]) -> None:
-        moves = [
-            move_after_transcription(each, why.cause, timed_out=why.timed_out)
-            for each, why in lost.items()
-        ]
-        await self._record(moves)
-
-    async def _finish_ready(self) -> None:
-        while (fiche_id := await self._ready.get()) is not None:
-            await self._record([await self._finish(fiche_id)])
-
-    async def _finish(self, fiche_id: str) -> LedgerMove:
-        if not self._tries.schedule.run_audits:
-            return LedgerMove(fiche_id, OutcomeStatus.SUCCESSFUL, stage=FicheStage.FETCHED)
-        if not self._configs:
-            return failed_move(fiche_id, Reason.NO_AUDIT_CONFIG, NO_CONFIG)
-        until = await self._deadline()
-        move = await audit_target(
-            self._ticket, fiche_id, self._configs, tries=self._tries, shop=self._shop, until=until
-        )
-        self._has_timed_out |= TIMED_OUT in (move.error or "")
-        return move
-
-    async def _deadline(self) -> float:
-        """When audits are no longer waited for. The run enters the phase before its first audit
-        begins."""
-        async with self._one_begins:
-            if self._audits_end_at is None:
-                await asyncio.to_thread(self._begin_audits)
-                now = asyncio.get_running_loop().time()
-                self._audits_end_at = min(now + self._shop.knobs.audit_seconds, self._work_ends_at)
-            return self._audits_end_at
-
-    def _begin_audits(self) -> None:
-        configs, fiches = len(self._configs), len(self._targets)
-        words = f"Running {configs} configs × {fiches} fiches = {configs * fiches} total audits"
-        run_id, now = self._ticket.run_id, self._shop.clock.now()
-        keys = [
-            audit_key(run_id, fiche_id, config, 0)
-            for fiche_id in self._targets[:5]
-            for config in self._configs
-        ]
-        with self._shop.database.transaction() as session:
-            enter_phase(session, self._ticket, Phase.AUDITING)
-            write_log(session, run_id, now, "info", words)
-            count = {"count": configs * fiches, "keys": keys[:5]}
-            write_log(session, run_id, now, "info", "Dispatched audit/run fan-out events", count)
-            run = get_run(session, run_id)
-            waiting = run_note(run, "WAITING: audit gate (polling DB for audit completion)")
-            write_notes(session, run_note(run, f"FAN-OUT: audit/run x{configs * fiches}"), waiting)
-
-    async def _record(self, moves: Sequence[LedgerMove]) -> None:
-        await self._shop.database.write(partial(self._write, moves))
-        self._ended.update(move.status for move in moves)
-        now = asyncio.get_running_loop().time()
-        if now - self._told_at >= PROGRESS_SECONDS:
-            self._told_at = now
-            await asyncio.to_thread(self._tell)
-
-    def _write(self, moves: Sequence[LedgerMove], session: Session) -> None:
-        fence_attempt(session, self._ticket)
-        record_moves(session, self._ticket.run_id, moves, self._shop.clock.now())
-
-    def _tell(self, *, in_log: bool = False) -> None:
-        with self._shop.database.transaction() as session:
-            record_progress(session, self._ticket, self._shop.clock.now(), in_log=in_log)
-
-    def _end_audits(self) -> None:
-        self._tell(in_log=True)
-        if self._audits_end_at is None:
+    def _log_end(self) -> None:
+        self._outcomes.record_progress(in_log=True)
+        if not self._tries.configs:
             return
         with self._shop.database.transaction() as session:
             if self._has_timed_out:
@@ -327,8 +250,6 @@ class _WorkBatch:
         last, unchanged = "", 0
         while True:
             await asyncio.sleep(self._shop.knobs.audit_poll_seconds)
-            if self._audits_end_at is None:
-                continue
             counts = await asyncio.to_thread(self._poll_audits)
             unchanged = unchanged + 1 if counts == last else 0
             last = counts
@@ -337,7 +258,7 @@ class _WorkBatch:
                 await asyncio.to_thread(self._log_stall, counts)
 
     def _poll_audits(self) -> str:
-        self._tell(in_log=True)
+        self._outcomes.record_progress(in_log=True)
         with self._shop.database.reading() as session:
             return audit_progress(session, self._ticket)
 
@@ -346,12 +267,3 @@ class _WorkBatch:
             details = {"finished": counts}
             run_id, now = self._ticket.run_id, self._shop.clock.now()
             write_log(session, run_id, now, "warning", "Audits stalled; extending wait", details)
-
-    async def _watch_fence(self) -> None:
-        while True:
-            await asyncio.sleep(FENCE_CHECK_SECONDS)
-            await asyncio.to_thread(self._check_fence)
-
-    def _check_fence(self) -> None:
-        with self._shop.database.transaction() as session:
-            fence_attempt(session, self._ticket)

@@ -114,6 +114,11 @@ class WorkOptions:
     def stall_seconds(self) -> float:
         return STALL_POLLS * self.audit_poll_seconds
 
+    def seconds_left(self, spent_seconds: float) -> float:
+        """Of the time for both, when the run has spent so much of it since it began to transcribe
+        or audit."""
+        return max(self.transcription_seconds + self.audit_seconds - spent_seconds, 0.0)
+
 
 @dataclass(frozen=True)
 class BatchContext:

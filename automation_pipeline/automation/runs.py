@@ -244,19 +244,26 @@ def send_heartbeat(ticket: RunAttempt, worker: str, *, database: Database) -> No
 
 
 def record_progress(
-    session: Session, ticket: RunAttempt, now: datetime, *, in_log: bool = True
+    session: Session,
+    ticket: RunAttempt,
+    now: datetime,
+    *,
+    in_log: bool = True,
+    step: Phase | None = None,
 ) -> None:
+    """`step`: the phase that the log line is about; without one, that of the run."""
     run = get_run(session, ticket.run_id)
+    step = step or run.phase
     standing = tally(session, ticket.run_id, run.selected_fiches)
     audits = audits_of_run(session, ticket.run_id)
     made = events.ProgressUpdate(run.phase or Phase.SELECTION, standing, audits.ended)
     enqueue(session, [events.progress(run, made, now)])
     if not in_log:
         return
-    if run.phase is Phase.FETCHING:
+    if step is Phase.FETCHING:
         ready = fetched(session, ticket.run_id)
         words = f"Fiche details progress: {ready}/{standing.selected}"
-    elif run.phase is Phase.AUDITING:
+    elif step is Phase.AUDITING:
         words = f"Audit progress: {audit_progress(session, ticket)}"
     else:
         return

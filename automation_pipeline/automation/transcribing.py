@@ -1,21 +1,46 @@
 """Transcribing the fiches of a batch."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from automation_pipeline.automation.events import run_note
-from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.models.runs import (
+    FicheStage,
+    LedgerMove,
+    OutcomeStatus,
+    Phase,
+    RunAttempt,
+)
 from automation_pipeline.automation.ports import BatchContext
 from automation_pipeline.automation.queries.fiches import (
     runs_over,
     untranscribed,
     why_untranscribed,
 )
-from automation_pipeline.automation.queries.ledger import mark_transcribed
+from automation_pipeline.automation.queries.ledger import (
+    mark_transcribed,
+    pending_fiches,
+    record_moves,
+)
 from automation_pipeline.automation.queries.run_details import work_due
-from automation_pipeline.automation.queries.runs import RunPlan, fence_attempt, get_run, write_log
-from automation_pipeline.automation.rules.outcomes import transcription_key
+from automation_pipeline.automation.queries.runs import (
+    RunPlan,
+    enter_phase,
+    fence_attempt,
+    get_run,
+    run_plan,
+    seconds_since,
+    write_log,
+)
+from automation_pipeline.automation.rules.outcomes import (
+    move_after_transcription,
+    transcription_key,
+)
+from automation_pipeline.automation.runs import record_progress
 from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.storage.database import Session
@@ -27,6 +52,88 @@ FIRST_PAUSE_SECONDS = 0.2
 POLL_RUNS_SECONDS = 1.0
 LOG_EVERY_SECONDS = 10.0
 MAX_KEYS = 5
+FENCE_CHECK_SECONDS = 2.0
+PROGRESS_SECONDS = 2.0
+
+
+class BatchOutcomes:
+    """Writes the outcomes of a batch's fiches into the ledger, and the run's progress with them.
+    `ended` counts them by status."""
+
+    def __init__(self, ticket: RunAttempt, phase: Phase, shop: BatchContext) -> None:
+        self._ticket, self._phase, self._shop = ticket, phase, shop
+        self.ended: Counter[str] = Counter()
+        self._progress_at = 0.0
+
+    async def record(self, moves: Sequence[LedgerMove]) -> None:
+        await self._shop.database.write(partial(self._write, moves))
+        self.ended.update(move.status for move in moves)
+        now = asyncio.get_running_loop().time()
+        if now - self._progress_at >= PROGRESS_SECONDS:
+            self._progress_at = now
+            await asyncio.to_thread(self.record_progress)
+
+    def _write(self, moves: Sequence[LedgerMove], session: Session) -> None:
+        fence_attempt(session, self._ticket)
+        record_moves(session, self._ticket.run_id, moves, self._shop.clock.now())
+
+    def record_progress(self, *, in_log: bool = False) -> None:
+        now = self._shop.clock.now()
+        with self._shop.database.transaction() as session:
+            record_progress(session, self._ticket, now, in_log=in_log, step=self._phase)
+
+    @asynccontextmanager
+    async def fenced(self) -> AsyncGenerator[None]:
+        """A newer attempt, or a cancelled run, stops the work at once."""
+        async with together() as group:
+            watch = group.create_task(self._watch_fence())
+            yield
+            watch.cancel()
+
+    async def _watch_fence(self) -> None:
+        while True:
+            await asyncio.sleep(FENCE_CHECK_SECONDS)
+            await asyncio.to_thread(self._check_fence)
+
+    def _check_fence(self) -> None:
+        with self._shop.database.transaction() as session:
+            fence_attempt(session, self._ticket)
+
+
+async def transcribe_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext) -> Counter[str]:
+    """How many fiches ended how. Those that are to be audited stay pending; a fiche that cannot be
+    transcribed has failed. Nothing is done where the schedule wants no transcription."""
+    with shop.database.transaction() as session:
+        tries = run_plan(session, ticket.run_id)
+        targets = pending_fiches(session, ticket.run_id, batch, FicheStage.FETCHED)
+        if not tries.schedule.run_transcription or not targets:
+            return Counter()
+        enter_phase(session, ticket, Phase.TRANSCRIBING)
+        spent = seconds_since(session, ticket.run_id, Phase.TRANSCRIBING, Phase.AUDITING)
+    outcomes = BatchOutcomes(ticket, Phase.TRANSCRIBING, shop)
+
+    async def ready(fiche_ids: Sequence[str]) -> None:
+        if not tries.schedule.run_audits:
+            done = OutcomeStatus.SUCCESSFUL
+            await outcomes.record(
+                [LedgerMove(each, done, stage=FicheStage.FETCHED) for each in fiche_ids]
+            )
+
+    async def lost(given_up: Mapping[str, TranscriptionFailure]) -> None:
+        await outcomes.record(
+            [
+                move_after_transcription(each, why.cause, timed_out=why.timed_out)
+                for each, why in given_up.items()
+            ]
+        )
+
+    patience = min(shop.knobs.transcription_seconds, shop.knobs.seconds_left(spent))
+    until = asyncio.get_running_loop().time() + patience
+    async with outcomes.fenced():
+        exits = TranscriptionCallbacks(ready, lost)
+        await transcribe_targets(ticket, targets, tries=tries, shop=shop, until=until, exits=exits)
+    await asyncio.to_thread(outcomes.record_progress)
+    return outcomes.ended
 
 
 @dataclass(frozen=True)
@@ -39,9 +146,10 @@ class TranscriptionFailure:
 
 @dataclass(frozen=True)
 class TranscriptionCallbacks:
-    """Where fiches go: those with all transcripts, and those that are given up."""
+    """Where fiches go: those with all transcripts, and those that are given up. A call that the
+    time cuts short is repeated."""
 
-    ready: Callable[[Sequence[str]], None]
+    ready: Callable[[Sequence[str]], Awaitable[None]]
     lost: Callable[[Mapping[str, TranscriptionFailure]], Awaitable[None]]
 
 
@@ -223,10 +331,9 @@ class _TranscriptionGate:
         whole = [fiche_id for fiche_id in self._left if not lacking.get(fiche_id, 1)]
         if whole:
             await self._write(lambda session: self._mark(session, whole))
-            self._leave(
-                whole
-            )  # only now: a look that the time cuts short is taken again, and must find them
-            self._exits.ready(whole)
+            await self._exits.ready(whole)
+            # Only now: a look that the time cuts short is taken again, and must find them.
+            self._leave(whole)
         return bool(whole)
 
     async def _lose(

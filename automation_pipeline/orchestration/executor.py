@@ -31,6 +31,7 @@ PRELOADED = [
     "automation_pipeline.defs.automation.job",
     "automation_pipeline.automation.selection",
     "automation_pipeline.automation.fetching",
+    "automation_pipeline.automation.transcribing",
     "automation_pipeline.automation.auditing",
     "automation_pipeline.orchestration.batch_context",
     "automation_pipeline.orchestration.run_summary",

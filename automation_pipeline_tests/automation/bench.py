@@ -12,7 +12,7 @@ from automation_pipeline.audits.audits import audit_fiche
 from automation_pipeline.audits.models.audits import AuditSummary
 from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
 from automation_pipeline.audits.ports import Judge
-from automation_pipeline.automation.auditing import work_batch
+from automation_pipeline.automation.auditing import audit_batch
 from automation_pipeline.automation.fetching import FetchOptions, fetch_batch, settle_fetch
 from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.models.schedules import Schedule
@@ -23,6 +23,7 @@ from automation_pipeline.automation.queries.runs import RunPlan, get_run, run_pl
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import FicheResultRow
+from automation_pipeline.automation.transcribing import transcribe_batch
 from automation_pipeline.core.coordination import RateLimiter
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.fiches.models.fiches import Recording
@@ -137,8 +138,21 @@ class Bench(AuditBench):
         return settle_fetch(ticket, database=self.database, clock=self.clock)
 
     def carry_out_work(self, ticket: RunAttempt) -> Counter[str]:
-        worked = [run(work_batch(ticket, batch, shop=self.shop)) for batch in self.settle(ticket)]
+        worked = [self.work_batch(ticket, batch) for batch in self.settle(ticket)]
         return sum(worked, Counter())
+
+    def work_batch(
+        self,
+        ticket: RunAttempt,
+        batch: int = 0,
+        *,
+        threads: int | None = None,
+        **shop: object,
+    ) -> Counter[str]:
+        """The two steps of a batch; `shop` replaces fields of the context."""
+        context = replace(self.shop, **shop)
+        transcribed = run(transcribe_batch(ticket, batch, shop=context), threads=threads)
+        return transcribed + run(audit_batch(ticket, batch, shop=context), threads=threads)
 
     def finalise(self, ticket: RunAttempt) -> Run:
         return finalise_run(

@@ -129,6 +129,13 @@ def _marking(postgres: bool) -> Update:
     )
 
 
+def is_transcription_due(session: Session, run_id: int) -> bool:
+    """A fiche of the run has its details and waits for transcripts."""
+    waits = (_pending(run_id), FicheResultRow.stage == FicheStage.FETCHED)
+    query = select(FicheResultRow.fiche_id).where(*waits, FicheResultRow.transcribed.is_(False))
+    return session.scalar(query.limit(1)) is not None
+
+
 def transcribed_fiches(session: Session, run_id: int) -> int:
     """Fiches of the run that lack no transcript."""
     query = select(func.count()).where(FicheResultRow.run_id == run_id, FicheResultRow.transcribed)

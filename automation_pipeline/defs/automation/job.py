@@ -1,5 +1,5 @@
 """The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> settle_fetch ->
-[work_batch]* -> finalise_run. Every step loads its own stage when it begins: a run is at the CRM
+[transcribe_batch -> audit_batch]* -> finalise_run. Every step loads its own stage when it begins: a run is at the CRM
 before it knows what an audit is."""
 
 from collections.abc import Iterator, Sequence
@@ -120,16 +120,35 @@ def settle_fetch(
 
 
 @dg.op
-def work_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
-    """Transcribe and audit a batch's fiches; each one's audits begin when its own transcripts are
-    there."""
-    from automation_pipeline.automation import auditing as working
+def transcribe_batch(
+    context: dg.OpExecutionContext, work: tuple, services: ServicesResource
+) -> None:
+    """Transcribe the calls of a batch's fiches. A fiche whose transcription fails is a row, not a
+    failure of the step."""
+    from automation_pipeline.automation import transcribing
     from automation_pipeline.orchestration.batch_context import batch_context
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):
         shop = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
-        ended = our.run(working.work_batch(ticket, batch, shop=shop))
+        ended = our.run(transcribing.transcribe_batch(ticket, batch, shop=shop))
+        context.add_output_metadata({str(status): count for status, count in ended.items()})
+
+
+@dg.op(
+    ins={"transcribed": dg.In(dg.Nothing)},
+    # Before the transcription of later batches, where one process executes all steps.
+    tags={"dagster/priority": "1"},
+)
+def audit_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesResource) -> None:
+    """Audit those of a batch's fiches that are transcribed, or need no transcription."""
+    from automation_pipeline.automation import auditing
+    from automation_pipeline.orchestration.batch_context import batch_context
+
+    our, (ticket, batch) = services.get(), work
+    with at_work(context, ticket, our):
+        shop = batch_context(our, f"{worker_name()}/{context.run_id}", ticket.run_id)
+        ended = our.run(auditing.audit_batch(ticket, batch, shop=shop))
         context.add_output_metadata({str(status): count for status, count in ended.items()})
 
 
@@ -138,7 +157,7 @@ def _batches(ticket: RunAttempt, numbers: Sequence[int]) -> Iterator[dg.DynamicO
         yield dg.DynamicOutput((ticket, number), mapping_key=batch_key(number))
 
 
-@dg.op(ins={"worked": dg.In(dg.Nothing)})
+@dg.op(ins={"audited": dg.In(dg.Nothing)})
 def finalise_run(
     context: dg.OpExecutionContext, ticket: RunAttempt, services: ServicesResource
 ) -> None:
@@ -177,5 +196,6 @@ def finalise_run(
 def automation_run() -> None:
     ticket = open_run()
     fetched = select_fiches(ticket).map(fetch_batch).collect()
-    worked = settle_fetch(ticket=ticket, fetched=fetched).map(work_batch).collect()
-    finalise_run(ticket=ticket, worked=worked)
+    batches = settle_fetch(ticket=ticket, fetched=fetched)
+    audited = batches.map(lambda work: audit_batch(work=work, transcribed=transcribe_batch(work)))
+    finalise_run(ticket=ticket, audited=audited.collect())

@@ -50,13 +50,16 @@ class Left:
         self.timed_out: set[str] = set()
         self.came: list[str] = []
 
+    async def _add(self, fiche_ids: Sequence[str]) -> None:
+        self.came.extend(fiche_ids)
+
     async def _lose(self, lost: Mapping[str, TranscriptionFailure]) -> None:
         self.lost |= {fiche_id: why.cause for fiche_id, why in lost.items()}
         self.timed_out |= {fiche_id for fiche_id, why in lost.items() if why.timed_out}
 
     @property
     def exits(self) -> TranscriptionCallbacks:
-        return TranscriptionCallbacks(self.came.extend, self._lose)
+        return TranscriptionCallbacks(self._add, self._lose)
 
 
 async def passed(
@@ -128,7 +131,7 @@ def test_a_fiche_is_ready_before_the_others_are_whole(bench: Bench) -> None:
         def exits(self) -> TranscriptionCallbacks:
             return TranscriptionCallbacks(self._came, self._lose)
 
-        def _came(self, fiche_ids: Sequence[str]) -> None:
+        async def _came(self, fiche_ids: Sequence[str]) -> None:
             order.extend(fiche_ids)
             first_is_ready.set()
 

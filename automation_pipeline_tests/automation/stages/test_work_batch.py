@@ -1,5 +1,4 @@
-"""Working on a batch: a fiche's audits begin when its own transcripts are there; fences and
-deadlines end the work."""
+"""The two steps that transcribe and audit a batch; fences and deadlines end the work."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,8 +11,7 @@ from sqlalchemy import insert
 from automation_pipeline.audits.models.audits import AuditSummary
 from automation_pipeline.audits.models.audits import FicheAuditRequest as AuditWish
 from automation_pipeline.audits.models.chat import Question
-from automation_pipeline.automation import auditing as working
-from automation_pipeline.automation.auditing import work_batch
+from automation_pipeline.automation import transcribing
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.queries.run_details import progress_of
 from automation_pipeline.automation.queries.runs import StaleAttemptError
@@ -25,9 +23,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
-from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.bench import heard
-from automation_pipeline_tests.waiting import come_true, leap, run
+from automation_pipeline_tests.waiting import come_true, leap
 
 SILENT = Outcome("failed", "transcription_incomplete", "Transcription incomplete (timeout/stall)")
 UNAUDITED = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")
@@ -36,28 +32,6 @@ UNAUDITED = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/sta
 @pytest.fixture
 def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock)
-
-
-def test_a_fiche_is_audited_before_the_last_transcript_of_the_batch_is_there(bench: Bench) -> None:
-    """A barrier between the two would wait here until the time for transcripts is over."""
-    first_is_asked_about = asyncio.Event()
-
-    async def meanwhile(url: str) -> None:
-        if url == bench.url("2"):
-            await first_is_asked_about.wait()
-
-    async def asked(_question: Question) -> None:
-        first_is_asked_about.set()
-
-    bench.speech, bench.model = (
-        FakeSpeechToText(otherwise=heard, meanwhile=meanwhile),
-        FakeLanguageModel(meanwhile=asked),
-    )
-    bench.offer("1", "2")
-    bench.automatic()
-    ticket = bench.until_work("1", "2")
-    assert bench.carry_out_work(ticket) == {"successful": 2}
-    assert [(row.transcribed, row.audits) for row in bench.rows(ticket)] == [(True, 1), (True, 1)]
 
 
 def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> None:
@@ -77,7 +51,7 @@ def test_no_more_fiches_are_audited_at_once_than_the_knob_says(bench: Bench) -> 
             at_once -= 1
 
     bench.work = replace(bench.work, audits_at_once=2)
-    ended = asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=counted)))
+    ended = bench.work_batch(ticket, audit=counted)
     assert (ended, most) == ({"successful": 6}, 2)
 
 
@@ -117,7 +91,7 @@ def test_the_configurations_named_come_first_then_the_automatic_ones_each_once(
         asked.append(wish.audit_config_id)
         return await audit(wish)
 
-    asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=noted)))
+    bench.work_batch(ticket, audit=noted)
     assert asked == [named, both, automatic]
     assert "Running 3 configs × 1 fiches = 3 total audits" in bench.logs(ticket)
 
@@ -157,7 +131,7 @@ def test_when_the_time_for_transcripts_is_over_the_rest_has_failed_in_the_stable
 
     bench.offer("1", "2")
     ticket = bench.until_work("1", "2")
-    run(work_batch(ticket, 0, shop=replace(bench.shop, transcribe=never)))
+    bench.work_batch(ticket, transcribe=never)
     assert bench.outcomes(ticket) == {"1": SILENT, "2": SILENT}
 
 
@@ -177,7 +151,7 @@ def test_when_the_time_for_audits_is_over_the_rest_has_failed_and_what_is_done_s
         leap(bench.work.audit_seconds)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    run(work_batch(ticket, 0, shop=replace(bench.shop, audit=second_never_ends)))
+    bench.work_batch(ticket, audit=second_never_ends)
     assert bench.outcomes(ticket) == {"1": Outcome("successful"), "2": UNAUDITED}
 
 
@@ -189,7 +163,7 @@ def _cancel(bench: Bench, ticket: RunAttempt) -> None:
 def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
     stop: type, status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working, "FENCE_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
     stopped: list[str] = []
 
     async def endless(wish: AuditWish) -> AuditSummary:
@@ -203,7 +177,7 @@ def test_a_newer_attempt_or_a_cancellation_stops_work_that_would_never_end(
     bench.automatic()
     ticket = bench.until_work("1")
     with pytest.raises(StaleAttemptError):
-        asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=endless)))
+        bench.work_batch(ticket, audit=endless)
     assert (stopped, bench.statuses(ticket)) == (["1"], [status])
 
 
@@ -219,7 +193,7 @@ def test_an_attempt_that_was_fenced_off_writes_no_result(bench: Bench) -> None:
         return standing
 
     with pytest.raises(StaleAttemptError):
-        asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=overtaken)))
+        bench.work_batch(ticket, audit=overtaken)
     assert bench.statuses(ticket) == ["pending"]
 
 
@@ -231,7 +205,7 @@ def test_a_bug_is_no_outcome(bench: Bench) -> None:
     bench.automatic()
     ticket = bench.until_work("1")
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(work_batch(ticket, 0, shop=replace(bench.shop, audit=broken)))
+        bench.work_batch(ticket, audit=broken)
     assert bench.statuses(ticket) == ["pending"]
 
 
@@ -297,7 +271,7 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
             await asyncio.sleep(0.05)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    run(work_batch(ticket, 0, shop=replace(bench.shop, audit=one_hangs)), threads=1)
+    bench.work_batch(ticket, audit=one_hangs, threads=1)
     assert done
     logs = bench.logs(ticket)
     assert "Audit progress: 3/4 (completed=3, failed=0)" in logs
@@ -312,8 +286,8 @@ def test_progress_counts_audits_that_are_due_and_the_gates_say_what_they_wait_fo
         "WAITING: fiche-details gate (polling DB for full details)",
         "DONE: fiche-details-gate",
         "WAITING: transcription gate (polling DB for has_transcription)",
-        "WAITING: audit gate (polling DB for audit completion)",
         "DONE: transcription-gate",
+        "WAITING: audit gate (polling DB for audit completion)",
         "DONE: audit-gate",
     ]
 
@@ -334,7 +308,7 @@ def test_a_pair_that_is_missing_is_asked_for_again_while_the_gate_waits_and_hold
             return await asyncio.Event().wait()  # type: ignore[return-value]
         return await audit(wish)
 
-    run(work_batch(ticket, 0, shop=replace(bench.shop, audit=lost_once)))
+    bench.work_batch(ticket, audit=lost_once)
     assert (sorted(asked), bench.statuses(ticket)) == ([first, first, second], ["successful"])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from automation_pipeline import bootstrap
 from automation_pipeline.audits.models.chat import Question
-from automation_pipeline.automation import auditing, fetching
+from automation_pipeline.automation import fetching, transcribing
 from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.run_endings import cancel_run
@@ -32,7 +32,7 @@ RUN_ID = 1
 def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """The services of the process are those of the bench."""
     bench = Bench(database, clock)
-    monkeypatch.setattr(auditing, "FENCE_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
     monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
     return bench
 
