@@ -3,10 +3,15 @@ ends."""
 
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.automation.models.runs import Phase, RunAttempt
-from automation_pipeline.automation.queries.runs import enter_phase, time_by_phase
+from automation_pipeline.automation.queries.runs import (
+    StaleAttemptError,
+    enter_phase,
+    time_by_phase,
+)
 from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run
 from automation_pipeline.automation.tables import RunPhaseRow
@@ -62,7 +67,8 @@ def test_an_attempt_that_died_in_a_phase_does_not_hide_the_next_ones_entry(
         an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
     )
     enter(database, second, Phase.FETCHING)
-    enter(database, first, Phase.AUDITING)
+    with pytest.raises(StaleAttemptError):
+        enter(database, first, Phase.AUDITING)
     assert entered(database) == [
         (1, "selection"),
         (1, "fetching"),

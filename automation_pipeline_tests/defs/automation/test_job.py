@@ -8,10 +8,11 @@ import pytest
 
 from automation_pipeline import bootstrap
 from automation_pipeline.audits.models.chat import Question
-from automation_pipeline.automation import fetching, transcribing
+from automation_pipeline.automation import fetching, selection, transcribing
 from automation_pipeline.automation.models.runs import Run, RunAttempt
 from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.automation.job import automation_run
 from automation_pipeline.fiches.models.fiches import CrmFiche
@@ -137,6 +138,55 @@ def test_a_run_that_is_cancelled_at_work_is_green_and_says_so(
     assert (tags[STATUS_TAG], run.phase) == ("cancelled", "finalizing")
     [shown] = [e for e in result.events_for_node("finalise_run") if e.is_successful_output]
     assert shown.step_output_data.metadata["status"].value == "cancelled"
+
+
+def test_a_batch_is_audited_before_the_next_one_is_transcribed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one process, where one step is executed at a time. The run's phase is the earliest that is
+    not finished: an audit of the first batch is asked for while the run still transcribes."""
+    monkeypatch.setattr(selection, "batch_size", lambda _fiches, _processes: 1)
+    phases: list[str | None] = []
+
+    async def meanwhile(_question: Question) -> None:
+        phases.append((await asyncio.to_thread(read, bench)).phase)
+
+    bench.model = FakeLanguageModel(meanwhile=meanwhile)
+    bench.offer("1", "2")
+    bench.automatic()
+    result, tags = execute(bench, "1", "2")
+    assert [e.step_key for e in result.all_events if e.is_step_start][-5:] == [
+        "transcribe_batch[batch_0]",
+        "audit_batch[batch_0]",
+        "transcribe_batch[batch_1]",
+        "audit_batch[batch_1]",
+        "finalise_run",
+    ]
+    assert (phases[0], phases[-1]) == ("transcribing", "auditing")
+    assert (tags[STATUS_TAG], read(bench).successful_fiches) == ("completed", 2)
+
+
+def test_a_fiche_that_cannot_be_transcribed_is_a_row_and_no_failed_step(bench: Bench) -> None:
+    bench.offer("1", "2")
+    bench.automatic()
+    bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
+    result, tags = execute(bench, "1", "2")
+    assert result.success
+    assert (tags[STATUS_TAG], read(bench).failed_fiches) == ("partial", 1)
+
+
+@pytest.mark.parametrize("missing", ["runTranscription", "runAudits"])
+def test_a_step_that_the_schedule_does_not_want_does_nothing(missing: str, bench: Bench) -> None:
+    bench.offer("1")
+    bench.automatic()
+    result, tags = execute(bench, "1", **{missing: False})
+    assert (result.success, tags[STATUS_TAG]) == (True, "completed")
+    done = (bool(bench.speech.called), read(bench).audits_run)
+    # An audit cannot do without transcripts: it has the calls transcribed itself.
+    assert done == ((True, 1) if missing == "runTranscription" else (True, 0))
+    gates = {note for note in bench.notes(RunAttempt(RUN_ID, 1)) if note.startswith("DONE")}
+    unwanted = "DONE: transcription-gate" if missing == "runTranscription" else "DONE: audit-gate"
+    assert unwanted not in gates
 
 
 def test_an_attempt_that_is_overtaken_is_red(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
