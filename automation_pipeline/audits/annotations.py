@@ -1,4 +1,4 @@
-"""Changes of an audit that leave its findings alone: notes, links, deletion and restoration."""
+"""Annotations of an audit: notes, links to an automation, deletion and restoration. Findings stay."""
 
 from collections.abc import Mapping
 
@@ -24,15 +24,14 @@ LINKS = ("automation_schedule_id", "automation_run_id")
 def update_audit(
     audit_id: int, given: Mapping[str, object], *, database: Database
 ) -> dict[str, object]:
-    """The audit's document then. `given` is what `AuditChange` reads: null clears, what is not
-    named stays."""
+    """Apply an `AuditChange` and return the audit's document. Null clears a field, others stay."""
     values = parse(AuditChange, given, INVALID_CHANGE).model_dump(exclude_unset=True)
     with database.transaction() as session:
         audit = get_audit(session, audit_id).summary
-        given_links = {name: values[name] for name in LINKS if name in values}
-        if given_links:
+        changed_links = {name: values[name] for name in LINKS if name in values}
+        if changed_links:
             check_automation_links(
-                session, {**_stored_links(session, audit_id), **given_links}, INVALID_CHANGE
+                session, {**_stored_links(session, audit_id), **changed_links}, INVALID_CHANGE
             )
         if "deleted" in values:
             _set_deleted(session, audit_id, deleted=values.pop("deleted"))
@@ -49,14 +48,14 @@ def _stored_links(session: Session, audit_id: int) -> dict[str, int | None]:
 
 
 def _set_deleted(session: Session, audit_id: int, *, deleted: bool) -> None:
-    """Before all else: the fiche's row is held before the audit's, as by all others who need both.
-    When it was deleted is not forgotten by saying it twice."""
+    """Set the mark first, because every writer locks the fiche's row before the audit's. Deleting again
+    keeps the first time."""
     if deleted != is_deleted(session, audit_id):
         set_deleted(session, audit_id, database_time(session) if deleted else None)
 
 
 def delete_audit(audit_id: int, *, database: Database) -> None:
-    """`restore_audit` undoes it."""
+    """Mark the audit as deleted. `restore_audit` reverts this."""
     with database.transaction() as session:
         set_deleted(session, audit_id, database_time(session))
         write_notes(
@@ -66,7 +65,7 @@ def delete_audit(audit_id: int, *, database: Database) -> None:
 
 
 def restore_audit(audit_id: int, *, database: Database) -> None:
-    """Nothing for an audit that is not deleted."""
+    """Remove the mark of a deleted audit."""
     with database.transaction() as session:
         set_deleted(session, audit_id, None)
         write_notes(

@@ -1,4 +1,4 @@
-"""Audits: open, complete the transcripts, judge the steps, settle or fail, sweep abandoned ones."""
+"""Audits: an audit judges the calls of a fiche by the steps of a configuration, and grades them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -88,9 +88,8 @@ from automation_pipeline.storage.workflow_logs import write_notes
 async def begin_analysis(
     found: AuditRecord, snapshot: TranscriptSnapshot, *, database: Database, judge: Judge
 ) -> AuditRecord:
-    """The audit as its analysis begins. Calls that do not fit into a prompt are read with tools,
-    also when that was not asked for. Steps that are judged already stay judged, unless something
-    else is heard by now."""
+    """Record that the analysis starts. Calls that do not fit into a prompt are read with tools. Judged
+    steps stay judged unless the transcripts have changed."""
     mode = _transcript_mode(found, snapshot.timeline, judge)
     return await database.write(
         partial(_record_analysis, replace(found, transcript_mode=mode), snapshot, judge.model.name)
@@ -129,8 +128,7 @@ def _record_analysis(
 
 
 def _with_judged_steps(found: AuditRecord, fingerprint: str, session: Session) -> AuditRecord:
-    """The steps of an earlier attempt at the same calls count; those that were judged on other
-    calls do not."""
+    """Keep or copy the steps that earlier attempts judged on the same transcripts; delete others."""
     audit, adopted = found.summary, 0
     if audit.done + audit.failed and found.timeline_fingerprint != fingerprint:
         delete_steps(session, audit.audit_id)
@@ -149,7 +147,7 @@ def _transcript_mode(found: AuditRecord, timeline: Timeline, judge: Judge) -> Tr
 
 
 def end_batch_item(session: Session, tracking_id: str, error: str | None) -> None:
-    """Nothing for an audit that no batch waits for. Saying it twice counts it once."""
+    """Count the audit in its batch, if it has one. Repeating this counts it once."""
     now = database_time(session)
     batch = end_item(session, tracking_id, error, now)
     if batch is None:
@@ -164,8 +162,8 @@ def end_batch_item(session: Session, tracking_id: str, error: str | None) -> Non
 
 
 def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> None:
-    """In the caller's transaction. An audit that has ended stays as it ended; one that never began
-    is only counted in its batch."""
+    """Fail the audit in the caller's transaction. An ended audit stays; one that never started is only
+    counted in its batch."""
     found = find_audit(session, tracking_id)
     if found is None:
         end_batch_item(session, tracking_id, error)
@@ -194,12 +192,14 @@ async def judge_steps(
     database: Database,
     judge: Judge,
 ) -> None:
-    """Under the fence `token`. TransientError when the audit has passed on or ended meanwhile:
-    nothing is written."""
+    """Judge the missing steps under the fence `token`.
+
+    Raises TransientError, and writes nothing, when the claim is lost or the audit has ended.
+    """
     audit = found.summary
 
     async def analyse(step: AuditStep) -> StepResult | UnjudgedStep:
-        await database.write(partial(tell, step))
+        await database.write(partial(emit_started, step))
         timeline, mode = snapshot.timeline, found.transcript_mode
         task = StepPrompt(
             config=found.config, step=step, timeline=timeline, mode=mode, product=snapshot.product
@@ -211,7 +211,7 @@ async def judge_steps(
             else result
         )
 
-    def tell(step: AuditStep, session: Session) -> None:
+    def emit_started(step: AuditStep, session: Session) -> None:
         enqueue(session, [events.step_started(audit, step, database_time(session))])
 
     judged, spent = _earlier_attempts(audit, database)
@@ -246,8 +246,8 @@ async def judge_steps(
 
 
 def _earlier_attempts(audit: AuditSummary, database: Database) -> tuple[set[int], dict[int, Usage]]:
-    """The positions that earlier attempts judged, and what they spent on the others. `audit` is as
-    the analysis begins: nobody else works on it."""
+    """The positions that earlier attempts judged, and their usage for the other steps. The caller has
+    claimed the audit."""
     if audit.done == audit.failed == 0:
         return set(), {}
     with database.reading() as session:
@@ -255,22 +255,21 @@ def _earlier_attempts(audit: AuditSummary, database: Database) -> tuple[set[int]
         return judged_positions(session, audit.audit_id), spent
 
 
-# What the CRM has told within this time is not asked for again.
+# Details that are newer than this are not fetched again.
 FRESH_FOR = timedelta(minutes=30)
 
 
 async def open_audit(
     request: FicheAuditRequest, *, database: Database, source: FicheSource, clock: Clock
 ) -> AuditRecord:
-    """The wish's audit, already ended if it was carried out before or if the CRM does not know the
-    fiche.
+    """Return the request's audit, started if it is new. It fails if the CRM does not know the fiche.
 
-    NotFoundError: no such configuration.
+    Raises NotFoundError for an unknown configuration.
     """
     since = clock.now() - FRESH_FOR
-    begun = await database.write(partial(_begin_if_fresh, request, since, clock.now()))
-    if begun is not None:
-        return begun
+    existing = await database.write(partial(_begin_if_fresh, request, since, clock.now()))
+    if existing is not None:
+        return existing
     outcome = await fetch_fiche(
         request.fiche_id, since=since, database=database, source=source, clock=clock
     )
@@ -282,14 +281,14 @@ async def open_audit(
 def _begin_if_fresh(
     request: FicheAuditRequest, since: datetime, now: datetime, session: Session
 ) -> AuditRecord | None:
-    """None when the CRM has to be asked first."""
-    begun = find_audit(session, request.tracking_id)
-    if begun is not None:
-        return begun
+    """Start the audit, or return None when the CRM has to be asked first."""
+    existing = find_audit(session, request.tracking_id)
+    if existing is not None:
+        return existing
     payload = known_since(session, [request.fiche_id], since, now)
     if payload:
         return _begin_audit(request, session, known=not isinstance(payload[0], FicheNotFound))
-    check_config(session, request.audit_config_id)  # before the CRM is asked for nothing
+    check_config(session, request.audit_config_id)  # before the call to the CRM
     return None
 
 
@@ -316,8 +315,7 @@ Steps = Sequence[StoredStep | MissingStep]
 def settle_audit(
     audit_id: int, token: int, coverage: TranscriptCoverage, session: Session
 ) -> AuditSummary:
-    """How it stands then. One that has ended, or that another worker has taken, is left as it
-    is."""
+    """Complete the audit, or end it as incomplete. An ended audit and one of another worker stay."""
     is_held = lock_running_audit(session, audit_id, token, database_time(session))
     found = get_audit(session, audit_id)
     if not is_held:
@@ -333,8 +331,7 @@ def settle_audit(
 def end_without_transcripts(
     audit_id: int, token: int, coverage: TranscriptCoverage, reason: str, session: Session
 ) -> AuditSummary:
-    """The same for one that waits for transcripts. Steps that an earlier attempt judged are
-    kept."""
+    """End an audit without all transcripts as incomplete. Its judged steps stay."""
     is_held = lock_running_audit(session, audit_id, token, database_time(session))
     found = get_audit(session, audit_id)
     if not is_held:
@@ -396,9 +393,9 @@ async def audit_fiche(
     judge: Judge,
     clock: Clock,
 ) -> AuditSummary:
-    """How the audit ended. `listen` has a fiche's recordings transcribed.
+    """Audit the fiche and return the ended audit. `ensure_transcribed` transcribes a fiche's recordings.
 
-    Repeated after a kill, or when the audit is incomplete, it goes on with what is missing. Two
+    Repeated after a crash or for an incomplete audit, it continues with what is missing. Two
     workers on one audit wait for each other.
     """
     found = await open_audit(request, database=database, source=source, clock=clock)
@@ -418,10 +415,10 @@ async def audit_fiche(
 
 
 def _claim(audit_id: int, token: int, session: Session) -> tuple[AuditRecord, TranscriptSnapshot]:
-    """With what has been heard of its calls by now."""
+    """Claim the audit and read the present transcripts."""
     taken, found = claim_audit(session, audit_id, token), get_audit(session, audit_id)
     if not taken and not found.summary.is_final:
-        raise TransientError(f"Audit {audit_id} is worked on by somebody else.")
+        raise TransientError(f"Another worker has claimed audit {audit_id}.")
     return found, get_transcript_snapshot(session, found.summary.fiche_id)
 
 
@@ -431,8 +428,7 @@ async def _complete_transcripts(
     ensure_transcribed: EnsureTranscribed,
     database: Database,
 ) -> tuple[TranscriptSnapshot, str | None]:
-    """What there is to judge, and why it is not all, if something failed. GroundError says nothing
-    of the calls."""
+    """Return the transcripts, and why some are missing. InfrastructureError is not a cause; it is raised."""
     fiche_id, missing_because = found.summary.fiche_id, None
     if snapshot.coverage.is_whole:
         return snapshot, None
@@ -460,8 +456,7 @@ async def _judge(
     database: Database,
     judge: Judge,
 ) -> AuditSummary:
-    """Without a transcript of every recording nothing is judged: a verdict on some of the calls
-    would not hold."""
+    """Judge the audit only if every recording has a transcript: part of the calls gives no verdict."""
     audit, coverage = found.summary, snapshot.coverage
     if not coverage.is_whole:
         reason = failures.transcripts_missing(audit.fiche_id, coverage, missing_because)
@@ -484,8 +479,7 @@ SWEEP_LIMIT = 500
 
 
 def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claims) -> Sequence[str]:
-    """The tracking ids that were ended. Whoever works on an audit stores a step now and then, and
-    holds its claim."""
+    """End the audits that no worker has touched or claimed, and return their tracking ids."""
     with database.reading() as session:
         silent = stale_audits(session, silent_for_seconds, limit=SWEEP_LIMIT)
         refused = refusals(session, pending_items(session, limit=SWEEP_LIMIT))

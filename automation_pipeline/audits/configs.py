@@ -1,4 +1,4 @@
-"""Audit configurations and their steps: create, import, change, activate, validate, delete."""
+"""Audit configurations: a configuration has the steps by which audits judge calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from automation_pipeline.audits.models.configs import (
     parse_config,
 )
 from automation_pipeline.audits.queries import configs
-from automation_pipeline.audits.queries import configs as config_steps
 from automation_pipeline.audits.queries.configs import ConfigStep, StoredConfig
 from automation_pipeline.audits.rules.configs import changed_config, changed_step, new_step
 from automation_pipeline.core.clock import Clock
@@ -20,7 +19,7 @@ from automation_pipeline.storage.database import Database
 
 
 def create_config(given: Mapping[str, object], *, database: Database, clock: Clock) -> StoredConfig:
-    """InvalidInputError names every field at fault."""
+    """Create a configuration. Raises InvalidInputError with one error per invalid field."""
     config = parse_config(given)
     with database.transaction() as session:
         return configs.get_config(session, configs.add_config(session, config, clock.now()))
@@ -42,8 +41,11 @@ class ImportedConfig:
 def import_config(
     given: Mapping[str, object], *, update: bool = False, database: Database, clock: Clock
 ) -> ImportedConfig:
-    """InvalidInputError names every field at fault. ConflictError: another configuration has the
-    name already, and replacing it was not asked for."""
+    """Create the configuration, or with `update` replace the one of the same name.
+
+    Raises InvalidInputError with one error per invalid field, and ConflictError when the name is
+    taken and `update` is off.
+    """
     config, now = parse_config(given), clock.now()
     with database.transaction() as session:
         configs.lock_config_imports(session)
@@ -69,8 +71,8 @@ def _differences(known: AuditConfig, config: AuditConfig) -> str:
 def update_config(
     config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock
 ) -> StoredConfig:
-    """What is not named stays, null clears. Other steps than before are new ones, with new ids.
-    Audits under way keep what they began with."""
+    """Change the given fields; null clears. Changed steps get new ids. Running audits keep the version
+    that they started with."""
     with database.transaction() as session:
         stored, now = configs.lock_config(session, config_id), clock.now()
         config = changed_config(stored.config, given)
@@ -86,20 +88,20 @@ def update_config(
 def set_config_active(
     config_id: int, *, active: bool, database: Database, clock: Clock
 ) -> StoredConfig:
-    """Take a configuration into use, or out of it. Audits that were made by it stay."""
+    """Activate or deactivate a configuration. Its audits stay."""
     with database.transaction() as session:
         configs.set_active(session, config_id, active, clock.now())
         return configs.get_config(session, config_id)
 
 
 def validate_config(config_id: int, *, database: Database) -> tuple[tuple[str, str], ...]:
-    """What is wrong, by field; none when it could be imported as it is."""
+    """Return the errors by field; none if the configuration could be imported."""
     with database.reading() as session:
         return config_faults(config_document(configs.get_config(session, config_id).config))
 
 
 def delete_config(config_id: int, *, database: Database) -> None:
-    """ConflictError when audits or batches of it are kept: then it can only be deactivated."""
+    """Delete a configuration. Raises ConflictError if audits or batches refer to it."""
     with database.transaction() as session:
         configs.delete_config(session, config_id)
 
@@ -107,10 +109,10 @@ def delete_config(config_id: int, *, database: Database) -> None:
 def add_step(
     config_id: int, given: Mapping[str, object], *, database: Database, clock: Clock
 ) -> ConfigStep:
-    """InvalidInputError names every field at fault, and the positions that are free."""
+    """Add a step. Raises InvalidInputError with one error per invalid field, and the free positions."""
     with database.transaction() as session:
         step = new_step(configs.lock_config(session, config_id).config, given)
-        [step_id] = config_steps.add_steps(session, config_id, [step])
+        [step_id] = configs.add_steps(session, config_id, [step])
         configs.touch_config(session, config_id, clock.now())
     return ConfigStep(step_id, config_id, step)
 
@@ -118,20 +120,20 @@ def add_step(
 def update_step(
     step_id: int, given: Mapping[str, object], *, database: Database, clock: Clock
 ) -> ConfigStep:
-    """What is not named stays, null clears. InvalidInputError names every field at fault; a
-    position that is taken is refused with those that are free."""
+    """Change the given fields; null clears. Raises InvalidInputError with one error per invalid field,
+    and the free positions when the position is taken."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, config_steps.config_of_step(session, step_id))
+        stored = configs.lock_config(session, configs.config_of_step(session, step_id))
         before = stored.step(step_id)
         step = changed_step(stored.config, before.step, given)
         if step == before.step:
             return before
-        config_steps.write_step(session, step_id, step)
+        configs.write_step(session, step_id, step)
         if step.position != before.step.position:
-            places = {one: stored.step(one).step.position for one in stored.step_ids} | {
-                step_id: step.position
-            }
-            config_steps.renumber_steps(session, stored.id, sorted(places, key=places.__getitem__))
+            positions = {other: stored.step(other).step.position for other in stored.step_ids}
+            positions[step_id] = step.position
+            in_order = sorted(positions, key=positions.__getitem__)
+            configs.renumber_steps(session, stored.id, in_order)
         configs.touch_config(session, stored.id, clock.now())
         return configs.get_config(session, stored.id).step(step_id)
 
@@ -139,23 +141,23 @@ def update_step(
 def reorder_steps(
     config_id: int, step_ids: Sequence[int], *, database: Database, clock: Clock
 ) -> StoredConfig:
-    """InvalidInputError unless every step is named once. Audits under way keep the order that they
-    began with."""
+    """Reorder the steps. Raises InvalidInputError unless each step is named once. Running audits keep
+    their order."""
     with database.transaction() as session:
         configs.store_step_order(session, config_id, step_ids, clock.now())
         return configs.get_config(session, config_id)
 
 
 def delete_step(step_id: int, *, database: Database, clock: Clock) -> None:
-    """ConflictError when it is the last: a configuration without steps judges nothing."""
+    """Delete a step. Raises ConflictError if it is the only one."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, config_steps.config_of_step(session, step_id))
-        left = [one for one in stored.step_ids if one != step_id]
+        stored = configs.lock_config(session, configs.config_of_step(session, step_id))
+        left = [other for other in stored.step_ids if other != step_id]
         stored.step(step_id)
         if not left:
             raise ConflictError(
                 f"Step {step_id} is the only one of audit config {stored.id}, which needs one"
             )
-        config_steps.remove_step(session, step_id)
-        config_steps.renumber_steps(session, stored.id, left)
+        configs.remove_step(session, step_id)
+        configs.renumber_steps(session, stored.id, left)
         configs.touch_config(session, stored.id, clock.now())

@@ -1,4 +1,4 @@
-"""Audits of the fiches sold on a day, by every automatic configuration."""
+"""Audits of a day: audit the fiches sold on it by every automatic configuration."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ TRIGGER = "asset"
 
 @dataclass(frozen=True, kw_only=True)
 class DayAuditRequest:
-    """`width` audits at a time. One `attempt` makes each audit once, however often it is repeated;
-    the next attempt tries again what failed in it."""
+    """Audit a day with `width` concurrent audits. Repeating an `attempt` continues its audits; another
+    attempt retries what failed."""
 
     day: date
     attempt: str
@@ -33,7 +33,7 @@ class DayAuditRequest:
 
 @dataclass(frozen=True)
 class _FailedAttempt:
-    """An audit that did not get to its end."""
+    """An audit that ended with an error."""
 
     fiche_id: str
     error: AutomationError
@@ -48,8 +48,11 @@ async def audit_day(
     judge: Judge,
     clock: Clock,
 ) -> DayAudits:
-    """How the day stands afterwards, with the causes of this attempt's failures. One audit's error
-    takes nothing from the others; when not one gets to its end, the first error is raised."""
+    """Audit the day and return its counts, with the causes of this attempt's failures.
+
+    The error of one audit does not affect the others. If every audit fails, the first error is
+    raised.
+    """
     ended: list[AuditSummary | _FailedAttempt] = []
 
     async def audit(request: FicheAuditRequest) -> AuditSummary | _FailedAttempt:
@@ -68,12 +71,14 @@ async def audit_day(
     await process_concurrently(
         _missing_requests(work, database), audit, ended.extend, width=work.width
     )
-    unfinished = [one for one in ended if isinstance(one, _FailedAttempt)]
-    if unfinished and len(unfinished) == len(ended):
-        raise unfinished[0].error
+    failed = [result for result in ended if isinstance(result, _FailedAttempt)]
+    if failed and len(failed) == len(ended):
+        raise failed[0].error
     with database.reading() as session:
         day = audits_of_day(session, work.day)
-    causes = Counter(without_fiche_id(sentence_of(one.error), one.fiche_id) for one in unfinished)
+    causes = Counter(
+        without_fiche_id(sentence_of(attempt.error), attempt.fiche_id) for attempt in failed
+    )
     return replace(day, failures=Counter(day.failures) + causes)
 
 

@@ -1,4 +1,4 @@
-"""Events and workflow log entries of audits, reruns and batches: names and payloads."""
+"""Events and log entries of audits, reruns and batches."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -46,14 +46,14 @@ def started(audit: AuditSummary, config: AuditConfig, at: datetime) -> Sequence[
         "steps_count": len(config.steps),
         "status": "loaded",
     }
-    begun = {
+    start = {
         "audit_config_id": str(audit.audit_config_id),
         "audit_config_name": config.name,
         "total_steps": len(config.steps),
         "started_at": iso(at),
         "status": "started",
     }
-    return _audit_event(audit, "started", at, begun), _audit_event(
+    return _audit_event(audit, "started", at, start), _audit_event(
         audit, "config_loaded", at, loaded
     )
 
@@ -93,7 +93,7 @@ def step_started(audit: AuditSummary, step: AuditStep, at: datetime) -> Event:
 
 
 def step_ended(audit: AuditSummary, result: StepResult | UnjudgedStep, at: datetime) -> Event:
-    """The score is the one that holds, after gating. A step may fail in several attempts."""
+    """The score is the gated one. A step may fail in several attempts."""
     step = result.step
     about = {"step_position": step.position, "step_name": step.name}
     if isinstance(result, UnjudgedStep):
@@ -139,7 +139,7 @@ def _verdict(compliance: Compliance) -> dict[str, object]:
 def completed(
     audit: AuditSummary, compliance: Compliance, tokens: int, duration_ms: int, at: datetime
 ) -> Sequence[Event]:
-    whole = {
+    result = {
         **_verdict(compliance),
         "successful_steps": compliance.successful_steps,
         "failed_steps": compliance.failed_steps,
@@ -152,12 +152,12 @@ def completed(
         _audit_event(
             audit, "compliance_calculated", at, {**_verdict(compliance), "status": "calculated"}
         ),
-        _audit_event(audit, "completed", at, whole),
+        _audit_event(audit, "completed", at, result),
     )
 
 
 def incomplete(audit: AuditSummary, coverage: TranscriptCoverage, at: datetime) -> Event:
-    """An attempt ended without a grade; another one may end so too."""
+    """An attempt ended without a grade. Several attempts may."""
     payload = {
         "error": audit.error,
         "recordings": coverage_document(coverage),
@@ -227,7 +227,7 @@ def rerun_completed(
 
 
 def rerun_failed(audit: AuditSummary, rerun: Rerun, error: str, at: datetime) -> Event:
-    """The stored result stays as it was."""
+    """The stored finding stays."""
     return _rerun_event(audit, rerun, "step_failed", at, {"error": error, "status": "failed"})
 
 
@@ -254,7 +254,7 @@ def batch_progress(batch_id: str, total: int, succeeded: int, failed: int, at: d
 def batch_completed(
     batch_id: str, total: int, succeeded: int, failed: int, span: tuple[datetime, datetime]
 ) -> Event:
-    """`span` is from its start to its end."""
+    """`span` is the start and the end of the batch."""
     payload = {
         "operation_type": "audit",
         "total": total,

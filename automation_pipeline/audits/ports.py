@@ -1,4 +1,4 @@
-"""What this room needs of the outside world."""
+"""Ports of audits: the language model."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,40 +10,37 @@ from automation_pipeline.storage.claims import DatabaseClaims
 
 
 class LanguageModel(Protocol):
-    """A model that answers in JSON of a given schema and may ask for tools. Attempts and waits are
-    the caller's."""
+    """A model that answers in JSON of a given schema and may call tools. The caller retries and waits."""
 
     @property
     def name(self) -> str:
-        """The model's name, as its provider calls it."""
+        """The provider's name of the model."""
         ...
 
     async def ask(self, question: Question) -> Reply:
-        """The model's next message: one call, nothing repeated. Whether the content keeps to the
-        schema is for the caller to see: a reply may be cut, empty or wrong, and has its usage all
-        the same.
+        """Return the model's next message, with one call.
 
-        TransientError: no answer this time, or one that is no completion; its `retry_after_seconds`
-        is the wait that was asked for, if any. PermanentError: another attempt would end the same
-        way: the key, the model or the question is refused. No text holds the key.
+        The caller validates the content: a reply may be cut, empty or invalid, and has its usage
+        anyway. Raises TransientError when there is no valid completion, with the requested
+        `retry_after_seconds`, if any. Raises PermanentError when the key, the model or the question
+        is refused. No message contains the key.
         """
         ...
 
     async def check(self) -> None:
-        """Nothing, when the provider answers and accepts our key and model; else an error that says
-        what is wrong."""
+        """Raise an AutomationError unless the provider answers and accepts the key and the model."""
         ...
 
 
 def audit_key(audit_id: int) -> str:
-    """What a process claims before it works on the audit."""
+    """The key of the claim on an audit."""
     return f"audit-{audit_id}"
 
 
 @dataclass(frozen=True)
 class Judge:
-    """The model as we may use it: `semaphore` bounds the calls at the same time, `limiter` those of
-    a minute, both over all processes. `claims` keeps two processes from working on one audit."""
+    """The model with its limits over all processes: `semaphore` bounds concurrent calls, `limiter` calls
+    per minute. `claims` prevents two processes from working on one audit."""
 
     model: LanguageModel
     limiter: RateLimiter

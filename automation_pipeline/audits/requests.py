@@ -1,4 +1,4 @@
-"""Requests for audits: the tracking ids are known at once, Dagster begins the audits."""
+"""Audit requests: file a run request per fiche, with a tracking id that is known at once."""
 
 import uuid
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ AUDIT_JOB = "audit_fiche"
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRequestOptions:
-    """How the audits are asked for. A `batch` is followed as one. `schedule_id` and `run_id` are
-    the automation's."""
+    """Options of the requested audits. A `batch` has one status for all. `schedule_id` and `run_id` name
+    the automation."""
 
     audit_config_id: int
     use_rlm: bool = False
@@ -42,8 +42,10 @@ class FiledAudits:
 def request_audits(
     fiche_ids: Sequence[str], options: AuditRequestOptions, *, database: Database, clock: Clock
 ) -> FiledAudits:
-    """Each fiche once. NotFoundError when there is no such configuration; one that is not active
-    may be asked for. InvalidInputError when there is no such automation."""
+    """File one request per distinct fiche. An inactive configuration is allowed.
+
+    Raises NotFoundError for an unknown configuration, InvalidInputError for an unknown automation.
+    """
     now, config_id = clock.now(), options.audit_config_id
     batch_id = str(uuid.uuid4()) if options.batch else None
     audits = [
@@ -63,17 +65,17 @@ def request_audits(
                 session,
                 batch_id,
                 config_id,
-                [(one.fiche_id, one.tracking_id) for one in audits],
+                [(audit.fiche_id, audit.tracking_id) for audit in audits],
                 now,
             )
-        file_requests(session, [_run_request(one, options) for one in audits], now)
+        file_requests(session, [_run_request(audit, options) for audit in audits], now)
     return FiledAudits(audits, batch_id)
 
 
-def _run_request(one: RequestedAudit, options: AuditRequestOptions) -> NewRunRequest:
+def _run_request(audit: RequestedAudit, options: AuditRequestOptions) -> NewRunRequest:
     config: dict[str, object] = {
-        "tracking_id": one.tracking_id,
-        "fiche_id": one.fiche_id,
+        "tracking_id": audit.tracking_id,
+        "fiche_id": audit.fiche_id,
         "audit_config_id": options.audit_config_id,
         "use_rlm": options.use_rlm,
         "trigger_source": "batch" if options.batch else options.trigger_source,
@@ -81,10 +83,10 @@ def _run_request(one: RequestedAudit, options: AuditRequestOptions) -> NewRunReq
     optional = {"user_id": options.user_id, **options.linkage}
     config.update((name, value) for name, value in optional.items() if value is not None)
     tags = {
-        "automation/fiche_id": one.fiche_id,
+        "automation/fiche_id": audit.fiche_id,
         "automation/audit_config_id": str(options.audit_config_id),
-        "automation/trace_id": one.tracking_id,
-        # One that somebody waits for goes before those of a batch.
+        "automation/trace_id": audit.tracking_id,
+        # A single audit, which a person waits for, precedes those of batches.
         "dagster/priority": "0" if options.batch else "10",
     }
-    return NewRunRequest(one.tracking_id, AUDIT_JOB, config, tags)
+    return NewRunRequest(audit.tracking_id, AUDIT_JOB, config, tags)

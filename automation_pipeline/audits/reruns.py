@@ -1,4 +1,4 @@
-"""Reruns of a step or of one control point: requested, then judged once per rerun id."""
+"""Reruns: the model judges a step or a control point again, once per rerun id."""
 
 import asyncio
 import uuid
@@ -54,7 +54,7 @@ RERUN_JOB = "audit_rerun"
 
 @dataclass(frozen=True)
 class RequestedRerun:
-    """`key` is that of the request."""
+    """A filed rerun. `key` is the key of the run request."""
 
     rerun_id: str
     key: str
@@ -62,25 +62,25 @@ class RequestedRerun:
 
 
 def request_rerun(
-    place: StepLocation, *, instructions: str | None = None, database: Database, clock: Clock
+    location: StepLocation, *, instructions: str | None = None, database: Database, clock: Clock
 ) -> RequestedRerun:
-    """Each is a rerun of its own. NotFoundError when there is nothing at the place, ConflictError
+    """Request a rerun. Raises NotFoundError for an unknown step or control point, and ConflictError
     unless the audit is completed."""
     payload, event_id = validate_instructions(instructions), str(uuid.uuid4())
-    key = rerun_id(place.audit_id, place.position, place.point, event_id)
+    key = rerun_id(location.audit_id, location.position, location.point, event_id)
     with database.transaction() as session:
-        found = get_changeable_audit(session, place.audit_id)
-        get_step(session, place)
+        found = get_changeable_audit(session, location.audit_id)
+        get_step(session, location)
         config: dict[str, object] = {
-            "audit_id": place.audit_id,
-            "step_position": place.position,
+            "audit_id": location.audit_id,
+            "step_position": location.position,
             "rerun_id": key,
-            **({"control_point_index": place.point} if place.point is not None else {}),
+            **({"control_point_index": location.point} if location.point is not None else {}),
             **({"custom_prompt": payload} if payload is not None else {}),
         }
         tags = {
             "automation/fiche_id": found.summary.fiche_id,
-            "automation/audit_id": str(place.audit_id),
+            "automation/audit_id": str(location.audit_id),
             "automation/trace_id": key,
             "dagster/priority": "10",
         }
@@ -93,22 +93,21 @@ Document = dict[str, object]
 
 @dataclass(frozen=True)
 class RerunStrategy:
-    """`asked` makes the task of the whole step into the rerun's; `save` stores its answer, with the
-    usage of all the step's analyses, and tells what the step has become."""
+    """`prepare` turns the prompt of the step into that of the rerun. `save` stores the result, with the
+    usage of all analyses of the step, and returns the new finding."""
 
-    asked: Callable[[StepPrompt, StoredStep], StepPrompt]
+    prepare: Callable[[StepPrompt, StoredStep], StepPrompt]
     save: Callable[[Session, StoredStep, StepResult, datetime], StepFinding]
 
 
 async def run_rerun(
     rerun: Rerun, strategy: RerunStrategy, *, database: Database, judge: Judge
 ) -> Document:
-    """The step's document then. A rerun that was carried out before asks the model nothing and
-    changes nothing.
+    """Run the rerun and return the step's document. A rerun that has ended already changes nothing.
 
-    ConflictError unless the audit is completed. PermanentError when the model cannot tell: the
-    result stays as it was, only the tokens are counted. Reruns of one step wait for each other, so
-    that each sees what the one before found.
+    Raises ConflictError unless the audit is completed, and PermanentError when the model gives no
+    verdict: the finding stays, and the tokens are counted. Reruns of one step run one after the
+    other, so that each sees the finding of the previous one.
     """
     rerun = replace(rerun, instructions=validate_instructions(rerun.instructions))
     name = f"rerun-{rerun.place.audit_id}-{rerun.place.position}"
@@ -126,12 +125,15 @@ async def run_rerun(
 def _begin(
     rerun: Rerun, strategy: RerunStrategy, database: Database, judge: Judge
 ) -> StepPrompt | None:
-    """None when there is nothing left to do."""
-    place = rerun.place
+    """Return the prompt, or None when the rerun has ended already."""
+    location = rerun.place
     with database.transaction() as session:
         if has_rerun(session, rerun.rerun_id):
             return None
-        found, stored = get_changeable_audit(session, place.audit_id), get_step(session, place)
+        found, stored = (
+            get_changeable_audit(session, location.audit_id),
+            get_step(session, location),
+        )
         audit = found.summary
         snapshot = get_transcript_snapshot(session, audit.fiche_id)
         if not snapshot.timeline.recordings:
@@ -140,7 +142,7 @@ def _begin(
                 nothing_to_judge(audit.fiche_id, coverage.recordings, len(coverage.transcribed))
             )
         enqueue(session, [rerun_started(audit, rerun, database_time(session))])
-    step = next(step for step in found.config.steps if step.position == place.position)
+    step = next(step for step in found.config.steps if step.position == location.position)
     whole = StepPrompt(
         config=found.config,
         step=step,
@@ -148,32 +150,31 @@ def _begin(
         instructions=rerun.instructions,
         product=snapshot.product,
     )
-    task = strategy.asked(whole, stored)
+    task = strategy.prepare(whole, stored)
     return replace(task, mode=choose_transcript_mode(found.transcript_mode, [task], judge.options))
 
 
 def _end(
     rerun: Rerun, strategy: RerunStrategy, result: StepResult | UnjudgedStep, database: Database
 ) -> None:
-    place = rerun.place
+    location = rerun.place
     with database.transaction() as session:
-        lock_audit(session, place.audit_id)
-        audit, stored = get_audit(session, place.audit_id).summary, get_step(session, place)
+        lock_audit(session, location.audit_id)
+        audit, stored = get_audit(session, location.audit_id).summary, get_step(session, location)
         now = database_time(session)
         all_usage = stored.usage + result.usage
         if has_rerun(session, rerun.rerun_id):
-            # Somebody was faster after our turn had ended: what this answer cost is all that is
-            # left of it.
-            save_finding(session, place.audit_id, place.position, stored.finding, all_usage)
+            # Another worker finished the rerun after this one lost its claim: only count the tokens.
+            save_finding(session, location.audit_id, location.position, stored.finding, all_usage)
         elif isinstance(result, StepResult):
             after = strategy.save(session, stored, replace(result, usage=all_usage), now)
             _record_rerun(session, audit, rerun, (stored.finding, after), result.usage.total_tokens)
         else:
-            save_finding(session, place.audit_id, place.position, stored.finding, all_usage)
+            save_finding(session, location.audit_id, location.position, stored.finding, all_usage)
             enqueue(session, [rerun_failed(audit, rerun, result.error, now)])
             message = f"RERUN of {_target_name(rerun)} failed: {result.error}"
             write_notes(session, audit_note(audit, message, level="error"))
-        write_summary(session, place.audit_id, now)
+        write_summary(session, location.audit_id, now)
 
 
 def _record_rerun(
@@ -196,13 +197,13 @@ def _record_rerun(
 
 
 def _target_name(rerun: Rerun) -> str:
-    place = rerun.place
-    step = f"step {place.position}"
-    return step if place.point is None else f"control point {place.point} of {step}"
+    location = rerun.place
+    step = f"step {location.position}"
+    return step if location.point is None else f"control point {location.point} of {step}"
 
 
 async def rerun_step(rerun: Rerun, *, database: Database, judge: Judge) -> dict[str, object]:
-    """As `judge_again` promises."""
+    """Judge a whole step again; see `run_rerun`."""
 
     def save(
         session: Session, stored: StoredStep, result: StepResult, now: datetime
@@ -220,12 +221,12 @@ async def rerun_step(rerun: Rerun, *, database: Database, judge: Judge) -> dict[
 async def rerun_control_point(
     rerun: Rerun, *, database: Database, judge: Judge
 ) -> dict[str, object]:
-    """As `judge_again` promises. Which control point it is, the rerun's place says."""
-    place = rerun.place
-    index = place.point
+    """Judge one control point again; see `run_rerun`. The rerun's location names the point."""
+    location = rerun.place
+    index = location.point
     assert index is not None  # noqa: S101  a rerun without one is `rerun_step`
 
-    def asked(task: StepPrompt, stored: StoredStep) -> StepPrompt:
+    def prepare(task: StepPrompt, stored: StoredStep) -> StepPrompt:
         step, previous = single_point_step(task.step, stored.finding, index)
         return replace(task, step=step, previous=previous)
 
@@ -235,7 +236,7 @@ async def rerun_control_point(
         [point] = result.finding.points
         after = replace_control_point(stored.finding, stored.weight, index, point)
         stats = stored.stats + result.gated.stats
-        save_finding(session, place.audit_id, place.position, after, result.usage, stats)
+        save_finding(session, location.audit_id, location.position, after, result.usage, stats)
         return after
 
-    return await run_rerun(rerun, RerunStrategy(asked, save), database=database, judge=judge)
+    return await run_rerun(rerun, RerunStrategy(prepare, save), database=database, judge=judge)

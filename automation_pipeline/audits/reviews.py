@@ -1,5 +1,5 @@
-"""Reviews: a person overrules a step or a control point; step, score and history change in one
-transaction."""
+"""Reviews: a person overrules the finding of a step or a control point. Step, score and history change
+in one transaction."""
 
 from collections.abc import Mapping
 
@@ -20,50 +20,40 @@ from automation_pipeline.storage.workflow_logs import write_notes
 def review_step(
     audit_id: int, position: int, given: Mapping[str, object], *, database: Database
 ) -> dict[str, object]:
-    """The step's document then. ConflictError unless the audit is completed. `given` is what
-    `StepReview` reads."""
-    change, place = (
-        parse(StepReview, given, review.INVALID_REVIEW),
-        StepLocation(audit_id, position),
-    )
+    """Apply a `StepReview` and return the step's document. Raises ConflictError unless the audit is
+    completed."""
+    change = parse(StepReview, given, review.INVALID_REVIEW)
+    location = StepLocation(audit_id, position)
     with database.transaction() as session:
         lock_audit(session, audit_id)
-        found, stored, now = (
-            get_changeable_audit(session, audit_id),
-            get_step(session, place),
-            database_time(session),
-        )
+        found = get_changeable_audit(session, audit_id)
+        stored, now = get_step(session, location), database_time(session)
         after = review.apply_step_review(stored.finding, stored.weight, change)
         save_finding(session, audit_id, position, after, stored.usage)
-        add_review(session, place, review_entry(stored.finding, after, change), now)
+        add_review(session, location, review_entry(stored.finding, after, change), now)
         compliance = write_summary(session, audit_id, now)
         message = (
             f"REVIEW: step {position} by {change.reviewer or 'somebody'}: {after.conforme}, {after.score} points; the "
             f"audit is {compliance.niveau}, {compliance.score_percentage} %"
         )
         write_notes(session, audit_note(found.summary, message))
-        return audit_step_document(session, place)
+        return audit_step_document(session, location)
 
 
 def review_control_point(
     audit_id: int, position: int, index: int, given: Mapping[str, object], *, database: Database
 ) -> dict[str, object]:
-    """The step's document then. ConflictError unless the audit is completed. `given` is what
-    `PointReview` reads."""
-    change, place = (
-        parse(PointReview, given, review.INVALID_REVIEW),
-        StepLocation(audit_id, position, index),
-    )
+    """Apply a `PointReview` and return the step's document. Raises ConflictError unless the audit is
+    completed."""
+    change = parse(PointReview, given, review.INVALID_REVIEW)
+    location = StepLocation(audit_id, position, index)
     with database.transaction() as session:
         lock_audit(session, audit_id)
-        found, stored, now = (
-            get_changeable_audit(session, audit_id),
-            get_step(session, place),
-            database_time(session),
-        )
+        found = get_changeable_audit(session, audit_id)
+        stored, now = get_step(session, location), database_time(session)
         after = review.apply_control_point_review(stored.finding, stored.weight, index, change)
         save_finding(session, audit_id, position, after, stored.usage)
-        add_review(session, place, review_entry(stored.finding, after, change, index), now)
+        add_review(session, location, review_entry(stored.finding, after, change, index), now)
         compliance = write_summary(session, audit_id, now)
         message = (
             f"REVIEW: control point {index} of step {position} by {change.reviewer or 'somebody'}: "
@@ -71,4 +61,4 @@ def review_control_point(
             f"{compliance.score_percentage} %"
         )
         write_notes(session, audit_note(found.summary, message))
-        return audit_step_document(session, place)
+        return audit_step_document(session, location)

@@ -1,9 +1,8 @@
-"""One step judged by the model: rate limit, tool rounds, repairs of invalid answers, gating."""
+"""Analysis of one step by the model: rate limit, tool rounds, repairs of invalid answers, gating."""
 
-import asyncio
 from dataclasses import dataclass, field
 
-from automation_pipeline.audits.models.chat import Question, Reply, ToolCall, ToolChoice, Usage
+from automation_pipeline.audits.models.chat import Question, Reply, ToolChoice, Usage
 from automation_pipeline.audits.models.findings import StepFinding, StepResult, UnjudgedStep
 from automation_pipeline.audits.models.timelines import Timeline
 from automation_pipeline.audits.ports import Judge
@@ -17,7 +16,7 @@ from automation_pipeline.audits.rules.prompts import (
     without_tools,
 )
 from automation_pipeline.audits.rules.tools import run_tool
-from automation_pipeline.core.coordination import Rate, reserve
+from automation_pipeline.core.coordination import rate_per_minute, wait_for_rate
 from automation_pipeline.core.errors import (
     AutomationError,
     InfrastructureError,
@@ -27,13 +26,10 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.retry import Retrying
 
 RATE_LIMIT = "language-model"
-# A call may reach the provider a little after its turn: a hundredth to spare keeps any minute
-# within the cap.
-RATE_PERIOD_SECONDS = 60.6
 
 
 async def ask_model(question: Question, judge: Judge) -> Reply:
-    """PermanentError, and no call at all, for a prompt that is longer than the limit."""
+    """Ask the model, with retries. Raises PermanentError without a call if the prompt is too long."""
     longest = judge.options.max_prompt_characters
     if question.characters > longest:
         raise PermanentError(
@@ -42,47 +38,45 @@ async def ask_model(question: Question, judge: Judge) -> Reply:
 
     async def attempt() -> Reply:
         async with judge.semaphore.acquire():
-            wait = await reserve(
-                judge.limiter, RATE_LIMIT, Rate(judge.options.per_minute, RATE_PERIOD_SECONDS)
-            )
-            await asyncio.sleep(wait or 0.0)
+            rate = rate_per_minute(judge.options.per_minute)
+            await wait_for_rate(judge.limiter, RATE_LIMIT, rate)
             return await judge.model.ask(question)
 
     return await Retrying(judge.options.attempts, judge.options.backoff).call(attempt)
 
 
 TRUNCATED = "La réponse est coupée avant sa fin : sois plus bref."
-# Kept free in the prompt for sending back a bad answer, and the least that a tool's result is
-# worth.
+# Characters reserved for returning an invalid answer, and the shortest useful tool result.
 REPAIR_RESERVE, MIN_TOOL_RESULT = 10_000, 1_000
 
 
 async def analyse_step(task: StepPrompt, *, judge: Judge) -> StepResult | UnjudgedStep:
-    """A model that is away, refuses or gives no usable answer leaves the step unjudged.
-    GroundError: there is no result yet."""
-    talk = _Conversation(judge, task.timeline)
+    """Judge the step. A model that fails, refuses or gives no usable answer leaves it unjudged.
+
+    Raises InfrastructureError when there is no result yet.
+    """
+    conversation = _Conversation(judge, task.timeline)
     try:
-        finding = await talk.finding(step_question(task, judge.options.excerpt))
+        finding = await conversation.finding(step_question(task, judge.options.excerpt))
     except InfrastructureError:
         raise
     except AutomationError as error:
-        return UnjudgedStep(step=task.step, error=sentence_of(error), usage=talk.usage)
+        return UnjudgedStep(step=task.step, error=sentence_of(error), usage=conversation.usage)
     reconciled = reconcile(finding, task.step.control_points)
     gated = gate(reconciled.finding, task.step.weight, task.timeline, judge.options.gating)
-    missing, unknown = reconciled.missing, reconciled.unknown
     return StepResult(
         step=task.step,
         gated=gated,
-        usage=talk.usage,
+        usage=conversation.usage,
         mode=task.mode,
-        missing=missing,
-        unknown=unknown,
+        missing=reconciled.missing,
+        unknown=reconciled.unknown,
     )
 
 
 @dataclass
 class _Conversation:
-    """One conversation. `usage` adds up over every reply, the useless ones too."""
+    """One conversation with the model. `usage` adds up every reply, including invalid ones."""
 
     judge: Judge
     timeline: Timeline
@@ -102,18 +96,20 @@ class _Conversation:
         raise PermanentError(f"The model gave no usable answer: {problem}")
 
     async def _answer(self, question: Question) -> tuple[Question, Reply]:
-        """What the model says when it has used its tools for as long as it may."""
+        """Answer tool calls until the model replies without one or reaches the limit of rounds."""
         for _ in range(self.judge.options.rounds - 1):
             if question.tool_choice is ToolChoice.NONE:
                 break
             reply = await self._ask(question)
-            room = self._room(question, reply)
+            result_length = self._tool_result_length(question, reply)
             if not reply.tool_calls:
                 return question, reply
-            if room < MIN_TOOL_RESULT:
+            if result_length < MIN_TOOL_RESULT:
                 break
             question = tool_round(
-                question, reply, [(call, self._use(call, room)) for call in reply.tool_calls]
+                question,
+                reply,
+                [(call, run_tool(call, self.timeline, result_length)) for call in reply.tool_calls],
             )
         question = without_tools(question)
         return question, await self._ask(question)
@@ -125,11 +121,8 @@ class _Conversation:
             raise PermanentError(f"The model refuses to answer: {reply.refusal}")
         return reply
 
-    def _room(self, question: Question, reply: Reply) -> int:
-        """How long each tool's result may be."""
+    def _tool_result_length(self, question: Question, reply: Reply) -> int:
+        """How many characters the result of each tool call may have."""
         asked = len(reply.content) + sum(len(call.arguments) for call in reply.tool_calls)
         left = self.judge.options.max_prompt_characters - question.characters - asked
         return (left - min(REPAIR_RESERVE, left // 2)) // max(1, len(reply.tool_calls))
-
-    def _use(self, call: ToolCall, room: int) -> str:
-        return run_tool(call, self.timeline, room)

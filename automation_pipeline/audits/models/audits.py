@@ -1,4 +1,4 @@
-"""An audit: its request, status and summary, the recordings that it needs, and its options."""
+"""Values of an audit: its request, status and summary, the recordings that it needs, its options."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ FINAL = frozenset({AuditStatus.COMPLETED, AuditStatus.FAILED})
 
 @dataclass(frozen=True, kw_only=True)
 class FicheAuditRequest:
-    """An audit asked for. Repeating a wish goes on with the audit that it began, or finds it
-    ended."""
+    """A request for an audit. Repeating it continues the audit that it started, or returns the ended
+    one."""
 
     tracking_id: str
     fiche_id: str
@@ -42,8 +42,11 @@ class FicheAuditRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSummary:
-    """How an audit stands. Only a completed one has a score; `niveau` is PENDING until then. `done`
-    steps are judged, `failed` ones could not be. `error` is why it failed or is incomplete."""
+    """The status of an audit with its counters.
+
+    Only a completed audit has a score; `niveau` is PENDING before. `done` counts judged steps,
+    `failed` those that could not be judged. `error` says why the audit failed or is incomplete.
+    """
 
     audit_id: int
     tracking_id: str
@@ -59,7 +62,7 @@ class AuditSummary:
 
     @property
     def is_over(self) -> bool:
-        """No attempt is under way."""
+        """No attempt is running."""
         return self.status in ENDED
 
     @property
@@ -79,15 +82,14 @@ class StepLocation:
 
 @dataclass(frozen=True)
 class RequestedAudit:
-    """An audit that was asked for: `tracking_id` is known at once, the audit itself when it
-    begins."""
+    """The outcome of a request. `tracking_id` is known at once, the audit's own id when it starts."""
 
     fiche_id: str
     tracking_id: str
 
 
 def single_id(fiche_id: str, config_id: int, now: datetime) -> str:
-    """Every wish for one fiche is its own."""
+    """Each request for a single fiche has a tracking id of its own."""
     return f"audit-{fiche_id}-{config_id}-{round(now.timestamp() * 1000)}"
 
 
@@ -96,8 +98,7 @@ def batch_item_id(batch_id: str, fiche_id: str, config_id: int) -> str:
 
 
 def day_id(day: str, fiche_id: str, config_id: int, attempt: str) -> str:
-    """`attempt` is the Dagster run's: a later materialisation tries again what failed in an earlier
-    one."""
+    """`attempt` identifies the Dagster run, so that a later materialisation retries failed audits."""
     return f"day-{day}-audit-{fiche_id}-{config_id}-{attempt}"
 
 
@@ -116,16 +117,13 @@ class CallRecording:
 
 
 def is_required(call: CallRecording) -> bool:
-    """Whether an audit waits for the recording's transcript. Transcription gives up a recording
-    without the address of its audio at once, so nothing can ever be heard of it; every other
-    recording can be transcribed."""
+    """An audit needs the transcripts of all recordings with audio; others can never be transcribed."""
     return call.has_audio
 
 
 @dataclass(frozen=True)
 class TranscriptCoverage:
-    """Call ids: `heard` have a transcript and `missing` do not; `without_audio` are not
-    required."""
+    """The call ids of a fiche: transcribed, missing a transcript, or without audio and not required."""
 
     transcribed: tuple[str, ...]
     missing: tuple[str, ...]

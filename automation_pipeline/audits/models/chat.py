@@ -20,7 +20,7 @@ class ToolChoice(StrEnum):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """`arguments` is JSON as the model wrote it, which may be wrong."""
+    """`arguments` is the model's JSON, which may be invalid."""
 
     id: str
     name: str
@@ -44,7 +44,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class AnswerSchema:
-    """What the answer must look like: a name for the model and a strict JSON schema."""
+    """The strict JSON schema of the answer, with a name for the model."""
 
     name: str
     schema: Mapping[str, object]
@@ -84,8 +84,8 @@ class Usage:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model said: `content` (maybe empty), wishes for tools, or `refusal`. `is_cut`: it
-    ran out of room."""
+    """The model's reply: `content` (possibly empty), tool calls, or a `refusal`. `is_cut`: it reached
+    the length limit."""
 
     content: str
     usage: Usage

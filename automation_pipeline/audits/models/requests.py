@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Annotated, TypeVar, cast
 
 from pydantic import (
-    AfterValidator,
     AliasChoices,
     BeforeValidator,
     ConfigDict,
@@ -30,11 +29,11 @@ from automation_pipeline.core.query_values import (
     RowId,
     SearchText,
 )
+from automation_pipeline.fiches.models.fiches import RequestedFicheIds
 
 
 def _number_or_digits(given: object) -> object:
-    """Ids are texts in what we answer, and numbers in what some callers send: to JSON, 11.0 is a
-    whole one."""
+    """Responses contain ids as text, but some callers send numbers. In JSON 11.0 is an integer."""
     if (isinstance(given, str) and re.fullmatch(ID_DIGITS, given)) or (
         isinstance(given, float) and given.is_integer()
     ):
@@ -53,14 +52,9 @@ UserId = Annotated[str, Field(min_length=1, max_length=200)]
 
 INVALID_REQUEST = "The audit cannot be asked for so"
 MISSING_PARAMETERS = "Missing required parameters"
-MAX_FICHES = 10_000
 
 UseRlm = Annotated[StrictBool, Field(validation_alias=AliasChoices("use_rlm", "useRlm"))]
 ConfigId = Annotated[IdInBody, Field(validation_alias=AliasChoices("audit_config_id", "audit_id"))]
-
-
-def _unique(given: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(given))
 
 
 class LatestWish(JsonModel):
@@ -90,9 +84,7 @@ class BatchWish(JsonModel):
 
     model_config = ConfigDict(alias_generator=None)
 
-    fiche_ids: Annotated[
-        tuple[DigitsText, ...], Field(min_length=1, max_length=MAX_FICHES), AfterValidator(_unique)
-    ]
+    fiche_ids: RequestedFicheIds
     audit_config_id: IdInBody | None = None
     user_id: UserId | None = None
     use_rlm: UseRlm = False
@@ -113,7 +105,7 @@ RequestModel = TypeVar("RequestModel", bound=LatestWish)
 
 
 def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> RequestModel:
-    """InvalidInputError that names every field at fault, and says so where one is missing."""
+    """Raises InvalidInputError with one error per invalid field; the message says if one is missing."""
     try:
         return parse(model, given, INVALID_REQUEST)
     except InvalidInputError as error:
@@ -233,12 +225,12 @@ class AuditGrouping(AuditFilter):
 
 
 def parse_filter(given: Mapping[str, object]) -> AuditFilter:
-    """InvalidInputError that names every parameter at fault."""
+    """Raises InvalidInputError with one error per invalid parameter."""
     return parse(AuditFilter, given, INVALID_LIST)
 
 
 def parse_grouping(given: Mapping[str, object]) -> AuditGrouping:
-    """InvalidInputError that names every parameter at fault."""
+    """Raises InvalidInputError with one error per invalid parameter."""
     return parse(AuditGrouping, given, INVALID_LIST)
 
 
@@ -246,7 +238,7 @@ HIGHEST = 100
 
 
 def last_bucket(size: int) -> int:
-    """The lower bound of the last."""
+    """The lower bound of the last bucket."""
     return (HIGHEST - 1) // size * size
 
 
