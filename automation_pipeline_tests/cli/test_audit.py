@@ -194,7 +194,7 @@ def test_one_alone_that_is_refused_is_a_document_too(
         ("audit 7", 2, "Missing option '--config'"),
         ("audit abc --config 1", 2, "A fiche id is a number, unlike abc."),
         ("audit 7 --config none", 2, "Invalid value for '--config'"),
-        ("audit 7 --config 77", 1, "Audit config with ID '77' not found."),
+        ("audit 7 --config 77", 1, "Audit config 77 not found."),
     ],
 )
 def test_nonsense_is_one_sentence(terminal: Terminal, words: str, code: int, sentence: str) -> None:

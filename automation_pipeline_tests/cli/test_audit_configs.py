@@ -253,7 +253,7 @@ WITH_AN_ID = ["show", "export", "activate", "deactivate", "delete", "reorder"]
 @every_case("flag", ["", " --json"])
 def test_what_does_not_exist_ends_with_1(terminal: Terminal, verb: str, flag: str) -> None:
     words = f"{verb} 7{' 1' if verb == 'reorder' else ''}{flag}"
-    assert refused(terminal, words, 1) == "Audit config with ID '7' not found."
+    assert refused(terminal, words, 1) == "Audit config 7 not found."
 
 
 @every_case("verb", WITH_AN_ID)

@@ -165,8 +165,8 @@ def test_a_token_that_cannot_be_is_refused_with_2(
 
 
 def test_what_does_not_exist_ends_with_1(terminal: Terminal) -> None:
-    assert refused(terminal, 1, "revoke", "7") == "Token with ID '7' not found."
-    assert refused(terminal, 1, "revoke", "7", "--json") == "Token with ID '7' not found."
+    assert refused(terminal, 1, "revoke", "7") == "Token 7 not found."
+    assert refused(terminal, 1, "revoke", "7", "--json") == "Token 7 not found."
 
 
 @pytest.mark.parametrize("wrong", ["one", "0", "99999999999999999999"])

@@ -161,6 +161,6 @@ def test_one_whose_type_or_payload_means_nothing_any_more_says_so(
 
 def test_that_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     theirs = org_bench.schedule(OTHER_ORG)
-    with pytest.raises(NotFoundError, match="does not exist"):
+    with pytest.raises(NotFoundError, match="not found"):
         run_now(org_bench, theirs)
     assert org_bench.jobs() == []

@@ -140,7 +140,7 @@ def test_its_server_must_be_one_of_its_organisation(org_bench: Bench) -> None:
 
 def test_that_of_another_organisation_is_not_found(org_bench: Bench) -> None:
     theirs = org_bench.schedule(OTHER_ORG)
-    with pytest.raises(NotFoundError, match="does not exist"):
+    with pytest.raises(NotFoundError, match="not found"):
         updated(org_bench, theirs, name="Mine")
     with pytest.raises(NotFoundError):
         updated(org_bench, "no\0such", name="Mine")
