@@ -28,7 +28,7 @@ _log = log(__name__)
 # What the definitions and the steps of a run load only when they begin.
 PRELOADED = [
     "automation_pipeline.definitions",
-    "automation_pipeline.defs.automation.job",
+    "automation_pipeline.defs.automation",
     "automation_pipeline.automation.selection",
     "automation_pipeline.automation.fetching",
     "automation_pipeline.automation.transcribing",

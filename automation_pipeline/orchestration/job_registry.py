@@ -38,35 +38,33 @@ class RegisteredJob:
 JOBS = {
     job.name: job
     for job in (
-        RegisteredJob(AUTOMATION_RUN, "automation.job", "open_run"),
+        RegisteredJob(AUTOMATION_RUN, "automation", "open_run"),
         RegisteredJob(
             "transcribe_fiche",
-            "transcription.job",
+            "transcription",
             "transcribe",
             "transcripts:fail_transcription_of",
         ),
-        RegisteredJob("audit_fiche", "audits.job", "audit", "audits:fail_audit_of"),
-        RegisteredJob("audit_rerun", "audits.rerun", "rerun"),
-        RegisteredJob(
-            "sales_range_fetch", "fiches.range", "fetch_days", "fetch_jobs:fail_range_of"
-        ),
+        RegisteredJob("audit_fiche", "audits", "audit", "audits:fail_audit_of"),
+        RegisteredJob("audit_rerun", "audits", "rerun"),
+        RegisteredJob("sales_range_fetch", "fiches", "fetch_days", "fetch_jobs:fail_range_of"),
         RegisteredJob(
             "rule_run",
-            "pricing.job",
+            "pricing",
             "work_rule_run",
             "pricing:put_off_run_of",
             "pricing:cancel_run_of",
         ),
-        RegisteredJob("rule_reconciliation", "pricing.reconciliation", "reconcile"),
-        RegisteredJob("company_enrichment", "enrichment.job", "work_company_enrichment"),
+        RegisteredJob("rule_reconciliation", "pricing", "reconcile"),
+        RegisteredJob("company_enrichment", "enrichment", "work_company_enrichment"),
         RegisteredJob(
             "org_job",
-            "org_jobs.job",
+            "org_jobs",
             "work_org_job",
             "org_jobs:put_off_job_of",
             "org_jobs:cancel_job_of",
         ),
-        RegisteredJob("housekeeping", "housekeeping.job", "keep_house_tidy"),
+        RegisteredJob("housekeeping", "housekeeping", "keep_house_tidy"),
     )
 }
 

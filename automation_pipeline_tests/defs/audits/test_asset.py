@@ -10,9 +10,9 @@ from automation_pipeline.audits.configs import import_config
 from automation_pipeline.audits.rules.days import AUDIT_CHECKS
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.audits.asset import audit_outcomes, audit_outcomes_checks
-from automation_pipeline.defs.fiches.assets import fiche_details, sales_list
-from automation_pipeline.defs.transcription.asset import transcripts
+from automation_pipeline.defs.audits import audit_outcomes, audit_outcomes_checks
+from automation_pipeline.defs.fiches import fiche_details, sales_list
+from automation_pipeline.defs.transcription import transcripts
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.conftest import StandingClock

@@ -7,8 +7,7 @@ import pytest
 from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.audits.job import audit_fiche
-from automation_pipeline.defs.audits.sensor import sweep_audits
+from automation_pipeline.defs.audits import audit_fiche, sweep_audits
 from automation_pipeline.orchestration.failures import verdicts, words_of
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database

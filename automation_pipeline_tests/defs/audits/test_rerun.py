@@ -7,9 +7,9 @@ from automation_pipeline import bootstrap
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.reruns import RERUN_JOB, request_rerun
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.audits.rerun import audit_rerun
-from automation_pipeline.defs.automation.sensors import run_failures
-from automation_pipeline.defs.requests.sensor import launch_requests
+from automation_pipeline.defs.audits import audit_rerun
+from automation_pipeline.defs.automation import run_failures
+from automation_pipeline.defs.requests import launch_requests
 from automation_pipeline.orchestration.job_registry import JOBS, run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database

@@ -14,7 +14,7 @@ from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.run_endings import cancel_run
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.automation.job import automation_run
+from automation_pipeline.defs.automation import automation_run
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.orchestration.automation_runs import STATUS_TAG, Tickets
 from automation_pipeline.orchestration.resource import ServicesResource

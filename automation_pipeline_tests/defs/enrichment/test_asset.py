@@ -5,8 +5,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from automation_pipeline.defs.enrichment.asset import companies, companies_checks
-from automation_pipeline.defs.enrichment.job import company_enrichment
+from automation_pipeline.defs.enrichment import companies, companies_checks, company_enrichment
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute
 from automation_pipeline_tests.fakes.registries import SIREN

@@ -4,7 +4,7 @@ refused."""
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.defs.enrichment.job import company_enrichment
+from automation_pipeline.defs.enrichment import company_enrichment
 from automation_pipeline.enrichment.models import NOT_CONFIGURED
 from automation_pipeline.enrichment.tables import EnrichmentJobRow, EnrichmentRow
 from automation_pipeline.orchestration.job_registry import run_request

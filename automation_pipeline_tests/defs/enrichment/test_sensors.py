@@ -7,8 +7,7 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline import bootstrap
-from automation_pipeline.defs.enrichment.job import company_enrichment
-from automation_pipeline.defs.enrichment.sensors import sweep_enrichments
+from automation_pipeline.defs.enrichment import company_enrichment, sweep_enrichments
 from automation_pipeline.enrichment.models import NOT_CONFIGURED
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.database import Database

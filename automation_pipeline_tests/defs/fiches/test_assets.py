@@ -9,13 +9,12 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.fiches.assets import fiche_details, sales_list
-from automation_pipeline.defs.fiches.checks import (
+from automation_pipeline.defs.fiches import (
+    fiche_details,
     fiche_details_checks,
     no_stale_day,
+    sales_list,
     sales_list_checks,
-)
-from automation_pipeline.defs.fiches.schedule import (
     sales_list_revalidation,
     sales_list_staleness,
     yesterdays_sales_list,

@@ -10,8 +10,8 @@ from dagster import DagsterRunStatus as S
 from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.fiches.range import sales_range_fetch, sweep_range_fetches
-from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.defs.fiches import sales_range_fetch, sweep_range_fetches
+from automation_pipeline.defs.requests import terminated_runs
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus
 from automation_pipeline.orchestration.endings import UNFINISHED
 from automation_pipeline.orchestration.job_registry import close_failed, run_request

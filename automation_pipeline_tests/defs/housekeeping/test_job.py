@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.housekeeping.job import housekeeping
+from automation_pipeline.defs.housekeeping import housekeeping
 from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.retention import ask_for_round

@@ -5,10 +5,9 @@ import dagster as dg
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.defs.automation.sensors import run_failures
-from automation_pipeline.defs.org_jobs.job import org_job
-from automation_pipeline.defs.org_jobs.sensors import org_job_queue
-from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.defs.automation import run_failures
+from automation_pipeline.defs.org_jobs import org_job, org_job_queue
+from automation_pipeline.defs.requests import terminated_runs
 from automation_pipeline.orchestration.org_jobs import job_run_id_of
 from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG

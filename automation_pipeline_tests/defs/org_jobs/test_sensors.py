@@ -5,11 +5,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from automation_pipeline.defs.org_jobs.sensors import (
-    due_org_schedules,
-    org_job_alerts,
-    org_job_queue,
-)
+from automation_pipeline.defs.org_jobs import due_org_schedules, org_job_alerts, org_job_queue
 from automation_pipeline.orchestration import org_jobs as of_dagster
 from automation_pipeline.org_jobs.events import FIRES
 from automation_pipeline.storage.clock import database_now

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from automation_pipeline.defs.pricing.asset import pricing_runs, pricing_runs_checks
+from automation_pipeline.defs.pricing import pricing_runs, pricing_runs_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench

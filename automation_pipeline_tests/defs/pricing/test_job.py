@@ -7,9 +7,9 @@ from sqlalchemy import select
 
 from automation_pipeline import bootstrap
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.defs.automation.sensors import run_failures
-from automation_pipeline.defs.pricing.job import rule_run
-from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.defs.automation import run_failures
+from automation_pipeline.defs.pricing import rule_run
+from automation_pipeline.defs.requests import terminated_runs
 from automation_pipeline.orchestration.pricing import RUN_ID_TAG, cancel_run_of, run_id_of
 from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.requests import REQUEST_TAG

@@ -5,10 +5,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from automation_pipeline.defs.pricing.reconciliation import (
-    daily_pricing_reconciliation,
-    rule_reconciliation,
-)
+from automation_pipeline.defs.pricing import daily_pricing_reconciliation, rule_reconciliation
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.core.clock import iso
-from automation_pipeline.defs.pricing.sensors import (
+from automation_pipeline.defs.pricing import (
     due_pricing_rules,
     due_rule_checks,
     pricing_alerts,

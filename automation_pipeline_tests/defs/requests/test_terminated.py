@@ -13,8 +13,8 @@ from automation_pipeline.audits.queries.requests import batch_summary
 from automation_pipeline.audits.requests import AuditRequestOptions, request_audits
 from automation_pipeline.audits.reruns import request_rerun
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.audits.sensor import sweep_audits
-from automation_pipeline.defs.requests.terminated import terminated_runs
+from automation_pipeline.defs.audits import sweep_audits
+from automation_pipeline.defs.requests import terminated_runs
 from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.resource import ServicesResource

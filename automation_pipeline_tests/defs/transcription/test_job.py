@@ -10,8 +10,8 @@ from sqlalchemy import select
 from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.defs.automation.sensors import run_failures
-from automation_pipeline.defs.transcription.job import transcribe_fiche
+from automation_pipeline.defs.automation import run_failures
+from automation_pipeline.defs.transcription import transcribe_fiche
 from automation_pipeline.orchestration import failures
 from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.resource import ServicesResource

@@ -1,5 +1,4 @@
-"""The job `housekeeping`: what is older than it is kept goes, ours and Dagster's; and its nightly
-schedule."""
+"""Removal of old rows."""
 
 import dagster as dg
 from pydantic import Field

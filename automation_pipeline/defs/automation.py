@@ -1,6 +1,4 @@
-"""The job `automation_run`: open_run -> select_fiches -> [fetch_batch]* -> settle_fetch ->
-[transcribe_batch -> audit_batch]* -> finalise_run. Every step loads its own stage when it begins: a run is at the CRM
-before it knows what an audit is."""
+"""Automation runs: the job, and the sensors that start, watch and close its runs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +7,6 @@ from pydantic import Field
 
 from automation_pipeline.automation import runs as opening
 from automation_pipeline.automation.models.runs import RunAttempt
-from automation_pipeline.defs.automation.hook import close_run
 from automation_pipeline.orchestration.automation_runs import (
     STATUS_TAG,
     at_work,
@@ -17,10 +14,33 @@ from automation_pipeline.orchestration.automation_runs import (
     opening_tags,
     parse_launch,
 )
-from automation_pipeline.orchestration.config import SelectionConfig, StrictConfig
-from automation_pipeline.orchestration.failures import verdicts
+from automation_pipeline.orchestration.config import SelectionConfig, StrictConfig, every
+from automation_pipeline.orchestration.failures import verdicts, words_of
 from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.job_registry import (
+    AUTOMATION_RUN,
+    close_failed,
+    job_definitions,
+)
 from automation_pipeline.orchestration.resource import ServicesResource
+
+
+@dg.failure_hook(required_resource_keys={"services"})
+def close_run(context: dg.HookContext) -> None:
+    from automation_pipeline.automation.queries.runs import unended_run_of_dagster
+    from automation_pipeline.automation.run_endings import finalise_run
+
+    our = context.resources.services.get()
+    with our.database.reading() as session:
+        ticket = unended_run_of_dagster(session, context.run_id, None)
+    if ticket is not None:
+        finalise_run(
+            ticket.run_id,
+            database=our.database,
+            clock=our.clock,
+            attempt=ticket.attempt,
+            breakdown=words_of(context.op_exception),
+        )
 
 
 class AutomationRunConfig(StrictConfig):
@@ -199,3 +219,61 @@ def automation_run() -> None:
     batches = settle_fetch(ticket=ticket, fetched=fetched)
     audited = batches.map(lambda work: audit_batch(work=work, transcribed=transcribe_batch(work)))
     finalise_run(ticket=ticket, audited=audited.collect())
+
+
+@dg.run_failure_sensor(
+    monitored_jobs=job_definitions(),
+    minimum_interval_seconds=every(5),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Requests another attempt for a Dagster run that was lost, and ends the work of one that failed "
+    "for good.",
+)
+def run_failures(
+    context: dg.RunFailureSensorContext, services: ServicesResource
+) -> dg.SkipReason | None:
+    from automation_pipeline.orchestration.recovery import ending_of
+    from automation_pipeline.orchestration.watchdog import launch_again, look_after_run_of
+
+    run = context.dagster_run
+    if run.job_name == AUTOMATION_RUN:
+        done = look_after_run_of(run, context.instance, services.get())
+        return None if done else dg.SkipReason(f"No automation run waits for {run.run_id}.")
+    record = context.instance.get_run_record_by_id(run.run_id)
+    if record is None:
+        return dg.SkipReason(f"Dagster has deleted {run.run_id}.")
+    ending = ending_of(record, context.instance)
+    if launch_again(run, ending, services.get()):
+        return dg.SkipReason(f"{run.run_id} was lost: another launch is requested.")
+    close_failed(run, ending.reason, services.get())
+    return None
+
+
+@dg.sensor(
+    job=automation_run,
+    minimum_interval_seconds=every(10),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Finds runs whose process was lost, and requests their next attempt or closes them.",
+)
+def reconcile_stale_runs(
+    context: dg.SensorEvaluationContext, services: ServicesResource
+) -> dg.SkipReason:
+    from automation_pipeline.orchestration.watchdog import look_after_all
+
+    looked_at, done = look_after_all(context.instance, services.get())
+    return dg.SkipReason("; ".join(done) or f"{looked_at} runs looked at, none is stale.")
+
+
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(15),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Decides every due time of the automation schedules once: it files a run, or records why it does not.",
+)
+def due_schedules(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.automation.schedules import start_due_runs
+    from automation_pipeline.bootstrap import due_rules
+
+    our = services.get()
+    return dg.SkipReason(
+        str(start_due_runs(due_rules(our.settings), database=our.database, clock=our.clock))
+    )

@@ -1,11 +1,11 @@
-"""The asset `daily_quality_report`: the quality of a day's calls, to look at and to take away."""
+"""The quality report of a day."""
 
 from pathlib import Path
 
 import dagster as dg
 
 from automation_pipeline.automation.models.reports import REPORT_CHECK
-from automation_pipeline.defs.audits.asset import audit_outcomes
+from automation_pipeline.defs.audits import audit_outcomes
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
 from automation_pipeline.orchestration.resource import ServicesResource

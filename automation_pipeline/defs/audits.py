@@ -1,0 +1,232 @@
+"""Audits: the jobs, the asset and the sweep."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from pydantic import Field
+
+from automation_pipeline.audits.models.audits import FicheAuditRequest, rerun_id
+from automation_pipeline.audits.rules.days import AUDIT_CHECKS
+from automation_pipeline.audits.rules.reviews import Rerun
+from automation_pipeline.defs.transcription import transcripts
+from automation_pipeline.orchestration.config import StrictConfig, every
+from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts, words_of
+from automation_pipeline.orchestration.requests import take_request
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+class AuditFicheConfig(StrictConfig):
+    """Which fiche is judged by which configuration, and who asked."""
+
+    fiche_id: str = Field(description="The fiche's id in the CRM.")
+    audit_config_id: int = Field(
+        description="The audit configuration: `automation audit-configs list` shows them."
+    )
+    use_rlm: bool = Field(
+        default=False, description="The model reads the calls with tools instead of in the prompt."
+    )
+    tracking_id: str | None = Field(default=None, description="The id that the audit was promised.")
+    trigger_source: str | None = Field(default="launchpad", description="What asked for the audit.")
+    user_id: str | None = Field(default=None, description="Who asked for it.")
+    automation_schedule_id: int | None = Field(
+        default=None, description="The schedule that it belongs to."
+    )
+    automation_run_id: int | None = Field(
+        default=None, description="The automation run that it belongs to."
+    )
+
+
+@dg.op
+def audit(
+    context: dg.OpExecutionContext, config: AuditFicheConfig, services: ServicesResource
+) -> None:
+    """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The
+    step succeeds when the audit has a result, whatever its grade."""
+    from automation_pipeline.audits.audits import audit_fiche as audit_to_the_end
+    from automation_pipeline.audits.models.audits import AuditStatus
+    from automation_pipeline.orchestration.audits import standing_metadata
+    from automation_pipeline.orchestration.batch_context import listener
+    from automation_pipeline.orchestration.heartbeat import worker_name
+
+    our, wish = services.get(), _wish(config, context.run)
+    with verdicts():
+        take_request(context, our)
+        ensure_transcribed = listener(our, f"{worker_name()}/{context.run_id}")
+        work = audit_to_the_end(
+            wish,
+            database=our.database,
+            source=our.crm,
+            ensure_transcribed=ensure_transcribed,
+            judge=our.judge,
+            clock=our.clock,
+        )
+        standing = our.run(work)
+    if standing.status is not AuditStatus.COMPLETED:
+        raise dg.Failure(standing.error, metadata=standing_metadata(standing), allow_retries=False)
+    context.add_output_metadata(standing_metadata(standing))
+
+
+def _wish(config: AuditFicheConfig, run: dg.DagsterRun) -> FicheAuditRequest:
+    from automation_pipeline.orchestration.audits import tracking_id_of
+
+    return FicheAuditRequest(
+        tracking_id=tracking_id_of(run) or run.run_id,
+        fiche_id=config.fiche_id,
+        audit_config_id=config.audit_config_id,
+        use_rlm=config.use_rlm,
+        trigger_source=config.trigger_source,
+        user_id=config.user_id,
+        schedule_id=config.automation_schedule_id,
+        run_id=config.automation_run_id,
+        dagster_run_id=run.run_id,
+    )
+
+
+@dg.failure_hook(required_resource_keys={"services"})
+def close_audit(context: dg.HookContext) -> None:
+    """At once when its step has failed for good, also where no daemon listens."""
+    from automation_pipeline.orchestration.audits import fail_audit_of
+
+    run = context.instance.get_run_by_id(context.run_id)
+    if run is not None:
+        fail_audit_of(run, words_of(context.op_exception), context.resources.services.get())
+
+
+@dg.job(
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "18000",
+    },
+    hooks={close_audit},
+    description="Audits the calls of one fiche with one audit configuration. Green: there is a result, whatever "
+    "its grade. Red: the audit failed or is incomplete.",
+)
+def audit_fiche() -> None:
+    audit()
+
+
+class AuditRerunConfig(StrictConfig):
+    """What is judged again, and what the model is told beside."""
+
+    audit_id: int = Field(description="The audit: `automation audits list` shows them.")
+    step_position: int = Field(description="The position of the step, from 1.")
+    control_point_index: int | None = Field(
+        default=None, description="One of its control points, from 1."
+    )
+    custom_prompt: str | None = Field(
+        default=None, description="Instructions of a person for the model."
+    )
+    rerun_id: str | None = Field(default=None, description="The id that the rerun was promised.")
+
+
+@dg.op
+def rerun(
+    context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource
+) -> None:
+    """Ask the model and store what it finds. A retry of what is stored asks nothing."""
+    from automation_pipeline.audits.reruns import rerun_control_point, rerun_step
+    from automation_pipeline.orchestration.audits import step_metadata
+
+    our, wish = services.get(), _rerun_of(config, context.run)
+    with verdicts():
+        take_request(context, our)
+        judge_again = rerun_step if config.control_point_index is None else rerun_control_point
+        document = our.run(judge_again(wish, database=our.database, judge=our.judge))
+    context.add_output_metadata(step_metadata(document))
+
+
+def _rerun_of(config: AuditRerunConfig, run: dg.DagsterRun) -> Rerun:
+    """Retries of a run carry out its rerun."""
+    from automation_pipeline.audits.models.audits import StepLocation
+
+    place = StepLocation(config.audit_id, config.step_position, config.control_point_index)
+    made_up = rerun_id(place.audit_id, place.position, place.point, run.root_run_id or run.run_id)
+    return Rerun(
+        rerun_id=config.rerun_id or made_up, place=place, instructions=config.custom_prompt
+    )
+
+
+@dg.job(
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "3600",
+    },
+    description="Judges one step or control point of an audit again. Green: there is a result. Red: there is none.",
+)
+def audit_rerun() -> None:
+    rerun()
+
+
+@dg.asset(
+    partitions_def=DAYS,
+    group_name="quality",
+    kinds={"http"},
+    deps=[transcripts],
+    retry_policy=CRASH_RETRIES,
+)
+def audit_outcomes(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """What the automatic configurations find in the day's calls; only audits that are missing or
+    failed are made."""
+    from automation_pipeline.audits.days import DayAuditRequest, audit_day
+    from automation_pipeline.orchestration.audits import day_metadata
+    from automation_pipeline.orchestration.batch_context import listener
+    from automation_pipeline.orchestration.heartbeat import worker_name
+
+    our, run = services.get(), context.run
+    request = DayAuditRequest(
+        day=day_of(context),
+        attempt=run.root_run_id or run.run_id,
+        width=our.settings.audit_run_concurrency,
+        dagster_run_id=run.run_id,
+    )
+    with verdicts():
+        listen = listener(our, f"{worker_name()}/{context.run.run_id}")
+        auditing = audit_day(
+            request,
+            database=our.database,
+            source=our.crm,
+            ensure_transcribed=listen,
+            judge=our.judge,
+            clock=our.clock,
+        )
+        day = our.run(auditing)
+    return dg.MaterializeResult(metadata=day_metadata(day))
+
+
+@dg.multi_asset_check(specs=check_specs(audit_outcomes, AUDIT_CHECKS))
+def audit_outcomes_checks(
+    context: dg.AssetCheckExecutionContext, services: ServicesResource
+) -> Iterator[dg.AssetCheckResult]:
+    """Nearly every fiche audited, nearly every step answered, and few quotations that were never
+    said."""
+    from automation_pipeline.audits.queries.days import audits_of_day
+    from automation_pipeline.audits.rules.days import judge_audits
+    from automation_pipeline.fiches.queries.days import sales_day
+
+    with services.get().database.reading() as session:
+        day, listed = audits_of_day(session, day_of(context)), sales_day(session, day_of(context))
+    for finding in judge_audits(day, asked=listed is not None):
+        yield check_result("audit_outcomes", finding)
+
+
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(30),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends audits whose worker is lost, and batches of audits that are complete.",
+)
+def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.audits.audits import sweep_audits as end_abandoned
+    from automation_pipeline.orchestration.endings import end_lost_audits
+
+    our = services.get()
+    abandoned = end_abandoned(
+        our.settings.audit_max_wait_seconds, database=our.database, claims=our.claims
+    )
+    ended = [*abandoned, *end_lost_audits(context.instance, our)]
+    return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No audit is abandoned.")

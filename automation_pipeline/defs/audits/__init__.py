@@ -1,1 +1,0 @@
-"""Audits in Dagster: the jobs of one fiche and of a rerun, the asset of a day, and the sweep."""

@@ -1,1 +1,0 @@
-"""The job of automations and the sensors that look after its runs."""

@@ -1,0 +1,128 @@
+"""Company enrichment: the job, the asset and sensors."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from pydantic import Field
+
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.enrichment.rules.evaluation import COVERAGE, FRESHNESS
+from automation_pipeline.orchestration.config import StrictConfig, every
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
+from automation_pipeline.orchestration.requests import take_request
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+class CompanyEnrichmentConfig(StrictConfig):
+    """Which job is worked on, or for which company one is made: exactly one of job_id and siren."""
+
+    job_id: int | None = Field(
+        default=None, description="Work on this job. Where somebody is at it, nothing is done."
+    )
+    siren: str | None = Field(
+        default=None,
+        description='Ask for this company, as in "552032534". Where what is known is fresh, that is all.',
+    )
+    force: bool = Field(
+        default=False, description="With siren: ask for it anew, however fresh what is known is."
+    )
+
+
+@dg.op
+def work_company_enrichment(
+    context: dg.OpExecutionContext, config: CompanyEnrichmentConfig, services: ServicesResource
+) -> None:
+    """Ask each register in turn and store its answer. The op fails when the enrichment ends
+    FAILED."""
+    from automation_pipeline.enrichment.models import EnrichmentStatus
+    from automation_pipeline.orchestration.enrichment import (
+        EnrichmentLaunch,
+        job_page,
+        job_to_work,
+        worked,
+    )
+
+    our = services.get()
+    with verdicts():
+        take_request(context, our)
+        job_id = job_to_work(EnrichmentLaunch(**config.model_dump()), context, our)
+        if job_id is None:
+            context.log.info("The stored company is fresh, so no register was called.")
+            return
+        job = our.run(worked(job_id, context, our))
+        context.add_output_metadata(job_page(job))
+        if job.status is EnrichmentStatus.FAILED:
+            raise PermanentError(
+                f"The enrichment of {job.company_siren} failed: {job.enrichment_error}."
+            )
+
+
+@dg.job(
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "1800",
+    },
+    description="Looks one company up in the French registers. Green: SUCCESS, PARTIAL, or put off until a "
+    "register can be called again. Red: FAILED.",
+)
+def company_enrichment() -> None:
+    work_company_enrichment()
+
+
+@dg.asset(group_name="enrichment", retry_policy=CRASH_RETRIES)
+def companies(services: ServicesResource) -> dg.MaterializeResult:
+    """Companies by the French registers, as they stand now."""
+    from automation_pipeline.enrichment.queries.maintenance import coverage_of
+    from automation_pipeline.enrichment.queries.views import source_views
+    from automation_pipeline.orchestration.enrichment import companies_page
+
+    our = services.get()
+    now, knobs = our.clock.now(), our.registries.knobs
+    with verdicts(), our.database.reading() as session:
+        coverage, sources = coverage_of(session, now, knobs.freshness), source_views(session, now)
+    return dg.MaterializeResult(metadata=companies_page(coverage, sources))
+
+
+CHECKS = {
+    COVERAGE: "Few companies have failed, and each failure has a reason.",
+    FRESHNESS: "No company counts as fresh for longer than its freshness lasts.",
+}
+
+
+@dg.multi_asset_check(
+    specs=[
+        dg.AssetCheckSpec(name, asset=companies, description=text) for name, text in CHECKS.items()
+    ]
+)
+def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult]:
+    """Few have failed, each with a reason; nothing is SUCCESS for longer than that lasts."""
+    from automation_pipeline.enrichment.queries.maintenance import coverage_of
+    from automation_pipeline.enrichment.rules.evaluation import evaluate_coverage
+    from automation_pipeline.orchestration.enrichment import judged
+
+    our = services.get()
+    with our.database.reading() as session:
+        coverage = coverage_of(session, our.clock.now(), our.registries.knobs.freshness)
+    for finding in evaluate_coverage(coverage):
+        yield judged("companies", finding)
+
+
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(60),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Marks stale companies, refreshes due ones within the quotas of the registers, and requests "
+    "workers for jobs that were lost or put off.",
+)
+def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
+    from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep
+    from automation_pipeline.enrichment.models import NOT_CONFIGURED
+    from automation_pipeline.orchestration.enrichment import has_registries
+
+    our = services.get()
+    if not has_registries(our):
+        return dg.SkipReason(NOT_CONFIGURED)
+    report = sweep(registries=our.registries, database=our.database, clock=our.clock)
+    our.metering.flush()
+    return dg.SkipReason(str(report))

@@ -1,2 +1,0 @@
-"""Enrichment in Dagster: the job that asks the registers, the sweep, and the companies as an
-asset."""

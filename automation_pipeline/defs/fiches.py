@@ -1,0 +1,214 @@
+"""Sales lists and fiche details: assets, checks, the job over days, and schedules."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from pydantic import Field
+
+from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
+from automation_pipeline.orchestration.config import StrictConfig, every
+from automation_pipeline.orchestration.days import (
+    DAYS,
+    SETTINGS,
+    check_result,
+    check_specs,
+    coverage_metadata,
+    day_of,
+    sales_day_metadata,
+    yesterday,
+)
+from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts, words_of
+from automation_pipeline.orchestration.requests import take_request
+from automation_pipeline.orchestration.resource import ServicesResource
+
+
+@dg.asset(partitions_def=DAYS, group_name="crm", kinds={"http"}, retry_policy=CRASH_RETRIES)
+def sales_list(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """The fiches sold on the day, in short, as the CRM lists them now: one call."""
+    from automation_pipeline.fiches.days import revalidate_day
+
+    our = services.get()
+    with verdicts():
+        asking = revalidate_day(
+            day_of(context),
+            database=our.database,
+            source=our.crm,
+            clock=our.clock,
+            semaphore=our.sales_list_semaphore,
+        )
+        return dg.MaterializeResult(metadata=sales_day_metadata(our.run(asking)))
+
+
+@dg.asset(
+    partitions_def=DAYS,
+    group_name="crm",
+    kinds={"http"},
+    deps=[sales_list],
+    retry_policy=CRASH_RETRIES,
+)
+def fiche_details(
+    context: dg.AssetExecutionContext, services: ServicesResource
+) -> dg.MaterializeResult:
+    """The full details of the day's fiches; only those that are missing or too old are asked
+    for."""
+    from automation_pipeline.fiches.details import fetch_days
+    from automation_pipeline.fiches.queries.details import coverage_of
+
+    our, day = services.get(), day_of(context)
+    with verdicts():
+        errors = our.run(fetch_days([day], database=our.database, source=our.crm, clock=our.clock))
+        with our.database.reading() as session:
+            coverage = coverage_of(session, day)
+    return dg.MaterializeResult(metadata=coverage_metadata(coverage, errors))
+
+
+@dg.multi_asset_check(specs=check_specs(sales_list, DAY_CHECKS))
+def sales_list_checks(
+    context: dg.AssetCheckExecutionContext, services: ServicesResource
+) -> Iterator[dg.AssetCheckResult]:
+    """Not empty on a weekday, no id twice, a usual volume, every fiche with its cle."""
+    from automation_pipeline.fiches.days import check_sales_day
+
+    for finding in check_sales_day(day_of(context), database=services.get().database):
+        yield check_result("sales_list", finding)
+
+
+@dg.asset_check(asset=sales_list, name=STALE_CHECK)
+def no_stale_day(services: ServicesResource) -> dg.AssetCheckResult:
+    """Every day of the last month has a list that was taken after it was over, or not long ago."""
+    from automation_pipeline.fiches.days import find_stale_days
+
+    our = services.get()
+    first = our.settings.automation_first_day
+    return check_result(
+        "sales_list", find_stale_days(first, database=our.database, clock=our.clock)
+    )
+
+
+@dg.multi_asset_check(specs=check_specs(fiche_details, COVERAGE_CHECKS))
+def fiche_details_checks(
+    context: dg.AssetCheckExecutionContext, services: ServicesResource
+) -> Iterator[dg.AssetCheckResult]:
+    """Nearly every fiche of the day has its details, and few are unknown to the CRM."""
+    from automation_pipeline.fiches.details import check_details_day
+
+    for finding in check_details_day(day_of(context), database=services.get().database):
+        yield check_result("fiche_details", finding)
+
+
+class RangeConfig(StrictConfig):
+    """Which job over days is worked on; the HTTP API files them."""
+
+    job_id: str = Field(description="The job: GET /api/fiches/jobs shows them.")
+    refresh: bool = Field(
+        default=False, description="Lists that cannot change any more are asked for again too."
+    )
+
+
+@dg.op
+def fetch_days(
+    context: dg.OpExecutionContext, config: RangeConfig, services: ServicesResource
+) -> None:
+    """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no
+    day could be read."""
+    from automation_pipeline.fiches.fetch_jobs import fetch_range
+    from automation_pipeline.fiches.models.fetch_jobs import JobStatus
+    from automation_pipeline.orchestration.fetch_jobs import job_metadata
+
+    our = services.get()
+    with verdicts():
+        take_request(context, our)
+        ground = {
+            "database": our.database,
+            "source": our.crm,
+            "clock": our.clock,
+            "semaphore": our.sales_list_semaphore,
+        }
+        every = our.settings.progressive_fetch_webhook_frequency
+        job = our.run(
+            fetch_range(config.job_id, **ground, refresh=config.refresh, webhook_every=every)
+        )
+    if job.status is JobStatus.FAILED:
+        raise dg.Failure(job.error, metadata=job_metadata(job), allow_retries=False)
+    context.add_output_metadata(job_metadata(job))
+
+
+@dg.failure_hook(required_resource_keys={"services"})
+def close_job(context: dg.HookContext) -> None:
+    """At once when its step has failed for good, also where no daemon listens."""
+    from automation_pipeline.orchestration.fetch_jobs import fail_range_of
+
+    run = context.instance.get_run_by_id(context.run_id)
+    if run is not None:
+        fail_range_of(run, words_of(context.op_exception), context.resources.services.get())
+
+
+@dg.job(
+    tags={
+        "dagster/retry_strategy": "ALL_STEPS",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "18000",
+    },
+    hooks={close_job},
+    description="Fetches the sales lists of a range of days from the CRM. Green: at least one day could be "
+    "read. Red: none could.",
+)
+def sales_range_fetch() -> None:
+    fetch_days()
+
+
+@dg.sensor(
+    target=None,
+    minimum_interval_seconds=every(60),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends day-range fetches whose worker is lost.",
+)
+def sweep_range_fetches(
+    context: dg.SensorEvaluationContext, services: ServicesResource
+) -> dg.SkipReason:
+    from automation_pipeline.orchestration.endings import end_lost_ranges
+
+    ended = end_lost_ranges(context.instance, services.get())
+    return dg.SkipReason(
+        f"Ended {', '.join(ended)}." if ended else "No job over days is abandoned."
+    )
+
+
+# A check without partitions stays planned for ever in a run of a partition: it has a job of its
+# own.
+sales_list_revalidation = dg.define_asset_job(
+    "sales_list_revalidation",
+    selection=dg.AssetSelection.assets(sales_list) - dg.AssetSelection.checks(no_stale_day),
+    description="Ask the CRM for the sales list of a day, and check it.",
+    tags={"dagster/max_retries": "3", "dagster/max_runtime": "1800"},
+)
+sales_list_staleness = dg.define_asset_job(
+    "sales_list_staleness",
+    selection=dg.AssetSelection.checks(no_stale_day),
+    description="Name the days of the last month whose sales list is missing or too old; nobody is asked.",
+    tags={"dagster/max_retries": "3", "dagster/max_runtime": "1800"},
+)
+
+
+@dg.schedule(
+    job=sales_list_revalidation,
+    cron_schedule="15 4 * * *",
+    execution_timezone=SETTINGS.automation_timezone,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every night at 04:15: fetches yesterday's sales list, which can no longer change.",
+)
+def yesterdays_sales_list(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    day = yesterday(context)
+    return dg.RunRequest(run_key=day, partition_key=day)
+
+
+stale_sales_lists = dg.ScheduleDefinition(
+    name="stale_sales_lists",
+    job=sales_list_staleness,
+    cron_schedule="0 5 * * *",
+    execution_timezone=SETTINGS.automation_timezone,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Every night at 05:00, when yesterday's list should be there.",
+)

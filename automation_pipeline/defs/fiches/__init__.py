@@ -1,1 +1,0 @@
-"""The CRM mirror as assets: sales lists and fiche details, one partition a day."""

@@ -1,2 +1,0 @@
-"""Jobs of organisations in Dagster: the job that does them, what makes them due, what follows them,
-and the day."""

@@ -1,1 +1,0 @@
-"""Reports in Dagster: the quality of a day."""

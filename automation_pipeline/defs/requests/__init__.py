@@ -1,1 +1,0 @@
-"""The one door: filed requests become runs."""
