@@ -71,7 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     path = metafunc.definition.path
     marked = metafunc.definition.get_closest_marker("both_databases") is not None
-    on_both = marked or bool({"store", "storage", "migrations"} & set(path.parts))
+    on_both = marked or bool({"queries", "storage", "migrations"} & set(path.parts))
     kinds = ["sqlite", "postgres"] if on_both else [os.environ.get("DB", "sqlite")]
     metafunc.parametrize("database_kind", kinds, indirect=True)
 

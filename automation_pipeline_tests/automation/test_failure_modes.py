@@ -25,7 +25,7 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.automation.due import RULES, change
-from automation_pipeline_tests.automation.stages.post import a_post_office, records, relay
+from automation_pipeline_tests.automation.post import a_post_office, records, relay
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fakes.post import FakeMailSender, FakePublisher, FakeWebhookSender

@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.housekeeping.attic import OLD, put
+from automation_pipeline_tests.retention.old_rows import OLD, put
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from automation_pipeline.pricing.models.transforms import (
     names_amounts,
 )
 from automation_pipeline.pricing.rules.evaluation import price
-from automation_pipeline_tests.pricing.domain.rules import rule, selector, variant
+from automation_pipeline_tests.pricing.rules.rules import rule, selector, variant
 from automation_pipeline_tests.tables import every_case
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pricing.md").read_text(encoding="utf-8")

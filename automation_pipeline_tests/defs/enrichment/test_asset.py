@@ -7,7 +7,7 @@ import pytest
 
 from automation_pipeline.defs.enrichment import companies, companies_checks, company_enrichment
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute
+from automation_pipeline_tests.defs.enrichment.register_services import OURS, an_office, execute
 from automation_pipeline_tests.fakes.registries import SIREN
 
 

@@ -10,7 +10,12 @@ from automation_pipeline.enrichment.tables import EnrichmentJobRow, EnrichmentRo
 from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
-from automation_pipeline_tests.defs.enrichment.desk import an_office, execute, refusal, told
+from automation_pipeline_tests.defs.enrichment.register_services import (
+    an_office,
+    execute,
+    refusal,
+    told,
+)
 from automation_pipeline_tests.fakes.registries import RATE_LIMIT, SIREN
 
 

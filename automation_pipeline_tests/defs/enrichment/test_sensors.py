@@ -13,7 +13,12 @@ from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.defs.enrichment.desk import OURS, an_office, execute, refusal
+from automation_pipeline_tests.defs.enrichment.register_services import (
+    OURS,
+    an_office,
+    execute,
+    refusal,
+)
 
 
 def tick() -> str:

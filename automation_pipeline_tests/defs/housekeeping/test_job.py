@@ -18,8 +18,8 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.housekeeping.attic import OLD, put
 from automation_pipeline_tests.orchestration.test_retention import empty
+from automation_pipeline_tests.retention.old_rows import OLD, put
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

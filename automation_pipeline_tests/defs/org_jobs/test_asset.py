@@ -9,7 +9,7 @@ import pytest
 
 from automation_pipeline.defs.org_jobs import org_job_outcomes, org_job_outcomes_checks
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.defs.org_jobs.desk import OURS, a_bench
+from automation_pipeline_tests.defs.org_jobs.org_services import OURS, a_bench
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
 
 DAY = "2026-05-04"

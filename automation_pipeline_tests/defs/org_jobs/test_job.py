@@ -16,7 +16,7 @@ from automation_pipeline.org_jobs.models.attempts import attempt_failed
 from automation_pipeline.org_jobs.models.jobs import RetryPolicy, request_key
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.defs.org_jobs.desk import (
+from automation_pipeline_tests.defs.org_jobs.org_services import (
     OP,
     OURS,
     FakeDoer,

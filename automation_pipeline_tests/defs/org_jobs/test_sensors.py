@@ -12,7 +12,7 @@ from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline_tests.clients.receiver import receiver
-from automation_pipeline_tests.defs.org_jobs.desk import OURS, a_bench
+from automation_pipeline_tests.defs.org_jobs.org_services import OURS, a_bench
 from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
 
 SENSORS = [due_org_schedules, org_job_queue, org_job_alerts]

@@ -8,7 +8,7 @@ import pytest
 from automation_pipeline.defs.pricing import pricing_runs, pricing_runs_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench
+from automation_pipeline_tests.defs.pricing.shop_services import OURS, a_bench
 from automation_pipeline_tests.pricing.ended import a_check, an_ended_run
 
 DAY = "2026-05-04"

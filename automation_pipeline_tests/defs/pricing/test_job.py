@@ -17,7 +17,7 @@ from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.metrics import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.defs.pricing.desk import (
+from automation_pipeline_tests.defs.pricing.shop_services import (
     OURS,
     a_bench,
     execute,

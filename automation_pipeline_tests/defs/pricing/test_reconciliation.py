@@ -10,7 +10,13 @@ from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench, execute, refusal, told
+from automation_pipeline_tests.defs.pricing.shop_services import (
+    OURS,
+    a_bench,
+    execute,
+    refusal,
+    told,
+)
 from automation_pipeline_tests.pricing.bench import Bench
 
 OP = "reconcile"

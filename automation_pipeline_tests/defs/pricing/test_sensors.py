@@ -18,7 +18,7 @@ from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.clients.receiver import receiver
-from automation_pipeline_tests.defs.pricing.desk import OURS, a_bench
+from automation_pipeline_tests.defs.pricing.shop_services import OURS, a_bench
 from automation_pipeline_tests.pricing.ended import alert_rows, an_ended_run
 
 SENSORS = [due_pricing_rules, due_rule_checks, sweep_rule_runs, pricing_alerts]

@@ -15,7 +15,7 @@ from automation_pipeline.orchestration.resource import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline_tests.automation.stages.post import an_ended_run, records
+from automation_pipeline_tests.automation.post import an_ended_run, records
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fiches.ranges import DAYS, Ranges

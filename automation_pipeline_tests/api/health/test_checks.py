@@ -1,0 +1,229 @@
+"""What is looked at beyond what `cli/test_doctor.py` shows: Pusher, the shop, the registries, the
+daemon, who may call."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from automation_pipeline.access.tokens import create_token, revoke_token
+from automation_pipeline.api import health as checks
+from automation_pipeline.api.health import Finding
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
+from automation_pipeline_tests.api.health.conftest import MakeServices
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.outside import (
+    ENTREPRISE_TOKEN,
+    INPI_PASSWORD,
+    INPI_USERNAME,
+    LLM_KEY,
+    PUBLIC_BODY,
+    PUSHER_APP_ID,
+    PUSHER_KEY,
+    PUSHER_SECRET,
+    SHOP_TOKEN,
+)
+
+SECRET = "a-secret-that-is-long-enough-for-hs256"
+PUSHER = {"PUSHER_APP_ID": PUSHER_APP_ID, "PUSHER_KEY": PUSHER_KEY, "PUSHER_CLUSTER": "eu"}
+
+
+@pytest.fixture(autouse=True)
+def _definitions_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load")
+
+
+def found(services: Services) -> Mapping[str, Finding]:
+    return {one.name: one for one in checks.examine(services)}
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "says"),
+    [
+        ({}, "not set", "optional, not configured"),
+        ({"PUSHER_SECRET": PUSHER_SECRET}, "ok", "answers and knows our application"),
+        ({"PUSHER_SECRET": "wr0ng"}, "failed", ""),
+        ({"PUSHER_SECRET": PUSHER_SECRET, "PUSHER_KEY": ""}, "failed", "PUSHER_KEY not set"),
+        ({"PUSHER_SECRET": "wr0ng", "PUSHER_DRY_RUN": True}, "ok", "written to the log instead"),
+    ],
+)
+def test_pusher_is_asked_whether_it_knows_us(
+    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+) -> None:
+    given = {**PUSHER, "PUSHER_BASE_URL": simulated, **variables} if variables else {}
+    pusher = found(serving(**{name: value for name, value in given.items() if value != ""}))[
+        "pusher"
+    ]
+    assert (pusher.state, says in pusher.detail, "wr0ng" in pusher.detail) == (state, True, False)
+    assert pusher.required is bool(variables)
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "says"),
+    [
+        ({}, "not set", "optional, not configured"),
+        ({"SHOP_API_TOKEN": SHOP_TOKEN}, "ok", " answers and accepts the token"),
+        ({"SHOP_API_TOKEN": "wr0ng"}, "failed", "(check SHOP_API_TOKEN)"),
+        ({"SHOP_API_TOKEN": ""}, "failed", "SHOP_API_TOKEN is not set"),
+        (
+            {"SHOP_API_TOKEN": SHOP_TOKEN, "SHOP_API_BASE_URL": "http://127.0.0.1:9"},
+            "failed",
+            "could not be reached",
+        ),
+    ],
+)
+def test_the_shop_is_asked_whether_it_knows_us(
+    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+) -> None:
+    given = {"SHOP_API_BASE_URL": simulated, **variables} if variables else {}
+    shop = found(serving(**{name: value for name, value in given.items() if value != ""}))["shop"]
+    assert (shop.state, says in shop.detail, "wr0ng" in shop.detail) == (state, True, False)
+    assert shop.required is bool(variables)
+
+
+@pytest.mark.parametrize(
+    ("variables", "state", "says"),
+    [
+        ({}, "not set", "optional, not configured"),
+        ({"LLM_API_KEY": LLM_KEY}, "ok", " answers and knows gpt"),
+        ({"LLM_API_KEY": "wr0ng"}, "failed", "check LLM_API_KEY"),
+    ],
+)
+def test_the_language_model_is_asked_whether_it_lets_us_in(
+    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+) -> None:
+    given = {"LLM_BASE_URL": f"{simulated}/v1", **variables} if variables else {}
+    model = found(serving(**given))["model"]
+    assert (model.state, says in model.detail, "wr0ng" in model.detail) == (state, True, False)
+    assert model.required is bool(variables)
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("exit 0", None),
+        ("echo First >&2; echo The last line >&2; exit 1", "The last line"),
+        ("exit 1", "no output"),
+        ("exec sleep 60", "Dagster took longer than 0.5 s"),
+    ],
+)
+def test_definitions_that_do_not_load_are_reported_in_one_line_and_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, fault: str | None
+) -> None:
+    counted = f"echo once >> {tmp_path / 'looks'}; {command}"
+    monkeypatch.setattr(checks, "_COMMAND", ["sh", "-c", counted])
+    monkeypatch.setattr(checks, "SECONDS", 0.5 if "sleep" in command else 60.0)
+    monkeypatch.setattr(checks, "_look", checks._Look())
+    for _ in range(2):
+        with pytest.raises(PermanentError) if fault else nullcontext() as raised:
+            checks.check_definitions()
+        assert raised is None or str(raised.value) == f"the definitions do not load: {fault}"
+    assert (tmp_path / "looks").read_text(encoding="utf-8") == "once\n"
+
+
+REGISTRIES: Mapping[str, Mapping[str, object]] = {
+    "search": {"RECHERCHE_ENTREPRISES_BASE_URL": "/registries/search"},
+    "inpi": {
+        "INPI_RNE_BASE_URL": "/registries/inpi",
+        "INPI_RNE_USERNAME": INPI_USERNAME,
+        "INPI_RNE_PASSWORD": INPI_PASSWORD,
+    },
+    "rcs": {
+        "API_ENTREPRISE_BASE_URL": "/registries/entreprise",
+        "API_ENTREPRISE_TOKEN": ENTREPRISE_TOKEN,
+        "API_ENTREPRISE_RECIPIENT": PUBLIC_BODY,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "state", "says"),
+    [
+        ("search", None, "not set", "optional, not configured"),
+        ("search", {}, "ok", "API_RECHERCHE_ENTREPRISES answers and lets us in; 6 calls in 1 s"),
+        ("search", {"RECHERCHE_ENTREPRISES_BASE_URL": "/nothing"}, "failed", "status 404"),
+        ("inpi", None, "not set", "optional, not configured"),
+        (
+            "inpi",
+            {},
+            "ok",
+            "INPI_RNE answers and lets us in; 170 calls in 60 s, at most 9500 a day",
+        ),
+        (
+            "inpi",
+            {"INPI_RNE_PASSWORD": "wr0ng"},
+            "failed",
+            "check INPI_RNE_USERNAME and INPI_RNE_PASSWORD",
+        ),
+        (
+            "inpi",
+            {"INPI_RNE_USERNAME": ""},
+            "failed",
+            "INPI_RNE_USERNAME is not set, though INPI_RNE_BASE_URL is",
+        ),
+        ("rcs", None, "not set", "optional, not configured"),
+        ("rcs", {}, "ok", "API_ENTREPRISE_RCS answers and lets us in; 4 calls in 1 s"),
+        ("rcs", {"API_ENTREPRISE_TOKEN": "wr0ng"}, "failed", "check API_ENTREPRISE_TOKEN"),
+        ("rcs", {"API_ENTREPRISE_RECIPIENT": ""}, "failed", "API_ENTREPRISE_RECIPIENT is not set"),
+    ],
+)
+def test_each_registry_is_asked_whether_it_lets_us_in(
+    serving: MakeServices,
+    simulated: str,
+    name: str,
+    changed: Mapping[str, object] | None,
+    state: str,
+    says: str,
+) -> None:
+    given = {} if changed is None else {**REGISTRIES[name], **changed}
+    told = {
+        key: f"{simulated}{value}" if str(value).startswith("/") else value
+        for key, value in given.items()
+    }
+    settings = {key: value for key, value in told.items() if value != ""}
+    # No machine is so slow that this would not do.
+    registry = found(serving(ENRICHMENT_TIMEOUT_SECONDS=15, **settings))[name]
+    assert (registry.state, says in registry.detail, "wr0ng" in registry.detail) == (
+        state,
+        True,
+        False,
+    )
+    assert registry.required is bool(given)
+
+
+def test_who_may_call_is_told_in_numbers(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    assert found(serving())["access"].state == "not set"
+    wish = {"name": "robot", "permissions": ["automation"], "scope": "ALL"}
+    kept, gone = (create_token(wish, database=database, clock=clock) for _ in range(2))
+    revoke_token(gone.token.id, database=database, clock=clock)
+    access = found(
+        serving(
+            API_AUTH_TOKENS="one-token-of-sixteen,another-token-of-sixteen",
+            JWT_ACCESS_SECRET=SECRET,
+        )
+    )["access"]
+    assert access.detail == "2 token(s) in the environment, 1 stored; users' tokens are accepted"
+    assert found(serving())["access"].detail.endswith("1 stored; users' tokens are not accepted")
+    assert kept.secret not in access.detail
+
+
+def test_a_daemon_that_ticks_is_well(serving: MakeServices, database: Database) -> None:
+    silent = found(serving())["daemon"]
+    assert (silent.state, silent.is_trouble) == ("failed", False)
+    with database.transaction() as session:
+        record_heartbeat(session, DAEMON)
+    assert found(serving())["daemon"].state == "ok"
+
+
+def test_the_database_tells_which_revision_it_is_at(
+    serving: MakeServices, database: Database
+) -> None:
+    told = found(serving())["database"]
+    assert told.state == "ok"
+    assert told.detail.startswith(f"{database.dialect} at 0")

@@ -1,0 +1,93 @@
+"""The numbers of enrichment, as Prometheus reads them off the page."""
+
+import asyncio
+from datetime import timedelta
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from automation_pipeline.api.metrics import exposition, gauges, histograms
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.metrics import observe
+from automation_pipeline.enrichment.jobs import sweep_enrichments, work_enrichment
+from automation_pipeline.enrichment.models import LATENCY_MS, RATE_LIMITED, SourceApi
+from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.requests import request_enrichment
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.api.health.conftest import MakeServices
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.registries import (
+    NEVER_WAITS,
+    SIREN,
+    FakeRegistry,
+    record,
+    registries,
+)
+
+ASKING = Requester(tenant_id="main", correlation_id="c-1", actor="user:12")
+
+
+def read(services: Services) -> dict[str, dict[str, float]]:
+    """Of each name that begins with `enrichment_`, the values by label values."""
+    told: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(
+        exposition(gauges(services), histograms(services)).decode()
+    ):
+        for sample in family.samples:
+            if sample.name.startswith("enrichment_"):
+                told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
+    return told
+
+
+def enrich(database: Database, clock: StandingClock) -> None:
+    given, ours = {"siren": SIREN}, {"database": database, "clock": clock}
+    made = request_enrichment(given, ASKING, knobs=NEVER_WAITS, **ours)
+    assert made.job_id is not None
+    its = registries(database, {SourceApi.SEARCH: FakeRegistry(record())})
+    asyncio.run(work_enrichment(made.job_id, registries=its, owner="a", **ours))
+
+
+def test_with_nothing_asked_all_is_zero(serving: MakeServices) -> None:
+    told = read(serving())
+    assert set(told["enrichment_status"].values()) == {0}
+    assert told["enrichment_stale_backlog"] == {"": 0}
+    assert told["enrichment_source_resting"] == dict.fromkeys(SourceApi, 0)
+    assert set(told["enrichment_duration_ms_bucket"].values()) == {0}
+
+
+def test_companies_sources_and_the_backlog_are_counted(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    enrich(database, clock)
+    with database.transaction() as session:
+        set_rest(session, SourceApi.INPI, timedelta(days=90), "Banned.", clock.now())
+    told = read(serving())
+    assert (
+        told["enrichment_status"]["SUCCESS"],
+        told["enrichment_source_calls_today"][SourceApi.SEARCH],
+    ) == (1, 1)
+    assert told["enrichment_source_resting"][SourceApi.INPI] == 1
+    clock.pass_time(timedelta(days=31))
+    its = registries(database, {SourceApi.SEARCH: FakeRegistry()}, calls_a_day=1)
+    sweep_enrichments(registries=its, database=database, clock=clock, limit=50)
+    told = read(serving())
+    assert told["enrichment_status"]["STALE"] == 1
+    assert told["enrichment_stale_backlog"] == {"": 1}
+    assert told["enrichment_source_calls_today"][SourceApi.SEARCH] == 0
+
+
+def test_what_was_counted_is_told_with_words_and_spreads(serving: MakeServices) -> None:
+    services = serving()
+    services.meter.count(RATE_LIMITED, source=SourceApi.INPI)
+    observe(services.meter, LATENCY_MS, 800)
+    services.metering.flush()
+    told = read(services)
+    assert told["enrichment_rate_limited_total"] == {SourceApi.INPI: 1}
+    assert (
+        told["enrichment_source_latency_ms_count"],
+        told["enrichment_source_latency_ms_sum"],
+    ) == (
+        {"": 1},
+        {"": 800},
+    )
+    assert "enrichment_source_latency_ms_bucket_total" not in told

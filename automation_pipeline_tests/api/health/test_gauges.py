@@ -1,0 +1,173 @@
+"""The numbers of the metrics page: counted from rows, in as many queries whatever there is to
+count."""
+
+from datetime import timedelta
+
+from sqlalchemy import event, update
+
+from automation_pipeline.api.metrics import gauges, labels_of
+from automation_pipeline.audits.models.audits import AuditStatus
+from automation_pipeline.automation.tables import NotificationRow, RunRow
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
+from automation_pipeline.storage.metrics import MetricValue, add_metrics
+from automation_pipeline.storage.outbox import NEVER, OutboxRow, enqueue
+from automation_pipeline.storage.run_requests import NewRunRequest, file_requests, mark_refused
+from automation_pipeline_tests.api.health.conftest import MakeServices
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.automation.post import an_ended_run
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.storage.processes import event as an_event
+from automation_pipeline_tests.tables import every_case
+
+
+def numbers(services: Services) -> dict[str, float]:
+    """As `name{label=value}`."""
+    told = {}
+    for gauge in gauges(services):
+        for sample in gauge.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sample.labels.items())
+            told[f"{gauge.name}{{{labels}}}" if labels else gauge.name] = sample.value
+    return told
+
+
+def add_run(
+    database: Database, clock: StandingClock, schedule_id: int, status: str, *counts: int
+) -> None:
+    successful, failed, ignored = counts or (0, 0, 0)
+    with database.transaction() as session:
+        session.add(
+            RunRow(
+                schedule_id=schedule_id, status=status, trigger="manual", started_at=clock.now(), config_snapshot={},
+                successful_fiches=successful, failed_fiches=failed, ignored_fiches=ignored,
+            )
+        )  # fmt: skip
+
+
+def test_an_empty_system_is_all_zeros(serving: MakeServices) -> None:
+    assert set(numbers(serving()).values()) == {0}
+
+
+def test_runs_and_fiches_are_counted_by_how_they_ended(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    schedule_id = a_schedule(database, clock).id
+    add_run(database, clock, schedule_id, "running")
+    add_run(database, clock, schedule_id, "partial", 5, 2, 1)
+    add_run(database, clock, schedule_id, "partial", 1, 1, 0)
+    add_run(database, clock, schedule_id, "completed", 7, 0, 3)
+    told = numbers(serving())
+    runs = {"pending": 0, "running": 1, "partial": 2, "completed": 1}
+    assert {name: told[f"automation_runs{{status={name}}}"] for name in runs} == runs
+    fiches = {"successful": 13, "failed": 3, "ignored": 4}
+    assert {name: told[f"automation_fiches{{outcome={name}}}"] for name in fiches} == fiches
+
+
+def test_what_waits_is_told_by_its_queue(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    with database.transaction() as session:
+        file_requests(
+            session,
+            [NewRunRequest(f"wish-{number}", "audit_fiche", {}, {}) for number in range(3)],
+            clock.now(),
+        )
+        mark_refused(session, "wish-1", "No")
+    bench = Bench(database, clock)
+    bench.sell("1")
+    bench.audit("1", bench.configure())
+    told = numbers(serving())
+    assert (
+        told["automation_queue_depth{queue=run_requests}"],
+        told["automation_queue_depth{queue=audits}"],
+    ) == (2, 0)
+    with database.transaction() as session:
+        bench_row = bench.row()
+        session.execute(update(type(bench_row)).values(status=AuditStatus.RUNNING))
+    assert numbers(serving())["automation_queue_depth{queue=audits}"] == 1
+
+
+def test_the_outbox_tells_its_lag_and_what_was_given_up(
+    serving: MakeServices, database: Database
+) -> None:
+    with database.transaction() as session:
+        enqueue(session, [an_event("old"), an_event("new"), an_event("parked"), an_event("out")])
+        now = database_time(session)
+        ages = {"old": 90, "new": 5, "parked": 9000, "out": 9999}
+        for key, age in ages.items():
+            values = {"occurred_at": now - timedelta(seconds=age)}
+            values |= {"available_at": NEVER} if key == "parked" else {}
+            values |= {"published_at": now} if key == "out" else {}
+            session.execute(update(OutboxRow).where(OutboxRow.event_key == key).values(**values))
+    told = numbers(serving())
+    assert (told["automation_outbox_waiting"], told["automation_outbox_parked"]) == (2, 1)
+    assert 90 <= told["automation_outbox_lag_seconds"] < 600
+
+
+def test_messages_that_nobody_received_and_the_daemons_silence_are_told(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    an_ended_run(
+        database, clock, webhookUrl="https://hooks.example.com/run", notifyEmails=["a@example.com"]
+    )
+    with database.transaction() as session:
+        session.execute(
+            update(NotificationRow)
+            .where(NotificationRow.channel == "email")
+            .values(status="failed")
+        )
+        record_heartbeat(session, DAEMON)
+    told = numbers(serving())
+    assert told["automation_notifications_failed"] == 1
+    assert 0 <= told["automation_daemon_silence_seconds"] < 600
+
+
+def test_what_all_processes_count_is_told_as_counters(
+    serving: MakeServices, database: Database
+) -> None:
+    with database.transaction() as session:
+        add_metrics(
+            session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 3)]
+        )
+        add_metrics(
+            session, [MetricValue("provider_calls_total", 'provider="crm",status="200"', 2)]
+        )
+        add_metrics(
+            session, [MetricValue("provider_calls_total", 'provider="llm",status="429"', 1)]
+        )
+    [counter] = [gauge for gauge in gauges(serving()) if gauge.kind == "counter"]
+    assert [(dict(sample.labels), sample.value) for sample in counter.samples] == [
+        ({"provider": "crm", "status": "200"}, 5),
+        ({"provider": "llm", "status": "429"}, 1),
+    ]
+
+
+@every_case(
+    ("written", "labels"),
+    [
+        ("", {}),
+        ('a="1"', {"a": "1"}),
+        ('a="x,y=\\"z\\"",b="back\\\\slash"', {"a": 'x,y="z"', "b": "back\\slash"}),
+        ('a="two\\nlines"', {"a": "two\nlines"}),
+    ],
+)
+def test_labels_are_read_as_they_are_written(written: str, labels: dict[str, str]) -> None:
+    assert labels_of(written) == labels
+
+
+def test_the_number_of_queries_does_not_depend_on_what_is_there(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    asked: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    gauges(serving())
+    few = len(asked)
+    schedule_id = a_schedule(database, clock).id
+    for _ in range(20):
+        add_run(database, clock, schedule_id, "completed", 1, 1, 1)
+    asked.clear()
+    gauges(serving())
+    assert len(asked) == few <= 24

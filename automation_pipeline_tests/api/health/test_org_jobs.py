@@ -1,0 +1,113 @@
+"""The numbers of organisations' schedules and jobs, as Prometheus reads them off the page."""
+
+from datetime import timedelta
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import event
+
+from automation_pipeline.api.metrics import exposition, gauges, histograms
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.metrics import observe
+from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.metrics import MetricsFlusher
+from automation_pipeline_tests.api.health.conftest import MakeServices
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, READING, SERVICE, Bench
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+def read(services: Services) -> dict[str, dict[str, float]]:
+    """The values by label values."""
+    told: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(
+        exposition(gauges(services), histograms(services)).decode()
+    ):
+        for sample in family.samples:
+            told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
+    return told
+
+
+def test_without_a_schedule_nothing_is_due(serving: MakeServices) -> None:
+    told = read(serving())
+    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == (
+        {"": 0},
+        {"": 0},
+    )
+    assert set(told["schedules_state"].values()) == {0}
+    assert (told["org_jobs_queue_depth"], told["org_jobs_queue_depth_max"]) == (
+        {"agent": 0, "service": 0},
+        {"": 0},
+    )
+    assert told["org_jobs_running"] == {"": 0}
+    assert set(told["schedules_fire_latency_ms_bucket"].values()) == {0}
+
+
+def test_what_is_due_is_told_with_the_age_of_the_oldest(
+    serving: MakeServices, bench: Bench
+) -> None:
+    for minutes in (1, 5):
+        due = bench.now - timedelta(minutes=minutes)
+        bench.schedule(next_run_at=due, next_scheduled_for=due)
+    bench.schedule()
+    bench.schedule(state="PAUSED", enabled=False)
+    bench.schedule(state="INVALID_CRON", deleted_at=bench.now)
+    told = read(serving())
+    assert (told["schedules_due_backlog"], told["schedules_oldest_due_age_seconds"]) == (
+        {"": 2},
+        {"": 300},
+    )
+    assert told["schedules_state"] == {"ACTIVE": 3, "PAUSED": 1, "INVALID_CRON": 0, "COMPLETED": 0}
+
+
+def test_queues_are_told_without_the_names_of_organisations(
+    serving: MakeServices, bench: Bench
+) -> None:
+    for of_type in (READING, READING, SERVICE):
+        bench.job(ORG, of_type)
+    bench.running_job(ORG, SERVICE)
+    bench.running_job(OTHER_ORG, READING)
+    ended = bench.job(OTHER_ORG, SERVICE)
+    bench.set_run(bench.run_row(ended).id, status="success", finished_at=bench.now)
+    bench.job(OTHER_ORG, READING)
+    told = read(serving())
+    assert told["org_jobs_queue_depth"] == {"agent": 3, "service": 1}
+    assert told["org_jobs_queue_depth_max"] == {"": 3}
+    assert told["org_jobs_running"] == {"": 2}
+
+
+def test_what_was_counted_is_told_with_its_labels_and_as_histograms(
+    serving: MakeServices, database: Database
+) -> None:
+    services = serving()
+    services.meter.count(FIRES, outcome="skipped", reason="overlap")
+    services.meter.count(FIRES, outcome="dispatched", reason="")
+    observe(services.meter, FIRE_LATENCY_MS, 2_000)
+    MetricsFlusher(services.meter, lambda: database).flush()
+    told = read(services)
+    assert told["schedules_fire_count_total"] == {"skipped overlap": 1, "dispatched ": 1}
+    assert told["schedules_fire_latency_ms_count"] == {"": 1}
+    assert told["schedules_fire_latency_ms_sum"] == {"": 2_000}
+    assert told["schedules_fire_latency_ms_bucket"]["5000.0"] == 1
+
+
+def test_the_number_of_queries_does_not_depend_on_what_is_there(
+    serving: MakeServices, bench: Bench
+) -> None:
+    asked: list[str] = []
+    event.listen(
+        bench.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
+    )
+    services, counts = serving(), []
+    for orgs in ((), ("a", "b", "c")):
+        for org_id in orgs:
+            bench.running_job(org_id, schedule_id=bench.schedule(org_id))
+        asked.clear()
+        read(services)
+        counts.append(len(asked))
+    assert counts[0] == counts[1]

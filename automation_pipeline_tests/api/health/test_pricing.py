@@ -1,0 +1,187 @@
+"""The numbers of pricing, as Prometheus reads them off the page."""
+
+from datetime import timedelta
+
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import event
+
+from automation_pipeline.api.metrics import exposition, gauges, histograms
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.pricing.queries.runs import get_run
+from automation_pipeline.pricing.worker import observe_durations
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.metrics import MetricsFlusher, MetricValue, add_metrics
+from automation_pipeline_tests.api.health.conftest import MakeServices
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.pricing.ended import a_check, a_shop, an_ended_run
+from automation_pipeline_tests.pricing.kept import a_rule, a_run, change_run
+
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+
+
+def read(services: Services) -> dict[str, dict[str, float]]:
+    """Of each name that begins with `rules_`, the values by label values."""
+    told: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(
+        exposition(gauges(services), histograms(services)).decode()
+    ):
+        for sample in family.samples:
+            if sample.name.startswith("rules_"):
+                told.setdefault(sample.name, {})[" ".join(sample.labels.values())] = sample.value
+    return told
+
+
+def test_without_a_run_there_is_next_to_nothing_to_tell(serving: MakeServices) -> None:
+    told = read(serving())
+    assert "rules_apply_success_rate" not in told
+    assert told["rules_queue_age_seconds"] == {"": 0}
+    assert told["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 0}
+    assert set(told["rules_apply_duration_ms_bucket"].values()) == {0}
+
+
+def test_success_and_dead_letters_are_told_by_project(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    an_ended_run(database, clock, 3, 1, project_id="shoes")
+    an_ended_run(database, clock, 1, 0, project_id="hats")
+    an_ended_run(database, clock, 0, 2, project_id="old", ended=timedelta(hours=2))
+    told = read(serving())
+    assert told["rules_apply_success_rate"] == {"shoes": 0.75, "hats": 1}
+    assert told["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
+
+
+def test_durations_are_a_histogram(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    services, now = serving(), clock.now()
+    for seconds in (1, 4, 20, 100_000):
+        began, queued = now - seconds * SECOND, now - (seconds + 60) * SECOND
+        run_id = an_ended_run(
+            database, clock, 1, ended=timedelta(0), started_at=began, queued_at=queued
+        )
+        with database.reading() as session:
+            observe_durations(services.meter, get_run(session, run_id))
+    MetricsFlusher(services.meter, lambda: database).flush()
+    told = read(services)
+    assert {name.partition("_ms_")[2] for name in told if "_ms" in name} == {
+        "bucket",
+        "sum",
+        "count",
+    }
+    buckets = {
+        int(float(bound)): count
+        for bound, count in told["rules_apply_duration_ms_bucket"].items()
+        if bound != "+Inf"
+    }
+    assert buckets == {
+        1_000: 1, 5_000: 2, 15_000: 2, 60_000: 3, 300_000: 3, 900_000: 3, 3_600_000: 3, 14_400_000: 3,
+    }  # fmt: skip
+    assert (
+        told["rules_apply_duration_ms_bucket"]["+Inf"]
+        == told["rules_apply_duration_ms_count"][""]
+        == 4
+    )
+    assert told["rules_apply_duration_ms_sum"] == {"": 100_025_000}
+    waited = told["rules_queue_ms_bucket"]
+    assert (waited["15000.0"], waited["60000.0"], told["rules_queue_ms_sum"][""]) == (0, 4, 240_000)
+
+
+def test_what_a_histogram_has_counted_stays_when_a_run_is_tried_again(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    services = serving()
+    run_id = an_ended_run(database, clock, 1, 1)
+    with database.reading() as session:
+        observe_durations(services.meter, get_run(session, run_id))
+    MetricsFlusher(services.meter, lambda: database).flush()
+    before = {name: values for name, values in read(services).items() if "_ms_" in name}
+    change_run(database, run_id, status="APPLYING", finished_at=None, retry_cycle=1)
+    assert {name: values for name, values in read(services).items() if "_ms_" in name} == before
+    assert before["rules_apply_duration_ms_count"] == {"": 1}
+
+
+def test_of_each_run_the_last_check_tells_what_has_changed(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    now = clock.now()
+    mended, changed, other, long_ago = (an_ended_run(database, clock, 1) for _ in range(4))
+    a_check(database, mended, "5m", now - 9 * MINUTE, "critical", 7)
+    a_check(database, mended, "1h", now - MINUTE)
+    a_check(database, changed, "5m", now - 9 * MINUTE, "info", 1)
+    a_check(database, changed, "1h", now - MINUTE, "critical", 2)
+    a_check(database, other, "5m", now, "critical", 3)
+    a_check(database, long_ago, "5m", now - timedelta(days=31), "warning", 9)
+    assert read(serving())["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 5}
+
+
+def test_the_last_check_is_the_one_that_was_made_last_and_could_say_something(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    now = clock.now()
+    early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
+    a_check(database, early, "1h", now, "critical", 1)
+    a_check(database, early, "manual-1", now - MINUTE)
+    a_check(database, unread, "5m", now - MINUTE, "warning", 2)
+    a_check(database, unread, "1h", now, total_checked=0, unverified=2)
+    a_check(database, without, "5m", now - MINUTE, "critical", 4)
+    a_check(database, without, "2026-05-04", now, total_checked=0)
+    a_check(database, back, "5m", now, "critical", 8)
+    change_run(database, back, status="ROLLED_BACK")
+    assert read(serving())["rules_reconcile_mismatch"] == {"info": 0, "warning": 2, "critical": 1}
+
+
+def test_a_shops_circuit_the_queue_and_the_guardrails_are_told(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    a_shop(database, circuit="open")
+    for minutes in (2, 7):
+        a_run(
+            database, a_rule(database, clock), "QUEUED", clock.now() - minutes * MINUTE, ["QUEUED"]
+        )
+    change_run(database, 1, blocked=4)
+    change_run(database, 2, blocked=1)
+    told = read(serving())
+    shop = "shop.example"
+    assert told["rules_circuit_state"] == {
+        f"{shop} closed": 0,
+        f"{shop} open": 1,
+        f"{shop} half_open": 0,
+    }
+    assert told["rules_queue_age_seconds"] == {"": 420}
+    assert told["rules_guardrail_blocked_total"] == {"default": 5}
+
+
+def test_what_the_worker_counts_is_told_with_its_labels(
+    serving: MakeServices, database: Database
+) -> None:
+    with database.transaction() as session:
+        add_metrics(session, [MetricValue("rules_429_count_total", 'shop="shop.example"', 3)])
+        add_metrics(session, [MetricValue("rules_target_retries_total", 'kind="manual"', 2)])
+    told = read(serving())
+    assert told["rules_429_count_total"] == {"shop.example": 3}
+    assert told["rules_target_retries_total"] == {"manual": 2}
+
+
+def test_the_number_of_queries_does_not_depend_on_what_is_there(
+    serving: MakeServices, database: Database, clock: StandingClock
+) -> None:
+    asked: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    services = serving()
+    a_rule(database, clock)  # whether an event waits decides whether its age is asked for
+    asked.clear()
+    read(services)
+    few = len(asked)
+    for project in ("a", "b", "c", "d"):
+        a_check(
+            database,
+            an_ended_run(database, clock, 2, 2, project_id=project),
+            "5m",
+            clock.now(),
+            "info",
+            1,
+        )
+    a_shop(database, 1)
+    asked.clear()
+    read(services)
+    assert len(asked) == few

@@ -1,0 +1,59 @@
+"""Ready is: the database and a daemon that has ticked within a minute."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.api.health import REDIS_IS_AWAY, readiness
+from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.heartbeats import DAEMON, ProcessHeartbeatRow, record_heartbeat
+from automation_pipeline_tests.api.health.conftest import MakeServices
+
+
+def beat(database: Database, seconds_ago: float) -> None:
+    with database.transaction() as session:
+        record_heartbeat(session, DAEMON)
+        session.execute(
+            update(ProcessHeartbeatRow).values(
+                beat_at=database_time(session) - timedelta(seconds=seconds_ago)
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "state", "says"),
+    [
+        (0, "ok", " s ago"),
+        (30, "ok", " s ago"),
+        (70, "failed", "ticked 1 min ago"),
+        (600, "failed", "ticked 10 min ago: nothing begins by itself until it runs again"),
+        (3 * 3600, "failed", "ticked 3 h ago"),
+        (47 * 3600, "failed", "ticked 47 h ago"),
+        (3 * 86_400, "failed", "ticked 3 days ago"),
+    ],
+)
+def test_the_daemon_must_have_ticked_within_a_minute(
+    serving: MakeServices, database: Database, seconds_ago: float, state: str, says: str
+) -> None:
+    beat(database, seconds_ago)
+    storage, redis, daemon = readiness(serving())
+    assert (storage.state, redis.state, daemon.state) == ("ok", "not set", state)
+    assert says in daemon.detail
+    assert any(one.is_trouble for one in (storage, redis, daemon)) is (state == "failed")
+
+
+def test_a_daemon_that_never_ticked_is_not_ready(serving: MakeServices) -> None:
+    assert readiness(serving())[2].detail.startswith("has never ticked")
+
+
+def test_a_database_that_is_away_is_told_without_where_it_is(serving: MakeServices) -> None:
+    found = readiness(serving(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work"))
+    assert [one.state for one in found] == ["failed", "not set", "failed"]
+    assert {found[0].detail, found[2].detail} == {"The database does not answer"}
+
+
+def test_a_redis_that_is_away_is_reported_and_is_no_trouble(serving: MakeServices) -> None:
+    redis = readiness(serving(REDIS_URL="redis://:s3cret@127.0.0.1:9/0"))[1]
+    assert (redis.state, redis.is_trouble, redis.detail) == ("failed", False, REDIS_IS_AWAY)

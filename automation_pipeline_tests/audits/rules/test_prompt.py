@@ -1,0 +1,199 @@
+"""The question about one step, and what follows it."""
+
+from automation_pipeline.audits.models.audits import ExcerptOptions, TranscriptMode
+from automation_pipeline.audits.models.chat import (
+    Question,
+    Reply,
+    Role,
+    ToolCall,
+    ToolChoice,
+    Usage,
+)
+from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA
+from automation_pipeline.audits.rules.prompts import (
+    EXCERPT_NOTICE,
+    StepPrompt,
+    repair_question,
+    step_question,
+    timeline_text,
+    tool_round,
+    without_tools,
+)
+from automation_pipeline.audits.rules.tools import TOOLS
+from automation_pipeline_tests.audits.rules.timelines import config, step, timeline
+from automation_pipeline_tests.tables import every_case
+
+STEP = step(
+    position=2,
+    name="Découverte\ndes besoins",
+    description="Le conseiller\nécoute.",
+    prompt="Vérifie que :\n- il demande\n- il écoute",
+    control_points=("Le délai\nest annoncé", "Le prix est dit"),
+    keywords=("délai", "prix"),
+    weight=8,
+    is_critical=True,
+)
+CONFIG = config(step(), STEP, system_prompt="Tu contrôles.")
+CALLS = timeline(["bonjour", "le délai est de 14 jours"], ["au revoir"])
+
+
+def asked(**other: object) -> Question:
+    return step_question(
+        StepPrompt(**{"config": CONFIG, "step": STEP, "timeline": CALLS} | other), ExcerptOptions()
+    )
+
+
+def user_text(question: Question) -> str:
+    return question.messages[1].content
+
+
+def test_the_question_has_the_calls_then_the_step_then_the_rules() -> None:
+    question = asked()
+    blocks = user_text(question).removeprefix(timeline_text(CALLS)).strip().split("\n\n")
+    assert blocks[0] == (
+        "=== ÉTAPE 2/2 : Découverte des besoins ===\n"
+        "Gravité : HIGH | Poids : 8 | Critique : oui | Vérification produit : non\n"
+        "Description : Le conseiller écoute.\n"
+        "Consigne : Vérifie que : - il demande - il écoute\n"
+        "Points de contrôle :\n"
+        "1. Le délai est annoncé\n"
+        "2. Le prix est dit\n"
+        "Mots-clés : délai, prix\n"
+        "=== FIN DE L'ÉTAPE ==="
+    )
+    assert blocks[1].startswith("=== RÈGLES ===\n")
+    assert blocks[-2].endswith("\n=== FIN DES RÈGLES ===")
+    assert blocks[-1].startswith("Analyse maintenant cette étape.")
+    assert "2 point(s) de contrôle" in blocks[-1]
+    assert [message.role for message in question.messages] == [Role.SYSTEM, Role.USER]
+    assert question.messages[0].content == "Tu contrôles."
+    assert (question.schema, question.tools, question.tool_choice) == (
+        ANSWER_SCHEMA,
+        (),
+        ToolChoice.NONE,
+    )
+
+
+def test_a_configuration_without_system_prompt_gets_one() -> None:
+    assert "contrôleur qualité" in asked(config=config(STEP)).messages[0].content
+
+
+def test_what_is_not_there_is_left_out_and_no_keywords_are_said_to_be_none() -> None:
+    text = user_text(asked(step=step()))
+    assert "Mots-clés : aucun\n" in text
+    for absent in (
+        "Description :",
+        "Instructions complémentaires :",
+        "Résultat précédent :",
+        "=== PRODUIT",
+    ):
+        assert absent not in text
+
+
+def test_a_rerun_tells_the_users_instructions_and_the_start_of_what_was_found() -> None:
+    text = user_text(asked(instructions="Sois\nindulgent.", previous="x" * 2_000))
+    assert "\nInstructions complémentaires : Sois indulgent.\n" in text
+    assert f"\nRésultat précédent : {'x' * 1_200}\n" in text
+
+
+@every_case(
+    ("product", "told", "untold"),
+    [
+        (
+            "Assureur : Exemple\n=== FIN DU PRODUIT ===",
+            "Assureur : Exemple\n === FIN",
+            "N'invente aucune garantie",
+        ),
+        (None, "N'invente aucune garantie", "Assureur"),
+        (" \n", "N'invente aucune garantie", "Assureur"),
+    ],
+)
+def test_a_step_that_verifies_the_product_is_told_of_it_or_that_nothing_is_known(
+    product: str | None, told: str, untold: str
+) -> None:
+    text = user_text(asked(step=step(verify_product_info=True), product=product))
+    section = text[text.index("=== PRODUIT ===") : text.index("\n=== FIN DU PRODUIT ===")]
+    assert told in section
+    assert untold not in section
+    assert (
+        text.index("=== FIN DE LA TRANSCRIPTION")
+        < text.index("=== PRODUIT ===")
+        < text.index("=== ÉTAPE")
+    )
+    assert "=== PRODUIT ===" not in user_text(asked(product=product))
+
+
+@every_case(
+    ("verifies", "rules", "is_excerpt"),
+    [
+        (True, ExcerptOptions(max_chunks=10), True),
+        (True, ExcerptOptions(enabled=False), False),
+        (False, ExcerptOptions(max_chunks=10), False),
+    ],
+)
+def test_only_a_step_that_verifies_the_product_reads_an_excerpt(
+    verifies: bool, rules: ExcerptOptions, is_excerpt: bool
+) -> None:
+    calls = timeline(["le délai", *["rien"] * 40])
+    task = StepPrompt(config=CONFIG, step=step(verify_product_info=verifies), timeline=calls)
+    text = user_text(step_question(task, rules))
+    assert (EXCERPT_NOTICE in text) == is_excerpt
+    assert ("[Segment 41]" in text) != is_excerpt
+
+
+def test_an_excerpt_of_everything_is_no_excerpt() -> None:
+    text = user_text(
+        asked(step=step(verify_product_info=True), timeline=timeline(["le délai", "rien"]))
+    )
+    assert EXCERPT_NOTICE not in text
+
+
+def test_with_tools_the_calls_are_only_counted_and_the_first_move_is_a_search() -> None:
+    question = asked(mode=TranscriptMode.TOOLS)
+    text = user_text(question)
+    first, step_block, *_ = text.split("\n\n")
+    assert (
+        first
+        == "Appels disponibles : 2 enregistrement(s), 3 segment(s). Cherche avec les outils avant de juger."
+    )
+    assert step_block.startswith("=== ÉTAPE 2/2")
+    assert "14 jours" not in text
+    assert question.messages[0].content.startswith("Tu contrôles.\n\n")
+    assert "searchTranscript" in question.messages[0].content
+    assert (question.tools, question.tool_choice) == (TOOLS, ToolChoice.REQUIRED)
+
+
+def test_how_to_give_the_indexes_depends_on_where_they_are_read() -> None:
+    printed, given = user_text(asked()), user_text(asked(mode=TranscriptMode.TOOLS))
+    assert "moins 1" in printed
+    assert "recopie tels quels" not in printed
+    assert "moins 1" not in given
+    assert "recopie tels quels" in given
+
+
+def test_a_bad_answer_goes_back_with_what_is_wrong() -> None:
+    question = asked(mode=TranscriptMode.TOOLS)
+    mended = repair_question(question, "x" * 5_000, "score est obligatoire.")
+    assert mended.messages[:-2] == question.messages
+    wrong, told = mended.messages[-2:]
+    assert (wrong.role, wrong.content) == (Role.ASSISTANT, "x" * 4_000)
+    assert told.role is Role.USER
+    assert "score est obligatoire." in told.content
+    assert mended.tool_choice is ToolChoice.NONE
+    assert repair_question(question, "", "Vide.").messages[-2].content
+
+
+def test_a_round_of_tools_keeps_the_calls_and_their_results() -> None:
+    question = asked(mode=TranscriptMode.TOOLS)
+    calls = (ToolCall("a", "searchTranscript", "{}"), ToolCall("b", "getTranscriptChunks", "{}"))
+    after = tool_round(
+        question, Reply("", Usage(), calls), list(zip(calls, ["un", "deux"], strict=True))
+    )
+    assert after.messages[2].tool_calls == calls
+    told = [(message.role, message.content, message.tool_call_id) for message in after.messages[3:]]
+    assert told == [(Role.TOOL, "un", "a"), (Role.TOOL, "deux", "b")]
+    assert after.tool_choice is ToolChoice.AUTO
+    assert (without_tools(after).tool_choice, without_tools(after).tools) == (
+        ToolChoice.NONE,
+        TOOLS,
+    )

@@ -1,0 +1,195 @@
+"""People overrule a step or a control point; a control point is judged again."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.audits.models.findings import (
+    Conforme,
+    ControlPoint,
+    Niveau,
+    Statut,
+    StepFinding,
+)
+from automation_pipeline.audits.rules.reviews import (
+    PointReview,
+    StepReview,
+    apply_control_point_review,
+    apply_step_review,
+    replace_control_point,
+)
+from automation_pipeline.audits.rules.scoring import derive_verdict
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.json_model import JsonModel, parse
+from automation_pipeline_tests.audits.rules.strategies import (
+    citation,
+    control_points,
+    finding,
+    findings,
+    point,
+    weights,
+)
+
+P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABLE
+STEP = finding(
+    point(P, citation("un")), point(A), score=5, conforme=Conforme.PARTIEL, niveau=Niveau.ACCEPTABLE
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "given_fields"),
+    [
+        (StepReview, {"conforme": "CONFORME"}),
+        (
+            StepReview,
+            {"conforme": "PARTIEL", "traite": False, "score": 0, "niveauConformite": "REJET"},
+        ),
+        (StepReview, {"conforme": "PARTIEL", "reviewer": "x" * 200, "reason": "x" * 5000}),
+        (StepReview, {"conforme": "PARTIEL", "score": None, "niveauConformite": None}),
+        (PointReview, {"statut": "PRESENT"}),
+        (PointReview, {"commentaire": ""}),
+        (PointReview, {"commentaire": "x" * 20_000, "reviewer": "Odile", "reason": "Entendu."}),
+    ],
+)
+def test_a_review_is_read(model: type[JsonModel], given_fields: dict[str, object]) -> None:
+    review = parse(model, given_fields, "No review.")
+    assert {name: review.model_dump(by_alias=True)[name] for name in given_fields} == given_fields
+
+
+@pytest.mark.parametrize(
+    ("model", "given_fields", "field"),
+    [
+        (StepReview, {}, "conforme"),
+        (StepReview, {"conforme": "OUI"}, "conforme"),
+        (StepReview, {"conforme": "CONFORME", "score": -1}, "score"),
+        (StepReview, {"conforme": "CONFORME", "score": 2.5}, "score"),
+        (StepReview, {"conforme": "CONFORME", "niveauConformite": "PENDING"}, "niveauConformite"),
+        (StepReview, {"conforme": "CONFORME", "reviewer": ""}, "reviewer"),
+        (StepReview, {"conforme": "CONFORME", "reviewer": "x" * 201}, "reviewer"),
+        (StepReview, {"conforme": "CONFORME", "reason": ""}, "reason"),
+        (StepReview, {"conforme": "CONFORME", "reason": "x" * 5001}, "reason"),
+        (StepReview, {"conforme": "CONFORME", "statut": "PRESENT"}, "statut"),
+        (PointReview, {}, ""),
+        (PointReview, {"reviewer": "Odile"}, ""),
+        (PointReview, {"statut": None, "commentaire": None}, ""),
+        (PointReview, {"statut": "CONFORME"}, "statut"),
+        (PointReview, {"commentaire": "x" * 20_001}, "commentaire"),
+        (PointReview, {"commentaire": "a\0b"}, "commentaire"),
+        (PointReview, {"commentaire": "a\ud83d"}, "commentaire"),
+        (StepReview, {"conforme": "CONFORME", "reviewer": "\udc41"}, "reviewer"),
+    ],
+)
+def test_a_review_that_says_nothing_or_nonsense_is_refused(
+    model: type[JsonModel], given_fields: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse(model, given_fields, "No review.")
+    assert [name for name, _ in refused.value.fields] == [field]
+
+
+def test_a_review_of_a_step_changes_what_it_says_and_no_more() -> None:
+    changed = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME))
+    assert changed == replace(STEP, conforme=Conforme.CONFORME)
+    review = StepReview(
+        conforme=Conforme.NON_CONFORME, traite=False, score=0, niveau_conformite=Niveau.REJET
+    )
+    assert apply_step_review(STEP, 10, review) == replace(
+        STEP, conforme=Conforme.NON_CONFORME, traite=False, score=0, niveau_conformite=Niveau.REJET
+    )
+
+
+@pytest.mark.parametrize(("score", "accepted"), [(0, True), (10, True), (11, False)])
+def test_a_review_gives_a_score_up_to_the_weight(score: int, accepted: bool) -> None:
+    review = StepReview(conforme=Conforme.CONFORME, score=score)
+    if accepted:
+        assert apply_step_review(STEP, 10, review).score == score
+        return
+    with pytest.raises(InvalidInputError) as refused:
+        apply_step_review(STEP, 10, review)
+    assert refused.value.fields == (("score", "must not be above the weight of the step, 10"),)
+
+
+def test_what_the_model_found_not_dealt_with_stays_so_unless_a_person_says_otherwise() -> None:
+    skipped = replace(STEP, traite=False)
+    assert not apply_step_review(skipped, 10, StepReview(conforme=Conforme.PARTIEL)).traite
+    assert not apply_control_point_review(skipped, 10, 1, PointReview(statut=P)).traite
+
+
+@pytest.mark.parametrize(
+    ("index", "statut", "score", "conforme", "niveau"),
+    [
+        (2, P, 10, Conforme.CONFORME, Niveau.EXCELLENT),
+        (2, H, 8, Conforme.PARTIEL, Niveau.ACCEPTABLE),  # 7.5
+        (2, N, 10, Conforme.CONFORME, Niveau.EXCELLENT),
+        (2, A, 5, Conforme.PARTIEL, Niveau.ACCEPTABLE),
+        (1, H, 3, Conforme.NON_CONFORME, Niveau.INSUFFISANT),  # 2.5
+        (1, A, 0, Conforme.NON_CONFORME, Niveau.INSUFFISANT),
+    ],
+)
+def test_a_reviewed_control_point_scores_the_step_anew_up_or_down(
+    index: int, statut: Statut, score: int, conforme: Conforme, niveau: Niveau
+) -> None:
+    changed = apply_control_point_review(STEP, 10, index, PointReview(statut=statut))
+    assert (changed.score, changed.conforme, changed.niveau_conformite) == (score, conforme, niveau)
+    assert changed.points[index - 1] == replace(STEP.points[index - 1], statut=statut)
+    assert changed.points[2 - index] == STEP.points[2 - index]
+    assert changed.minutages == ("00:12",)
+
+
+def test_a_comment_is_replaced_or_emptied() -> None:
+    assert (
+        apply_control_point_review(STEP, 10, 1, PointReview(commentaire="Entendu."))
+        .points[0]
+        .commentaire
+        == "Entendu."
+    )
+    emptied = apply_control_point_review(STEP, 10, 1, PointReview(commentaire="", statut=A)).points[
+        0
+    ]
+    assert (emptied.commentaire, emptied.statut) == ("", A)
+
+
+def test_a_comment_alone_leaves_what_people_said_of_the_step() -> None:
+    overruled = apply_step_review(STEP, 10, StepReview(conforme=Conforme.CONFORME, score=9))
+    commented = apply_control_point_review(overruled, 10, 2, PointReview(commentaire="Entendu."))
+    second = replace(STEP.points[1], commentaire="Entendu.")
+    assert commented == replace(overruled, points=(STEP.points[0], second))
+
+
+def test_a_control_point_judged_again_takes_the_place_of_the_old_one() -> None:
+    again = point(P, citation("deux", minutage="03:00"), text="Second")
+    changed = replace_control_point(STEP, 10, 2, again)
+    assert changed.points == (STEP.points[0], again)
+    assert (changed.score, changed.conforme, changed.niveau_conformite) == (
+        10,
+        Conforme.CONFORME,
+        Niveau.EXCELLENT,
+    )
+    assert changed.minutages == ("00:12", "03:00")
+
+
+@pytest.mark.parametrize("index", [-1, 0, 3])
+def test_a_control_point_that_is_not_there_is_not_found(index: int) -> None:
+    with pytest.raises(NotFoundError, match=f"no control point {index}: the step has 2"):
+        apply_control_point_review(STEP, 10, index, PointReview(statut=P))
+    with pytest.raises(NotFoundError):
+        replace_control_point(STEP, 10, index, STEP.points[0])
+
+
+@given(findings.filter(lambda step: step.points), weights, control_points, st.randoms())
+def test_a_step_scored_anew_says_what_its_points_say(
+    step: StepFinding, weight: int, again: ControlPoint, random: Random
+) -> None:
+    index = random.randint(1, len(step.points))
+    changed = replace_control_point(step, weight, index, again)
+    result = derive_verdict(changed.points, weight)
+    assert (changed.score, changed.conforme, changed.niveau_conformite) == (
+        result.score,
+        result.conforme,
+        result.niveau,
+    )
+    assert len(changed.points) == len(step.points)
+    assert replace_control_point(changed, weight, index, again) == changed

@@ -1,0 +1,214 @@
+"""Search and read: what is found, what is given, and never more than there is room for."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.audits.models.chat import ToolCall
+from automation_pipeline.audits.models.timelines import Timeline
+from automation_pipeline.audits.rules.tools import TOOLS, run_tool
+from automation_pipeline_tests.audits.rules.timelines import timeline, timelines
+from automation_pipeline_tests.tables import every_case
+
+CALLS = timeline(
+    ["bonjour", "le délai de rétractation", "rien", "un DELAI"],
+    ["garantie et délai de rétractation"],
+)
+AMPLE = 100_000
+
+
+def ran(name: str, room: int = AMPLE, calls: Timeline = CALLS, **arguments: object) -> Any:
+    return json.loads(run_tool(ToolCall("1", name, json.dumps(arguments)), calls, room))
+
+
+def searched(query: str, **arguments: object) -> Any:
+    return ran(
+        "searchTranscript", query=query, **{"maxResults": None, "minTermLength": None} | arguments
+    )
+
+
+def read(
+    *places: tuple[int, int], calls: Timeline = CALLS, room: int = AMPLE, **arguments: object
+) -> Any:
+    chunks = [{"recording_index": recording, "chunk_index": chunk} for recording, chunk in places]
+    optional = {"includeNeighbors": None, "maxChars": None}
+    return ran("getTranscriptChunks", room, calls, chunks=chunks, **optional | arguments)
+
+
+def places(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return [(one["recording_index"], one["chunk_index"]) for one in found]
+
+
+@every_case(
+    ("query", "arguments", "found", "total"),
+    [
+        ("Délai, rétractation ?", {}, [(0, 1), (1, 0), (0, 3)], 3),
+        ("garantie du délai", {}, [(1, 0), (0, 1), (0, 3)], 3),
+        ("délai", {"maxResults": 1}, [(0, 1)], 3),
+        ("le délai", {"minTermLength": 2, "maxResults": 2}, [(0, 1), (0, 3)], 3),
+        ("introuvable", {}, [], 0),
+    ],
+)
+def test_the_chunks_with_most_of_the_words_come_first(
+    query: str, arguments: dict[str, object], found: list[tuple[int, int]], total: int
+) -> None:
+    result = searched(query, **arguments)
+    assert (places(result["matches"]), result["total_matches"]) == (found, total)
+
+
+def test_a_match_says_where_it_is() -> None:
+    assert searched("garantie")["matches"] == [
+        {
+            "recording_index": 1,
+            "chunk_index": 0,
+            "score": 1,
+            "minutage": "00:00",
+            "minutage_secondes": 0.0,
+            "start_timestamp": 0.0,
+            "end_timestamp": 29.5,
+            "speakers": ["speaker_0"],
+            "recording_date": "03/02/2026",
+            "recording_time": "11:14",
+            "recording_url": "https://records.example.test/1.mp3",
+            "preview": "garantie et délai de rétractation",
+        }
+    ]
+
+
+@every_case(
+    ("wanted", "arguments", "given_places"),
+    [
+        ([(0, 1)], {}, [(0, 1)]),
+        ([(0, 1)], {"includeNeighbors": 1}, [(0, 0), (0, 1), (0, 2)]),
+        ([(1, 0), (0, 0)], {"includeNeighbors": 2}, [(0, 0), (0, 1), (0, 2), (1, 0)]),
+        ([(0, 1), (0, 1), (7, 0), (0, 9), (-1, 0), (0, -1)], {}, [(0, 1)]),
+        ([(7, 7)], {"includeNeighbors": 2}, []),
+    ],
+)
+def test_chunks_are_read_with_their_neighbours_in_the_order_of_the_calls(
+    wanted: list[tuple[int, int]], arguments: dict[str, object], given_places: list[tuple[int, int]]
+) -> None:
+    result = read(*wanted, **arguments)
+    assert (places(result["chunks"]), result["truncated"]) == (given_places, False)
+
+
+def test_a_chunk_is_given_with_its_whole_text() -> None:
+    (given_chunk,) = read((0, 3))["chunks"]
+    assert given_chunk["full_text"] == "un DELAI"
+    assert (given_chunk["minutage"], given_chunk["minutage_secondes"]) == ("01:30", 90.0)
+    assert "score" not in given_chunk
+
+
+def test_only_the_first_twenty_are_read() -> None:
+    calls = timeline([f"mot {at}" for at in range(40)])
+    result = read(*((0, at) for at in range(30)), calls=calls)
+    assert (places(result["chunks"]), result["truncated"]) == ([(0, at) for at in range(20)], True)
+
+
+def test_what_was_asked_for_comes_before_its_neighbours_when_text_is_short() -> None:
+    calls = timeline(["a" * 600, "b" * 600, "c" * 600])
+    result = read((0, 1), (0, 2), calls=calls, includeNeighbors=1, maxChars=1_000)
+    assert [one["full_text"] for one in result["chunks"]] == ["b" * 600, "c" * 400]
+    assert result["truncated"] is True
+
+
+def test_a_chunk_too_long_for_the_room_is_cut() -> None:
+    result = read((0, 0), (0, 1), calls=timeline(['"' * 3_000, "b"]), room=1_000)
+    (cut,) = result["chunks"]
+    assert 300 < len(cut["full_text"]) < 500
+    assert result["truncated"] is True
+
+
+@every_case(
+    ("name", "arguments"),
+    [
+        ("forget", "{}"),
+        ("searchTranscript", ""),
+        ("searchTranscript", "[]"),
+        ("searchTranscript", "{}"),
+        ("searchTranscript", '{"query": 3}'),
+        ("searchTranscript", '{"query": "?!"}'),
+        ("searchTranscript", '{"query": "délai", "maxResults": 51}'),
+        ("searchTranscript", '{"query": "délai", "maxResults": true}'),
+        ("searchTranscript", '{"query": "délai", "minTermLength": 1}'),
+        ("getTranscriptChunks", '{"chunks": []}'),
+        ("getTranscriptChunks", '{"chunks": [{"recording_index": 0}]}'),
+        ("getTranscriptChunks", '{"chunks": [{"recording_index": 0, "chunk_index": "0"}]}'),
+        (
+            "getTranscriptChunks",
+            '{"chunks": [{"recording_index": 0, "chunk_index": 0}], "includeNeighbors": 3}',
+        ),
+        (
+            "getTranscriptChunks",
+            '{"chunks": [{"recording_index": 0, "chunk_index": 0}], "maxChars": 999}',
+        ),
+        (
+            "getTranscriptChunks",
+            json.dumps({"chunks": [{"recording_index": 0, "chunk_index": at} for at in range(61)]}),
+        ),
+    ],
+)
+def test_a_wrong_call_is_answered_with_what_is_wrong(name: str, arguments: str) -> None:
+    result = json.loads(run_tool(ToolCall("1", name, arguments), CALLS, AMPLE))
+    assert list(result) == ["error"]
+    assert result["error"]
+
+
+def test_what_may_be_null_may_be_left_out() -> None:
+    assert json.loads(
+        run_tool(ToolCall("1", "searchTranscript", '{"query": "délai"}'), CALLS, AMPLE)
+    ) == searched("délai")
+
+
+_index = st.integers(-2, 6)
+_arguments = st.one_of(
+    st.fixed_dictionaries(
+        {"query": st.sampled_from(["délai", "la garantie, fin"]) | st.text()},
+        optional={"maxResults": st.integers(0, 60), "minTermLength": st.integers(1, 9)},
+    ),
+    st.fixed_dictionaries(
+        {
+            "chunks": st.lists(
+                st.fixed_dictionaries({"recording_index": _index, "chunk_index": _index}),
+                min_size=1,
+                max_size=25,
+            )
+        },
+        optional={"includeNeighbors": st.integers(0, 2), "maxChars": st.integers(900, 3_000)},
+    ),
+).map(json.dumps)
+
+
+@given(
+    st.sampled_from([*(tool.name for tool in TOOLS), "autre"]),
+    _arguments | st.text(),
+    timelines(),
+    st.integers(-1, 3_000),
+)
+def test_no_call_raises_or_gives_more_than_there_is_room_for(
+    name: str, arguments: str, calls: Timeline, room: int
+) -> None:
+    text = run_tool(ToolCall("1", name, arguments), calls, room)
+    assert len(text) <= max(0, room)
+    if room < 40:
+        return
+    result = json.loads(text)
+    for one in result.get("chunks", result.get("matches", [])):
+        chunk = calls.chunk(one["recording_index"], one["chunk_index"])
+        assert chunk is not None
+        assert one.get("full_text", one.get("preview")) in chunk.full_text
+
+
+@given(st.lists(st.text(max_size=200), min_size=1, max_size=6), st.integers(300, 3_000))
+def test_chunks_are_whole_unless_said_otherwise(texts: list[str], room: int) -> None:
+    result = read(*((0, at) for at in range(len(texts))), calls=timeline(texts), room=room)
+    if not result.get("truncated", True):
+        assert [one["full_text"] for one in result["chunks"]] == [text for text in texts if text]
+
+
+def test_the_tools_are_described_strictly() -> None:
+    for tool in TOOLS:
+        assert tool.parameters["additionalProperties"] is False
+        assert tool.parameters["required"] == list(tool.parameters["properties"])

@@ -1,0 +1,108 @@
+"""What the report of a run tells: every outcome with why, every audit with its proofs, and no query
+a fiche."""
+
+from datetime import date, timedelta
+
+import pytest
+
+from automation_pipeline.automation.models.reports import RunReport
+from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus
+from automation_pipeline.automation.queries.reports import days_covered, run_report
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.days import DAY, by_what_is_said, sold
+from automation_pipeline_tests.automation.reports import EVIL, a_reported_run, open_a_run, tell
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+from automation_pipeline_tests.fiches.queries.mirror import statements
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeLanguageModel(by_what_is_said))
+
+
+def report(bench: Bench, run_id: int, **most: int) -> RunReport:
+    with bench.database.reading() as session:
+        return run_report(session, run_id, **most)
+
+
+def test_the_failed_fiches_come_first_each_with_why(bench: Bench) -> None:
+    told = report(bench, a_reported_run(bench))
+    assert [(fiche.fiche_id, fiche.status, fiche.reason, fiche.why) for fiche in told.fiches] == [
+        ("3", "failed", "transcription_incomplete", f"The call {EVIL}"),
+        ("4", "ignored", "not_found", "Fiche not found (404)"),
+        ("1", "successful", None, None),
+        ("2", "successful", None, None),
+    ]
+    assert [fiche.groupe for fiche in told.fiches] == [EVIL, None, "NORD", "SUD"]
+    assert told.tally == LedgerTally(selected=4, successful=2, failed=1, ignored=1)
+    assert told.causes == {
+        (OutcomeStatus.FAILED, "transcription_incomplete"): 1,
+        (OutcomeStatus.IGNORED, "not_found"): 1,
+    }
+
+
+def test_audits_are_told_down_to_what_was_said(bench: Bench) -> None:
+    good, bad = report(bench, a_reported_run(bench)).audits
+    assert (good.fiche_id, good.niveau, good.score) == ("1", "EXCELLENT", 100.0)
+    assert (bad.fiche_id, [step.position for step in bad.steps]) == ("2", [1, 2])
+    present, absent = bad.steps[0].points
+    assert (present.statut, absent.statut, absent.quotations) == ("PRESENT", "ABSENT", ())
+    assert present.quotations[0].texte in "Bonjour, je vous appelle sans rien annoncer."
+
+
+def test_only_the_worst_audits_are_told_in_full_and_only_so_many_fiches(bench: Bench) -> None:
+    run_id = a_reported_run(bench)
+    told = report(bench, run_id, most_in_full=1)
+    assert [(audit.fiche_id, bool(audit.steps)) for audit in told.audits] == [
+        ("1", False),
+        ("2", True),
+    ]
+    short = report(bench, run_id, most_fiches=3)
+    assert [fiche.fiche_id for fiche in short.fiches] == ["3", "4", "1"]
+    assert ([audit.fiche_id for audit in short.audits], short.audit_count) == (["1"], 2)
+    assert short.tally.selected == 4
+
+
+def test_the_phases_that_have_begun_are_told_with_their_ends(bench: Bench) -> None:
+    run_id = open_a_run(bench, ("1",))
+    at = bench.clock.now()
+    assert [(span.name, span.ended_at) for span in report(bench, run_id).phases] == [
+        ("selection", at),
+        ("fetching", None),
+    ]
+    with bench.database.transaction() as session:
+        tell(session, run_id, fetched_at=at + timedelta(seconds=3))
+    assert [span.name for span in report(bench, run_id).phases][2:] == ["transcribing and auditing"]
+
+
+def test_a_big_run_takes_no_more_queries_than_a_small_one(bench: Bench) -> None:
+    config_id = bench.configure()
+    sold(bench, *"123456")
+    counts = []
+    for number, ids in enumerate((("1",), tuple("23456"))):
+        run_id = open_a_run(bench, ids)
+        for fiche_id in ids:
+            bench.audit(fiche_id, config_id, f"audit-{number}-{fiche_id}", run_id=run_id)
+        with statements(bench.database) as sent:
+            assert len(report(bench, run_id).audits) == len(ids)
+        counts.append(len(sent))
+        with bench.database.transaction() as session:
+            tell(session, run_id, status="completed", completed_at=bench.clock.now())
+    assert counts[0] == counts[1]
+
+
+def test_the_days_of_a_run_are_those_on_which_its_fiches_were_sold(bench: Bench) -> None:
+    sold(bench, "1", "2")
+    sold(bench, "3", day=date(2026, 2, 1))
+    sold(bench, "5", day=date(2026, 1, 31))
+    run_id = open_a_run(bench, ("1", "3", "4"))
+    with bench.database.reading() as session:
+        assert days_covered(session, run_id) == {date(2026, 2, 1): True, DAY: False}
+
+
+def test_a_run_that_is_not_there_has_no_report(bench: Bench) -> None:
+    with pytest.raises(NotFoundError):
+        report(bench, 99)

@@ -1,0 +1,143 @@
+"""`core.coordination.RateLimiter`, in both databases and in Redis, alone and between processes.
+
+Nobody waits here for the reserved instants: a reservation says when, and that is what is looked at.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterator
+from itertools import chain
+
+import pytest
+
+from automation_pipeline.core.coordination import Rate, RateLimiter, reserve
+from automation_pipeline_tests.clients.coordination.processes import reserve_many
+from automation_pipeline_tests.clients.coordination.semaphores import (
+    address,
+    limiter_at,
+    on_every_place,
+)
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.waiting import wait_until
+
+pytestmark = on_every_place
+
+SLOW = Rate(limit=1, period_seconds=200.0)
+# What a call may take on a busy machine; far below the intervals used here.
+LATE = 20.0
+
+
+@pytest.fixture
+def place(database_kind: str, request: pytest.FixtureRequest) -> str:
+    return address(database_kind, request)
+
+
+@pytest.fixture
+def limiter(place: str) -> Iterator[RateLimiter]:
+    with limiter_at(place) as limiter:
+        yield limiter
+
+
+@pytest.fixture
+def key() -> str:
+    return f"provider:{uuid.uuid4()}"
+
+
+def reserved(limiter: RateLimiter, key: str, rate: Rate) -> float:
+    wait = limiter.reserve(key, rate)
+    assert wait is not None
+    return wait
+
+
+def near(*seconds: float) -> list[object]:
+    """Waits shrink by the time that passes between two calls."""
+    return [pytest.approx(second - LATE / 2, abs=LATE / 2 + 0.001) for second in seconds]
+
+
+def test_the_first_start_is_now_and_the_next_are_spaced_evenly(
+    limiter: RateLimiter, key: str
+) -> None:
+    assert reserved(limiter, key, SLOW) == 0
+    assert [reserved(limiter, key, SLOW) for _ in range(3)] == near(200, 400, 600)
+
+
+def test_a_burst_goes_at_once_and_the_rest_follows_in_wider_steps(
+    limiter: RateLimiter, key: str
+) -> None:
+    rate = Rate(limit=5, period_seconds=600.0, burst=3)
+    assert [reserved(limiter, key, rate) for _ in range(3)] == [0, 0, 0]
+    assert [reserved(limiter, key, rate) for _ in range(3)] == near(200, 400, 600)
+
+
+def test_too_long_a_wait_is_refused_and_reserves_nothing(limiter: RateLimiter, key: str) -> None:
+    reserved(limiter, key, SLOW)
+    for _ in range(3):
+        assert limiter.reserve(key, SLOW, max_wait_seconds=50.0) is None
+    assert limiter.reserve(key, SLOW, max_wait_seconds=0.0) is None
+    assert [limiter.reserve(key, SLOW, max_wait_seconds=200.0)] == near(200)
+    assert limiter.reserve(key, SLOW, max_wait_seconds=200.0) is None
+    assert [reserved(limiter, key, SLOW)] == near(400)
+
+
+def test_a_free_limiter_refuses_nobody(limiter: RateLimiter, key: str) -> None:
+    assert limiter.reserve(key, SLOW, max_wait_seconds=0.0) == 0
+
+
+def test_keys_are_limited_independently(limiter: RateLimiter, key: str) -> None:
+    assert reserved(limiter, key, SLOW) == 0
+    assert reserved(limiter, f"{key}:other", SLOW) == 0
+
+
+@pytest.mark.parametrize("burst", [1, 2])
+def test_idle_time_is_not_saved_up_beyond_the_burst(
+    limiter: RateLimiter, key: str, burst: int
+) -> None:
+    rate, count = Rate(limit=burst, period_seconds=0.05, burst=burst), 20
+    reserved(limiter, key, rate)
+    let_intervals_pass(limiter, key, 6 * rate.interval_seconds)
+    begun = time.time()
+    # The wait is asked for first and counts from its answer: an instant may look late here, never
+    # early.
+    instants = [reserved(limiter, key, rate) + time.time() for _ in range(count)]
+    assert instants[burst - 1] < begun + LATE
+    assert instants[-1] > begun + (count - burst) * rate.interval_seconds - 0.001
+
+
+def let_intervals_pass(limiter: RateLimiter, key: str, seconds: float) -> None:
+    other = Rate(1, seconds)
+    reserved(limiter, f"{key}:clock", other)
+    wait_until(lambda: limiter.reserve(f"{key}:clock", other, max_wait_seconds=0.0) == 0)
+
+
+def reserved_by_processes(place: str, key: str, rate: Rate, count: int) -> list[float]:
+    calls = [(place, key, rate, count)] * CREW
+    return sorted(chain.from_iterable(at_once(reserve_many, *calls)))
+
+
+def test_processes_share_one_limit_and_leave_no_gap(place: str, key: str) -> None:
+    """Every instant is one of the slots first, first + interval, ...: each taken once, none left
+    free."""
+    rate, count = Rate(limit=1, period_seconds=200.0), 15
+    instants = reserved_by_processes(place, key, rate, count)
+    slots = [(instant - instants[0]) / rate.interval_seconds for instant in instants]
+    assert [round(slot) for slot in slots] == list(range(CREW * count))
+    assert all(abs(slot - round(slot)) < LATE / rate.interval_seconds for slot in slots)
+
+
+def test_processes_together_stay_under_the_cap_in_any_window(place: str, key: str) -> None:
+    rate = Rate(limit=10, period_seconds=1000.0, burst=4)
+    instants = reserved_by_processes(place, key, rate, 15)
+    window = rate.period_seconds - LATE
+    most = max(sum(start <= instant < start + window for instant in instants) for start in instants)
+    assert most == rate.limit
+
+
+def test_tasks_and_threads_share_one_order_of_starts(limiter: RateLimiter, key: str) -> None:
+    async def ask() -> list[float | None]:
+        return await asyncio.gather(*(reserve(limiter, key, SLOW) for _ in range(3)))
+
+    assert reserved(limiter, key, SLOW) == 0
+    waits = asyncio.run(ask())
+    assert sorted(wait for wait in waits if wait is not None) == near(200, 400, 600)
+    assert reserved(limiter, key, SLOW) == near(800)[0]

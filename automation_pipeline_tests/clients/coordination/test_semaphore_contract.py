@@ -1,0 +1,65 @@
+"""`core.coordination.Permits` in both databases and in Redis."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from automation_pipeline.core.coordination import Permit
+from automation_pipeline_tests.clients.coordination.processes import acquire_many
+from automation_pipeline_tests.clients.coordination.semaphores import (
+    address,
+    on_every_place,
+    permits_at,
+)
+from automation_pipeline_tests.processes import CREW, at_once
+
+pytestmark = on_every_place
+
+
+@pytest.fixture
+def place(database_kind: str, request: pytest.FixtureRequest) -> str:
+    return address(database_kind, request)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"semaphore-{uuid.uuid4()}"
+
+
+def test_a_limit_is_of_one_name_and_permits_come_back(place: str, name: str) -> None:
+    async def use() -> None:
+        with permits_at(place) as permits:
+            held = [await permits.acquire(name, 2, "anna", 30.0) for _ in range(3)]
+            assert [permit is not None for permit in held] == [True, True, False]
+            assert await permits.acquire(f"{name}:other", 1, "anna", 30.0)
+            assert await permits.acquire(name, 3, "anna", 30.0), "a higher limit has room"
+            for permit in held:
+                await (permit.release() if permit else asyncio.sleep(0))
+            assert await permits.acquire(name, 2, "berta", 30.0)
+
+    asyncio.run(use())
+
+
+def test_the_permit_of_a_dead_holder_ends_by_itself_and_an_extended_one_does_not(
+    place: str, name: str
+) -> None:
+    async def use() -> None:
+        with permits_at(place) as permits:
+            dead, alive = [
+                await permits.acquire(name, 2, owner, 0.2) for owner in ("dead", "alive")
+            ]
+            assert dead is not None
+            assert alive is not None
+            await alive.extend(30.0)
+            freed: Permit | None = None
+            while freed is None:
+                freed = await permits.acquire(name, 2, "anna", 30.0)
+                await asyncio.sleep(0.01)
+            assert await permits.acquire(name, 2, "berta", 30.0) is None
+
+    asyncio.run(use())
+
+
+def test_processes_together_get_no_more_than_the_limit(place: str, name: str) -> None:
+    assert sum(at_once(acquire_many, *((place, name, 5, 4) for _ in range(CREW)))) == 5

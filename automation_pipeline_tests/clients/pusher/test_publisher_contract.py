@@ -1,0 +1,116 @@
+"""The contract of EventPublisher, on the fake and on Pusher's adapter against the simulated
+Pusher."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from automation_pipeline.automation.ports import EventPublisher, PublishResult
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.events import Event
+from automation_pipeline_tests.clients.pusher.studio import channels
+from automation_pipeline_tests.fakes.post import FakePublisher
+from automation_pipeline_tests.outside import fault, forget, shown_to_browsers
+from automation_pipeline_tests.storage.processes import event
+
+
+@dataclass(frozen=True)
+class Provider:
+    publisher: EventPublisher
+    published: Callable[[], list[str]]
+    go_away: Callable[[], None]
+    come_back: Callable[[], None]
+    poison: Callable[[str], Event]
+
+    def publish(self, events: Sequence[Event]) -> PublishResult:
+        return asyncio.run(self.publisher.publish(events))
+
+
+def fake() -> Provider:
+    publisher = FakePublisher()
+
+    def set_outage(outage: TransientError | None) -> None:
+        publisher.outage = outage
+
+    def poison(key: str) -> Event:
+        publisher.poison = {**publisher.poison, key: PermanentError("refused")}
+        return event(key)
+
+    return Provider(
+        publisher, lambda: publisher.published, lambda: set_outage(TransientError("away")), lambda: set_outage(None),
+        poison,
+    )  # fmt: skip
+
+
+def pusher(url: str) -> Provider:
+    def published() -> list[str]:
+        return [json.loads(told["data"])["key"] for told in shown_to_browsers(url)]
+
+    def poison(key: str) -> Event:
+        """A name that is too long for a provider: the adapter leaves it to Pusher to say so."""
+        told = event(key)
+        return Event(
+            told.tenant_id,
+            key,
+            "n" * 201,
+            "test",
+            told.correlation_id,
+            told.occurred_at,
+            told.payload,
+        )
+
+    def go_away() -> None:
+        fault(url, {"route": "pusher.batch", "status": 503})
+
+    return Provider(channels(url), published, go_away, lambda: fault_free(url), poison)
+
+
+def fault_free(url: str) -> None:
+    kept = shown_to_browsers(url)
+    assert kept == []  # the ledger of what was published would be forgotten with the faults
+    forget(url)
+
+
+@pytest.fixture(params=["fake", "pusher"])
+def provider(request: pytest.FixtureRequest) -> Provider:
+    return fake() if request.param == "fake" else pusher(request.getfixturevalue("simulated"))
+
+
+def test_all_are_out_in_their_order(provider: Provider) -> None:
+    keys = [f"event {number}" for number in range(37)]
+    assert provider.publish([event(key) for key in keys]) == PublishResult(37)
+    assert provider.published() == keys
+
+
+def test_nothing_is_nothing(provider: Provider) -> None:
+    assert provider.publish([]) == PublishResult(0)
+    assert provider.published() == []
+
+
+def test_an_outage_is_transient_and_what_is_given_again_comes_out(provider: Provider) -> None:
+    events = [event(f"event {number}") for number in range(12)]
+    provider.go_away()
+    away = provider.publish(events)
+    assert (away.out, provider.published()) == (0, [])
+    assert isinstance(away.stopped, TransientError)
+    provider.come_back()
+    assert provider.publish(events) == PublishResult(12)
+    assert provider.published() == [f"event {number}" for number in range(12)]
+
+
+@pytest.mark.parametrize("place", [0, 3, 11, 24])
+def test_an_event_that_is_refused_is_told_by_its_place_and_those_before_it_are_out(
+    provider: Provider, place: int
+) -> None:
+    events = [event(f"event {number}") for number in range(25)]
+    events[place] = provider.poison("poison")
+    stopped = provider.publish(events)
+    assert stopped.out == place
+    assert isinstance(stopped.stopped, AutomationError)
+    assert not isinstance(stopped.stopped, TransientError)
+    assert provider.published() == [f"event {number}" for number in range(place)]
+    assert provider.publish(events[place + 1 :]) == PublishResult(24 - place)
+    assert provider.published() == [f"event {number}" for number in range(25) if number != place]

@@ -1,0 +1,267 @@
+"""Pusher's adapter against the simulated Pusher: signatures, verdicts, the door, and no secret in
+any text."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from automation_pipeline.automation.ports import ChannelMember, PublishResult
+from automation_pipeline.clients.pusher import in_thread
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InvalidInputError,
+    PermanentError,
+    TransientError,
+)
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline_tests.clients.pusher.studio import channels
+from automation_pipeline_tests.outside import PUSHER_KEY, PUSHER_SECRET, fault, shown_to_browsers
+from automation_pipeline_tests.services import free_port
+from automation_pipeline_tests.storage.processes import event
+from automation_pipeline_tests.tables import every_case
+
+ANNA = ChannelMember("user:7", {"name": "Anna"})
+
+
+def problem(url: str, **how: Any) -> Exception | None:
+    return asyncio.run(channels(url, **how).publish([event("a"), event("b")])).stopped
+
+
+def test_an_event_reaches_each_of_its_channels_with_its_payload(simulated: str) -> None:
+    told = event("k", audit_id="a:1", fiche_id="7", text="é" * 100)
+    assert asyncio.run(channels(simulated).publish([told])) == PublishResult(1)
+    shown = shown_to_browsers(simulated)
+    assert [event["channels"] for event in shown] == [["private-audit-a_1"], ["private-fiche-7"]]
+    assert {event["name"] for event in shown} == {"run.completed"}
+    assert [json.loads(event["data"]) for event in shown] == [dict(told.payload)] * 2
+
+
+def test_without_private_channels_anybody_may_listen(simulated: str) -> None:
+    asyncio.run(channels(simulated, private=False).publish([event("k", fiche_id="7")]))
+    assert [event["channels"] for event in shown_to_browsers(simulated)] == [["fiche-7"]]
+
+
+def test_a_big_event_is_cut_down_and_goes_out(simulated: str) -> None:
+    told = [
+        event("emoji", fiche_id="7", text="🎧" * 2_200),
+        event("big", fiche_id="8", text="é" * 5_000),
+    ]
+    assert asyncio.run(channels(simulated).publish(told)) == PublishResult(2)
+    whole, cut = [json.loads(event["data"]) for event in shown_to_browsers(simulated)]
+    assert (whole["text"], cut) == ("🎧" * 2_200, {"fiche_id": "8", "truncated": True})
+
+
+def test_internal_events_stay_here_and_hold_up_nothing(simulated: str) -> None:
+    internal = event("i")
+    object.__setattr__(internal, "name", "automation/completed")
+    assert asyncio.run(
+        channels(simulated).publish([internal, event("a"), internal])
+    ) == PublishResult(3)
+    assert len(shown_to_browsers(simulated)) == 1
+
+
+def test_a_payload_that_is_no_json_is_told_once_those_before_it_are_out(simulated: str) -> None:
+    published = asyncio.run(
+        channels(simulated).publish([event("a"), event("b", x=float("nan")), event("c")])
+    )
+    assert (published.out, type(published.stopped).__mro__[1]) == (1, PermanentError)
+    assert len(shown_to_browsers(simulated)) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "says"),
+    [
+        ({"status": 401}, TransientError, "check PUSHER_KEY, PUSHER_SECRET"),
+        ({"status": 403}, TransientError, "over its quota"),
+        ({"status": 404}, TransientError, "check PUSHER_APP_ID"),
+        ({"status": 402}, TransientError, "its plan"),
+        ({"status": 407}, TransientError, "proxy"),
+        ({"status": 408}, TransientError, "answered 408"),
+        ({"status": 425}, TransientError, "answered 425"),
+        ({"status": 422}, PermanentError, "refused the event (422)"),
+        ({"status": 429, "retry_after": 9}, TransientError, "answered 429"),
+        ({"status": 500}, TransientError, "answered 500"),
+        ({"status": 307}, TransientError, "answered 307"),
+        ({"status": 400}, PermanentError, "refused the event (400)"),
+        ({"status": 413}, PermanentError, "refused the event (413)"),
+        ({"drop": True}, TransientError, "could not be reached"),
+        ({"body": "cut_short"}, TransientError, "could not be reached"),
+    ],
+)
+def test_every_failure_has_its_verdict(
+    simulated: str, rule: dict[str, Any], kind: type[Exception], says: str
+) -> None:
+    fault(simulated, {"route": "pusher.batch", **rule})
+    error = problem(simulated)
+    assert isinstance(error, kind)
+    assert says in str(error)
+    assert isinstance(error, TransientError) is (kind is TransientError)
+    if "retry_after" in rule:
+        assert getattr(error, "retry_after_seconds", None) == 9
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"hang": True},
+        {"body": "stalled"},
+        {"trickle_seconds": 60},
+        {"status": 503, "trickle_seconds": 6},
+    ],
+)
+def test_nobody_waits_for_an_answer_that_does_not_come(
+    simulated: str, rule: dict[str, Any]
+) -> None:
+    fault(simulated, {"route": "pusher.batch", **rule})
+    began = time.monotonic()
+    assert isinstance(problem(simulated, seconds=0.3), TransientError)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("rule", "status"),
+    [
+        ({"status": 200}, "200"),
+        ({"status": 503}, "503"),
+        ({"drop": True}, "ConnectionError"),
+        ({"hang": True}, None),
+    ],
+)
+def test_each_call_is_counted_by_its_answer(
+    simulated: str, rule: dict[str, Any], status: str | None
+) -> None:
+    fault(simulated, {"route": "pusher.batch", **rule})
+    meter = Meter()
+    problem(simulated, seconds=0.3, meter=meter)
+    counted = meter.drain()
+    assert counted.pop(("provider_call_seconds_total", 'provider="pusher"')) > 0
+    [((name, labels), calls)] = counted.items()
+    assert (name, calls) == ("provider_calls_total", 1)
+    assert 'provider="pusher",status="' in labels
+    assert status is None or f'status="{status}"' in labels
+
+
+def test_an_answer_that_cannot_be_read_is_still_an_answer(simulated: str) -> None:
+    fault(simulated, {"route": "pusher.batch", "body": "not_json"})
+    assert problem(simulated) is None
+
+
+def test_a_wrong_secret_is_refused_and_none_is_in_any_text(
+    simulated: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        errors = [
+            problem(simulated, secret="wrong-secret"),
+            problem(simulated, app_id="11"),
+            problem(f"http://127.0.0.1:{free_port()}"),
+        ]
+    assert all(isinstance(error, TransientError) for error in errors)
+    assert shown_to_browsers(simulated) == []
+    for error in errors:
+        assert error is not None
+        texts = [str(error), repr(error), str(error.__cause__), str(error.__context__)]
+        assert not [
+            text for text in texts if "secret" in text.lower() and "PUSHER_SECRET" not in text
+        ]
+        assert "auth_signature" not in "".join(texts)
+    assert "wrong-secret" not in caplog.text
+    assert PUSHER_SECRET not in caplog.text
+
+
+def test_the_check_proves_key_and_secret(simulated: str) -> None:
+    asyncio.run(channels(simulated).check())
+    with pytest.raises(AutomationError, match="check PUSHER_KEY, PUSHER_SECRET"):
+        asyncio.run(channels(simulated, secret="wrong").check())
+    with pytest.raises(AutomationError, match="PUSHER_APP_ID"):
+        asyncio.run(channels(simulated, app_id="11").check())
+    with pytest.raises(PermanentError, match="must be a number"):
+        channels(simulated, app_id="eleven")
+
+
+def test_one_event_can_be_triggered(simulated: str) -> None:
+    asyncio.run(channels(simulated).trigger("private-global", "test", [1, 2]))
+    [shown] = shown_to_browsers(simulated)
+    assert (shown["channels"], shown["name"], shown["data"]) == (
+        ["private-global"],
+        "test",
+        '{"value":[1,2]}',
+    )
+
+
+@pytest.mark.parametrize(
+    ("channel", "name", "payload"),
+    [
+        ("no channel", "test", {}),
+        ("a", "", {}),
+        ("a", "n" * 201, {}),
+        ("a", "n", {"x": float("nan")}),
+    ],
+)
+def test_what_can_be_no_event_is_not_triggered(
+    simulated: str, channel: str, name: str, payload: object
+) -> None:
+    with pytest.raises(PermanentError):
+        asyncio.run(channels(simulated).trigger(channel, name, payload))
+    assert shown_to_browsers(simulated) == []
+
+
+def test_a_dry_run_logs_where_events_would_go_and_nothing_of_what_they_say(
+    simulated: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        told = event("k", fiche_id="7", name_of_prospect="Zoé")
+        assert asyncio.run(channels(simulated, dry_run=True).publish([told])) == PublishResult(1)
+    assert "run.completed to private-fiche-7" in caplog.text
+    assert "Zoé" not in caplog.text
+    assert shown_to_browsers(simulated) == []
+
+
+def signature(told: str) -> str:
+    return f"{PUSHER_KEY}:{hmac.new(PUSHER_SECRET.encode(), told.encode(), hashlib.sha256).hexdigest()}"
+
+
+def test_a_private_channel_is_opened_to_one_socket() -> None:
+    opened = channels("http://127.0.0.1").authenticate("private-fiche-7", "12.34", ANNA)
+    assert opened == {"auth": signature("12.34:private-fiche-7")}
+
+
+def test_a_presence_channel_is_told_who_joins() -> None:
+    opened = channels("http://127.0.0.1").authenticate("presence-global", "12.34", ANNA)
+    assert json.loads(opened["channel_data"]) == {
+        "user_id": "user:7",
+        "user_info": {"name": "Anna"},
+    }
+    assert opened["auth"] == signature(f"12.34:presence-global:{opened['channel_data']}")
+
+
+@every_case(
+    ("channel", "socket_id"),
+    [
+        ("private-fiche-7", ""),
+        ("private-fiche-7", "12"),
+        ("private-fiche-7", "1.2:private-global"),
+        ("private-fiche-7", "1.2\n"),
+        ("private-fiche-7", "١.٢"),
+        ("private-fiche-7:x", "1.2"),
+        ("#server-to-user-7", "1.2"),
+        ("", "1.2"),
+        ("a" * 201, "1.2"),
+    ],
+)
+def test_nothing_is_signed_that_could_mean_another_channel(channel: str, socket_id: str) -> None:
+    with pytest.raises(InvalidInputError):
+        channels("http://127.0.0.1").authenticate(channel, socket_id, ANNA)
+
+
+def test_an_error_of_a_call_in_a_thread_is_raised_where_it_is_waited_for() -> None:
+    def fail() -> None:
+        raise ValueError("Not this")
+
+    with pytest.raises(ValueError, match="Not this"):
+        asyncio.run(in_thread(fail, seconds=30))

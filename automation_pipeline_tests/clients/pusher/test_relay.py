@@ -1,0 +1,140 @@
+"""The whole way, from the outbox to the simulated Pusher: after an outage, and by several relays at
+once."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import event as listening
+from sqlalchemy import func, select, update
+
+from automation_pipeline.automation.ports import EventPublisher
+from automation_pipeline.automation.relay import relay_events
+from automation_pipeline.storage.claims import LeaseRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow, enqueue
+from automation_pipeline_tests.automation.post import a_post_office
+from automation_pipeline_tests.clients.pusher.processes import LONG_AGO, relay_until_all_are_out
+from automation_pipeline_tests.clients.pusher.studio import channels
+from automation_pipeline_tests.fakes.post import FakeWebhookSender
+from automation_pipeline_tests.outside import PUSHER_SECRET, fault, forget, shown_to_browsers
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.storage.processes import event
+
+
+def fill(database: Database, events: int, aggregates: int) -> None:
+    with database.transaction() as session:
+        enqueue(
+            session,
+            [event(str(number), f"run {number % aggregates}", job_id=f"run {number % aggregates}")
+             for number in range(events)],
+        )  # fmt: skip
+
+
+def relay(database: Database, publisher: EventPublisher) -> int:
+    post = a_post_office(FakeWebhookSender(), None, publisher)
+    return asyncio.run(
+        relay_events(post, database=database, budget_seconds=120, hold_seconds=120)
+    ).events
+
+
+def unpublished(database: Database) -> int:
+    with database.reading() as session:
+        left = select(func.count()).select_from(OutboxRow).where(OutboxRow.published_at.is_(None))
+        return session.scalars(left).one()
+
+
+def end_pause(database: Database) -> None:
+    with database.transaction() as session:
+        session.execute(update(LeaseRow).values(acquired_at=LONG_AGO, expires_at=LONG_AGO))
+
+
+def first_times(shown: Sequence[dict[str, object]]) -> list[int]:
+    """The events in the order in which they first came out; what comes out again is no new
+    event."""
+    return [
+        int(key) for key in dict.fromkeys(json.loads(str(told["data"]))["key"] for told in shown)
+    ]
+
+
+def test_10_000_events_are_relayed_in_order_after_an_outage(
+    database: Database, simulated: str
+) -> None:
+    fill(database, 10_000, 50)
+    ours = channels(simulated)
+    fault(simulated, {"route": "pusher.batch", "status": 503})
+    for _ in range(3):
+        assert relay(database, ours) == 0
+        end_pause(database)
+    assert (unpublished(database), shown_to_browsers(simulated)) == (10_000, [])
+    forget(simulated)
+    queries: list[str] = []
+    listening.listen(
+        database.engine, "before_cursor_execute", lambda *call: queries.append(call[2])
+    )
+    assert relay(database, ours) == 10_000
+    assert [json.loads(told["data"])["key"] for told in shown_to_browsers(simulated)] == list(
+        map(str, range(10_000))
+    )
+    assert unpublished(database) == 0
+    assert (
+        len(queries) <= 51 * 14
+    )  # a few statements for every 200, those that begin a transaction with them
+
+
+def test_an_outage_in_the_middle_loses_nothing_and_keeps_the_order(
+    database: Database, simulated: str
+) -> None:
+    fill(database, 300, 7)
+    ours = channels(simulated, seconds=2.0)
+    rules = [
+        {"status": 500},
+        {"status": 429, "retry_after": 1},
+        {"body": "cut_short"},
+        {"drop": True},
+        {"status": 401},
+    ]
+    fault(
+        simulated,
+        *(
+            {"route": "pusher.batch", "every": 4 + number, **rule}
+            for number, rule in enumerate(rules)
+        ),
+    )
+    for _ in range(100):
+        relay(database, ours)
+        end_pause(database)
+        if not unpublished(database):
+            break
+    assert first_times(shown_to_browsers(simulated)) == list(range(300))
+
+
+def test_several_relays_at_once_keep_the_order_of_each_aggregate(
+    database: Database, database_url: str, simulated: str
+) -> None:
+    fill(database, 600, 9)
+    fault(simulated, {"route": "pusher.batch", "status": 503, "every": 7})
+    at_once(relay_until_all_are_out, *((database_url, simulated) for _ in range(CREW)))
+    assert unpublished(database) == 0
+    by_run: dict[int, list[int]] = defaultdict(list)
+    for key in first_times(shown_to_browsers(simulated)):
+        by_run[key % 9].append(key)
+    assert {run: keys == list(range(run, 600, 9)) for run, keys in by_run.items()} == dict.fromkeys(
+        range(9), True
+    )
+
+
+def test_with_a_wrong_secret_everything_waits_until_it_is_right(
+    database: Database, simulated: str
+) -> None:
+    fill(database, 30, 3)
+    assert relay(database, channels(simulated, secret="wrong")) == 0
+    with database.reading() as session:
+        errors = set(session.scalars(select(OutboxRow.last_error)))
+    assert len(errors) == 1
+    assert "check PUSHER_KEY, PUSHER_SECRET" in str(errors)
+    assert PUSHER_SECRET not in str(errors)
+    end_pause(database)
+    assert relay(database, channels(simulated)) == 30
+    assert first_times(shown_to_browsers(simulated)) == list(range(30))

@@ -1,0 +1,169 @@
+"""AUTOMATION_RUN: asked for with the job or not at all, followed to its end, and cancelled with
+it."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import event, func, select
+
+from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.automation.runs import request_run
+from automation_pipeline.automation.tables import RunRow
+from automation_pipeline.clients.service_jobs import AutomationRunJob
+from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.org_jobs.ports import RemoteRunner
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.clients.service_jobs.asked import Killed, asked, killed_after
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule
+
+
+@pytest.fixture
+def doer(database: Database, clock: StandingClock) -> RemoteRunner:
+    return AutomationRunJob(database, clock)
+
+
+def rows(database: Database) -> tuple[int, int]:
+    """Runs, and requests for them."""
+    with database.reading() as session:
+        counts = (
+            session.scalar(select(func.count()).select_from(table)) or 0
+            for table in (RunRow, RunRequestRow)
+        )
+        return next(counts), next(counts)
+
+
+def a_followed_run(doer: RemoteRunner, database: Database, clock: StandingClock) -> dict[str, Any]:
+    return dict(doer.start(asked("AUTOMATION_RUN", scheduleId=a_schedule(database, clock).id)))
+
+
+def ended(following: dict[str, Any], database: Database, **columns: Any) -> None:
+    """As if its worker had ended it so."""
+    with database.transaction() as session:
+        row = session.get_one(RunRow, int(following["automationRunId"]))
+        row.completed_at, row.duration_ms = row.started_at, 0
+        for name, value in columns.items():
+            setattr(row, name, value)
+
+
+def test_a_run_is_asked_for_and_waited_for(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
+    following = a_followed_run(doer, database, clock)
+    assert rows(database) == (1, 1)
+    assert set(following) == {"automationRunId"}
+    assert doer.look({5: following}) == {}
+
+
+def test_what_is_not_kept_was_never_asked_for(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock)
+    with pytest.raises(Killed):
+        killed_after(lambda: doer.start(asked("AUTOMATION_RUN", scheduleId=schedule.id)), database)
+    assert rows(database) == (0, 0)
+
+
+def test_a_schedule_that_is_busy_paused_or_gone_is_told(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
+    schedule, paused = a_schedule(database, clock), a_schedule(database, clock, isActive=False)
+    request_run(schedule.id, database=database, clock=clock)
+    for schedule_id, error in (
+        (schedule.id, ConflictError),
+        (paused.id, ConflictError),
+        (99, NotFoundError),
+    ):
+        with pytest.raises(error):
+            doer.start(asked("AUTOMATION_RUN", scheduleId=schedule_id))
+    assert rows(database) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "status", "code", "error"),
+    [
+        ({"status": "completed", "successful_fiches": 3}, "success", None, None),
+        ({"status": "partial", "successful_fiches": 2, "failed_fiches": 1}, "success", None, None),
+        (
+            {"status": "failed", "failed_fiches": 3},
+            "failed",
+            "FAILED",
+            "All 3 fiches of automation run {id} failed.",
+        ),
+        ({"status": "failed", "error_message": "It broke off"}, "failed", "FAILED", "It broke off"),
+    ],
+)
+def test_the_end_of_the_run_is_the_end_of_the_job(
+    columns: dict[str, Any],
+    status: str,
+    code: str | None,
+    error: str | None,
+    doer: RemoteRunner,
+    database: Database,
+    clock: StandingClock,
+) -> None:
+    following = a_followed_run(doer, database, clock)
+    ended(following, database, selected_fiches=4, ignored_fiches=1, **columns)
+    [(number, end)] = doer.look({5: following}).items()
+    run_id = following["automationRunId"]
+    assert (number, end.status, end.error_code, end.error) == (
+        5,
+        status,
+        code,
+        error and error.format(id=run_id),
+    )
+    assert end.result == {
+        "automationRunId": run_id,
+        "status": columns["status"],
+        "selected": 4,
+        "successful": columns.get("successful_fiches", 0),
+        "failed": columns.get("failed_fiches", 0),
+        "ignored": 1,
+    }
+
+
+def test_a_run_that_an_operator_cancels_is_cancelled(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
+    following = a_followed_run(doer, database, clock)
+    cancel_run(
+        int(following["automationRunId"]), database=database, clock=clock, reason="wrong day"
+    )
+    end = doer.look({1: following})[1]
+    assert (end.status, end.error, end.error_code) == (
+        "cancelled",
+        "Cancelled by an operator: wrong day",
+        None,
+    )
+
+
+def test_a_run_that_is_gone_has_failed_for_good(doer: RemoteRunner) -> None:
+    end = doer.look({1: {"automationRunId": "99"}})[1]
+    assert (end.status, end.error_code) == ("failed", "NOT_FOUND")
+
+
+def test_a_cancelled_job_cancels_its_run_once(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
+    following = a_followed_run(doer, database, clock)
+    assert doer.cancel(following, "user:12", "x" * 600) is False
+    assert doer.cancel(following, "user:13") is False
+    end = doer.look({1: following})[1]
+    assert (end.status, len(str(end.error)) <= 530) == ("cancelled", True)
+    doer.cancel({"automationRunId": "99"}, "user:12")
+
+
+def test_as_many_queries_look_at_one_as_at_many(
+    doer: RemoteRunner, database: Database, clock: StandingClock
+) -> None:
+    followed = {number: a_followed_run(doer, database, clock) for number in range(4)}
+    counts: list[int] = []
+    for numbers in ([0], [0, 1, 2, 3]):
+        seen: list[str] = []
+        listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes what the event gives
+        event.listen(database.engine, "before_cursor_execute", listener)
+        doer.look({number: followed[number] for number in numbers})
+        event.remove(database.engine, "before_cursor_execute", listener)
+        counts.append(len(seen))
+    assert counts[0] == counts[1]

@@ -1,0 +1,221 @@
+"""E-mail over real sockets: what arrives, when the password is sent, and what each refusal
+means."""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+
+import pytest
+
+from automation_pipeline.clients.smtp import (
+    MailRefusedError,
+    MailServer,
+    MailUnavailableError,
+    SmtpMail,
+)
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline_tests.certificates import Certificate, certificate_for
+from automation_pipeline_tests.clients.smtp.letter_box import LetterBox, letter_box
+from automation_pipeline_tests.tables import every_case
+
+PASSWORD = "s3cret-pass"
+TEXT = "Automation run 17 ended.\n\n- Élodie: 2 €\n.\n"
+
+
+@pytest.fixture
+def box() -> Iterator[LetterBox]:
+    with letter_box() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return certificate_for("IP:127.0.0.1", tmp_path_factory.mktemp("mail"))
+
+
+@pytest.fixture
+def tls(certificate: Certificate) -> ssl.SSLContext:
+    return certificate.ours
+
+
+@pytest.fixture
+def trust(certificate: Certificate) -> ssl.SSLContext:
+    return certificate.trust
+
+
+def mail(box: LetterBox, trust: ssl.SSLContext | None = None, **fields: object) -> SmtpMail:
+    given = {
+        "host": "127.0.0.1",
+        "port": box.port,
+        "sender": "robot@example.com",
+        "seconds": 5.0,
+        **fields,
+    }
+    return SmtpMail(MailServer(**given), trust=trust)  # type: ignore[arg-type]
+
+
+def send(
+    mail: SmtpMail, to: str = "anna@example.com", subject: str = "Automation Nuit - PARTIAL"
+) -> None:
+    asyncio.run(mail.send(to, subject, TEXT, delivery="notification-17-email-abc"))
+
+
+def refusal(
+    mail: SmtpMail, to: str = "anna@example.com", subject: str = "Subject"
+) -> AutomationError:
+    with pytest.raises(AutomationError) as caught:
+        send(mail, to, subject)
+    assert PASSWORD not in str(caught.value)
+    assert PASSWORD not in repr(caught.value.__cause__)
+    return caught.value
+
+
+def test_a_message_arrives_with_its_subject_its_text_and_its_delivery(box: LetterBox) -> None:
+    send(mail(box))
+    [letter] = box.letters
+    assert (letter.sender, letter.receivers) == ("robot@example.com", ("anna@example.com",))
+    message = letter.message
+    assert (message["From"], message["To"]) == ("robot@example.com", "anna@example.com")
+    assert message["Subject"] == "Automation Nuit - PARTIAL"
+    assert message["Message-ID"] == "<notification-17-email-abc@example.com>"
+    assert message["X-Automation-Delivery"] == "notification-17-email-abc"
+    assert message["Date"] is not None
+    assert message.get_content_type() == "text/plain"
+    assert message.get_content().replace("\r\n", "\n") == TEXT
+
+
+def test_a_sender_may_have_a_name_and_a_subject_may_be_french(box: LetterBox) -> None:
+    send(mail(box, sender="Qualité <robot@example.com>"), subject="Été à Besançon")
+    [letter] = box.letters
+    assert letter.sender == "robot@example.com"
+    assert letter.message["From"] == "Qualité <robot@example.com>"
+    assert letter.message["Subject"] == "Été à Besançon"
+
+
+@every_case(
+    "to",
+    [
+        "anna@example.com\r\nBcc: eve@example.com", "anna@example.com\nX: y", "anna@example.com,eve@example.com",
+        "anna@example.com>\r\nRCPT TO:<eve@example.com", "anna", "", "élodie@example.com", "anna@example.com eve@b.c",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_more_than_an_address_is_refused_for_good(
+    box: LetterBox, to: str
+) -> None:
+    error = refusal(mail(box), to)
+    assert isinstance(error, MailRefusedError)
+    assert str(error) == "The e-mail's addresses cannot be written into its headers"
+    assert box.letters == []
+
+
+def test_nothing_in_a_subject_becomes_a_header(box: LetterBox) -> None:
+    send(mail(box), subject="Nuit\r\nBcc: eve@example.com\n\nHello")
+    [letter] = box.letters
+    assert letter.receivers == ("anna@example.com",)
+    assert letter.message["Bcc"] is None
+    assert letter.message["Subject"] == "Nuit Bcc: eve@example.com Hello"
+
+
+def test_encryption_is_used_where_it_is_offered(tls: ssl.SSLContext, trust: ssl.SSLContext) -> None:
+    with letter_box(LetterBox(tls=tls, login=("robot", PASSWORD))) as box:
+        send(mail(box, trust, user="robot", password=PASSWORD))
+    assert [letter.encrypted for letter in box.letters] == [True]
+    assert box.logins == [("robot", True)]
+
+
+def test_encryption_from_the_start(tls: ssl.SSLContext, trust: ssl.SSLContext) -> None:
+    with letter_box(LetterBox(tls=tls, tls_first=True)) as box:
+        send(mail(box, trust, secure=True))
+    assert [letter.encrypted for letter in box.letters] == [True]
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused_for_good(tls: ssl.SSLContext) -> None:
+    for first in (False, True):
+        with letter_box(LetterBox(tls=tls, tls_first=first)) as box:
+            error = refusal(mail(box, secure=first))
+        assert str(error) == "The mail server's certificate is not one that we trust"
+        assert isinstance(error, MailRefusedError)
+        assert box.letters == []
+
+
+def test_the_password_is_not_sent_in_clear_except_to_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with letter_box(LetterBox(login=("robot", PASSWORD))) as box:
+        send(mail(box, user="robot", password=PASSWORD))
+        monkeypatch.setattr(MailServer, "is_local", False)
+        error = refusal(mail(box, user="robot", password=PASSWORD))
+    assert str(error) == "The mail server offers no encryption, so the password was not sent"
+    assert box.logins == [("robot", False)]
+
+
+def test_a_wrong_password_is_refused_for_good_and_not_repeated() -> None:
+    with letter_box(LetterBox(login=("robot", "other"))) as box:
+        error = refusal(mail(box, user="robot", password=PASSWORD))
+    assert isinstance(error, MailRefusedError)
+    assert "check SMTP_USER and SMTP_PASS" in str(error)
+    assert PASSWORD not in repr(MailServer(host="h", port=25, sender="s", password=PASSWORD))
+
+
+def test_a_login_that_the_server_does_not_know_is_refused_for_good(box: LetterBox) -> None:
+    assert isinstance(refusal(mail(box, user="robot", password=PASSWORD)), MailRefusedError)
+
+
+@pytest.mark.parametrize(
+    ("verb", "answer", "kind"),
+    [
+        ("MAIL", "451 later", MailUnavailableError),
+        ("MAIL", "500 no", MailRefusedError),
+        ("RCPT", "450 greylisted", MailUnavailableError),
+        ("RCPT", "550 nobody", MailRefusedError),
+        ("DATA", "421 busy", MailUnavailableError),
+        ("TAKEN", "452 full", MailUnavailableError),
+        ("TAKEN", "554 spam", MailRefusedError),
+    ],
+)
+def test_a_refusal_is_for_now_or_for_good_as_its_code_says(
+    box: LetterBox, verb: str, answer: str, kind: type[AutomationError]
+) -> None:
+    box.answers[verb] = answer
+    error = refusal(mail(box))
+    assert isinstance(error, kind)
+    assert answer[:3] in str(error)
+
+
+def test_a_message_that_was_taken_is_taken_however_the_server_says_good_bye(box: LetterBox) -> None:
+    box.answers["QUIT"] = "500 what"
+    send(mail(box))
+    assert len(box.letters) == 1
+
+
+def test_a_server_that_trickles_is_given_up(box: LetterBox) -> None:
+    box.trickling.set()
+    error = refusal(mail(box, seconds=0.1))
+    assert isinstance(error, MailUnavailableError)
+
+
+def test_the_connection_to_a_server_that_trickles_is_closed(box: LetterBox) -> None:
+    box.trickles_at = "MAIL"
+    box.trickling.set()
+    assert isinstance(refusal(mail(box, seconds=0.1)), MailUnavailableError)
+    assert box.left.wait(30)
+    assert box.letters == []
+
+
+def test_nobody_at_home_is_for_now() -> None:
+    assert isinstance(refusal(mail(LetterBox(port=9))), MailUnavailableError)
+
+
+def test_the_check_logs_in_and_sends_nothing() -> None:
+    with letter_box(LetterBox(login=("robot", PASSWORD))) as box:
+        asyncio.run(mail(box, user="robot", password=PASSWORD).check())
+        with pytest.raises(MailRefusedError):
+            asyncio.run(mail(box, user="robot", password="wrong").check())
+    assert box.letters == []
+
+
+@every_case(
+    ("host", "here"), [("localhost", True), ("127.0.0.1", True), ("::1", True), ("mx.a.b", False)]
+)
+def test_only_loopback_is_here(host: str, here: bool) -> None:
+    assert MailServer(host=host, port=25, sender="s").is_local is here

@@ -1,0 +1,112 @@
+"""How sources stand: the calls of their day and their rests, the same for all processes."""
+
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.enrichment.queries.sources import (
+    SourceStatus,
+    give_back_call,
+    record_answer,
+    record_failure,
+    set_rest,
+    source_statuses,
+    take_call,
+)
+from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.processes import take_calls
+from automation_pipeline_tests.enrichment.scripted import INPI, RCS
+from automation_pipeline_tests.processes import CREW, at_once
+
+MINUTE = timedelta(minutes=1)
+
+
+def standing(bench: Bench) -> SourceStatus:
+    with bench.database.reading() as session:
+        return source_statuses(session)[INPI]
+
+
+def test_a_source_that_was_never_called_stands_well(bench: Bench) -> None:
+    assert standing(bench) == SourceStatus(INPI)
+    assert not standing(bench).is_resting(bench.clock.now())
+    assert standing(bench).used_on(bench.clock.now().date()) == 0
+
+
+@pytest.mark.parametrize(("a_day", "taken"), [(None, 3), (2, 2), (5, 3)])
+def test_no_more_calls_are_taken_than_a_day_has(
+    bench: Bench, a_day: int | None, taken: int
+) -> None:
+    with bench.database.transaction() as session:
+        said = [take_call(session, INPI, a_day, bench.clock.now()) for _ in range(3)]
+    assert said == [True] * taken + [False] * (3 - taken)
+    assert standing(bench).used_on(bench.clock.now().date()) == taken
+    tomorrow = bench.pass_time(days=1)
+    assert standing(bench).used_on(tomorrow.date()) == 0
+    with bench.database.transaction() as session:
+        assert take_call(session, INPI, a_day, tomorrow)
+
+
+def test_of_a_day_several_processes_take_no_more_than_it_has(
+    bench: Bench, database_url: str
+) -> None:
+    taken = at_once(
+        take_calls, *[(database_url, bench.clock.now().isoformat(), INPI, 4, 10)] * CREW
+    )
+    assert sum(taken) == 10
+    assert standing(bench).quota_used == 10
+
+
+def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None:
+    now = bench.clock.now()
+    with bench.database.transaction() as session:
+        assert take_call(session, INPI, 1, now)
+        give_back_call(session, INPI, now.date() - timedelta(days=1), now)
+        assert not take_call(session, INPI, 1, now)
+        for _ in range(2):
+            give_back_call(session, INPI, now.date(), now)
+        assert [take_call(session, INPI, 1, now) for _ in range(2)] == [True, False]
+
+
+def test_failures_in_a_row_are_counted_until_it_answers(bench: Bench) -> None:
+    with bench.database.transaction() as session:
+        assert [
+            record_failure(session, INPI, bench.clock.now(), is_silent=True) for _ in range(3)
+        ] == [1, 2, 3]
+        record_failure(session, RCS, bench.clock.now(), is_silent=False)
+        record_answer(session, INPI, bench.clock.now())
+    assert standing(bench).failures == 0
+    with bench.database.transaction() as session:
+        assert record_failure(session, INPI, bench.clock.now(), is_silent=True) == 1
+        assert record_failure(session, RCS, bench.clock.now(), is_silent=False) == 2
+
+
+@pytest.mark.parametrize(("then", "left", "reason"), [(2, 10, "first"), (20, 20, "then")])
+def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str) -> None:
+    now = bench.clock.now()
+    with bench.database.transaction() as session:
+        take_call(session, INPI, None, now)
+        set_rest(session, INPI, 10 * MINUTE, "first", now)
+        set_rest(session, INPI, then * MINUTE, "then", now)
+    known = standing(bench)
+    assert (known.open_until, known.open_reason, known.quota_used) == (
+        now + left * MINUTE,
+        reason,
+        1,
+    )
+    assert known.rests_seconds(now + MINUTE) == (left - 1) * 60
+    assert not known.is_resting(now + left * MINUTE)
+
+
+def test_failures_of_the_other_kind_begin_the_row_anew(bench: Bench) -> None:
+    now = bench.clock.now()
+    with bench.database.transaction() as session:
+        kinds = (True, True, False, False, False, True)
+        assert [record_failure(session, INPI, now, is_silent=kind) for kind in kinds] == [
+            1,
+            2,
+            1,
+            2,
+            3,
+            1,
+        ]
+    assert standing(bench).failures == 1

@@ -1,0 +1,266 @@
+"""What nobody asks for: lost workers are followed, what is old grows stale, what is due is
+refreshed."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+
+from automation_pipeline.enrichment.models import LOST_LEASES, claim_key
+from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, SourceStatusRow
+from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOBODY, SEARCH, SIREN
+from automation_pipeline_tests.fiches.queries.mirror import statements
+
+# The refresh of the first is due after 27 days, that of the second after 33.
+EARLY, LATE = "100000000", "100000999"
+
+
+def many(bench: Bench, number: int) -> list[str]:
+    """All of them fresh now, and due together after thirty days."""
+    sirens = [f"2{place:08}" for place in range(number)]
+    for siren in sirens:
+        bench.enriched(siren)
+    bench.set(EnrichmentRow, due_at=bench.clock.now() + timedelta(days=30))
+    return sirens
+
+
+def test_a_snapshot_grows_stale_when_it_is_exactly_thirty_days_old(bench: Bench) -> None:
+    asked = bench.enriched(LATE)
+    bench.pass_time(days=29, hours=23)
+    assert bench.sweep().stale == 0
+    bench.pass_time(hours=1)
+    assert bench.sweep().stale == 1
+    assert (
+        bench.enrichment(LATE).status
+        == bench.request_row(asked.request_id).enrichment_status
+        == "STALE"
+    )
+    assert bench.company(LATE) is not None
+    assert bench.sweep().stale == 0
+
+
+def test_what_became_fresh_in_one_night_is_not_refreshed_in_one_night(bench: Bench) -> None:
+    for siren in (EARLY, LATE):
+        bench.enriched(siren)
+    bench.pass_time(days=29, hours=23)
+    assert (bench.sweep().stale, bench.enrichment(EARLY).status) == (0, "SUCCESS")
+    bench.pass_time(hours=1)
+    assert bench.sweep().refreshed == 1
+    assert bench.moves(EARLY)[-1] == ("SUCCESS", "STALE")
+    assert [job.company_siren for job in bench.jobs()[2:]] == [EARLY]
+    assert {row.enrichment_status for row in bench.requests() if row.company_siren == EARLY} == {
+        "STALE"
+    }
+    bench.work(bench.jobs()[-1].id)
+    bench.pass_time(days=2, hours=23)
+    assert (bench.sweep().refreshed, bench.enrichment(LATE).status) == (0, "STALE")
+    bench.pass_time(hours=1)
+    assert bench.sweep().refreshed == 1
+
+
+def test_a_refresh_that_nobody_waits_for_is_told_once_to_everybody(bench: Bench) -> None:
+    bench.enriched()
+    bench.pass_time(days=33)
+    report = bench.sweep()
+    [_, job] = bench.jobs()
+    assert str(report) == "1 grew stale; 1 are refreshed; 0 workers were asked for again."
+    assert (job.trigger, job.requested_by_tenant) == ("STALE_SWEEP", "main")
+    assert job.priority < bench.jobs()[0].priority
+    bench.work(job.id)
+    told = bench.events("Completed")[-1]
+    assert (told.tenant_id, told.payload["job_id"], told.payload["enrichment_status"]) == (
+        "main",
+        str(job.id),
+        "SUCCESS",
+    )
+    assert bench.requests()[0].enrichment_status == "SUCCESS"
+    assert bench.sweep().refreshed == 0
+
+
+def test_the_longest_due_come_first(bench: Bench) -> None:
+    sirens = many(bench, 3)
+    bench.pass_time(days=31)
+    with bench.database.transaction() as session:
+        for place, siren in enumerate(reversed(sirens)):
+            due = bench.clock.now() - timedelta(days=1, seconds=-place)
+            session.execute(
+                update(EnrichmentRow).where(EnrichmentRow.siren == siren).values(due_at=due)
+            )
+    assert bench.sweep(limit=2).refreshed == 2
+    assert [job.company_siren for job in bench.jobs()[3:]] == [sirens[2], sirens[1]]
+
+
+def test_what_is_asked_for_already_is_left_to_that(bench: Bench) -> None:
+    bench.enriched()
+    bench.pass_time(days=33)
+    bench.request()
+    report = bench.sweep()
+    assert (report.refreshed, report.stale) == (0, 0)
+    assert len(bench.jobs()) == 2
+
+
+@pytest.mark.parametrize(
+    ("calls_a_day", "used", "refreshed"),
+    [(10, 0, 3), (10, 6, 2), (10, 8, 0), (10, 20, 0), (2, 0, 1)],
+)
+def test_a_fifth_of_a_sources_day_is_kept_for_those_who_ask(
+    bench: Bench, calls_a_day: int, used: int, refreshed: int
+) -> None:
+    many(bench, 3)
+    now = bench.pass_time(days=30)
+    bench.set(SourceStatusRow, quota_on=now.date(), quota_used=used)
+    bench.a_day = {INPI: calls_a_day}
+    assert bench.sweep().refreshed == refreshed
+
+
+def test_what_is_planned_already_counts_for_the_day(bench: Bench) -> None:
+    many(bench, 3)
+    bench.pass_time(days=30)
+    bench.a_day = {INPI: 3}
+    assert [bench.sweep().refreshed for _ in range(3)] == [2, 0, 0]
+
+
+def test_nothing_is_refreshed_while_the_required_source_rests(bench: Bench) -> None:
+    many(bench, 1)
+    now = bench.pass_time(days=30)
+    with bench.database.transaction() as session:
+        set_rest(session, SEARCH, timedelta(minutes=1), "It is busy.", now)
+    report = bench.sweep()
+    assert (report.stale, report.refreshed) == (1, 0)
+    bench.pass_time(minutes=1)
+    assert bench.sweep().refreshed == 1
+
+
+@pytest.mark.parametrize(
+    ("search", "rcs", "status"), [(NOBODY, (), "FAILED"), ((), DOWN, "PARTIAL")]
+)
+def test_what_came_to_less_than_all_is_tried_again_when_it_is_due(
+    bench: Bench, search: object, rcs: object, status: str
+) -> None:
+    bench.tell(search=search, rcs=rcs)
+    bench.enriched()
+    due = bench.enrichment().due_at
+    assert due is not None
+    bench.clock.pass_time(due - bench.clock.now() - timedelta(seconds=1))
+    assert bench.sweep().refreshed == 0
+    bench.pass_time(seconds=1)
+    assert bench.sweep().refreshed == 1
+    bench.work(bench.jobs()[-1].id)
+    assert (status, "RUNNING") in bench.moves()
+
+
+def test_a_job_that_nobody_has_begun_is_asked_for_again(bench: Bench) -> None:
+    asked = bench.request()
+    bench.take_requests()
+    bench.pass_time(seconds=299)
+    assert bench.sweep().asked_again == 0
+    bench.pass_time(seconds=1)
+    assert bench.sweep().asked_again == 1
+    assert bench.asked_for()[-1][0] == f"{bench.job(asked.job_id).key}-retry-1"
+
+
+def test_a_job_that_waits_for_dagster_is_left_waiting(bench: Bench) -> None:
+    bench.request()
+    bench.pass_time(hours=5)
+    assert bench.sweep().asked_again == 0
+    bench.take_requests()
+    assert [bench.sweep().asked_again for _ in range(2)] == [1, 0]
+    bench.pass_time(hours=5)
+    assert bench.sweep().asked_again == 0
+
+
+def test_a_worker_that_was_lost_is_followed_once(bench: Bench) -> None:
+    asked = bench.request()
+    bench.take_requests()
+    bench.work_and_die(asked.job_id)
+    bench.pass_time(seconds=119)
+    assert bench.sweep().asked_again == 0
+    bench.pass_time(seconds=1)
+    assert bench.sweep().asked_again == 1
+    bench.take_requests()
+    assert bench.sweep().asked_again == 0
+    assert bench.holder() is None
+    bench.pass_time(seconds=120)
+    assert bench.sweep().asked_again == 1
+
+
+def test_a_sweep_asks_as_many_questions_whatever_is_due(bench: Bench) -> None:
+    lost = bench.request(SIREN)
+    bench.take_requests()
+    bench.work_and_die(lost.job_id)
+    many(bench, 1)
+    bench.pass_time(days=30)
+    with statements(bench.database) as few:
+        assert (bench.sweep().refreshed, bench.sweep().stale) == (1, 0)
+    rows = bench.rows(select(CompanyRow))
+    with bench.database.transaction() as session:
+        for place in range(20):
+            siren = f"3{place:08}"
+            kept = {column: getattr(rows[0], column) for column in ("legal_name", "updated_at")}
+            session.add(CompanyRow(siren=siren, is_masked=False, **kept))
+            times = {
+                "due_at": kept["updated_at"],
+                "created_at": kept["updated_at"],
+                "updated_at": kept["updated_at"],
+            }
+            session.add(EnrichmentRow(siren=siren, status="SUCCESS", **times))
+    with statements(bench.database) as much:
+        assert (bench.sweep().refreshed, bench.sweep().stale) == (20, 0)
+    assert len(questions(much)) <= len(questions(few))
+
+
+def questions(sent: list[str]) -> list[str]:
+    """Rows that are new are one statement on PostgreSQL, but one each on SQLite, which is not asked
+    over a network."""
+    return [one for one in sent if one.startswith(("SELECT", "UPDATE"))]
+
+
+def after_one_that_died(bench: Bench) -> int | None:
+    """A job whose worker finds the lease of the one before, which has died when its work was
+    done."""
+    bench.enriched()
+    bench.pass_time(days=31)
+    lock = bench.claims.take(claim_key(SIREN), "dead", bench.knobs.lock_seconds)
+    assert lock is not None
+    asked = bench.request()
+    bench.take_requests()
+    bench.pass_time(seconds=5)
+    assert bench.work(asked.job_id).state == "PENDING"
+    return asked.job_id
+
+
+def test_a_worker_that_found_a_dead_ones_lease_is_followed_when_that_is_over(bench: Bench) -> None:
+    job_id = after_one_that_died(bench)
+    bench.pass_time(seconds=119)
+    assert bench.sweep().asked_again == 0
+    bench.pass_time(seconds=1)
+    assert bench.sweep().asked_again == 1
+    assert bench.holder() is None
+    bench.take_requests()
+    assert bench.work(job_id).status == "SUCCESS"
+
+
+def test_whoever_is_asked_for_after_that_is_given_the_usual_time(bench: Bench) -> None:
+    after_one_that_died(bench)
+    bench.pass_time(seconds=120)
+    assert bench.sweep().asked_again == 1
+    bench.take_requests()
+    bench.pass_time(seconds=299)
+    assert bench.sweep().asked_again == 0
+    bench.pass_time(seconds=1)
+    assert bench.sweep().asked_again == 1
+
+
+def test_only_a_worker_that_had_begun_is_a_lost_lease(bench: Bench) -> None:
+    after_one_that_died(bench)
+    bench.pass_time(seconds=300)
+    assert bench.sweep().asked_again == 1
+    assert LOST_LEASES not in {name for name, _ in bench.meter.drain()}
+    bench.take_requests()
+    bench.work_and_die(bench.jobs()[-1].id)
+    bench.pass_time(seconds=300)
+    assert bench.sweep().asked_again == 1
+    counted = {name: amount for (name, _), amount in bench.meter.drain().items()}
+    assert counted.get(LOST_LEASES) == 1

@@ -1,0 +1,202 @@
+"""Several workers, some of whom die at the worst of moments: what is written is what one healthy
+worker would write."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.core.coordination import Claim
+from automation_pipeline.core.errors import TransientError
+from automation_pipeline.enrichment.events import COMPLETED, REQUESTED, SOURCE_FETCHED, STARTED
+from automation_pipeline.enrichment.models import SourceApi
+from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.processes import KEPT, WRITTEN, ask, work
+from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SIREN, says
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.waiting import come_true
+
+DIE = """
+import json, sys
+from automation_pipeline_tests.enrichment.processes import be_killed_one_by_one
+print(json.dumps(be_killed_one_by_one(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))))
+"""
+# How many sources were heard by whoever is killed there.
+HEARD = {SEARCH: 0, INPI: 1, RCS: 2, WRITTEN: 3, KEPT: 3}
+EVENTS = (REQUESTED, STARTED, SOURCE_FETCHED, COMPLETED)
+
+
+def let_leases_end(database: Database) -> None:
+    with database.transaction() as session:
+        session.execute(update(LeaseRow).values(expires_at=database_now(-1.0)))
+
+
+@pytest.fixture
+def shared(database: Database, clock: StandingClock) -> Bench:
+    """With the leases that processes share."""
+    return Bench(database, clock, claims=DatabaseClaims(database))
+
+
+def test_several_processes_that_want_the_same_new_company_make_one_job(
+    shared: Bench, database_url: str
+) -> None:
+    now = shared.clock.now().isoformat()
+    said = at_once(ask, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
+    [job] = shared.jobs()
+    assert sorted(asked for _, asked in said) == ["ATTACHED"] * (CREW - 1) + ["ENQUEUED"]
+    assert {job_id for job_id, _ in said} == {job.id}
+    assert len(shared.asked_for()) == 1
+    assert len(shared.waiting_for(job.id)) == len(shared.events("Requested")) == CREW
+
+
+def test_of_several_processes_that_are_given_the_same_job_one_does_it(
+    shared: Bench, database_url: str
+) -> None:
+    asked = shared.request()
+    calls = at_once(work, *[(database_url, shared.clock.now().isoformat(), asked.job_id)] * CREW)
+    assert sorted(calls) == [0] * (CREW - 1) + [3]
+    assert (shared.job(asked.job_id).attempt, shared.enrichment().status) == (1, "SUCCESS")
+    assert shared.told() == [
+        "Requested",
+        "Started",
+        "SourceFetched",
+        "SourceFetched",
+        "SourceFetched",
+        "Completed",
+    ]
+
+
+def test_wherever_a_process_is_killed_the_next_finishes_what_it_left(
+    shared: Bench, database_url: str
+) -> None:
+    sirens = {place: f"10000000{number}" for number, place in enumerate(HEARD)}
+    jobs = {place: shared.request(siren).job_id for place, siren in sirens.items()}
+    shared.take_requests()
+    given = [database_url, shared.clock.now().isoformat(), json.dumps(jobs)]
+    died = subprocess.run(
+        [sys.executable, "-c", DIE, *given], check=True, capture_output=True, text=True
+    )
+    assert json.loads(died.stdout) == [-signal.SIGKILL] * len(HEARD)
+    assert {place: len(shared.heard(job_id)) for place, job_id in jobs.items()} == HEARD
+    statuses = {place: shared.enrichment(siren).status for place, siren in sirens.items()}
+    assert statuses == dict.fromkeys(HEARD, "RUNNING") | {KEPT: "SUCCESS"}
+    assert {shared.work(job_id).attempt for job_id in jobs.values()} == {1}
+    assert sum(shared.calls().values()) == 0
+    let_leases_end(shared.database)
+    shared.pass_time(seconds=120)
+    assert shared.sweep().asked_again == len(HEARD) - 1
+    for place, job_id in jobs.items():
+        finished_by_the_next(
+            shared, job_id, sirens[place], HEARD[place], attempts=1 if place == KEPT else 2
+        )
+
+
+def finished_by_the_next(
+    bench: Bench, job_id: int, siren: str, heard: int, *, attempts: int
+) -> None:
+    job = bench.work(job_id)
+    assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", attempts)
+    assert sum(bench.calls(of=siren).values()) == 3 - heard
+    told = [event.name for event in bench.events() if event.payload["company_siren"] == siren]
+    assert [told.count(name) for name in EVENTS] == [1, attempts, 3, 1]
+    assert bench.moves(siren) == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
+
+
+def pass_the_lease_on(bench: Bench, job_id: int) -> None:
+    """The worker has slept through its lease: another has it now, and has told another story."""
+    bench.pass_time(seconds=121)
+    other = Bench(bench.database, bench.clock, claims=bench.claims)
+    other.tell(search=says(SEARCH, legal_name="BY ANOTHER"))
+    other.work(job_id, "another")
+
+
+@pytest.mark.parametrize("place", [SEARCH, INPI, RCS])
+def test_a_worker_whose_lease_has_passed_on_writes_nothing(bench: Bench, place: SourceApi) -> None:
+    asked = bench.request()
+    bench.sources[place].script = [lambda: pass_the_lease_on(bench, asked.job_id)]
+    job, company = bench.work(asked.job_id, "late"), bench.company()
+    assert (job.attempt, job.status) == (2, "SUCCESS")
+    assert bench.job(asked.job_id).lock_owner == "another"
+    assert company is not None
+    assert company.legal_name == ("BY ANOTHER" if place is SEARCH else "DANONE")
+    assert len(bench.events("SourceFetched")) == 3
+    assert len(bench.events("Completed")) == 1
+    assert bench.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
+
+
+def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(
+    bench: Bench,
+) -> None:
+    asked = bench.request()
+
+    def die_with_it() -> None:
+        bench.pass_time(seconds=121)
+        Bench(bench.database, bench.clock, claims=bench.claims).work_and_die(asked.job_id, INPI)
+
+    bench.sources[INPI].script = [die_with_it]
+    bench.work(asked.job_id, "late")
+    assert bench.enrichment().status == "RUNNING"
+    assert list(bench.heard(asked.job_id)) == [SEARCH]
+    assert bench.events("Completed") == []
+
+
+def test_a_worker_that_cannot_hold_its_lease_stops(bench: Bench) -> None:
+    """Nobody else has it: it is for the sweep to find."""
+    bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0, call_seconds=600.0)
+    asked = bench.request()
+    bench.take_requests()
+    bench.claims.extend = lambda *_given: False
+    bench.sources[SEARCH].fetch = _never
+    assert bench.work(asked.job_id).state == "RUNNING"
+    bench.pass_time(seconds=120)
+    assert bench.sweep().asked_again == 1
+
+
+def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss(
+    bench: Bench,
+) -> None:
+    bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0)
+    asked, missed = bench.request(), []
+
+    def fail(lease: Claim, *_given: object) -> bool:
+        missed.append(lease)
+        raise TransientError("The database is too busy.")
+
+    bench.claims.extend = bench.claims.release = fail
+    assert bench.work(asked.job_id).status == "SUCCESS"
+    assert missed
+
+
+def test_a_worker_is_heard_of_as_long_as_it_works(bench: Bench) -> None:
+    bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0, call_seconds=600.0)
+    asked = bench.request()
+    bench.sources[SEARCH].fetch = _when_heard_of(bench, asked.job_id)
+    job = bench.work(asked.job_id)
+    assert job.heartbeat_at is not None
+    assert job.started_at is not None
+    assert job.heartbeat_at - job.started_at == timedelta(seconds=30)
+    assert job.status == "SUCCESS"
+
+
+async def _never(*_given: object) -> None:
+    await asyncio.Event().wait()
+
+
+def _when_heard_of(bench: Bench, job_id: int) -> Callable[..., Awaitable[object]]:
+    async def fetch(*_given: object) -> object:
+        now = bench.pass_time(seconds=30)
+        await come_true(lambda: bench.job(job_id).heartbeat_at == now)
+        return says(SEARCH)
+
+    return fetch

@@ -1,0 +1,266 @@
+"""What `save_outcomes` writes over what, on both databases."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import delete, select
+
+from automation_pipeline.fiches.models.fiches import (
+    DetailsFetched,
+    FetchFailed,
+    FetchOutcome,
+    FicheNotFound,
+)
+from automation_pipeline.fiches.queries.details import (
+    DETAILS_LIVE_FOR,
+    NOT_FOUND,
+    NOT_FOUND_LIVES_FOR,
+)
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.fakes.crm import fiche, recording
+from automation_pipeline_tests.fiches.queries.mirror import (
+    FIRST,
+    LATER,
+    SECTIONS,
+    URL,
+    day,
+    found,
+    recordings,
+    save,
+    save_rounds,
+    statements,
+    told_again,
+    vanished,
+)
+from automation_pipeline_tests.processes import at_once
+
+
+def stored(database: Database) -> dict[str, FicheCacheRow]:
+    with database.reading() as session:
+        return {row.fiche_id: row for row in session.scalars(select(FicheCacheRow))}
+
+
+def everything(database: Database) -> list[dict[str, object]]:
+    with database.reading() as session:
+        return [
+            {column.key: getattr(row, column.key) for column in table.__table__.columns}
+            for table in (FicheCacheRow, CallRecordingRow, *SECTIONS)
+            for row in session.scalars(select(table).order_by(*table.__table__.primary_key))
+        ]
+
+
+def test_details_are_kept_with_their_recordings(database: Database) -> None:
+    save(database, found("1", recording("11"), recording("12", url="")))
+    row = stored(database)["1"]
+    assert (row.groupe, row.agence_nom, row.cle) == (
+        "TEAM R1",
+        "7-TEAMR1",
+        "5f0c77aa91e34b0c8d2e1f6a7b8c9d00",
+    )
+    assert (row.prospect_nom, row.prospect_prenom) == ("MARTEL", "Odile")
+    assert (row.prospect_email, row.prospect_tel) == ("odile.martel@example.test", "0600000001")
+    assert (row.details_success, row.details_message) == (True, None)
+    assert row.raw_data == {}
+    assert (row.sales_date, row.not_found_until) == ("2026-02-03", None)
+    assert (row.fetched_at, row.details_fetched_at, row.expires_at) == (
+        FIRST,
+        FIRST,
+        FIRST + DETAILS_LIVE_FOR,
+    )
+    kept = recordings(database)
+    assert {key: call.recording_url for key, call in kept.items()} == {
+        ("1", "11"): URL,
+        ("1", "12"): "",
+    }
+    call = kept["1", "11"]
+    assert (call.start_time, call.duration_seconds) == (
+        datetime(2026, 2, 3, 9, 14, 5, tzinfo=UTC),
+        742,
+    )
+    assert (call.recording_date, call.recording_time, call.uuid) == ("03/02/2026", "10:14", None)
+    assert (call.direction, call.from_number, call.to_number, call.answered) == (
+        "out", "33100000001", "33600000001", True,
+    )  # fmt: skip
+
+
+def test_newer_details_replace_older_ones(database: Database) -> None:
+    save(database, found("1", recording("11")))
+    newer = replace(fiche("1", groupe="TEAM R2", cle=None), prospect=None, rest={"avis": 1})
+    save(database, DetailsFetched("1", newer), at=LATER)
+    row = stored(database)["1"]
+    assert (row.groupe, row.prospect_email, row.cle, row.details_fetched_at) == (
+        "TEAM R2",
+        None,
+        None,
+        LATER,
+    )
+    assert row.raw_data == {"avis": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "told", "kept"),
+    [
+        (None, "03/02/2026 10:12", "2026-02-03"),
+        (None, "2026-02-03T23:30:00Z", "2026-02-04"),
+        (None, "hier", None),
+        ("2026-01-31", "03/02/2026 10:12", "2026-01-31"),
+    ],
+)
+def test_the_day_of_the_sale_is_derived_once_and_never_rewritten(
+    database: Database, before: str | None, told: str, kept: str | None
+) -> None:
+    save(database, FicheNotFound("1"))
+    with database.transaction() as session:
+        session.scalars(select(FicheCacheRow)).one().sales_date = before
+    for _ in range(2):
+        save(database, found("1", date_insertion=told), at=LATER)
+        assert stored(database)["1"].sales_date == kept
+    save(database, found("1", date_insertion="04/05/2026 10:12"), at=LATER)
+    assert stored(database)["1"].sales_date == (kept or "2026-05-04")
+
+
+def test_details_are_not_a_revalidation_of_the_sales_list(database: Database) -> None:
+    save(database, found("1"))
+    with database.transaction() as session:
+        session.scalars(select(FicheCacheRow)).one().last_revalidated_at = FIRST
+    save(database, found("1"), at=LATER)
+    assert stored(database)["1"].last_revalidated_at == FIRST
+
+
+def test_a_fiche_that_was_never_known_leaves_a_marker_that_soon_expires(database: Database) -> None:
+    save(database, FicheNotFound("1"))
+    row = stored(database)["1"]
+    assert (row.details_success, row.details_message, row.raw_data) == (False, NOT_FOUND, {})
+    assert (row.not_found_until, row.expires_at) == (
+        FIRST + NOT_FOUND_LIVES_FOR,
+        FIRST + NOT_FOUND_LIVES_FOR,
+    )
+    assert (row.fetched_at, row.details_fetched_at, row.groupe, row.sales_date) == (
+        FIRST,
+        None,
+        None,
+        None,
+    )
+
+
+def test_a_not_found_marker_leaves_what_was_known(database: Database) -> None:
+    save(database, DetailsFetched("1", replace(fiche("1", recording("11")), rest={"avis": 1})))
+    before, sections = vars(stored(database)["1"]), told_again(database)
+    save(database, FicheNotFound("1"), at=LATER)
+    row = stored(database)["1"]
+    assert (row.details_success, row.details_message) == (False, NOT_FOUND)
+    assert row.not_found_until == LATER + NOT_FOUND_LIVES_FOR
+    marker = {"details_success", "details_message", "not_found_until", "_sa_instance_state"}
+    assert {name for name, told in vars(row).items() if told != before[name]} == marker
+    assert told_again(database) == sections
+    assert [call.vanished_at for call in recordings(database).values()] == [None]
+
+
+def test_details_take_a_not_found_marker_away(database: Database) -> None:
+    save(database, FicheNotFound("1"))
+    save(database, found("1"), at=LATER)
+    row = stored(database)["1"]
+    assert (row.details_success, row.details_message, row.details_fetched_at) == (True, None, LATER)
+    assert (row.expires_at, row.not_found_until) == (LATER + DETAILS_LIVE_FOR, None)
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_a_failed_fetch_changes_nothing(database: Database, transient: bool) -> None:
+    save(database, found("1", recording("11")))
+    before = everything(database)
+    save(
+        database, FetchFailed("1", "busy", transient), FetchFailed("2", "busy", transient), at=LATER
+    )
+    assert everything(database) == before
+
+
+def test_saving_again_is_saving_once(database: Database) -> None:
+    outcomes = (
+        found("1", recording("11"), recording("12")),
+        FicheNotFound("2"),
+        FetchFailed("3", "busy", True),
+    )
+    save(database, *outcomes)
+    before = everything(database)
+    save(database, *outcomes)
+    assert everything(database) == before
+
+
+def test_nothing_to_save_is_no_write(database: Database) -> None:
+    with statements(database) as sent:
+        save(database)
+    assert not [
+        statement for statement in sent if statement.startswith(("INSERT", "UPDATE", "DELETE"))
+    ]
+
+
+def test_a_fiche_that_ended_twice_is_saved_as_it_ended_last(database: Database) -> None:
+    save(
+        database,
+        FicheNotFound("1"),
+        found("1", groupe="TEAM R1"),
+        found("1", groupe="TEAM R2"),
+        FicheNotFound("2"),
+    )
+    rows = stored(database)
+    assert (rows["1"].groupe, rows["1"].details_success, rows["2"].details_success) == (
+        "TEAM R2",
+        True,
+        False,
+    )
+
+
+def test_the_number_of_statements_does_not_follow_the_number_of_fiches(database: Database) -> None:
+    """The fiches, their keys, the calls that are there, 18 tables replaced by two statements each,
+    the calls."""
+    whole = [*day(200), FicheNotFound("1"), FetchFailed("2", "busy", transient=True)]
+    with statements(database) as many:
+        save(database, *whole)
+    full = max(whole[:200], key=lambda outcome: len(told_sections(outcome)))
+    with statements(database) as few:
+        save(database, full, FicheNotFound("1"))
+    assert len(told_sections(full)) >= 10
+    assert (
+        len(few) <= len(many) <= 40 + 1
+    )  # on SQLite the transaction begins with a statement of its own
+    with statements(database) as again:
+        save(database, *whole)
+    assert len(again) == len(many)
+
+
+def told_sections(outcome: FetchOutcome) -> list[str]:
+    assert isinstance(outcome, DetailsFetched)
+    return [name for name, told in vars(outcome.details).items() if told]
+
+
+def test_two_processes_that_save_the_same_fiches_in_opposite_order_end_as_one(
+    database: Database, database_url: str
+) -> None:
+    save(database, *day(100))
+    alone = told_again(database), set(recordings(database))
+    with database.transaction() as session:
+        session.execute(delete(FicheCacheRow))
+    at_once(save_rounds, (database_url, 100, False, 2, 5), (database_url, 100, True, 2, 5))
+    assert (told_again(database), set(recordings(database))) == alone
+    assert set(vanished(database).values()) == {None}
+
+
+def test_two_processes_that_disagree_on_what_is_missing_do_not_lock_each_other_out(
+    database: Database, database_url: str
+) -> None:
+    at_once(save_rounds, (database_url, 100, False, 0, 5), (database_url, 100, True, 1, 5))
+    rows = stored(database)
+    assert len(rows) == 100
+    assert all(row.groupe is not None for row in rows.values())
+    save(database, *day(100))
+    assert all(row.details_success for row in stored(database).values())
+
+
+def test_what_one_fiche_holds_does_not_leak_into_another(database: Database) -> None:
+    save(database, found("1"), found("2", groupe="TEAM R2"))
+    assert {key: row.groupe for key, row in stored(database).items()} == {
+        "1": "TEAM R1",
+        "2": "TEAM R2",
+    }

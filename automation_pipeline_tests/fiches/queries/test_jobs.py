@@ -1,0 +1,92 @@
+"""Jobs over days as rows: who sees them, which are silent, and two who ask at once."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.core.access import EVERYTHING, Reach, Scope
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.fiches.queries.fetch_jobs import (
+    is_job_visible,
+    job_document,
+    list_jobs,
+    poll_document,
+    silent_jobs,
+)
+from automation_pipeline.fiches.queries.fiches import FichePage
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fiches.queries.mirror import statements
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+
+MINE, OTHERS = Reach(Scope.GROUP, caller="user:1"), Reach(Scope.SELF, caller="user:2")
+
+
+@pytest.fixture
+def ranges(database: Database, clock: StandingClock) -> Ranges:
+    return Ranges(database, clock)
+
+
+def test_a_job_is_seen_by_who_asked_for_it_or_sees_everything(ranges: Ranges) -> None:
+    job = ranges.job()
+    with ranges.database.reading() as session:
+        assert [is_job_visible(session, reach, job.id) for reach in (MINE, OTHERS, EVERYTHING)] == [
+            True,
+            False,
+            True,
+        ]
+        assert not is_job_visible(session, EVERYTHING, "nope")
+        for look in (job_document, poll_document):
+            with pytest.raises(NotFoundError, match=f"Job {job.id} not found"):
+                look(session, job.id, OTHERS)
+        assert list_jobs(session, OTHERS, FichePage(9)) == []
+
+
+def test_a_list_is_paged_newest_first_in_two_statements(ranges: Ranges) -> None:
+    jobs = []
+    for day in DAYS:
+        jobs.append(ranges.job(day).id)
+        ranges.clock.pass_time_a_second()
+    with ranges.database.reading() as session, statements(ranges.database) as sent:
+        pages = [list_jobs(session, MINE, FichePage(4, offset)) for offset in (0, 4)]
+    assert [one["jobId"] for page in pages for one in page] == jobs[::-1]
+    assert len([one for one in sent if "SELECT" in one]) == 2 * 2
+
+
+def test_only_jobs_that_nobody_works_on_are_silent(ranges: Ranges) -> None:
+    waiting, taken, refused, over = (ranges.job(day) for day in DAYS[:4])
+    with ranges.database.transaction() as session:
+        for job in (taken, over):
+            mark_taken(session, job.id, "run")
+        mark_refused(session, refused.id, "no")
+    ranges.work(over)
+    with ranges.database.reading() as session:
+        assert silent_jobs(session, ranges.clock.now() + timedelta(seconds=1), limit=9) == sorted(
+            [taken.id, refused.id]
+        )
+        assert silent_jobs(session, ranges.clock.now(), limit=9) == []
+    with ranges.database.transaction() as session:
+        session.execute(update(RunRequestRow).values(state="taken"))
+    with ranges.database.reading() as session:
+        later = ranges.clock.now() + timedelta(hours=1)
+        assert waiting.id in silent_jobs(session, later, limit=9)
+
+
+def test_two_who_ask_at_once_have_one_job(ranges: Ranges) -> None:
+    asked: list[str] = []
+    together = threading.Barrier(4)
+
+    def ask() -> None:
+        together.wait()
+        asked.append(ranges.job(webhook=HOOK).id)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(asked) == 4
+    assert len(set(asked)) == len(ranges.jobs) == len(ranges.requests) == 1

@@ -1,0 +1,134 @@
+"""The sections of details on both databases: what was stored is what the CRM said, and replaces
+what it said before."""
+
+import copy
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, func, select
+
+from automation_pipeline.fiches.models.fiches import FicheNotFound
+from automation_pipeline.fiches.models.sections import Information
+from automation_pipeline.fiches.tables import (
+    CallRecordingRow,
+    EtiquetteRow,
+    FicheCacheRow,
+    InformationRow,
+)
+from automation_pipeline.simulator import Kind, World
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.fiches.queries.mirror import (
+    DAY,
+    SECTIONS,
+    Document,
+    day,
+    fetched,
+    payloads,
+    save,
+    told_again,
+)
+
+ENVELOPE = {"success", "message", "recordings"}
+
+
+def said(payload: Document) -> Document:
+    return {name: told for name, told in payload.items() if name not in ENVELOPE}
+
+
+def full() -> Document:
+    """One fiche that has something in every section."""
+    whole: Document = {}
+    for payload in payloads(200):
+        whole |= {name: told for name, told in payload.items() if told and not whole.get(name)}
+    assert all(whole.values())
+    return copy.deepcopy(whole)
+
+
+def rows(database: Database) -> dict[str, int]:
+    with database.reading() as session:
+        return {
+            table.__tablename__: session.scalar(select(func.count()).select_from(table)) or 0
+            for table in SECTIONS
+        }
+
+
+def test_a_whole_day_of_all_kinds_of_fiches_reads_as_the_crm_told_it(database: Database) -> None:
+    assert {sold.kind for sold in World(fiches_per_day=70, vary=False).day(DAY)} == set(Kind)
+    save(database, *day(70))
+    assert told_again(database) == {
+        payload["information"]["fiche_id"]: said(payload) for payload in payloads(70)
+    }
+
+
+def test_every_section_has_its_rows(database: Database) -> None:
+    save(database, fetched(full()))
+    assert [table for table, count in rows(database).items() if not count] == []
+    assert told_again(database) == {full()["information"]["fiche_id"]: said(full())}
+
+
+def test_every_field_of_the_information_has_its_column() -> None:
+    columns = set(InformationRow.__table__.columns.keys()) - {"fiche_cache_id"}
+    assert columns == set(Information.model_fields) - {"fiche_id", "etiquettes"}
+
+
+EMPTIED: dict[str, Any] = {"prospect": None, "conjoint": None, "elements_souscription": None}
+
+
+@pytest.mark.parametrize(
+    "section", [name for name in payloads(1)[0] if name not in ENVELOPE and name != "information"]
+)
+def test_a_section_that_is_gone_is_gone_and_leaves_the_others(
+    database: Database, section: str
+) -> None:
+    save(database, fetched(full()))
+    left = full() | {section: EMPTIED.get(section, {} if section == "raw_sections" else [])}
+    save(database, fetched(left))
+    assert told_again(database) == {left["information"]["fiche_id"]: said(left)}
+
+
+def test_a_section_is_replaced_whole(database: Database) -> None:
+    save(database, fetched(full()))
+    other = full()
+    other["documents"] = [*reversed(other["documents"] * 2)]
+    other["information"]["etiquettes"] = []
+    other["information"]["modules"] = []
+    other["tarification"][0]["gammes"].append(copy.deepcopy(other["tarification"][0]["gammes"][0]))
+    other["tarification"][0]["gammes"][0]["formules"][0]["details"] = {"Dentaire": "300 %"}
+    save(database, fetched(other))
+    assert told_again(database) == {other["information"]["fiche_id"]: said(other)}
+
+
+def test_the_objects_of_a_subscription_may_be_missing(database: Database) -> None:
+    for inner in ("ancien_contrat", "produit", "paiement"):
+        lacking = full()
+        lacking["elements_souscription"][inner] = None
+        save(database, fetched(lacking))
+        assert told_again(database) == {lacking["information"]["fiche_id"]: said(lacking)}
+
+
+def test_other_fiches_are_left_alone(database: Database) -> None:
+    first, second = day(2)
+    save(database, first, second)
+    before = told_again(database)
+    save(database, second)
+    save(database, FicheNotFound(first.fiche_id))
+    assert told_again(database) == before
+
+
+def test_rows_count_from_one_in_the_order_of_the_crm(database: Database) -> None:
+    document = full()
+    document["information"]["etiquettes"] = [{"nom": nom, "date": "", "style": ""} for nom in "zab"]
+    save(database, fetched(document))
+    with database.reading() as session:
+        query = select(EtiquetteRow.etiquette_index, EtiquetteRow.nom).order_by(
+            EtiquetteRow.etiquette_index
+        )
+        assert session.execute(query).tuples().all() == [(1, "z"), (2, "a"), (3, "b")]
+
+
+def test_everything_goes_with_its_fiche(database: Database) -> None:
+    save(database, fetched(full()))
+    with database.transaction() as session:
+        session.execute(delete(FicheCacheRow))
+        assert session.scalar(select(func.count()).select_from(CallRecordingRow)) == 0
+    assert set(rows(database).values()) == {0}

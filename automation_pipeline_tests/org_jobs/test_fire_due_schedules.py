@@ -1,0 +1,446 @@
+"""The dispatcher on real databases: each due time once, whatever goes wrong, and every schedule
+goes on."""
+
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select, text
+
+from automation_pipeline.org_jobs.backfills import backfill_schedule
+from automation_pipeline.org_jobs.fires import FireReport, fire_due_schedules
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.queries.attempts import JobOutcome, record_outcomes
+from automation_pipeline.org_jobs.tables import FireRow, OrgScheduleRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.org_jobs.scheduling import world
+from automation_pipeline_tests.org_jobs.worker_processes import look_until_nothing_is_due
+from automation_pipeline_tests.processes import CREW, at_once
+
+EVERY_FIVE = {"cron_expression": "*/5 * * * *"}
+
+
+def look(bench: Bench) -> FireReport:
+    return fire_due_schedules(database=bench.database, clock=bench.clock, meter=bench.meter)
+
+
+def told(bench: Bench, schedule_id: str) -> list[str]:
+    return [
+        f"{row.scheduled_for:%H:%M} {row.skip_reason or row.outcome}"
+        for row in bench.fires(schedule_id)
+    ]
+
+
+def set_clock(bench: Bench, hour: int, minute: int = 0) -> None:
+    bench.clock.pass_time(datetime(2026, 5, 4, hour, minute, 10, tzinfo=UTC) - bench.now)
+
+
+def test_a_due_schedule_makes_its_job_and_is_due_again(org_bench: Bench) -> None:
+    bench = org_bench
+    host = bench.host()
+    server = bench.server(host_id=host)
+    retry = {"maxRetries": 4, "backoffMs": 500, "backoffType": "exponential"}
+    id_ = bench.schedule(
+        server_instance_id=server, payload={"reason": "nightly"}, retry_policy=retry, **EVERY_FIVE
+    )
+    bench.schedule(OTHER_ORG)
+    set_clock(bench, 10, 5)
+    assert look(bench) == FireReport(dispatched=1)
+    [job], [fire], row = bench.jobs(), bench.fires(id_), bench.schedule_row(id_)
+    run = bench.run_row(job.id)
+    due_at = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
+    assert (job.schedule_fire_id, job.scheduled_for, job.type, job.payload) == (
+        fire.id, due_at, "SERVER_RESTART", {"reason": "nightly"},
+    )  # fmt: skip
+    assert (job.retry_policy["maxRetries"], job.retry_policy["backoffType"]) == (4, "exponential")
+    assert (run.status, run.max_attempts, run.host_id, run.line, run.org_id) == (
+        "pending",
+        5,
+        host,
+        id_,
+        ORG,
+    )
+    assert (fire.trigger, fire.outcome, fire.scheduled_for, fire.effective_for) == (
+        "CRON",
+        "DISPATCHED",
+        due_at,
+        due_at,
+    )
+    assert (row.run_count, row.failure_count, row.last_run_job_id, row.last_run_at) == (
+        1,
+        0,
+        job.id,
+        bench.now,
+    )
+    assert (row.last_dispatch_status, row.last_job_status, row.last_scheduled_for) == (
+        "dispatched",
+        None,
+        due_at,
+    )
+    assert row.next_run_at == due_at + timedelta(minutes=5)
+    [fired] = bench.events("schedule.fired")
+    assert fired.payload["latencyMs"] == 10_000
+    assert look(bench) == FireReport()
+
+
+def test_the_clock_that_goes_back_repeats_nothing(org_bench: Bench) -> None:
+    id_ = org_bench.schedule(**EVERY_FIVE)
+    set_clock(org_bench, 10, 5)
+    look(org_bench)
+    set_clock(org_bench, 10, 1)
+    assert look(org_bench) == FireReport()
+    set_clock(org_bench, 10, 6)
+    assert look(org_bench) == FireReport()
+    assert told(org_bench, id_) == ["10:05 DISPATCHED"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "dispatched", "missed"),
+    [("SKIP", 0, 36), ("FIRE_ONCE", 1, 35), ("FIRE_ALL", 10, 26)],
+)
+def test_an_outage_of_three_hours(
+    org_bench: Bench, policy: str, dispatched: int, missed: int
+) -> None:
+    id_ = org_bench.schedule(misfire_policy=policy, overlap_policy="ALLOW_ALL", **EVERY_FIVE)
+    set_clock(org_bench, 13)
+    for _ in range(12):
+        look(org_bench)
+    outcomes = [row.skip_reason or row.outcome for row in org_bench.fires(id_)]
+    assert (outcomes.count("DISPATCHED"), outcomes.count("misfire")) == (dispatched, missed)
+    row = org_bench.schedule_row(id_)
+    assert (row.run_count, row.failure_count, len(org_bench.jobs())) == (dispatched, 0, dispatched)
+    assert row.next_run_at == datetime(2026, 5, 4, 13, 5, tzinfo=UTC)
+    told_of = org_bench.events("schedule.skipped")
+    assert sum(int(str(one.payload["missed"])) for one in told_of) == missed
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcomes", "states"),
+    [
+        ("SKIP", ["DISPATCHED", "overlap", "overlap"], ["running"]),
+        ("BUFFER_ONE", ["DISPATCHED", "DISPATCHED", "overlap"], ["running", "pending"]),
+        ("BUFFER_ALL", ["DISPATCHED"] * 3, ["running", "pending", "pending"]),
+        ("CANCEL_OTHER", ["DISPATCHED"] * 3, ["running", "cancelled", "pending"]),
+        ("TERMINATE_OTHER", ["DISPATCHED"] * 3, ["cancelled", "cancelled", "pending"]),
+        ("ALLOW_ALL", ["DISPATCHED"] * 3, ["running", "pending", "pending"]),
+    ],
+)
+def test_a_long_job_under_each_overlap_policy(
+    org_bench: Bench, policy: str, outcomes: list[str], states: list[str]
+) -> None:
+    bench = org_bench
+    id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
+    set_clock(bench, 10, 5)
+    look(bench)
+    first = bench.run_row(bench.jobs()[0].id)
+    bench.set_run(first.id, status="running", started_at=bench.now)
+    for minute in (10, 15):
+        set_clock(bench, 10, minute)
+        look(bench)
+    assert [row.skip_reason or row.outcome for row in bench.fires(id_)] == outcomes
+    assert [job.status for job in bench.jobs()] == states
+    assert (bench.run_by_id(first.id).cancel_requested_at is not None) is (policy == "CANCEL_OTHER")
+    lines = {bench.run_row(job.id).line for job in bench.jobs()}
+    assert lines == ({None} if policy == "ALLOW_ALL" else {id_})
+    assert bench.schedule_row(id_).run_count == outcomes.count("DISPATCHED")
+
+
+def test_what_goes_on_elsewhere_is_asked_to_stop_and_the_new_one_waits_for_it(
+    org_bench: Bench,
+) -> None:
+    bench = org_bench
+    bench.schedule(
+        overlap_policy="TERMINATE_OTHER",
+        job_type="AUTOMATION_RUN",
+        payload={"scheduleId": "1"},
+        **EVERY_FIVE,
+    )
+    set_clock(bench, 10, 5)
+    look(bench)
+    first = bench.run_row(bench.jobs()[0].id)
+    bench.set_run(first.id, status="running", started_at=bench.now, following={"runId": 7})
+    set_clock(bench, 10, 10)
+    look(bench)
+    assert [job.status for job in bench.jobs()] == ["running", "pending"]
+    assert bench.run_by_id(first.id).cancel_requested_at == bench.now
+
+
+def test_nobody_gives_way_to_a_job_that_is_not_made(org_bench: Bench) -> None:
+    bench = org_bench
+    id_ = bench.schedule(overlap_policy="TERMINATE_OTHER", **EVERY_FIVE)
+    set_clock(bench, 10, 5)
+    look(bench)
+    bench.set_schedule(id_, job_type="GONE")
+    set_clock(bench, 10, 10)
+    assert look(bench) == FireReport(failed=1)
+    assert [job.status for job in bench.jobs()] == ["pending"]
+
+
+@pytest.mark.parametrize("columns", [{"retry_policy": {"maxRetries": 11}}, {"job_type": "GONE"}])
+def test_one_that_is_stored_wrongly_does_not_keep_the_others_from_theirs(
+    org_bench: Bench, columns: dict[str, Any]
+) -> None:
+    broken = org_bench.schedule(ORG, **columns, **EVERY_FIVE)
+    org_bench.schedule(OTHER_ORG, **EVERY_FIVE)
+    set_clock(org_bench, 10, 5)
+    assert look(org_bench) == FireReport(dispatched=1, failed=1)
+    assert org_bench.schedule_row(broken).next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("policy", ["SKIP", "BUFFER_ONE", "CANCEL_OTHER", "TERMINATE_OTHER"])
+def test_a_backfill_keeps_nothing_from_being_done_and_is_not_pushed_away(
+    org_bench: Bench, policy: str
+) -> None:
+    bench = org_bench
+    id_ = bench.schedule(overlap_policy=policy, **EVERY_FIVE)
+    given = {"from": "2026-05-04T09:00:00Z", "until": "2026-05-04T09:55:00Z"}
+    batch = backfill_schedule(id_, given, **world(bench))
+    set_clock(bench, 10, 5)
+    assert look(bench) == FireReport(dispatched=1)
+    jobs = bench.jobs(id_)
+    assert {job.status for job in jobs} == {"pending"}
+    assert {bench.run_row(job.id).line for job in jobs} == {id_, f"backfill-{batch.id}"}
+
+
+@pytest.mark.parametrize(
+    "database_kind", ["postgres"], indirect=True
+)  # SQLite has one writer: nobody holds a single row
+def test_what_an_operator_holds_does_not_end_the_look(
+    org_bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 2)
+    ids = sorted(org_bench.schedule(**EVERY_FIVE) for _ in range(5))
+    set_clock(org_bench, 10, 5)
+    with database.transaction() as session:
+        session.execute(
+            select(OrgScheduleRow.id).where(OrgScheduleRow.id == ids[0]).with_for_update()
+        )
+        assert look(org_bench).dispatched == 4
+    assert look(org_bench).dispatched == 1
+
+
+def broken_for(bench: Bench, org_id: str) -> None:
+    """From now on no job of this organisation can be stored."""
+    with bench.database.transaction() as session:
+        if bench.database.dialect == "sqlite":
+            trigger = f"""CREATE TRIGGER broken BEFORE INSERT ON org_job_runs WHEN NEW.org_id = '{org_id}'
+                          BEGIN SELECT RAISE(ABORT, 'the queue is broken'); END"""
+            session.execute(text(trigger))
+        else:
+            session.execute(
+                text(
+                    f"ALTER TABLE org_job_runs ADD CONSTRAINT broken CHECK (org_id <> '{org_id}') NOT VALID"
+                )
+            )
+
+
+def mended(bench: Bench) -> None:
+    with bench.database.transaction() as session:
+        drop = "DROP TRIGGER broken" if bench.database.dialect == "sqlite" else (
+            "ALTER TABLE org_job_runs DROP CONSTRAINT broken"
+        )  # fmt: skip
+        session.execute(text(drop))
+
+
+def test_a_job_that_cannot_be_queued_is_one_failure_and_the_others_go_on(org_bench: Bench) -> None:
+    bench = org_bench
+    broken, whole = bench.schedule(ORG, **EVERY_FIVE), bench.schedule(OTHER_ORG, **EVERY_FIVE)
+    broken_for(bench, ORG)
+    try:
+        set_clock(bench, 10, 5)
+        assert look(bench) == FireReport(dispatched=1, failed=1)
+    finally:
+        mended(bench)
+    row, [fire] = bench.schedule_row(broken), bench.fires(broken)
+    assert (row.failure_count, row.consecutive_failures, row.run_count, row.last_run_at) == (
+        1,
+        1,
+        0,
+        None,
+    )
+    assert row.last_dispatch_status == "scheduler_failed"
+    assert row.next_run_at == datetime(2026, 5, 4, 10, 10, tzinfo=UTC)
+    assert (fire.outcome, fire.error.startswith("Its job could not be made: ")) == ("FAILED", True)
+    assert [job.schedule_id for job in bench.jobs()] == [whole]
+    [failed] = bench.events("schedule.failed")
+    assert failed.payload["consecutiveFailures"] == 1
+    set_clock(bench, 10, 10)
+    look(bench)
+    assert told(bench, broken) == ["10:05 FAILED", "10:10 DISPATCHED"]
+    assert bench.schedule_row(broken).failure_count == 1
+
+
+def test_too_many_failures_in_a_row_pause_it(org_bench: Bench) -> None:
+    bench = org_bench
+    id_ = bench.schedule(auto_pause_after=2, job_type="NO_SUCH_TYPE", **EVERY_FIVE)
+    for minute in (5, 10, 15):
+        set_clock(bench, 10, minute)
+        look(bench)
+    row = bench.schedule_row(id_)
+    assert (row.state, row.enabled, row.next_run_at, row.failure_count) == (
+        "PAUSED",
+        False,
+        None,
+        2,
+    )
+    assert row.pause_reason == "2 failures in a row"
+    assert told(bench, id_) == ["10:05 FAILED", "10:10 FAILED"]
+    assert bench.moves("schedule", id_) == [("ACTIVE", "PAUSED")]
+    [paused] = bench.events("schedule.auto_paused")
+    assert paused.payload["consecutiveFailures"] == 2
+
+
+def test_a_success_ends_the_row_of_failures(org_bench: Bench) -> None:
+    bench = org_bench
+    id_ = bench.schedule(consecutive_failures=9, failure_count=20, **EVERY_FIVE)
+    set_clock(bench, 10, 5)
+    look(bench)
+    job = bench.jobs()[0]
+    with bench.database.transaction() as session:
+        record_outcomes(session, [JobOutcome(id_, job.id, OrgJobsRunState.SUCCESS)], bench.now)
+    row = bench.schedule_row(id_)
+    assert (row.consecutive_failures, row.failure_count, row.last_job_status) == (0, 20, "success")
+
+
+def test_what_cannot_be_read_any_more_is_due_no_more(org_bench: Bench) -> None:
+    bench = org_bench
+    id_, other = bench.schedule(**EVERY_FIVE), bench.schedule(**EVERY_FIVE)
+    bench.set_schedule(id_, timezone="Europe/Gone")
+    set_clock(bench, 10, 5)
+    assert look(bench) == FireReport(dispatched=1, unreadable=1)
+    row = bench.schedule_row(id_)
+    assert (row.state, row.enabled, row.next_run_at) == ("INVALID_CRON", True, None)
+    assert bench.moves("schedule", id_) == [("ACTIVE", "INVALID_CRON")]
+    assert told(bench, other) == ["10:05 DISPATCHED"]
+
+
+def test_after_its_last_time_it_is_completed(org_bench: Bench) -> None:
+    end = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
+    id_ = org_bench.schedule(end_at=end, **EVERY_FIVE)
+    set_clock(org_bench, 10, 5)
+    assert look(org_bench) == FireReport(dispatched=1)
+    row = org_bench.schedule_row(id_)
+    assert (row.state, row.next_run_at, row.run_count) == ("COMPLETED", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "schedule", "host", "organisation"),
+    [
+        ("operator", {"skip_next_run": True, "skip_next_run_reason": "Release day"}, {}, {}),
+        ("maintenance", {}, {"maintenance_until": datetime(2026, 5, 5, tzinfo=UTC)}, {}),
+        ("maintenance", {}, {}, {"maintenance_until": datetime(2026, 5, 5, tzinfo=UTC)}),
+        ("disabled", {}, {}, {"suspended_at": datetime(2026, 5, 1, tzinfo=UTC)}),
+        ("host_offline", {"skip_if_offline": True}, {"last_seen_at": None}, {}),
+    ],
+)
+def test_what_is_left_out_is_told_with_its_reason(
+    org_bench: Bench,
+    reason: str,
+    schedule: dict[str, Any],
+    host: dict[str, Any],
+    organisation: dict[str, Any],
+) -> None:
+    bench = org_bench
+    server = bench.server(host_id=bench.host(**host))
+    bench.organisation(ORG, **organisation)
+    id_ = bench.schedule(server_instance_id=server, **schedule, **EVERY_FIVE)
+    set_clock(bench, 10, 5)
+    assert look(bench) == FireReport(skipped={reason: 1})
+    row = bench.schedule_row(id_)
+    assert (told(bench, id_), bench.jobs()) == ([f"10:05 {reason}"], [])
+    assert (row.last_dispatch_status, row.skip_next_run, row.run_count) == (
+        f"skipped_{reason}",
+        False,
+        0,
+    )
+    assert (row.last_run_at, row.next_run_at) == (None, datetime(2026, 5, 4, 10, 10, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"state": "PAUSED", "enabled": False}, {"state": "INVALID_CRON"}, {"state": "COMPLETED"}],
+)
+def test_what_is_not_active_never_fires(org_bench: Bench, columns: dict[str, Any]) -> None:
+    org_bench.schedule(**columns, **EVERY_FIVE)
+    set_clock(org_bench, 10, 5)
+    assert look(org_bench) == FireReport()
+
+
+def test_each_organisation_has_its_share_of_a_look(
+    org_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("automation_pipeline.org_jobs.fires.FIRE_BATCH", 4)
+    monkeypatch.setattr("automation_pipeline.org_jobs.fires.MOST_ROUNDS", 1)
+    many = [org_bench.schedule(ORG, **EVERY_FIVE) for _ in range(9)]
+    few = [org_bench.schedule(OTHER_ORG, **EVERY_FIVE) for _ in range(2)]
+    set_clock(org_bench, 10, 5)
+    look(org_bench)
+    fired = {job.schedule_id for job in org_bench.jobs()}
+    assert set(few) <= fired
+    assert len(fired & set(many)) == 2
+
+
+def test_two_processes_and_more_fire_each_of_them_once(org_bench: Bench, database_url: str) -> None:
+    bench = org_bench
+    server = bench.server()
+    ids = [bench.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(60)]
+    set_clock(bench, 10, 5)
+    counts = at_once(look_until_nothing_is_due, *((database_url, bench.now) for _ in range(CREW)))
+    assert sum(counts) == len(ids)
+    assert sorted(str(job.schedule_id) for job in bench.jobs()) == sorted(ids)
+    assert {row.outcome for row in bench.rows(select(FireRow))} == {"DISPATCHED"}
+    assert {bench.schedule_row(id_).run_count for id_ in ids} == {1}
+
+
+DIE = """
+import sys
+from automation_pipeline_tests.org_jobs.worker_processes import look_and_be_killed
+look_and_be_killed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_dispatcher_that_is_killed_leaves_nothing_half_done(
+    org_bench: Bench, database_url: str, nth: int
+) -> None:
+    bench = org_bench
+    server = bench.server()
+    ids = [bench.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(8)]
+    set_clock(bench, 10, 5)
+    killed = subprocess.run(
+        [sys.executable, "-c", DIE, database_url, bench.now.isoformat(), str(nth)], check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    done = 3 * (nth - 1)
+    assert (len(bench.jobs()), len(bench.rows(select(FireRow)))) == (done, done)
+    assert look(bench).dispatched == len(ids) - done
+    assert sorted(str(job.schedule_id) for job in bench.jobs()) == sorted(ids)
+    assert {bench.run_row(job.id).status for job in bench.jobs()} == {"pending"}
+
+
+def statements(database: Database, bench: Bench) -> int:
+    seen: list[str] = []
+
+    def count(*given: Any) -> None:
+        seen.append(given[2])
+
+    event.listen(database.engine, "before_cursor_execute", count)
+    look(bench)
+    event.remove(database.engine, "before_cursor_execute", count)
+    return len(seen)
+
+
+def test_a_look_asks_as_many_questions_whatever_is_due(org_bench: Bench) -> None:
+    bench = org_bench
+    server = bench.server()
+    bench.schedule(server_instance_id=server, **EVERY_FIVE)
+    set_clock(bench, 10, 10)
+    few = statements(bench.database, bench)
+    for _ in range(40):
+        bench.schedule(server_instance_id=server, **EVERY_FIVE)
+    set_clock(bench, 10, 20)
+    assert statements(bench.database, bench) <= few

@@ -1,0 +1,177 @@
+"""A round through all rooms: what is old goes, batch by batch, and what is needed stays however old
+it is."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, inspect, select
+
+from automation_pipeline import retention as rounds
+from automation_pipeline.automation.tables import LogRow
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.migrations.tables import METADATA
+from automation_pipeline.retention import ask_for_round, chores_of, go_round
+from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.database import Database, DatabaseBusyError
+from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
+from automation_pipeline.storage.types import Table
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.retention.old_rows import NOW, OLD, YOUNG, fill, put
+
+KEPT_FOR_EVER = {name: 0 for name in Settings.model_fields if name.endswith("_keep_days")}
+
+
+def services_of(database: Database, **settings: object) -> Services:
+    services = Services(Settings(**settings), StandingClock(NOW))  # type: ignore[arg-type]
+    services.__dict__["database"] = database
+    return services
+
+
+def round_of(
+    database: Database, *, is_dry: bool = False, batch: int = 1000, **settings: object
+) -> Mapping[str, int]:
+    return asyncio.run(go_round(services_of(database, **settings), is_dry=is_dry, batch=batch))
+
+
+def filled(database: Database) -> dict[str, set[object]]:
+    with database.transaction() as session:
+        return fill(session)
+
+
+def stored(database: Database) -> dict[str, set[object]]:
+    tables = {mapper.class_.__tablename__: mapper.class_ for mapper in Table.registry.mappers}
+    with database.reading() as session:
+        keys = {name: inspect(table).primary_key[0] for name, table in tables.items()}
+        return {name: set(session.scalars(select(key))) for name, key in keys.items()}
+
+
+def test_what_is_old_goes_and_what_is_needed_stays(database: Database) -> None:
+    stay = filled(database)
+    before = stored(database)
+    gone = round_of(database)
+    after = stored(database)
+    assert {table: after[table] for table in stay} == stay
+    assert {name: keys for name, keys in after.items() if name not in stay} == {
+        name: keys for name, keys in before.items() if name not in stay
+    }
+    assert (
+        sum(gone.values()) == sum(len(before[one] - after[one]) for one in before) - 1
+    )  # a delivery, with its job
+    assert sum(round_of(database).values()) == 0
+
+
+def test_a_dry_round_counts_what_the_next_one_takes(database: Database) -> None:
+    filled(database)
+    before = stored(database)
+    counted = round_of(database, is_dry=True)
+    assert stored(database) == before
+    assert counted == round_of(database)
+
+
+def test_zero_days_are_for_ever(database: Database) -> None:
+    filled(database)
+    before = stored(database)
+    assert set(round_of(database, **KEPT_FOR_EVER).values()) == {0}
+    assert stored(database) == before
+
+
+def test_batches_go_on_until_nothing_is_left(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "PAUSE_SECONDS", 0)
+    with database.transaction() as session:
+        for _ in range(7):
+            put(session, WorkflowLogRow, created_at=OLD)
+        put(session, WorkflowLogRow, created_at=YOUNG)
+    assert round_of(database, batch=3)["workflow_logs"] == 7
+
+
+def test_the_newest_row_stays_so_that_its_number_is_never_given_out_again(
+    database: Database,
+) -> None:
+    with database.transaction() as session:
+        ids = [put(session, WorkflowLogRow, created_at=OLD).id for _ in range(3)]
+    assert round_of(database)["workflow_logs"] == 2
+    assert stored(database)["workflow_logs"] == {ids[-1]}
+
+
+def test_a_clock_that_is_ahead_makes_nothing_old(database: Database) -> None:
+    services = services_of(database)
+    with database.transaction() as session:
+        for _ in range(2):
+            put(session, WorkflowLogRow, created_at=database_time(session))
+    services.clock.pass_time(timedelta(days=365 * 50))
+    assert asyncio.run(go_round(services))["workflow_logs"] == 0
+
+
+def test_what_fails_in_one_room_is_told_after_the_others_are_through(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_look: object) -> dict[str, int]:
+        raise DatabaseBusyError("The database is too busy.")
+
+    filled(database)
+    monkeypatch.setattr(rounds, "chores_of", lambda *given: (busy, *chores_of(*given)))
+    with pytest.raises(DatabaseBusyError):
+        round_of(database)
+    monkeypatch.undo()
+    assert sum(round_of(database).values()) == 0
+
+
+def sweep_beside(url: str) -> None:
+    database = Database(url)
+    round_of(database, batch=20)
+    database.dispose()
+
+
+def test_two_rounds_at_once_are_as_one(database: Database) -> None:
+    stay = filled(database)
+    with database.transaction() as session:
+        for _ in range(200):
+            put(session, WorkflowLogRow, created_at=OLD)
+        stay["workflow_logs"].add(put(session, WorkflowLogRow, created_at=YOUNG).id)
+    url = database.url.render_as_string(hide_password=False)
+    at_once(sweep_beside, (url,), (url,))
+    round_of(database)
+    after = stored(database)
+    assert {table: after[table] for table in stay} == stay
+
+
+def test_a_request_that_was_forgotten_is_not_offered_again(database: Database) -> None:
+    filled(database)
+    with database.reading() as session:
+        waiting = set(
+            session.scalars(
+                select(RunRequestRow.request_key).where(RunRequestRow.state == "waiting")
+            )
+        )
+    round_of(database)
+    with database.transaction() as session:
+        assert {wish.key for wish in offer_waiting(session, limit=100)} == waiting
+
+
+def test_a_table_that_comes_with_the_next_upgrade_holds_nothing_old(database: Database) -> None:
+    filled(database)
+    with database.transaction() as session:
+        session.connection().exec_driver_sql("DROP TABLE step_beats")
+    assert round_of(database)["step_beats"] == 0
+    assert "step_beats" in METADATA.tables
+
+
+def test_dagster_is_asked_for_a_round_by_a_request(database: Database) -> None:
+    key = ask_for_round(services_of(database))
+    with database.transaction() as session:
+        [wish] = offer_waiting(session, limit=10)
+    assert (wish.key, wish.job, wish.config) == (key, "housekeeping", {})
+
+
+def test_lines_of_a_run_that_works_stay_however_old(database: Database) -> None:
+    filled(database)
+    round_of(database)
+    with database.reading() as session:
+        assert session.scalar(select(func.count()).select_from(LogRow)) == 2
