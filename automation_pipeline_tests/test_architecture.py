@@ -157,6 +157,17 @@ def test_only_one_module_reads_bodies_of_others() -> None:
     assert offenders(users, reads) == []
 
 
+def test_a_public_class_name_has_one_meaning() -> None:
+    """Two modules may share the names of private classes. The simulator speaks for other systems."""
+    where: dict[str, list[str]] = {}
+    for path in HAND_WRITTEN:
+        if "simulator" not in path.parts:
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    where.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}
+
+
 def test_no_file_names_a_package_index() -> None:
     index = (
         r"https?://[^ \"]*(/simple(/|\b)|/packages/[0-9a-f]{2}/|/-/[a-z0-9-]+\.tgz|/debian/pool)"

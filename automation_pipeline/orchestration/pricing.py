@@ -9,6 +9,7 @@ from typing import Any, cast
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
@@ -20,7 +21,7 @@ from automation_pipeline.orchestration.metadata import table
 from automation_pipeline.pricing.alerts import deliver_alerts, raise_alerts
 from automation_pipeline.pricing.checks import reconcile_all, reconcile_run
 from automation_pipeline.pricing.events import request_key
-from automation_pipeline.pricing.models.history import AlertSeverity, DayRuns, ReconciliationReport
+from automation_pipeline.pricing.models.history import DayRuns, ReconciliationReport
 from automation_pipeline.pricing.models.runs import RuleRun, RuleTarget, RuleTrigger
 from automation_pipeline.pricing.models.shop import PriceDocument, format_amount
 from automation_pipeline.pricing.planning import plan_run, preview_rule

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.webhooks import (
     DeliveryPolicy,
     WebhookAnswer,
@@ -14,11 +15,7 @@ from automation_pipeline.core.webhooks import (
 )
 from automation_pipeline.org_jobs.alerts import DELIVERY_BATCH, deliver_org_alerts
 from automation_pipeline.org_jobs.queries.alerts import add_alerts
-from automation_pipeline.org_jobs.rules.alerts import (
-    AlertSeverity,
-    OrgAlertCondition,
-    OrgJobsAlertName,
-)
+from automation_pipeline.org_jobs.rules.alerts import OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.org_jobs.bench import ORG, Bench
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.pricing.alerts import raise_alerts
-from automation_pipeline.pricing.models.history import AlertSeverity
 from automation_pipeline.pricing.tables import PricingAlertRow, RuleCheckRow, RuleTargetRow, ShopRow
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.clients.webhooks import WebhookClient
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.webhooks import (
@@ -18,11 +19,7 @@ from automation_pipeline.core.webhooks import (
     mac_of_moment,
 )
 from automation_pipeline.pricing.alerts import ALERTS_AT_ONCE, deliver_alerts
-from automation_pipeline.pricing.models.history import (
-    AlertCandidate,
-    AlertSeverity,
-    PricingAlertName,
-)
+from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.clock import database_now

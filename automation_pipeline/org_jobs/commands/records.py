@@ -20,11 +20,12 @@ from automation_pipeline.cli.output import (
     say,
     say_more,
 )
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg
 from automation_pipeline.org_jobs.models.organisations import AuditEntry
-from automation_pipeline.org_jobs.rules.alerts import AlertSeverity, OrgAlert
+from automation_pipeline.org_jobs.rules.alerts import OrgAlert
 
 ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 

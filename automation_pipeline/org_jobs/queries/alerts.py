@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, exists, func, or_, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
 from automation_pipeline.core.webhooks import Delivery
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
@@ -25,8 +26,6 @@ from automation_pipeline.org_jobs.rules.alerts import (
     HEARTBEAT_MISSED_AFTER,
     LATE_AFTER,
     LOOK_BACK,
-    AlertSeverity,
-    AlertStatus,
     DueOrgAlert,
     FailedJobs,
     FailingSchedule,

@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 
+from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
@@ -114,11 +115,6 @@ class OrgJobsAlertName(StrEnum):
     INVALID_CRON = "invalid_cron"
     OLDEST_DUE = "oldest_due"
     SILENT_SCHEDULE = "silent_schedule"
-
-
-class AlertSeverity(StrEnum):
-    WARNING = "warning"
-    CRITICAL = "critical"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,15 +286,6 @@ def _length(length: timedelta) -> str:
 
 
 ALERT_EVENT = "org_jobs.alert"
-
-
-class AlertStatus(StrEnum):
-    """How its webhook stands. UNSENT: none was configured when it was raised."""
-
-    PENDING = "pending"
-    SENT = "sent"
-    FAILED = "failed"
-    UNSENT = "unsent"
 
 
 class OrgAlert(JsonModel):

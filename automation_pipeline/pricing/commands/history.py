@@ -16,15 +16,11 @@ from automation_pipeline.cli.output import (
     print_json,
     say_more,
 )
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.pricing.commands.arguments import OfProject, every_change
 from automation_pipeline.pricing.commands.rendering import amount, change
-from automation_pipeline.pricing.models.history import (
-    AlertSeverity,
-    PriceChange,
-    PriceChangeFilter,
-    PricingAlert,
-)
+from automation_pipeline.pricing.models.history import PriceChange, PriceChangeFilter, PricingAlert
 
 ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
+from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
@@ -173,11 +174,6 @@ class PricingAlertName(StrEnum):
     CIRCUIT_OPEN = "circuit_open"
 
 
-class AlertSeverity(StrEnum):
-    WARNING = "warning"
-    CRITICAL = "critical"
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProjectHealth:
     """Of one project: targets of the last hour, unacknowledged dead letters, refusals of five
@@ -206,15 +202,6 @@ class LastAlert:
 
 
 ALERT_EVENT = "pricing.alert"
-
-
-class AlertStatus(StrEnum):
-    """How its webhook stands. UNSENT: none was configured when it was raised."""
-
-    PENDING = "pending"
-    SENT = "sent"
-    FAILED = "failed"
-    UNSENT = "unsent"
 
 
 class PricingAlert(JsonModel):

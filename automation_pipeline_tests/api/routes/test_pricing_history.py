@@ -4,11 +4,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from automation_pipeline.pricing.models.history import (
-    AlertCandidate,
-    AlertSeverity,
-    PricingAlertName,
-)
+from automation_pipeline.core.alerts import AlertSeverity
+from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.tables import every_case

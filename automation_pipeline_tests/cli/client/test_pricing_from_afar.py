@@ -6,12 +6,9 @@ import json
 import pytest
 
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.pricing.models.history import (
-    AlertCandidate,
-    AlertSeverity,
-    PricingAlertName,
-)
+from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop, meanwhile

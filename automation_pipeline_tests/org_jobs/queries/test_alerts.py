@@ -2,6 +2,7 @@
 
 import pytest
 
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.alerts import (
     add_alerts,
@@ -9,11 +10,7 @@ from automation_pipeline.org_jobs.queries.alerts import (
     last_raised,
     list_alerts,
 )
-from automation_pipeline.org_jobs.rules.alerts import (
-    AlertSeverity,
-    OrgAlertCondition,
-    OrgJobsAlertName,
-)
+from automation_pipeline.org_jobs.rules.alerts import OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.org_jobs.models.timing import TimingFields
 from automation_pipeline.org_jobs.rules.alerts import (
     COOLDOWN,
-    AlertSeverity,
     FailedJobs,
     FailingSchedule,
     LastRaised,
