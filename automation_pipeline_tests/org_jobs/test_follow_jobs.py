@@ -146,7 +146,7 @@ def test_what_takes_too_long_is_stopped_and_has_failed(org_bench: Bench, doer: E
     assert doer.stopped == [(key, "follower", "It takes longer than its type of job may.")]
     run = org_bench.run_row(job_id)
     assert (run.status, run.error_code) == ("failed", "TIME_LIMIT")
-    assert run.error == "It was not done after 900 s, the most that its type may take."
+    assert run.error == "It was not done after 180 s, the most that its type may take."
 
 
 def test_what_does_not_stop_in_time_is_cancelled_all_the_same(
