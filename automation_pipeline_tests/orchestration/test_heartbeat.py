@@ -7,7 +7,7 @@ from automation_pipeline.automation.runs import open_run, send_heartbeat
 from automation_pipeline.automation.tables import HeartbeatRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.heartbeat import beating, worker_name
+from automation_pipeline.orchestration.heartbeat import beating, repeating, worker_name
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run, an_opening
@@ -55,3 +55,19 @@ def test_a_beat_that_cannot_be_written_does_not_end_the_step(
         session.execute(text("DROP TABLE automation_run_heartbeats"))
     with beating(ticket, services_on(database_url)):
         wait_until(lambda: "No heartbeat" in caplog.text)
+
+
+def test_a_failure_that_lasts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    failures = iter(["away", "away", "busy", "busy"])
+    attempts: list[str] = []
+
+    def act() -> None:
+        attempts.append(next(failures, "busy"))
+        raise OSError(attempts[-1])
+
+    with repeating(act, 0.01, "No heartbeat"):
+        wait_until(lambda: len(attempts) > 5)
+    assert [record.getMessage() for record in caplog.records] == [
+        "No heartbeat: away",
+        "No heartbeat: busy",
+    ]

@@ -130,7 +130,9 @@ def test_an_email_about_a_good_day_lists_no_failures_and_one_about_a_break_has_t
     assert "Failures" not in str(good.payload["text"])
     [bad] = notifications_of(run(status="failed"), told, [], "The worker was killed")
     assert bad.payload["subject"] == "Automation Nuit Bcc: eve - FAILED"
-    assert "Error: The worker was killed" in str(bad.payload["text"])
+    assert "run 17 failed after 1284s.\n\nError: The worker was killed" in str(bad.payload["text"])
+    [stopped] = notifications_of(run(status="cancelled"), told, [], "Not today")
+    assert "run 17 was cancelled after 1284s.\n\nError: Not today" in str(stopped.payload["text"])
 
 
 def test_a_receiver_can_check_the_signature() -> None:
