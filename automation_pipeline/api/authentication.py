@@ -64,7 +64,7 @@ class UserClaims(_Claims):
 
 
 def caller_of(token: str, issuing: Issuing) -> Caller | None:
-    """None when anything about the token is wrong; nobody outside learns what."""
+    """None when the token is invalid. The caller does not learn why."""
     try:
         claims = jwt.decode(
             token,

@@ -65,9 +65,9 @@ class Check:
 
 def findings_of(checks: Mapping[str, Check]) -> tuple[Finding, ...]:
     """In the order of the checks."""
-    begun = time.monotonic()
-    under_way = {name: _begin(check) for name, check in checks.items()}
-    return tuple(_end(name, check, under_way[name], begun) for name, check in checks.items())
+    started = time.monotonic()
+    pending = {name: _begin(check) for name, check in checks.items()}
+    return tuple(_end(name, check, pending[name], started) for name, check in checks.items())
 
 
 def _begin(check: Check) -> Future[str | None]:
@@ -84,9 +84,9 @@ def _work(check: Check, found: Future[str | None], request: str | None) -> None:
         found.set_exception(error)
 
 
-def _end(name: str, check: Check, found: Future[str | None], begun: float) -> Finding:
+def _end(name: str, check: Check, found: Future[str | None], started: float) -> Finding:
     try:
-        detail = found.result(timeout=max(0.0, begun + check.seconds - time.monotonic()))
+        detail = found.result(timeout=max(0.0, started + check.seconds - time.monotonic()))
     except TimeoutError:
         return Finding(
             name, State.FAILED, f"did not answer within {check.seconds:g} s", check.required
@@ -288,7 +288,7 @@ def _dagster(services: Services) -> str:
 
 
 def _access(services: Services) -> str | None:
-    """Who may call the API; None where nobody can."""
+    """Which credentials the API accepts; None when none are configured."""
     settings = services.settings
     with services.database.reading() as session:
         stored = len(list_tokens(session, good_at=services.clock.now()))

@@ -27,8 +27,8 @@ class Attempts:
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def wait_for(self, work: Coroutine[object, object, object], seconds: float) -> None:
-        """Begin the work and wait so long for it. It goes on afterwards; it never fails whoever
-        waits."""
+        """Start the work and wait up to `seconds` for it. It continues afterwards, and its errors
+        do not reach the caller."""
         if len(self._tasks) >= AT_MOST:
             work.close()
             return
@@ -38,8 +38,8 @@ class Attempts:
         await asyncio.wait({task}, timeout=seconds)
 
     async def end(self, seconds: float) -> None:
-        """At shutdown: what takes longer is broken off. Its lease ends, and somebody else takes it
-        over."""
+        """Cancel work that takes longer than `seconds` at shutdown. Another worker takes it over
+        when its lease ends."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         left = tuple(self._tasks)

@@ -103,7 +103,7 @@ ENRICHMENT_WORDS = {
     CALLS: "What sources came to in enrichments, after their retries",
     ENDED_JOBS: "Enrichments that have ended",
     RATE_LIMITED: "Calls that a source refused for coming too fast",
-    REQUESTS: "Wishes for a company, by what became of them",
+    REQUESTS: "Requests for a company, by outcome",
     LOST_LEASES: "Workers of enrichments that were lost, and asked for again",
 }
 ENRICHMENT_SPREADS = {
@@ -121,7 +121,7 @@ def enrichment_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
     backlog = stale_backlog(session)
     yield single(
         "enrichment_stale_backlog",
-        "Snapshots whose time is over and that nobody refreshes yet",
+        "Expired snapshots without a refresh under way",
         backlog,
     )
     sources = source_views(session, now)
@@ -212,7 +212,7 @@ def pricing_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
         project: health.dead_letters for project, health in healths.items()
     }
     letters = [Sample({"project": project}, count) for project, count in waiting.items()]
-    yield Gauge("rules_dlq_size", "Failed targets that nobody has acknowledged", letters)
+    yield Gauge("rules_dlq_size", "Failed targets without an acknowledgement", letters)
     mismatched = mismatched_prices(session, now)
     found = [
         Sample({"severity": severity}, mismatched.get(severity, 0)) for severity in MismatchSeverity
@@ -318,7 +318,7 @@ def _runs(session: Session) -> Iterator[Gauge]:
     )
     failed = failed_notifications(session)
     yield single(
-        "automation_notifications_failed", "Messages about runs that nobody received", failed
+        "automation_notifications_failed", "Messages about runs that were not delivered", failed
     )
 
 
@@ -340,7 +340,7 @@ def _outbox(session: Session) -> Iterator[Gauge]:
     yield single("automation_outbox_waiting", "Events that wait to leave", standing.waiting)
     yield single(
         "automation_outbox_parked",
-        "Events that were given up and wait for somebody",
+        "Events that were given up and need an operator",
         standing.parked,
     )
     yield single(

@@ -26,7 +26,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import correlated, correlation_id, log, usable_id
 
 REQUEST_ID = "X-Request-Id"
-# As it is logged: whoever asks chooses it.
+# A logged request id: the client may choose it.
 LONGEST_PATH = 300
 
 
@@ -79,7 +79,7 @@ class _Exchange:
             await self._instead(answer_for(error))
         except TimeoutError:
             await self._instead(refusal(504, "TIMEOUT", "The answer took too long"))
-        except Exception as error:  # noqa: BLE001  a bug: whoever asked gets a sentence, the log the rest
+        except Exception as error:  # noqa: BLE001  a bug: the client gets a sentence, the log the rest
             log(__name__).error("A request failed by a bug", exc_info=error)
             await self._instead(refusal(500, "INTERNAL_ERROR", BUG))
         finally:

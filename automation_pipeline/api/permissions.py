@@ -321,8 +321,8 @@ def rule_of(method: str, path: str) -> Rule:
 
 
 def allowed_methods(path: str) -> tuple[str, ...]:
-    """A path that is written out is itself, never one with a parameter; () for one that nobody
-    knows."""
+    """The methods of a path. A literal path takes precedence over one with a parameter; an
+    unknown path has none."""
     written, patterns = _paths()
     if path in written:
         return written[path]

@@ -41,7 +41,7 @@ from automation_pipeline.storage.outbox import (
 LOOK_SECONDS = 0.5
 # Proxies close what is silent for long.
 BREATH_SECONDS = 15.0
-# How long somebody whose token was revoked, or whose reach has shrunk, still listens.
+# How long a stream outlives the revocation of its token or a narrower scope.
 ADMITTED_SECONDS = 10.0
 AT_ONCE = 200
 AGAIN_MILLISECONDS = 2000

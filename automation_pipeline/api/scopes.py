@@ -113,7 +113,7 @@ def _is_seen(entity: Entity, row_id: object, caller: Caller, database: Database)
 
 
 def signed(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
-    """A new schedule is its caller's. A machine may name somebody else."""
+    """A new schedule is its caller's. A machine token may name another owner."""
     return {
         **body,
         "createdBy": body.get("createdBy", caller.id) if caller.is_machine else caller.id,
@@ -268,8 +268,8 @@ TheWithin = Annotated[
 def _org(
     caller: TheCaller, within: TheWithin, services: TheServices, org: MadeForOrg = None
 ) -> str:
-    """NotFoundError, the same one, for an organisation that is another's and for one that is
-    nobody's."""
+    """NotFoundError for another organisation as for one that does not exist: the caller cannot
+    tell them apart."""
     if org is None and caller.org_id is not None:
         return caller.org_id
     if org is None:

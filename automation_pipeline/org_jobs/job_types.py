@@ -13,6 +13,7 @@ from automation_pipeline.org_jobs.models.job_types import (
 )
 from automation_pipeline.org_jobs.models.organisations import (
     OrgScope,
+    changed_fields,
     differences,
     given_fields,
     written_fields,
@@ -73,7 +74,7 @@ def create_job_type(
 
 def update_job_type(  # noqa: PLR0913  the collaborators by name
     name: str,
-    given: Mapping[str, object],
+    patch: Mapping[str, object],
     *,
     org_id: str,
     within: OrgScope,
@@ -81,17 +82,16 @@ def update_job_type(  # noqa: PLR0913  the collaborators by name
     clock: Clock,
     actor: str,
 ) -> JobTypeCard:
-    """Replace the type's fields. Jobs that exist keep what held when they were created; payloads of
-    schedules are checked again when somebody saves or runs them."""
-    wanted = given_fields(OwnTypeFields, given, "job type")
+    """A field that the patch does not name stays. Jobs keep the limit that they were created with.
+    A schedule's payload is checked again when the schedule is saved or run."""
     with database.transaction() as session:
         locked_organisation(session, org_id, within)
         row, now = locked_type(session, org_id, name, within), clock.now()
-        before, after = differences(
-            written_fields(OwnTypeFields, as_card(row)), as_document(wanted)
-        )
+        stored = as_card(row)
+        wanted = changed_fields(OwnTypeFields, stored, patch, "job type")
+        before, after = differences(written_fields(OwnTypeFields, stored), as_document(wanted))
         if not after:
-            return as_card(row)
+            return stored
         for field, value in wanted.model_dump().items():
             setattr(row, field, value)
         row.updated_at = now

@@ -6,7 +6,6 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.models.rules import TENANT, Policy, PricingRule
-from automation_pipeline.pricing.models.shop import Price
 
 
 def apply_key(run_id: str, target_id: str, cycle: int, attempts: int) -> str:
@@ -39,11 +38,6 @@ def schedule_key(rule_id: str, due_at: datetime) -> str:
 
 def promotion_end_key(run_id: str, ends_at: datetime) -> str:
     return f"rule-run-{run_id}-end-{round(ends_at.timestamp() * 1000)}"
-
-
-def write_key(tenant_id: str, variant_id: str, run_id: str, price: Price) -> str:
-    """Of a write in the shop: the same price for the same variant by the same run."""
-    return f"{tenant_id}:{variant_id}:{run_id}:{price.unit_amount}"
 
 
 def circuit_key(shop: str, opened_until: datetime) -> str:

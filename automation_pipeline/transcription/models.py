@@ -21,7 +21,6 @@ from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.core.query_values import Count, Moment
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.state_machine import StateMachine
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.fiches.models.fiches import RequestedFicheIds
 from automation_pipeline.fiches.rules import never_requested
@@ -68,22 +67,6 @@ class TaskState(StrEnum):
     DONE = "done"
     CACHED = "cached"
     FAILED = "failed"
-
-
-ENDED_STATES = (TaskState.DONE, TaskState.CACHED, TaskState.FAILED)
-
-TASK_MACHINE = StateMachine(
-    "transcription task",
-    {
-        TaskState.WAITING: frozenset({TaskState.WORKING, TaskState.FAILED}),
-        TaskState.WORKING: frozenset(
-            {TaskState.WAITING, TaskState.DONE, TaskState.CACHED, TaskState.FAILED}
-        ),
-        TaskState.DONE: frozenset(),
-        TaskState.CACHED: frozenset(),
-        TaskState.FAILED: frozenset(),
-    },
-)
 
 
 @dataclass(frozen=True)

@@ -102,14 +102,6 @@ class RunDetail(Run):
     logs: list[LogShown]
 
 
-class OutcomeList(BaseModel):
-    success: Literal[True] = True
-    data: list[FicheOutcome]
-    count: int
-    limit: int
-    offset: int
-
-
 class Triggered(BaseModel):
     success: Literal[True] = True
     message: Literal["Automation triggered successfully"] = "Automation triggered successfully"

@@ -15,7 +15,14 @@ from automation_pipeline.cli.output import (
     say,
 )
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.commands.arguments import File, Org, Yes, ask, given_fields
+from automation_pipeline.org_jobs.commands.arguments import (
+    File,
+    Org,
+    Yes,
+    ask,
+    changed_fields,
+    given_fields,
+)
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard
 
 app = typer.Typer(help="List the types of jobs, and define those that agents do.")
@@ -28,6 +35,10 @@ Limit = Annotated[
 ]
 Reads = Annotated[
     bool, typer.Option("--read-only", help="It changes nothing: a host does eight at a time.")
+]
+ReadsOrChanges = Annotated[
+    bool | None,
+    typer.Option("--read-only/--changes", help="Whether a host does up to eight at a time."),
 ]
 SchemaFile = Annotated[
     Path | None,
@@ -87,18 +98,18 @@ def update(
     *,
     summary: Summary = None,
     limit_seconds: Limit = None,
-    read_only: Reads = False,
+    read_only: ReadsOrChanges = None,
     schema: SchemaFile = None,
     file: File = None,
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a type that the organisation defines: what is left out gets its default.
+    """Change a type that the organisation defines. What is left out stays.
 
     For example: automation org-jobs types update REPORT_EXPORT --summary "Export it" --read-only
     """
     fields = _fields(summary, limit_seconds, schema, read_only=read_only)
-    changed = open_client().org_jobs.types.update(name, given_fields(file, fields), org)
+    changed = open_client().org_jobs.types.update(name, changed_fields(file, fields), org)
     _show(changed, "updated", as_json=as_json)
 
 
@@ -118,12 +129,12 @@ def delete(name: TypeName, *, org: Org = None, yes: Yes = False, as_json: AsJson
 
 
 def _fields(
-    summary: str | None, limit_seconds: int | None, schema: Path | None, *, read_only: bool
+    summary: str | None, limit_seconds: int | None, schema: Path | None, *, read_only: bool | None
 ) -> dict[str, object]:
     return {
         **({} if summary is None else {"summary": summary}),
         **({} if limit_seconds is None else {"limitSeconds": limit_seconds}),
-        **({"isMutation": False} if read_only else {}),
+        **({} if read_only is None else {"isMutation": not read_only}),
         **({} if schema is None else {"payloadSchema": read_json_object(schema)}),
     }
 

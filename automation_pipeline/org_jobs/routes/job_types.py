@@ -86,7 +86,7 @@ def create_type(
     ONE,
     response_model=Answer[JobTypeCard],
     responses=refusals(404),
-    openapi_extra=takes(OwnTypeFields, export=FIELDS),
+    openapi_extra=takes(OwnTypeFields, partial={}, export=FIELDS),
 )
 def update_type(
     type_name: TypeName,
@@ -96,7 +96,7 @@ def update_type(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Replace the fields of a type that the organisation defines."""
+    """Change a type that the organisation defines. A field that is left out stays."""
     changed = update_job_type(
         type_name,
         body,

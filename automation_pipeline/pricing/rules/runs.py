@@ -197,7 +197,6 @@ MAX_RATE_LIMIT_WAITS = 10
 MAX_RATE_LIMIT_SECONDS = 15 * 60.0
 # A shop that asks for more than a day is not coming back to this run.
 MAX_WAIT_SECONDS = 24 * 60 * 60.0
-CALL_TIMEOUT_SECONDS = 30.0
 TARGET_TIMEOUT = timedelta(minutes=10)
 
 RETRY_BACKOFF = Backoff(base_seconds=2, cap_seconds=64, multiplier=2, jitter=0.2)

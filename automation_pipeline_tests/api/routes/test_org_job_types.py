@@ -41,18 +41,21 @@ def test_a_type_is_defined_used_changed_and_deleted(member: Member, orgs: Bench)
     assert (job["type"], job["performer"], job["payload"]) == ("REPORT_EXPORT", "agent", secret)
     in_use = acme.delete(f"{PATH}/REPORT_EXPORT")
     assert (in_use.status_code, "in use by 0 schedules and 1 jobs" in in_use.text) == (409, True)
+    kept = acme.put(f"{PATH}/REPORT_EXPORT", json={"limitSeconds": 60}).json()["data"]
+    assert (kept["summary"], kept["limitSeconds"]) == (EXPORT["summary"], 60)
+    assert kept["payloadSchema"] == EXPORT["payloadSchema"]
     fields = {"summary": "Export it.", "payloadSchema": None}
     changed = acme.put(f"{PATH}/REPORT_EXPORT", json=fields).json()["data"]
     assert (changed["summary"], changed["isMutation"], changed["payloadSchema"]) == (
         "Export it.",
-        True,
+        EXPORT.get("isMutation", True),
         None,
     )
     acme.post(f"/api/org-jobs/{job['id']}/cancel", json={"atOnce": True})
     assert acme.delete(f"{PATH}/REPORT_EXPORT").status_code == 204
     assert acme.delete(f"{PATH}/REPORT_EXPORT").status_code == 404
     noted = acme.get("/api/org-audit-log", params={"entity": "job_type"}).json()["data"]
-    assert sorted(one["action"] for one in noted) == ["create", "delete", "update"]
+    assert sorted(one["action"] for one in noted) == ["create", "delete", "update", "update"]
 
 
 def test_schedules_of_a_type_keep_it_and_are_previewed(member: Member, orgs: Bench) -> None:

@@ -57,7 +57,7 @@ def terminate(
     with dg.build_run_status_sensor_context(
         "terminated_runs", event, instance, ended, resources={"services": ServicesResource()}
     ) as context:
-        terminated_runs(context)
+        assert terminated_runs(context) is None  # it was launched for a request
 
 
 def test_the_batch_and_the_request_of_a_terminated_audit_end(bench: Bench) -> None:

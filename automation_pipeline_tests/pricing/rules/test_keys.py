@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from automation_pipeline.pricing import events as keys
-from automation_pipeline.pricing.models.shop import Price
 
 AT = datetime(2026, 5, 4, 2, 0, 0, 500, tzinfo=UTC)
 
@@ -23,5 +22,4 @@ def test_keys_are_written_as_the_contract_has_them() -> None:
     assert keys.request_key("r1", 2) == "rule-run-r1-2"
     assert keys.schedule_key("7", AT) == "rule-schedule-7-1777860000000"
     assert keys.promotion_end_key("r1", AT) == "rule-run-r1-end-1777860000000"
-    assert keys.write_key("acme", "v1", "r1", Price(1299, "USD")) == "acme:v1:r1:1299"
     assert keys.circuit_key("shop", AT) == "circuit:shop:1777860000000"
