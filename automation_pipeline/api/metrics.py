@@ -42,7 +42,7 @@ from automation_pipeline.org_jobs.events import (
 )
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.states import ScheduleState
-from automation_pipeline.org_jobs.queries.statistics import (
+from automation_pipeline.org_jobs.queries.health import (
     ActiveRuns,
     active_runs,
     due_schedules,

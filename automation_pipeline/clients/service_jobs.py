@@ -22,27 +22,29 @@ from automation_pipeline.enrichment.ports import Registries
 from automation_pipeline.enrichment.queries.requests import Requester
 from automation_pipeline.enrichment.queries.views import RequestStatus, request_statuses
 from automation_pipeline.enrichment.requests import request_enrichment
-from automation_pipeline.org_jobs.models.attempts import (
-    CONFLICT,
-    NOT_FOUND,
-    VALIDATION,
-    AttemptEnd,
-    attempt_cancelled,
-    attempt_succeeded,
-)
 from automation_pipeline.org_jobs.models.job_types import (
     AUTOMATION_RUN,
     COMPANY_ENRICHMENT,
     HTTPS_CALL,
     PRICING_RULE_APPLY,
 )
-from automation_pipeline.org_jobs.models.jobs import FAILED
-from automation_pipeline.org_jobs.models.secrets import secrets_of, variable_of, with_secrets
-from automation_pipeline.org_jobs.models.service_payloads import (
+from automation_pipeline.org_jobs.models.jobs import (
+    CONFLICT,
+    FAILED,
+    NOT_FOUND,
+    VALIDATION,
+    AttemptEnd,
+    attempt_cancelled,
+    attempt_succeeded,
+)
+from automation_pipeline.org_jobs.models.payloads import (
     AutomationRunPayload,
     CompanyEnrichmentPayload,
     HttpsCallPayload,
     PricingRulePayload,
+    secrets_of,
+    variable_of,
+    with_secrets,
 )
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.ports import (

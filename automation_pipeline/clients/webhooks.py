@@ -26,7 +26,7 @@ from automation_pipeline.core.masking import MASK, masked_text
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.core.webhooks import WebhookAnswer
-from automation_pipeline.org_jobs.models.service_payloads import ORIGINS_SETTING
+from automation_pipeline.org_jobs.models.payloads import ORIGINS_SETTING
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 
 MAX_REDIRECTS = 3

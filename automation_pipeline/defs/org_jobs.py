@@ -11,7 +11,7 @@ from automation_pipeline.orchestration.days import DAYS, check_result, check_spe
 from automation_pipeline.orchestration.failures import CRASH_RETRIES, others_at_it, verdicts
 from automation_pipeline.orchestration.requests import take_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.org_jobs.rules.days import DAY_CHECKS
+from automation_pipeline.org_jobs.rules.health import DAY_CHECKS
 
 
 class OrgJobConfig(StrictConfig):
@@ -30,7 +30,7 @@ def work_org_job(
     """One attempt. A job that failed is an outcome, not an error: its own policy says when it is
     tried again."""
     from automation_pipeline.orchestration.org_jobs import job_page, work_on
-    from automation_pipeline.org_jobs.queries.claims import JobRunBusyError
+    from automation_pipeline.org_jobs.queries.attempts import JobRunBusyError
 
     our = services.get()
     with verdicts(), others_at_it(context, JobRunBusyError):
@@ -59,7 +59,7 @@ def org_job_outcomes(
     """Due times that were decided upon on the day, and jobs that ended on it, of all
     organisations."""
     from automation_pipeline.orchestration.org_jobs import day_page
-    from automation_pipeline.org_jobs.queries.statistics import day_of_jobs
+    from automation_pipeline.org_jobs.queries.health import day_of_jobs
 
     our = services.get()
     with verdicts(), our.database.reading() as session:
@@ -72,8 +72,8 @@ def org_job_outcomes_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
     """No due time came to nothing, whatever is due is looked at, every schedule can be read."""
-    from automation_pipeline.org_jobs.queries.statistics import day_of_jobs
-    from automation_pipeline.org_jobs.rules.days import judge_day
+    from automation_pipeline.org_jobs.queries.health import day_of_jobs
+    from automation_pipeline.org_jobs.rules.health import judge_day
 
     our = services.get()
     with our.database.reading() as session:

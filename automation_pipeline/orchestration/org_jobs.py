@@ -26,7 +26,7 @@ from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, get_run
 from automation_pipeline.org_jobs.queries.queue import job_of_worker
-from automation_pipeline.org_jobs.rules.days import Day
+from automation_pipeline.org_jobs.rules.health import Day
 from automation_pipeline.org_jobs.runs import follow_jobs, reap_jobs, work_job
 from automation_pipeline.org_jobs.schedules import resume_paused_schedules
 

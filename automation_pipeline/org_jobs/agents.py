@@ -31,19 +31,23 @@ from automation_pipeline.org_jobs.queries.agents import (
     reporter_of,
     write_progress,
 )
-from automation_pipeline.org_jobs.queries.attempts import EndedRun, end_attempts
-from automation_pipeline.org_jobs.queries.claims import (
-    AttemptHold,
+from automation_pipeline.org_jobs.queries.attempts import (
+    EndedRun,
     LostLeaseError,
     begin_run,
-    claim_for_host,
+    end_attempts,
     extend_lease,
     held_run,
     locked_run,
 )
 from automation_pipeline.org_jobs.queries.jobs import get_run
 from automation_pipeline.org_jobs.queries.organisations import get_host
-from automation_pipeline.org_jobs.queries.queue import of_host, postpone_closed
+from automation_pipeline.org_jobs.queries.queue import (
+    AttemptHold,
+    claim_for_host,
+    of_host,
+    postpone_closed,
+)
 from automation_pipeline.org_jobs.rules.attempts import (
     ReportVerdict,
     attempt_end,

@@ -6,7 +6,7 @@ from functools import partial
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, body_of
-from automation_pipeline.org_jobs.queries.alerts import (
+from automation_pipeline.org_jobs.queries.health import (
     add_alerts,
     claim_due,
     health_of_all,
@@ -15,7 +15,7 @@ from automation_pipeline.org_jobs.queries.alerts import (
     lock_alerts,
     record_delivery,
 )
-from automation_pipeline.org_jobs.rules.alerts import (
+from automation_pipeline.org_jobs.rules.health import (
     DueOrgAlert,
     OrgAlert,
     due_alerts,

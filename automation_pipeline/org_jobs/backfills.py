@@ -10,7 +10,6 @@ from automation_pipeline.org_jobs.models.job_types import checked_payload
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import BatchState
 from automation_pipeline.org_jobs.models.timing import Timing
-from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
 from automation_pipeline.org_jobs.queries.backfills import (
     add_batch,
     done_in,
@@ -19,8 +18,8 @@ from automation_pipeline.org_jobs.queries.backfills import (
     stop_batch,
     write_batch,
 )
-from automation_pipeline.org_jobs.queries.job_types import own_type
 from automation_pipeline.org_jobs.queries.jobs import NewJob, host_of, job_of
+from automation_pipeline.org_jobs.queries.organisations import add_audit_entry, own_type
 from automation_pipeline.org_jobs.queries.schedules import locked_with_place, planned_of, timing_of
 from automation_pipeline.org_jobs.rules.backfills import (
     Backfill,

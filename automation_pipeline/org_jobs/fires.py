@@ -19,8 +19,8 @@ from automation_pipeline.org_jobs.queries.dispatch import (
     record_unreadable,
 )
 from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, write_fires
-from automation_pipeline.org_jobs.queries.job_types import own_types
 from automation_pipeline.org_jobs.queries.jobs import NewJob, job_of
+from automation_pipeline.org_jobs.queries.organisations import own_types
 from automation_pipeline.org_jobs.rules.due import FireDecision, PlannedFire, decide
 from automation_pipeline.storage.database import Database, Session
 

@@ -5,18 +5,18 @@ from datetime import datetime, timedelta
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
 from automation_pipeline.org_jobs.models.job_types import job_type
-from automation_pipeline.org_jobs.models.jobs import USUAL_RETRIES, OrgJob
+from automation_pipeline.org_jobs.models.jobs import USUAL_RETRIES, OrgJob, attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries import retention as purging
-from automation_pipeline.org_jobs.queries.attempts import end_attempts
-from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
-from automation_pipeline.org_jobs.queries.claims import add_run, host_of_server, newest_run
-from automation_pipeline.org_jobs.queries.job_types import own_type
-from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job
-from automation_pipeline.org_jobs.queries.organisations import get_organisation
+from automation_pipeline.org_jobs.queries.attempts import add_run, end_attempts, newest_run
+from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job, host_of_server
+from automation_pipeline.org_jobs.queries.organisations import (
+    add_audit_entry,
+    get_organisation,
+    own_type,
+)
 from automation_pipeline.org_jobs.queries.queue import (
     next_runs,
     of_service,

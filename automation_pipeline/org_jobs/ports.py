@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 
 
 @dataclass(frozen=True, kw_only=True)

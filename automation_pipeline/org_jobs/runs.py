@@ -14,20 +14,18 @@ from automation_pipeline.core.logs import log
 from automation_pipeline.core.metrics import Meter, observe
 from automation_pipeline.org_jobs.events import ENDED_RUNS, RETRIES, RUN_DURATION_MS, STALE_RUNS
 from automation_pipeline.org_jobs.models.agents import LEASE_SECONDS as AGENT_SECONDS
-from automation_pipeline.org_jobs.models.attempts import (
-    AttemptEnd,
-    attempt_cancelled,
-    attempt_failed,
-    attempt_too_long,
-    end_of_error,
-)
 from automation_pipeline.org_jobs.models.jobs import (
     EXPIRED,
     STALE,
     TIME_LIMIT,
     UNSUPPORTED,
+    AttemptEnd,
     OrgJobRun,
     Performer,
+    attempt_cancelled,
+    attempt_failed,
+    attempt_too_long,
+    end_of_error,
     run_key,
 )
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
@@ -36,23 +34,24 @@ from automation_pipeline.org_jobs.ports import InProcessRunner, JobContext, JobR
 from automation_pipeline.org_jobs.queries.attempts import (
     EndedRun,
     FollowedRun,
+    LostLeaseError,
     abandoned_runs,
+    begin_run,
+    check_unclaimed,
     end_attempts,
+    extend_lease,
     followed_runs,
+    held_run,
     lock_followed_runs,
     release_unstarted,
 )
-from automation_pipeline.org_jobs.queries.claims import (
-    ClaimedRun,
-    LostLeaseError,
-    begin_run,
-    check_unclaimed,
-    claim_run,
-    extend_lease,
-    held_run,
-)
 from automation_pipeline.org_jobs.queries.jobs import get_run
-from automation_pipeline.org_jobs.queries.queue import clear_request, lengthen_closed
+from automation_pipeline.org_jobs.queries.queue import (
+    ClaimedRun,
+    claim_run,
+    clear_request,
+    lengthen_closed,
+)
 from automation_pipeline.storage.database import Database
 
 

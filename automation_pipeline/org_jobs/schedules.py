@@ -31,9 +31,8 @@ from automation_pipeline.org_jobs.queries.dispatch import (
     resolve_overlap,
     write_manual_run,
 )
-from automation_pipeline.org_jobs.queries.job_types import own_type
 from automation_pipeline.org_jobs.queries.jobs import NewJob, host_of, job_of
-from automation_pipeline.org_jobs.queries.organisations import locked_organisation
+from automation_pipeline.org_jobs.queries.organisations import locked_organisation, own_type
 from automation_pipeline.org_jobs.queries.schedule_changes import (
     activate,
     apply_state,

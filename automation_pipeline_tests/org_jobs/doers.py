@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd, attempt_succeeded
 from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline_tests.org_jobs.bench import SERVICE
 

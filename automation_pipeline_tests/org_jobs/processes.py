@@ -11,10 +11,10 @@ from random import Random
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.org_jobs.jobs import release_jobs, retry_job
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.ports import JobContext
-from automation_pipeline.org_jobs.queries.claims import claim_for_host, claim_run
+from automation_pipeline.org_jobs.queries.queue import claim_for_host, claim_run
 from automation_pipeline.org_jobs.runs import work_job
 from automation_pipeline.org_jobs.tables import HostRow
 from automation_pipeline_tests.conftest import StandingClock

@@ -7,7 +7,7 @@ from sqlalchemy import event
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.org_jobs.backfills import backfill_schedule
-from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills

@@ -5,7 +5,7 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.org_jobs.backfills import backfill_schedule, cancel_backfill
-from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
+from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.queries.backfills import get_backfill

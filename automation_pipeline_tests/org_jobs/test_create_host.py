@@ -3,8 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.hosts import create_host
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Host, OrgScope
+from automation_pipeline.org_jobs.organisations import create_host
 from automation_pipeline.org_jobs.queries.organisations import get_host, list_hosts
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 

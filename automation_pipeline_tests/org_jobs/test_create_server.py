@@ -3,8 +3,8 @@
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.hosts import create_server
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope, Server
+from automation_pipeline.org_jobs.organisations import create_server
 from automation_pipeline.org_jobs.queries.organisations import get_server, list_servers
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.hosts import delete_server
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.organisations import delete_server
 from automation_pipeline.org_jobs.tables import ServerRow
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 

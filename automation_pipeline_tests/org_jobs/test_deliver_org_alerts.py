@@ -14,8 +14,8 @@ from automation_pipeline.core.webhooks import (
     signature,
 )
 from automation_pipeline.org_jobs.alerts import DELIVERY_BATCH, deliver_org_alerts
-from automation_pipeline.org_jobs.queries.alerts import add_alerts
-from automation_pipeline.org_jobs.rules.alerts import OrgAlertCondition, OrgJobsAlertName
+from automation_pipeline.org_jobs.queries.health import add_alerts
+from automation_pipeline.org_jobs.rules.health import OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.org_jobs.bench import ORG, Bench
 

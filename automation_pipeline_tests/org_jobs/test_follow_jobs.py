@@ -8,13 +8,13 @@ import pytest
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.org_jobs import runs as stage
 from automation_pipeline.org_jobs.jobs import cancel_job
-from automation_pipeline.org_jobs.models.attempts import (
+from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
+    RetryPolicy,
     attempt_cancelled,
     attempt_failed,
     attempt_succeeded,
 )
-from automation_pipeline.org_jobs.models.jobs import RetryPolicy
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.ports import JobRunner
 from automation_pipeline.org_jobs.runs import follow_jobs, reap_jobs

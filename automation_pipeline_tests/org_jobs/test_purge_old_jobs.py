@@ -5,9 +5,9 @@ from datetime import timedelta
 from sqlalchemy import func, select
 
 from automation_pipeline.org_jobs.jobs import purge_old_jobs
-from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
+from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
-from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
+from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
 from automation_pipeline.org_jobs.tables import (
     AttemptRow,
     BatchRow,

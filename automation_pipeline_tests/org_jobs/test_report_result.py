@@ -7,10 +7,9 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.org_jobs.agents import report_result
-from automation_pipeline.org_jobs.hosts import update_server
-from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
-from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.org_jobs.organisations import update_server
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent, of
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, SERVICE, Bench

@@ -7,7 +7,7 @@ import pytest
 
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.org_jobs import runs as stage
-from automation_pipeline.org_jobs.models.attempts import (
+from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
     attempt_cancelled,
     attempt_succeeded,

@@ -6,8 +6,8 @@ import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.hosts import update_host
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, Host, OrgScope
+from automation_pipeline.org_jobs.organisations import update_host
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 

@@ -4,8 +4,8 @@ only."""
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.org_jobs.hosts import update_server
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope, Server
+from automation_pipeline.org_jobs.organisations import update_server
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 

@@ -20,11 +20,15 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.org_jobs import runs as keep_trying
 from automation_pipeline.org_jobs import runs as stage
 from automation_pipeline.org_jobs.jobs import cancel_job, release_jobs
-from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
-from automation_pipeline.org_jobs.models.jobs import OrgJobRun, RetryPolicy
+from automation_pipeline.org_jobs.models.jobs import (
+    OrgJobRun,
+    RetryPolicy,
+    attempt_failed,
+    attempt_succeeded,
+)
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.ports import JobRunner
-from automation_pipeline.org_jobs.queries.claims import JobRunBusyError
+from automation_pipeline.org_jobs.queries.attempts import JobRunBusyError
 from automation_pipeline.org_jobs.runs import reap_jobs, work_job
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnreachableError

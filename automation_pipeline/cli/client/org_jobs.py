@@ -12,19 +12,6 @@ from automation_pipeline.cli.client.ports import Span, actor
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.org_jobs.backfills import backfill_schedule, cancel_backfill
-from automation_pipeline.org_jobs.hosts import (
-    create_host,
-    create_server,
-    delete_host,
-    delete_server,
-    update_host,
-    update_server,
-)
-from automation_pipeline.org_jobs.job_types import (
-    create_job_type,
-    delete_job_type,
-    update_job_type,
-)
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
 from automation_pipeline.org_jobs.models.job_types import TYPE_NAME, JobTypeCard
 from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueStanding
@@ -39,21 +26,30 @@ from automation_pipeline.org_jobs.models.organisations import (
 )
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.organisations import (
+    create_host,
+    create_job_type,
     create_organisation,
+    create_server,
+    delete_host,
+    delete_job_type,
+    delete_server,
     resume_organisation,
     suspend_organisation,
+    update_host,
+    update_job_type,
     update_organisation,
+    update_server,
 )
-from automation_pipeline.org_jobs.queries.alerts import list_alerts
-from automation_pipeline.org_jobs.queries.audit_log import audit_log
 from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills
-from automation_pipeline.org_jobs.queries.job_types import list_job_types
+from automation_pipeline.org_jobs.queries.health import list_alerts
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
 from automation_pipeline.org_jobs.queries.organisations import (
+    audit_log,
     get_host,
     get_organisation,
     get_server,
     list_hosts,
+    list_job_types,
     list_organisations,
     list_servers,
 )
@@ -63,8 +59,8 @@ from automation_pipeline.org_jobs.queries.schedules import (
     get_schedule,
     list_schedules,
 )
-from automation_pipeline.org_jobs.rules.alerts import OrgAlert
 from automation_pipeline.org_jobs.rules.backfills import Backfill
+from automation_pipeline.org_jobs.rules.health import OrgAlert
 from automation_pipeline.org_jobs.rules.previews import SchedulePreview
 from automation_pipeline.org_jobs.schedules import (
     coming_runs,

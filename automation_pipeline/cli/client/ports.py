@@ -37,8 +37,8 @@ from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob,
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Host, Organisation, Server
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.queries.schedules import ScheduleFilter
-from automation_pipeline.org_jobs.rules.alerts import OrgAlert
 from automation_pipeline.org_jobs.rules.backfills import Backfill
+from automation_pipeline.org_jobs.rules.health import OrgAlert
 from automation_pipeline.org_jobs.rules.previews import SchedulePreview
 from automation_pipeline.pricing.models.history import (
     DeadLetterReport,

@@ -25,7 +25,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg
 from automation_pipeline.org_jobs.models.organisations import AuditEntry
-from automation_pipeline.org_jobs.rules.alerts import OrgAlert
+from automation_pipeline.org_jobs.rules.health import OrgAlert
 
 ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 

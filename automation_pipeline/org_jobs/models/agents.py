@@ -18,8 +18,8 @@ from automation_pipeline.core.json_model import (
     parse,
     text_fault,
 )
-from automation_pipeline.org_jobs.models.fields import Whole
-from automation_pipeline.org_jobs.models.secrets import DEEPEST
+from automation_pipeline.org_jobs.models.organisations import Whole
+from automation_pipeline.org_jobs.models.payloads import DEEPEST
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 
 # An agent that is silent for longer has lost what it holds.

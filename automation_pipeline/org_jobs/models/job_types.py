@@ -24,19 +24,17 @@ from automation_pipeline.core.json_model import (
     parse,
     text_fault,
 )
-from automation_pipeline.org_jobs.models.fields import Flag, Whole
 from automation_pipeline.org_jobs.models.jobs import JobType, Performer
-from automation_pipeline.org_jobs.models.secrets import (
+from automation_pipeline.org_jobs.models.organisations import Flag, Whole
+from automation_pipeline.org_jobs.models.payloads import (
     DEEPEST,
     LONGEST_PAYLOAD_KEY,
-    payload_faults,
-    reference_in,
-)
-from automation_pipeline.org_jobs.models.service_payloads import (
     AutomationRunPayload,
     CompanyEnrichmentPayload,
     HttpsCallPayload,
     PricingRulePayload,
+    payload_faults,
+    reference_in,
 )
 
 AUTOMATION_RUN, PRICING_RULE_APPLY, HTTPS_CALL = (

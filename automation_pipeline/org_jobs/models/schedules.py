@@ -9,7 +9,8 @@ from pydantic import Field
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
 from automation_pipeline.core.scheduling.execution_window import WindowPolicy
-from automation_pipeline.org_jobs.models.fields import (
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.organisations import (
     DAY_MINUTES,
     LONGEST_DESCRIPTION,
     CronText,
@@ -23,7 +24,6 @@ from automation_pipeline.org_jobs.models.fields import (
     Whole,
     ZonedInstant,
 )
-from automation_pipeline.org_jobs.models.jobs import RetryPolicy
 from automation_pipeline.org_jobs.models.states import (
     DEFAULT_AUTO_PAUSE_AFTER,
     DEFAULT_GRACE_SECONDS,

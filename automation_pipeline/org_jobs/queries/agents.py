@@ -20,9 +20,9 @@ from automation_pipeline.org_jobs.models.agents import (
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
-from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry
-from automation_pipeline.org_jobs.queries.claims import AttemptHold, ClaimedRun, no_such_run
-from automation_pipeline.org_jobs.queries.queue import is_at_work
+from automation_pipeline.org_jobs.queries.attempts import no_such_run
+from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
+from automation_pipeline.org_jobs.queries.queue import AttemptHold, ClaimedRun, is_at_work
 from automation_pipeline.org_jobs.rules.attempts import PastAttempt
 from automation_pipeline.org_jobs.tables import AttemptRow, HostRow, JobRunRow, OrgJobRow, ServerRow
 from automation_pipeline.storage.clock import database_now

@@ -1,4 +1,4 @@
-"""The one place where attempts end: runs, jobs, schedules, batches, log and events together."""
+"""Attempts at runs: begin, keep, follow, end and repeat them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,17 @@ from sqlalchemy import ColumnElement, and_, case, exists, insert, or_, select, u
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import iso
+from automation_pipeline.core.errors import ConflictError, NotFoundError, TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline.org_jobs.events import run_event, schedule_event
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd, RunEnd, run_end
-from automation_pipeline.org_jobs.models.jobs import Performer, stored_policy
+from automation_pipeline.org_jobs.models.jobs import (
+    AttemptEnd,
+    Performer,
+    RunEnd,
+    run_end,
+    stored_policy,
+)
+from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import (
     ACTIVE_RUN_STATES,
     JOB_RUN,
@@ -20,8 +27,8 @@ from automation_pipeline.org_jobs.models.states import (
     OrgJobsRunState,
     ScheduleState,
 )
-from automation_pipeline.org_jobs.queries.jobs import window_of
-from automation_pipeline.org_jobs.queries.queue import is_free, is_of_open
+from automation_pipeline.org_jobs.queries.jobs import no_such_job, run_columns, window_of
+from automation_pipeline.org_jobs.queries.queue import AttemptHold, is_free, is_of_open
 from automation_pipeline.org_jobs.queries.schedules import move_schedule
 from automation_pipeline.org_jobs.rules.attempts import UnattendedRun, end_of_unattended, expires_at
 from automation_pipeline.org_jobs.tables import (
@@ -34,7 +41,7 @@ from automation_pipeline.org_jobs.tables import (
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.types import JsonObject
 
 
@@ -437,3 +444,155 @@ def _standing(
         deadline_at=run.deadline_at,
         expires_at=expires_at,
     )
+
+
+class LostLeaseError(ConflictError):
+    """The attempt was ended or given to somebody else: whatever its holder did is not wanted any
+    more."""
+
+
+class JobRunBusyError(TransientError):
+    """Somebody else works on the run."""
+
+
+def locked_run(session: Session, run_id: int, within: OrgScope) -> JobRunRow:
+    """Nobody else's until the transaction ends. Whoever may end its attempt calls
+    `lock_schedules_of` first."""
+    query = select(JobRunRow).where(JobRunRow.id == run_id)
+    if within.org_id is not None:
+        query = query.where(JobRunRow.org_id == within.org_id)
+    row = session.scalar(query.with_for_update().execution_options(populate_existing=True))
+    if row is None:
+        raise no_such_run(run_id)
+    return row
+
+
+def held_run(
+    session: Session, hold: AttemptHold, within: OrgScope, *, to_end: bool = False
+) -> JobRunRow:
+    """LostLeaseError: it is not this holder's any more. One that runs is its holder's until
+    somebody gives it up, even if its lease is over: nobody else takes it before. `to_end`: its
+    attempt may be ended in this transaction."""
+    if to_end:
+        lock_schedules_of(session, [hold.run_id])
+    row = locked_run(session, hold.run_id, within)
+    if not _is_held(session, row, hold):
+        raise LostLeaseError(
+            f"Attempt {hold.attempt_no} of job run {hold.run_id} is not yours any more."
+        )
+    return row
+
+
+def begin_run(
+    session: Session,
+    hold: AttemptHold,
+    deadline_at: datetime,
+    now: datetime,
+    *,
+    within: OrgScope,
+    actor: str,
+) -> JobRunRow:
+    """From pending to running, once an attempt; of one that runs already, nothing. LostLeaseError
+    as `held_run`."""
+    row = held_run(session, hold, within)
+    if row.status == OrgJobsRunState.RUNNING:
+        return row
+    row.status = JOB_RUN.move(OrgJobsRunState(row.status), OrgJobsRunState.RUNNING)
+    row.started_at, row.deadline_at = now, deadline_at
+    row.error = row.error_code = row.result = row.log_ref = None
+    session.flush()
+    session.execute(
+        update(OrgJobRow)
+        .where(OrgJobRow.id == row.job_id, OrgJobRow.org_id == row.org_id)
+        .values(status=OrgJobsRunState.RUNNING)
+        .execution_options(synchronize_session=False)
+    )
+    moved = Transition(
+        JOB_RUN.name, str(row.id), OrgJobsRunState.PENDING, OrgJobsRunState.RUNNING, actor, now
+    )
+    record_transitions(session, [moved])
+    told = {"jobId": str(row.job_id), "scheduleId": row.schedule_id}
+    enqueue(session, [run_event(row.org_id, row.id, row.attempt_no, "started", now, told)])
+    return row
+
+
+def extend_lease(
+    session: Session, hold: AttemptHold, seconds: float, within: OrgScope
+) -> JobRunRow:
+    """For so long from now on. The row knows its new `lease_until`."""
+    row = held_run(session, hold, within)
+    row.lease_until = session.scalars(select(database_now(seconds))).one()
+    session.flush()
+    return row
+
+
+def check_unclaimed(session: Session, run_id: int) -> None:
+    """RunBusyError: somebody has begun it, and is heard of."""
+    query = select(JobRunRow.lease_until).where(
+        JobRunRow.id == run_id, JobRunRow.status == OrgJobsRunState.RUNNING
+    )
+    until = session.scalar(query)
+    left = 0.0 if until is None else (until - database_time(session)).total_seconds()
+    if left > 0:
+        raise JobRunBusyError(f"Job run {run_id} is being worked on.", retry_after_seconds=left + 1)
+
+
+def no_such_run(run_id: int) -> NotFoundError:
+    return NotFoundError(f"Job run {run_id} not found")
+
+
+def _is_held(session: Session, row: JobRunRow, hold: AttemptHold) -> bool:
+    if (row.attempt_no, row.lease_token) != (
+        hold.attempt_no,
+        hold.token,
+    ) or row.lease_until is None:
+        return False
+    return row.status == OrgJobsRunState.RUNNING or (
+        row.status == OrgJobsRunState.PENDING and row.lease_until > database_time(session)
+    )
+
+
+def newest_run(session: Session, job_id: int, within: OrgScope) -> JobRunRow:
+    """Held, with its schedule, so that it may be ended or followed by another. NotFoundError: there
+    is no such job."""
+    run_id = _newest_id(session, job_id, within)
+    while True:
+        lock_schedules_of(session, [run_id])
+        run = locked_run(session, run_id, within)
+        newest_id = _newest_id(session, job_id, within)
+        if newest_id == run_id:
+            return run
+        run_id = newest_id
+
+
+def add_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> None:
+    """After one that has ended, and is held. The batch of the job is at work again."""
+    its = OrgJobRow.id == run.job_id, OrgJobRow.org_id == run.org_id
+    job = session.scalars(select(OrgJobRow).where(*its)).one()
+    again = JobRunRow(**run_columns(job, actor, now, like=run))
+    session.add(again)
+    job.status, job.finished_at = again.status, None
+    job.expires_at = expires_at(now, has_window=job.start_window is not None)
+    session.flush()
+    if job.batch_id is not None:
+        session.execute(
+            update(BatchRow)
+            .where(BatchRow.id == job.batch_id, BatchRow.org_id == run.org_id)
+            .values(status=BatchState.RUNNING, finished_at=None)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def _newest_id(session: Session, job_id: int, within: OrgScope) -> int:
+    query = (
+        select(JobRunRow.id)
+        .where(JobRunRow.job_id == job_id)
+        .order_by(JobRunRow.id.desc())
+        .limit(1)
+    )
+    if within.org_id is not None:
+        query = query.where(JobRunRow.org_id == within.org_id)
+    run_id = session.scalar(query)
+    if run_id is None:
+        raise no_such_job(job_id)
+    return run_id

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.events import Event
 from automation_pipeline.org_jobs import events
-from automation_pipeline.org_jobs.models.attempts import attempt_cancelled
+from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import (
     ACTIVE_RUN_STATES,

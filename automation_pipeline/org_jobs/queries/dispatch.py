@@ -11,7 +11,7 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError, Pe
 from automation_pipeline.core.events import Event
 from automation_pipeline.org_jobs import events
 from automation_pipeline.org_jobs.events import schedule_fired
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd, attempt_cancelled
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd, attempt_cancelled
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule
 from automation_pipeline.org_jobs.models.states import (
     ACTIVE_RUN_STATES,

@@ -19,8 +19,8 @@ from automation_pipeline.api.parameters import (
 from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.scopes import AnOrg, TheWithin
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.hosts import create_host, delete_host, update_host
 from automation_pipeline.org_jobs.models.organisations import Host, HostInput
+from automation_pipeline.org_jobs.organisations import create_host, delete_host, update_host
 from automation_pipeline.org_jobs.queries.organisations import get_host, list_hosts
 from automation_pipeline.org_jobs.routes.organisations import HOST, HOST_CHANGE
 

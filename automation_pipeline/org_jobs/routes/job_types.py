@@ -14,13 +14,13 @@ from automation_pipeline.api.parameters import TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, answer, refusals
 from automation_pipeline.api.scopes import AnOrg, PerhapsAnOrg, TheWithin
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.job_types import (
+from automation_pipeline.org_jobs.models.job_types import JobTypeCard, OwnTypeFields, OwnTypeInput
+from automation_pipeline.org_jobs.organisations import (
     create_job_type,
     delete_job_type,
     update_job_type,
 )
-from automation_pipeline.org_jobs.models.job_types import JobTypeCard, OwnTypeFields, OwnTypeInput
-from automation_pipeline.org_jobs.queries.job_types import list_job_types
+from automation_pipeline.org_jobs.queries.organisations import list_job_types
 
 SCHEMA: Mapping[str, object] = {
     "type": "object",

@@ -36,7 +36,6 @@ from automation_pipeline.api.responses import (
 from automation_pipeline.api.scopes import AnOrg, TheWithin, check_may_have_done, narrowed
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
-from automation_pipeline.org_jobs.models.fields import Flag
 from automation_pipeline.org_jobs.models.jobs import (
     JobFilter,
     JobMove,
@@ -44,6 +43,7 @@ from automation_pipeline.org_jobs.models.jobs import (
     OrgJob,
     QueueStanding,
 )
+from automation_pipeline.org_jobs.models.organisations import Flag
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
 

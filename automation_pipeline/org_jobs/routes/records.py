@@ -11,9 +11,9 @@ from automation_pipeline.api.parameters import AfterId, Limit, Newest, Offset, O
 from automation_pipeline.api.responses import Following, Listing, following, listed
 from automation_pipeline.api.scopes import TheWithin, narrowed
 from automation_pipeline.org_jobs.models.organisations import AuditEntry
-from automation_pipeline.org_jobs.queries.alerts import list_alerts
-from automation_pipeline.org_jobs.queries.audit_log import audit_log
-from automation_pipeline.org_jobs.rules.alerts import OrgAlert
+from automation_pipeline.org_jobs.queries.health import list_alerts
+from automation_pipeline.org_jobs.queries.organisations import audit_log
+from automation_pipeline.org_jobs.rules.health import OrgAlert
 
 router = APIRouter(route_class=GuardedRoute, tags=["organisations' history"])
 

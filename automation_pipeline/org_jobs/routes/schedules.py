@@ -45,8 +45,7 @@ from automation_pipeline.api.scopes import (
 )
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.backfills import backfill_schedule
-from automation_pipeline.org_jobs.models.fields import Flag, Payload
-from automation_pipeline.org_jobs.models.organisations import AuditEntry
+from automation_pipeline.org_jobs.models.organisations import AuditEntry, Flag, Payload
 from automation_pipeline.org_jobs.models.schedules import (
     Dispatched,
     OrgSchedule,
@@ -56,7 +55,7 @@ from automation_pipeline.org_jobs.models.schedules import (
     SkipWish,
 )
 from automation_pipeline.org_jobs.models.states import ScheduleState
-from automation_pipeline.org_jobs.queries.audit_log import audit_log
+from automation_pipeline.org_jobs.queries.organisations import audit_log
 from automation_pipeline.org_jobs.queries.schedules import (
     ScheduleFilter,
     fires_of,

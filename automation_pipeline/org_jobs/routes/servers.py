@@ -23,8 +23,8 @@ from automation_pipeline.api.parameters import (
 from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.scopes import AnOrg, TheWithin
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.hosts import create_server, delete_server, update_server
 from automation_pipeline.org_jobs.models.organisations import Server, ServerInput
+from automation_pipeline.org_jobs.organisations import create_server, delete_server, update_server
 from automation_pipeline.org_jobs.queries.organisations import get_server, list_servers
 from automation_pipeline.org_jobs.routes.organisations import SERVER, SERVER_CHANGE
 

@@ -5,14 +5,15 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from automation_pipeline.org_jobs.models.agents import AgentStatus, ResultReport
-from automation_pipeline.org_jobs.models.attempts import (
+from automation_pipeline.org_jobs.models.jobs import (
+    FAILED,
     AttemptEnd,
+    Performer,
     attempt_cancelled,
     attempt_expired,
     attempt_stale,
     attempt_too_long,
 )
-from automation_pipeline.org_jobs.models.jobs import FAILED, Performer
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 
 WAITS = timedelta(hours=24)

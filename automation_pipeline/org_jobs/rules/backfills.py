@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
-from automation_pipeline.org_jobs.models.fields import Flag, Whole, ZonedInstant
+from automation_pipeline.org_jobs.models.organisations import Flag, Whole, ZonedInstant
 from automation_pipeline.org_jobs.models.states import (
     ACTIVE_RUN_STATES,
     BatchState,

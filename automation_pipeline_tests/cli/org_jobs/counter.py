@@ -10,7 +10,7 @@ import pytest
 
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.org_jobs.commands import jobs as following
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.cli.terminal import Ended, Terminal

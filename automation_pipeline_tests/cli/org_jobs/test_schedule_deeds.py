@@ -3,7 +3,7 @@ end how it went."""
 
 import pytest
 
-from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
 
 

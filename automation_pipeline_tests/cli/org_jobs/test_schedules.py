@@ -3,7 +3,7 @@
 import json
 
 from automation_pipeline.core.clock import iso
-from automation_pipeline.org_jobs.models.attempts import attempt_failed
+from automation_pipeline.org_jobs.models.jobs import attempt_failed
 from automation_pipeline_tests.cli.org_jobs.counter import CALL, Counter
 from automation_pipeline_tests.tables import every_case
 

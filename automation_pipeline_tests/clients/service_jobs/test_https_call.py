@@ -10,8 +10,7 @@ import pytest
 from automation_pipeline.clients.service_jobs import HttpsCallJob
 from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import InvalidInputError, TransientError
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd
-from automation_pipeline.org_jobs.models.jobs import is_retryable
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd, is_retryable
 from automation_pipeline.org_jobs.ports import InProcessRunner
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
 from automation_pipeline_tests.clients.service_jobs.asked import asked

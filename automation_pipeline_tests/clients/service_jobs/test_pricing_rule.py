@@ -8,7 +8,7 @@ from sqlalchemy import event
 
 from automation_pipeline.clients.service_jobs import PricingRuleJob
 from automation_pipeline.core.errors import ConflictError, NotFoundError, PermanentError
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.storage.database import Database

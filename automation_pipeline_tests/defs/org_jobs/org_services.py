@@ -11,7 +11,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.orchestration.resource import ServicesResource
-from automation_pipeline.org_jobs.models.attempts import AttemptEnd, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import AttemptEnd, attempt_succeeded
 from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting

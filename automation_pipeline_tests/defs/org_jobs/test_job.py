@@ -12,8 +12,7 @@ from automation_pipeline.orchestration.org_jobs import job_run_id_of
 from automation_pipeline.orchestration.recovery import TERMINATED
 from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
-from automation_pipeline.org_jobs.models.attempts import attempt_failed
-from automation_pipeline.org_jobs.models.jobs import RetryPolicy, request_key
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_failed, request_key
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.org_jobs.org_services import (

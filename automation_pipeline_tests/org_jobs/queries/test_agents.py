@@ -5,7 +5,7 @@ import pytest
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.agents import host_of_agent, reporter_of
-from automation_pipeline.org_jobs.queries.claims import AttemptHold
+from automation_pipeline.org_jobs.queries.queue import AttemptHold
 from automation_pipeline_tests.org_jobs.agent import an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, Bench
 

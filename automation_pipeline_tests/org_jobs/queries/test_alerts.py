@@ -4,13 +4,13 @@ import pytest
 
 from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.alerts import (
+from automation_pipeline.org_jobs.queries.health import (
     add_alerts,
     count_alerts,
     last_raised,
     list_alerts,
 )
-from automation_pipeline.org_jobs.rules.alerts import OrgAlertCondition, OrgJobsAlertName
+from automation_pipeline.org_jobs.rules.health import OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
 

@@ -5,7 +5,7 @@ from automation_pipeline.org_jobs.models.organisations import (
     AuditEntry,
     OrgScope,
 )
-from automation_pipeline.org_jobs.queries.audit_log import add_audit_entry, audit_log
+from automation_pipeline.org_jobs.queries.organisations import add_audit_entry, audit_log
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 

@@ -7,8 +7,12 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.queries.claims import ClaimedRun, claim_for_host, claim_run
-from automation_pipeline.org_jobs.queries.queue import STARTS_WITHIN
+from automation_pipeline.org_jobs.queries.queue import (
+    STARTS_WITHIN,
+    ClaimedRun,
+    claim_for_host,
+    claim_run,
+)
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs import processes as crew
 from automation_pipeline_tests.org_jobs.bench import (

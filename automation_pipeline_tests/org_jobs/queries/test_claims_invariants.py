@@ -13,20 +13,17 @@ from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.org_jobs.jobs import cancel_job, retry_job
-from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
-from automation_pipeline.org_jobs.models.jobs import RetryPolicy
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_failed, attempt_succeeded
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.models.states import JOB_RUN
-from automation_pipeline.org_jobs.queries.attempts import end_attempts
-from automation_pipeline.org_jobs.queries.claims import (
-    AttemptHold,
+from automation_pipeline.org_jobs.queries.attempts import (
     LostLeaseError,
     begin_run,
-    claim_for_host,
-    claim_run,
+    end_attempts,
     extend_lease,
     held_run,
 )
+from automation_pipeline.org_jobs.queries.queue import AttemptHold, claim_for_host, claim_run
 from automation_pipeline.org_jobs.runs import reap_jobs
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow
 from automation_pipeline.storage.clock import database_now

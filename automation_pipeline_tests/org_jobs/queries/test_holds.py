@@ -6,17 +6,16 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.claims import (
-    AttemptHold,
+from automation_pipeline.org_jobs.queries.attempts import (
     JobRunBusyError,
     LostLeaseError,
     begin_run,
     check_unclaimed,
-    claim_run,
     extend_lease,
     held_run,
     locked_run,
 )
+from automation_pipeline.org_jobs.queries.queue import AttemptHold, claim_run
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
 

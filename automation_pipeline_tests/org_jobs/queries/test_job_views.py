@@ -6,8 +6,12 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.org_jobs.models.attempts import attempt_failed, attempt_succeeded
-from automation_pipeline.org_jobs.models.jobs import JobFilter, RetryPolicy
+from automation_pipeline.org_jobs.models.jobs import (
+    JobFilter,
+    RetryPolicy,
+    attempt_failed,
+    attempt_succeeded,
+)
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.attempts import end_attempts

@@ -17,7 +17,7 @@ from automation_pipeline.org_jobs.models.agents import (
     is_agent,
     read_result,
 )
-from automation_pipeline.org_jobs.models.secrets import DEEPEST
+from automation_pipeline.org_jobs.models.payloads import DEEPEST
 from automation_pipeline_tests.tables import every_case
 
 OF = {"attemptNo": 1, "leaseToken": 7}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.org_jobs.models.timing import TimingFields
-from automation_pipeline.org_jobs.rules.alerts import (
+from automation_pipeline.org_jobs.rules.health import (
     COOLDOWN,
     FailedJobs,
     FailingSchedule,

@@ -1,7 +1,7 @@
 """A day of schedules and jobs: summed up over organisations, and judged."""
 
 from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
-from automation_pipeline.org_jobs.rules.days import DAY_CHECKS, Day, DayFires, DayJobs, judge_day
+from automation_pipeline.org_jobs.rules.health import DAY_CHECKS, Day, DayFires, DayJobs, judge_day
 from automation_pipeline_tests.tables import every_case
 
 

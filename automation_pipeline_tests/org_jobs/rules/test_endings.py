@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.org_jobs.models.attempts import (
+from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
+    Performer,
+    RetryPolicy,
     RunEnd,
     attempt_cancelled,
     attempt_expired,
@@ -19,7 +21,6 @@ from automation_pipeline.org_jobs.models.attempts import (
     attempt_too_long,
     run_end,
 )
-from automation_pipeline.org_jobs.models.jobs import Performer, RetryPolicy
 from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
 from automation_pipeline_tests.tables import every_case
 

@@ -9,8 +9,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline.org_jobs.models.attempts import end_of_error
-from automation_pipeline.org_jobs.models.jobs import is_retryable
+from automation_pipeline.org_jobs.models.jobs import end_of_error, is_retryable
 from automation_pipeline_tests.tables import every_case
 
 

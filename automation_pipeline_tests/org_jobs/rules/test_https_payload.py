@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.models.job_types import HTTPS_CALL, checked_payload, job_type
-from automation_pipeline.org_jobs.models.service_payloads import HttpsCallPayload
+from automation_pipeline.org_jobs.models.payloads import HttpsCallPayload
 from automation_pipeline.org_jobs.ports import HttpsRequest
 from automation_pipeline_tests.tables import every_case
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.masking import is_sensitive
-from automation_pipeline.org_jobs.models.secrets import DEEPEST, PLAIN_SECRET, payload_faults
+from automation_pipeline.org_jobs.models.payloads import DEEPEST, PLAIN_SECRET, payload_faults
 from automation_pipeline_tests.tables import every_case
 
 SECRET = "hunter2hunter2"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.org_jobs.models.job_types import job_types
-from automation_pipeline.org_jobs.models.secrets import (
+from automation_pipeline.org_jobs.models.payloads import (
     is_scheme,
     is_secret_when_sent,
     looks_secret,

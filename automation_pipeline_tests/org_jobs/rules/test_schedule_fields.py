@@ -3,7 +3,13 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from automation_pipeline.org_jobs.models.fields import CronText, Days, Payload, TimeOfDay, TimeZone
+from automation_pipeline.org_jobs.models.organisations import (
+    CronText,
+    Days,
+    Payload,
+    TimeOfDay,
+    TimeZone,
+)
 from automation_pipeline_tests.tables import every_case
 
 

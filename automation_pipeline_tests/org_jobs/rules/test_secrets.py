@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.models.secrets import (
+from automation_pipeline.org_jobs.models.payloads import (
     names_in,
     reference_in,
     secrets_of,
