@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain, islice
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
@@ -14,7 +14,13 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    PermanentError,
+    TransientError,
+    sentence_of,
+)
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.models.rules import Policy, PricingRule, RuleInput
 from automation_pipeline.pricing.models.runs import (
@@ -46,6 +52,7 @@ from automation_pipeline.pricing.rules.evaluation import (
 from automation_pipeline.pricing.rules.runs import start_of_day
 from automation_pipeline.pricing.shop_calls import read_catalogue
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow, SkippedVariantRow
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.types import Table
 
@@ -148,6 +155,8 @@ class Draft(AbstractContextManager["Draft"]):
 
 
 _AT_ONCE = 1000
+# After a catalogue that could not be read.
+PLAN_AGAIN_SECONDS = 300.0
 
 
 def is_to_plan(run: RuleRunRow) -> bool:
@@ -175,6 +184,7 @@ def save_plan(
         **explain_plan(rule, tally, _conflicts(session, run)),
     }
     run.previewed_at = run.updated_at = now
+    run.error_message = None
     session.flush()
 
 
@@ -260,14 +270,20 @@ def _changes_today(
 
 
 async def plan_run(run_id: int, *, front: Storefront, database: Database, clock: Clock) -> RuleRun:
-    """A run that is planned stays as it is, and so does one that was cancelled before. Of two who
-    plan it at once the first to be done is the one; TransientError and PermanentError are the
-    shop's, and leave nothing behind."""
+    """Plan the run unless it is planned or cancelled already. Of two concurrent calls the first that
+    ends wins. When the catalogue cannot be read, the run keeps the reason and the shop's error
+    propagates."""
     asked = await asyncio.to_thread(_rule_to_plan, run_id, front.name, database)
     if asked is not None:
         rule, project_id = asked
         with Draft() as draft:
-            await draft_plan(draft, rule, project_id, front=front, database=database, clock=clock)
+            try:
+                await draft_plan(
+                    draft, rule, project_id, front=front, database=database, clock=clock
+                )
+            except (TransientError, PermanentError) as error:
+                await asyncio.to_thread(_record_planning_failure, run_id, error, database)
+                raise
             await asyncio.to_thread(_save_run_plan, run_id, rule, draft, database, clock)
     return await asyncio.to_thread(_run, run_id, database)
 
@@ -283,6 +299,19 @@ def _rule_to_plan(run_id: int, shop: str, database: Database) -> tuple[RuleInput
                 f"Rule run {run_id} is for {run.shop}, and the shop is now {shop}: preview it again."
             )
         return rule_at(session, run.rule_id, run.rule_version), run.project_id
+
+
+def _record_planning_failure(run_id: int, error: AutomationError, database: Database) -> None:
+    """A run that a worker is to apply is planned again when its `resume_at` has passed."""
+    with database.transaction() as session:
+        run = locked_run(session, run_id)
+        if not is_to_plan(run):
+            return
+        run.error_message = sentence_of(error)
+        if run.wish is not None:
+            told = error.retry_after_seconds if isinstance(error, TransientError) else None
+            pause = timedelta(seconds=max(PLAN_AGAIN_SECONDS, told or 0.0))
+            run.resume_at = database_time(session) + pause
 
 
 def _save_run_plan(

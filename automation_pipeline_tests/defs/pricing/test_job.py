@@ -25,7 +25,7 @@ from automation_pipeline_tests.defs.pricing.shop_services import (
     refusal,
     told,
 )
-from automation_pipeline_tests.fakes.shop import shelf
+from automation_pipeline_tests.fakes.shop import PAGES, shelf
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.tables import every_case
 
@@ -88,6 +88,25 @@ def test_a_run_that_waits_for_its_next_try_says_when(bench: Bench) -> None:
     page = told(launch(bench, rule_run))
     assert (page["status"], page["applied"]) == ("APPLYING", 2)
     assert page["resume_at"]
+
+
+@every_case("status", [401, 500])
+def test_a_run_whose_catalogue_cannot_be_read_says_why_and_is_tried_again(
+    bench: Bench, status: int
+) -> None:
+    bench.shop.fail_always(PAGES, FailureSignal(status=status))
+    run_id = bench.asked_for(bench.rule())
+    result = execute(rule_run, OP, run_id=run_id)
+    assert not result.success
+    run = bench.run(run_id)
+    assert (run.status, run.wish) == ("PREVIEW", "apply")
+    assert run.error_message == "The shop fails as it was told to (page)."
+    assert run.resume_at
+    bench.shop.fail_no_more(PAGES)
+    assert execute(rule_run, OP, run_id=run_id).success
+    applied = bench.run(run_id)
+    assert (applied.status, applied.error_message, applied.resume_at) == ("APPLIED", None, None)
+    bench.shop.put(*shelf(3))
 
 
 def test_the_launchpad_makes_a_run_of_a_rule_and_works_on_it_once(bench: Bench) -> None:
