@@ -10,7 +10,7 @@ from automation_pipeline.core.logs import configure_logs
 from automation_pipeline.core.settings import load_settings
 from automation_pipeline.orchestration.automation_runs import Tickets
 from automation_pipeline.orchestration.executor import executor_of
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 
 
 @dg.definitions

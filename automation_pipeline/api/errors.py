@@ -1,17 +1,22 @@
-"""Errors as answers: which status and code each has. Nobody outside sees more than one sentence."""
+"""Errors as answers: the status, the code and the sentence of each."""
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+import asyncio
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import TypeVar, cast
 
 from fastapi.exceptions import RequestValidationError
 from pydantic_core import ErrorDetails
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from automation_pipeline.api.contract import contract_error, request_by_contract
 from automation_pipeline.api.permissions import allowed_methods
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.clock import SystemClock, iso
 from automation_pipeline.core.errors import (
     MOST_FAULTS,
     AutomationError,
@@ -25,10 +30,51 @@ from automation_pipeline.core.errors import (
     with_rest,
 )
 from automation_pipeline.core.json_model import answerable, plain_faults
-from automation_pipeline.core.logs import correlation_id, log
+from automation_pipeline.core.logs import correlation_id, log, usable_id
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.enrichment.models import ErrorCode, IdentifierError
 from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseUnavailableError
+
+PREFIX = "/v1/"
+CORRELATION_ID = "X-Correlation-Id"
+_request_id: ContextVar[str | None] = ContextVar("request_by_contract", default=None)
+
+
+@contextmanager
+def answering_by_contract(path: str, request_id: str) -> Generator[None]:
+    """Whatever is refused meanwhile, where the path is one of the contract's."""
+    token = _request_id.set(request_id if path.startswith(PREFIX) else None)
+    try:
+        yield
+    finally:
+        _request_id.reset(token)
+
+
+def request_by_contract() -> str | None:
+    """The id of the HTTP request, if it is one of the contract's."""
+    return _request_id.get()
+
+
+def correlation_of(path: str, headers: Headers, request_id: str) -> str:
+    """What ties together all that the request sets off: its own id, unless the contract's header
+    says another."""
+    said = headers.get(CORRELATION_ID) if path.startswith(PREFIX) else None
+    return usable_id(said or request_id)
+
+
+def contract_error(
+    status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]]
+) -> dict[str, object]:
+    return {
+        "error": HTTPStatus(status).phrase,
+        "code": code,
+        "message": sentence,
+        "details": [{"field": field, "reason": reason} for field, reason in fields],
+        "correlation_id": correlation_id(),
+        "request_id": request_by_contract(),
+        "timestamp": iso(SystemClock().now()),
+    }
+
 
 # Of a sentence, of the name of a field and of what is wrong with it.
 LONGEST_TEXT = 500
@@ -143,3 +189,37 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         answered.headers["Allow"] = ", ".join(allowed_methods(request.url.path))
     return answered
+
+
+Result = TypeVar("Result")
+
+
+def done_in_time(work: Coroutine[object, object, Result], services: Services) -> Result:
+    """TimeoutError, a 504 to the caller, when it takes longer than any answer may; it is broken off
+    then."""
+    return asyncio.run(_in_time(services.counted(work), services.settings.api_timeout_seconds))
+
+
+async def _in_time(work: Coroutine[object, object, Result], seconds: float) -> Result:
+    async with asyncio.timeout(seconds):
+        return await work
+
+
+_OURS = (
+    NotFoundError,
+    ConflictError,
+    InvalidInputError,
+    DatabaseUnavailableError,
+    DatabaseNotReadyError,
+)
+
+
+@contextmanager
+def asking_outside() -> Generator[None]:
+    """OutsideError for failures of others; ours stay what they are."""
+    try:
+        yield
+    except _OURS:
+        raise
+    except AutomationError as error:
+        raise UpstreamError(str(error)) from error

@@ -9,18 +9,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from automation_pipeline.api.bodies import limited, most_bytes_of, too_big
-from automation_pipeline.api.contract import (
-    CORRELATION_ID,
-    answering_by_contract,
-    correlation_of,
-    request_by_contract,
-)
 from automation_pipeline.api.errors import (
     BUG,
+    CORRELATION_ID,
     AmbiguousLengthError,
     TooBigError,
     answer_for,
+    answering_by_contract,
+    correlation_of,
     refusal,
+    request_by_contract,
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import correlated, correlation_id, log, usable_id

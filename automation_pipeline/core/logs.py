@@ -14,8 +14,7 @@ from uuid import uuid4
 import structlog
 from structlog.stdlib import BoundLogger, ProcessorFormatter
 
-from automation_pipeline.core.masking import masked_document, masked_text
-from automation_pipeline.core.safe_text import visible
+from automation_pipeline.core.masking import masked_document, masked_text, visible
 
 # On a Dagster run.
 CORRELATION_TAG = "automation/correlation_id"

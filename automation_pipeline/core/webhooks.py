@@ -1,4 +1,4 @@
-"""Webhooks: body, signature, and what becomes of a delivery after an attempt."""
+"""Webhooks and alerts: body, signature, and what becomes of a delivery after an attempt."""
 
 import asyncio
 import hashlib
@@ -153,3 +153,17 @@ def signed_headers(
     if secret:
         headers["X-Automation-Signature"] = signature(secret, body, unix_seconds)
     return headers
+
+
+class AlertSeverity(StrEnum):
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class AlertStatus(StrEnum):
+    """How its webhook stands. UNSENT: none was configured when it was raised."""
+
+    PENDING = "pending"
+    SENT = "sent"
+    FAILED = "failed"
+    UNSENT = "unsent"

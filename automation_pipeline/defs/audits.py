@@ -9,11 +9,16 @@ from automation_pipeline.audits.models.audits import FicheAuditRequest, rerun_id
 from automation_pipeline.audits.rules.days import AUDIT_CHECKS
 from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.defs.transcription import transcripts
-from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts, words_of
-from automation_pipeline.orchestration.requests import take_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import take_request
+from automation_pipeline.orchestration.ops import (
+    CRASH_RETRIES,
+    ServicesResource,
+    StrictConfig,
+    every,
+    verdicts,
+    words_of,
+)
 
 
 class AuditFicheConfig(StrictConfig):

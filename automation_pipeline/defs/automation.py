@@ -14,15 +14,20 @@ from automation_pipeline.orchestration.automation_runs import (
     opening_tags,
     parse_launch,
 )
-from automation_pipeline.orchestration.config import SelectionConfig, StrictConfig, every
-from automation_pipeline.orchestration.failures import verdicts, words_of
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.job_registry import (
     AUTOMATION_RUN,
     close_failed,
     job_definitions,
 )
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import (
+    SelectionConfig,
+    ServicesResource,
+    StrictConfig,
+    every,
+    verdicts,
+    words_of,
+)
 
 
 @dg.failure_hook(required_resource_keys={"services"})

@@ -7,10 +7,14 @@ from pydantic import Field
 
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.enrichment.rules.evaluation import COVERAGE, FRESHNESS
-from automation_pipeline.orchestration.config import StrictConfig, every
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.requests import take_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import take_request
+from automation_pipeline.orchestration.ops import (
+    CRASH_RETRIES,
+    ServicesResource,
+    StrictConfig,
+    every,
+    verdicts,
+)
 
 
 class CompanyEnrichmentConfig(StrictConfig):

@@ -6,7 +6,6 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
-from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.days import (
     DAYS,
     SETTINGS,
@@ -17,9 +16,15 @@ from automation_pipeline.orchestration.days import (
     sales_day_metadata,
     yesterday,
 )
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts, words_of
-from automation_pipeline.orchestration.requests import take_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import take_request
+from automation_pipeline.orchestration.ops import (
+    CRASH_RETRIES,
+    ServicesResource,
+    StrictConfig,
+    every,
+    verdicts,
+    words_of,
+)
 
 
 @dg.asset(partitions_def=DAYS, group_name="crm", kinds={"http"}, retry_policy=CRASH_RETRIES)

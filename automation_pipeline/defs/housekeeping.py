@@ -3,11 +3,9 @@
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.orchestration.config import StrictConfig
 from automation_pipeline.orchestration.days import SETTINGS
-from automation_pipeline.orchestration.failures import verdicts
-from automation_pipeline.orchestration.requests import take_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import take_request
+from automation_pipeline.orchestration.ops import ServicesResource, StrictConfig, verdicts
 
 
 class HousekeepingConfig(StrictConfig):

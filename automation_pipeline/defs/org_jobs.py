@@ -6,11 +6,16 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of, span_of
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, others_at_it, verdicts
-from automation_pipeline.orchestration.requests import take_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import take_request
+from automation_pipeline.orchestration.ops import (
+    CRASH_RETRIES,
+    ServicesResource,
+    StrictConfig,
+    every,
+    others_at_it,
+    verdicts,
+)
 from automation_pipeline.org_jobs.rules.health import DAY_CHECKS
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.days import (
     DAYS,
     SETTINGS,
@@ -15,9 +14,15 @@ from automation_pipeline.orchestration.days import (
     day_of,
     span_of,
 )
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, others_at_it, verdicts
-from automation_pipeline.orchestration.requests import take_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import take_request
+from automation_pipeline.orchestration.ops import (
+    CRASH_RETRIES,
+    ServicesResource,
+    StrictConfig,
+    every,
+    others_at_it,
+    verdicts,
+)
 from automation_pipeline.pricing.rules.monitoring import DAY_CHECKS
 
 

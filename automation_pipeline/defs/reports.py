@@ -7,8 +7,7 @@ import dagster as dg
 from automation_pipeline.automation.models.reports import REPORT_CHECK
 from automation_pipeline.defs.audits import audit_outcomes
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, verdicts
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import CRASH_RETRIES, ServicesResource, verdicts
 
 
 @dg.asset(

@@ -4,13 +4,12 @@ import asyncio
 
 import dagster as dg
 
-from automation_pipeline.orchestration.config import every
 from automation_pipeline.orchestration.job_registry import (
     close_terminated,
     job_definitions,
     run_request,
 )
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource, every
 
 
 @dg.sensor(

@@ -6,11 +6,16 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.defs.fiches import fiche_details
-from automation_pipeline.orchestration.config import StrictConfig, every
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRIES, verdicts
-from automation_pipeline.orchestration.requests import recorded_refusal, take_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import recorded_refusal, take_request
+from automation_pipeline.orchestration.ops import (
+    CRASH_RETRIES,
+    STEP_RETRIES,
+    ServicesResource,
+    StrictConfig,
+    every,
+    verdicts,
+)
 from automation_pipeline.transcription.models import COVERAGE_CHECK
 
 

@@ -30,7 +30,7 @@ from automation_pipeline.cli.client.ports import AskedCompany, Client
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.cli.progress import POLL_SECONDS, Here, LaunchWait, Timeout, follows
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
-from automation_pipeline.core.safe_text import csv_cell
+from automation_pipeline.core.masking import csv_cell
 from automation_pipeline.enrichment.models import FIELDS, EnrichmentStatus, parse_request
 from automation_pipeline.enrichment.queries.views import RequestStatus
 

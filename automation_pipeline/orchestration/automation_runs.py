@@ -12,9 +12,9 @@ from automation_pipeline.automation.models.selections import parse_selection
 from automation_pipeline.automation.queries.runs import RunCancelledError
 from automation_pipeline.automation.runs import RunLaunch
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.orchestration.failures import verdicts
 from automation_pipeline.orchestration.heartbeat import beating
-from automation_pipeline.orchestration.requests import LAUNCH_TAG
+from automation_pipeline.orchestration.job_registry import LAUNCH_TAG
+from automation_pipeline.orchestration.ops import verdicts
 
 if TYPE_CHECKING:
     from automation_pipeline.bootstrap import Services

@@ -10,8 +10,8 @@ from automation_pipeline.audits.queries.requests import items_never_started
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.fetch_jobs import fail_range
 from automation_pipeline.fiches.queries.fetch_jobs import silent_jobs
+from automation_pipeline.orchestration.job_registry import REQUEST_TAG
 from automation_pipeline.orchestration.recovery import ENDED
-from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.run_requests import filed_requests, mark_refused
 
 LOST = "The Dagster run ended without beginning the audit"

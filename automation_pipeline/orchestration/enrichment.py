@@ -23,9 +23,9 @@ from automation_pipeline.enrichment.queries.requests import Requester
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage, CoverageFinding
 from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.config import check_ids
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.metadata import table
+from automation_pipeline.orchestration.ops import check_ids
 from automation_pipeline.storage.run_requests import mark_taken
 
 Page = dict[str, dg.MetadataValue]

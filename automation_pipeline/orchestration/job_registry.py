@@ -1,18 +1,65 @@
 """Every job that this package defines: where it is, how a request becomes its run, and what is
 closed when a run of it ends badly. Sensors derive their lists from here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.orchestration.recovery import TERMINATED
-from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG, refuse_request
-from automation_pipeline.storage.run_requests import NewRunRequest
+from automation_pipeline.core.errors import (
+    InfrastructureError,
+    PermanentError,
+    TransientError,
+    sentence_of,
+)
+from automation_pipeline.storage.run_requests import NewRunRequest, mark_refused, mark_taken
+
+REQUEST_TAG = "automation/request_key"
+# Counts the Dagster runs of one request, from 1.
+LAUNCH_TAG = "automation/launch"
+
+
+def take_request(context: dg.OpExecutionContext, services: Services) -> None:
+    key = context.run.tags.get(REQUEST_TAG)
+    if key:
+        with services.database.transaction() as session:
+            mark_taken(session, key, context.run_id)
+
+
+def refuse_request(run: dg.DagsterRun, reason: str, services: Services) -> bool:
+    """False when the run was not launched for a request."""
+    key = run.tags.get(REQUEST_TAG)
+    if key:
+        with services.database.transaction() as session:
+            mark_refused(session, key, reason)
+    return bool(key)
+
+
+@contextmanager
+def recorded_refusal(
+    context: dg.OpExecutionContext, services: Services, *, last_try: bool
+) -> Generator[None]:
+    """Work that cannot be begun refuses its request with the reason, without waiting for a sensor.
+    On the last try a transient error does so too, and fails the step with its own words instead of
+    a count of retries."""
+    try:
+        yield
+    except PermanentError as error:
+        refuse_request(context.run, sentence_of(error), services)
+        raise
+    except TransientError as error:
+        if not last_try:
+            raise
+        if not isinstance(error, InfrastructureError):
+            refuse_request(context.run, sentence_of(error), services)
+        raise PermanentError(sentence_of(error)) from error
+
 
 AUTOMATION_RUN = "automation_run"
+TERMINATED = "The run was terminated in Dagster"
 
 
 @dataclass(frozen=True)

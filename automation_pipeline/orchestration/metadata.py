@@ -5,7 +5,7 @@ from datetime import datetime
 
 import dagster as dg
 
-from automation_pipeline.core.safe_text import markdown_cell
+from automation_pipeline.core.masking import markdown_cell
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

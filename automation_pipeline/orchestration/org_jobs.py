@@ -12,12 +12,11 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.core.webhooks import DeliveryPolicy
 from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.config import check_ids, id_in
 from automation_pipeline.orchestration.days import counts_table
 from automation_pipeline.orchestration.heartbeat import worker_name
+from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED
 from automation_pipeline.orchestration.metadata import table
-from automation_pipeline.orchestration.recovery import TERMINATED
-from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.ops import check_ids, id_in
 from automation_pipeline.org_jobs.alerts import deliver_org_alerts, raise_org_alerts
 from automation_pipeline.org_jobs.fires import fire_due_schedules
 from automation_pipeline.org_jobs.jobs import cancel_job, postpone_job, release_jobs

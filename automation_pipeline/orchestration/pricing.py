@@ -9,15 +9,14 @@ from typing import Any, cast
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline.core.webhooks import DeliveryPolicy
+from automation_pipeline.core.webhooks import AlertSeverity, DeliveryPolicy
 from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.config import check_ids, id_in
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.metadata import table
+from automation_pipeline.orchestration.ops import check_ids, id_in
 from automation_pipeline.pricing.alerts import deliver_alerts, raise_alerts
 from automation_pipeline.pricing.checks import reconcile_all, reconcile_run
 from automation_pipeline.pricing.events import request_key

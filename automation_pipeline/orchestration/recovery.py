@@ -15,8 +15,8 @@ from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunReco
 from dagster._core.execution.plan.objects import ErrorSource
 
 from automation_pipeline.automation.models.runs import RunStatus
+from automation_pipeline.orchestration.job_registry import TERMINATED
 
-TERMINATED = "The run was terminated in Dagster"
 ENDED = frozenset({DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED})
 # A process has this long from its launch to its first event, whatever the settings say: it has
 # Dagster to import.

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.automation.models.reports import DayAudit, FicheSold, QualityDay
 from automation_pipeline.core.files import write_whole
-from automation_pipeline.core.safe_text import csv_cell
+from automation_pipeline.core.masking import csv_cell
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.metadata import table
 

@@ -9,8 +9,8 @@ import dagster as dg
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.days import counts_table
+from automation_pipeline.orchestration.job_registry import REQUEST_TAG
 from automation_pipeline.orchestration.metadata import table
-from automation_pipeline.orchestration.requests import REQUEST_TAG
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.transcription.models import (
     DayTranscripts,

@@ -24,7 +24,7 @@ from automation_pipeline.automation.runs import LostLaunch, request_next_attempt
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.orchestration.automation_runs import RUN_ID_TAG
-from automation_pipeline.orchestration.job_registry import JOBS
+from automation_pipeline.orchestration.job_registry import JOBS, LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.recovery import (
     ENDED,
     Decision,
@@ -35,7 +35,6 @@ from automation_pipeline.orchestration.recovery import (
     ending_of,
     is_process_lost,
 )
-from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.heartbeats import (
     RUN_WORKER,

@@ -4,10 +4,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookAnswer, WebhookSender, body_of
+from automation_pipeline.core.webhooks import (
+    AlertSeverity,
+    DeliveryPolicy,
+    WebhookAnswer,
+    WebhookSender,
+    body_of,
+)
 from automation_pipeline.pricing.models.history import (
     DuePricingAlert,
     PricingAlert,

@@ -18,8 +18,7 @@ from pydantic import (
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import LogLevel
-from automation_pipeline.core.json_model import JsonModel, parse
-from automation_pipeline.core.query_values import Count, Moment
+from automation_pipeline.core.json_model import Count, JsonModel, Moment, parse
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.fiches.models.fiches import RequestedFicheIds

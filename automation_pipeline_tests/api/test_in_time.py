@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from automation_pipeline.api.upstream_errors import done_in_time
+from automation_pipeline.api.errors import done_in_time
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.settings import Settings

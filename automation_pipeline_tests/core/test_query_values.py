@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from automation_pipeline.core.query_values import (
+from automation_pipeline.core.json_model import (
     LARGEST_COUNT,
     Count,
     begin_of,

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from automation_pipeline.core.logs import configure_logs, log
-from automation_pipeline.core.safe_text import csv_cell, markdown_cell, visible
+from automation_pipeline.core.masking import csv_cell, markdown_cell, visible
 from automation_pipeline.orchestration.metadata import table
 
 HOSTILE = "\x1b]0;title\x07 \x9b31m red \x9d0;x\x9c \u202eevil \u2028 line \r over \x7f"

@@ -4,7 +4,7 @@ import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.orchestration.config import check_ids, id_in
+from automation_pipeline.orchestration.ops import check_ids, id_in
 from automation_pipeline_tests.tables import every_case
 
 

@@ -14,9 +14,7 @@ from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.endings import LOST, end_lost_audits
-from automation_pipeline.orchestration.job_registry import close_terminated
-from automation_pipeline.orchestration.recovery import TERMINATED
-from automation_pipeline.orchestration.requests import REQUEST_TAG
+from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED, close_terminated
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
 from automation_pipeline_tests.audits.bench import Bench

@@ -9,7 +9,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline.orchestration.failures import CRASH_RETRIES, STEP_RETRY_SECONDS, verdicts
+from automation_pipeline.orchestration.ops import CRASH_RETRIES, STEP_RETRY_SECONDS, verdicts
 from automation_pipeline_tests.tables import every_case
 
 

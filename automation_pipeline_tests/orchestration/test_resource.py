@@ -8,7 +8,7 @@ from contextvars import copy_context
 import dagster as dg
 
 from automation_pipeline.core.logs import CORRELATION_TAG, correlation_id
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline_tests.tables import every_case
 
 

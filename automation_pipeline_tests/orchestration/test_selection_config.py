@@ -9,7 +9,7 @@ from automation_pipeline.automation.models.selections import (
     SelectionMode,
     parse_selection,
 )
-from automation_pipeline.orchestration.config import SelectionConfig
+from automation_pipeline.orchestration.ops import SelectionConfig
 from automation_pipeline_tests.tables import every_case
 
 

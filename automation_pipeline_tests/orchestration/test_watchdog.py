@@ -16,8 +16,8 @@ from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.recovery import Ending, Engine
-from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.watchdog import launch_again, look_after_all
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.webhooks import (
+    AlertSeverity,
     DeliveryPolicy,
     WebhookAnswer,
     WebhookSender,

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.alerts import raise_alerts
 from automation_pipeline.pricing.tables import PricingAlertRow, RuleCheckRow, RuleTargetRow, ShopRow
 from automation_pipeline.storage.clock import database_time

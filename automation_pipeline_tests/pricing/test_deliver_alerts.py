@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.clients.webhooks import WebhookClient
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.webhooks import (
+    AlertSeverity,
     DeliveryPolicy,
     WebhookAnswer,
     WebhookSender,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.core.alerts import AlertSeverity
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.alerts import raise_alerts
 from automation_pipeline.pricing.queries.history import count_alerts, list_alerts
 from automation_pipeline.storage.database import Database

@@ -18,16 +18,20 @@ from pydantic import (
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import ID_DIGITS, ID_SCHEMA, LARGEST_ID, JsonModel, parse
-from automation_pipeline.core.query_values import (
+from automation_pipeline.core.json_model import (
+    ID_DIGITS,
+    ID_SCHEMA,
+    LARGEST_ID,
     BigCount,
     Count,
     Day,
     DigitsText,
+    JsonModel,
     ListOf,
     Moment,
     RowId,
     SearchText,
+    parse,
 )
 from automation_pipeline.fiches.models.fiches import RequestedFicheIds
 

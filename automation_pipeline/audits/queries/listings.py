@@ -42,7 +42,7 @@ from automation_pipeline.audits.rules.search import case_variants
 from automation_pipeline.audits.tables import AuditConfigRow, AuditRow
 from automation_pipeline.core.access import EVERYTHING, Reach
 from automation_pipeline.core.clock import iso
-from automation_pipeline.core.query_values import begin_of, end_of
+from automation_pipeline.core.json_model import begin_of, end_of
 from automation_pipeline.fiches.queries.fiches import within
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow, InformationRow
 from automation_pipeline.storage.clock import day_of

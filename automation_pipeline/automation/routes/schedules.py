@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody, TheBody
+from automation_pipeline.api.errors import asking_outside
 from automation_pipeline.api.etags import etag_of, expected_version
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
@@ -25,7 +26,6 @@ from automation_pipeline.api.parameters import (
 )
 from automation_pipeline.api.responses import Answer, Done, answer, refusals, said
 from automation_pipeline.api.scopes import check_selection, signed
-from automation_pipeline.api.upstream_errors import asking_outside
 from automation_pipeline.automation.documents import ScheduleShown, schedule_document
 from automation_pipeline.automation.models.runs import Run, RunFilter, RunStatus
 from automation_pipeline.automation.models.schedules import Schedule, ScheduleInput

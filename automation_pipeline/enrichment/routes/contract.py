@@ -6,7 +6,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from automation_pipeline.api.contract import CORRELATION_ID
+from automation_pipeline.api.errors import CORRELATION_ID
 from automation_pipeline.api.responses import COMMON, refusals
 from automation_pipeline.core.access import Caller
 from automation_pipeline.core.json_model import JsonModel

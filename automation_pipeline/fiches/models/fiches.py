@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from automation_pipeline.core.query_values import DigitsText
+from automation_pipeline.core.json_model import DigitsText
 from automation_pipeline.fiches.models.days import crm_day, paris_day, paris_minute
 from automation_pipeline.fiches.models.sections import (
     Alerte,

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.api.bodies import TheBody
-from automation_pipeline.api.errors import AuthorizationError
+from automation_pipeline.api.errors import AuthorizationError, asking_outside
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import (
@@ -24,7 +24,6 @@ from automation_pipeline.api.parameters import (
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.api.responses import Answer, answer, refusals
 from automation_pipeline.api.scopes import audible, check_in_reach
-from automation_pipeline.api.upstream_errors import asking_outside
 from automation_pipeline.audits.queries.documents import (
     fiche_status,
     fiche_statuses,

@@ -20,9 +20,9 @@ from automation_pipeline.cli.output import (
     say,
     say_more,
 )
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg
 from automation_pipeline.org_jobs.models.organisations import AuditEntry
 from automation_pipeline.org_jobs.rules.health import OrgAlert

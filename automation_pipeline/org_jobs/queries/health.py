@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
-from automation_pipeline.core.webhooks import Delivery
+from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, Delivery
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import (

@@ -8,11 +8,10 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 
-from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
-from automation_pipeline.core.webhooks import signed_headers
+from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, signed_headers
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.models.timing import TimingFields, planned_after, read_timing

@@ -16,8 +16,8 @@ from automation_pipeline.cli.output import (
     print_json,
     say_more,
 )
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.commands.arguments import OfProject, every_change
 from automation_pipeline.pricing.commands.rendering import amount, change
 from automation_pipeline.pricing.models.history import PriceChange, PriceChangeFilter, PricingAlert

@@ -8,11 +8,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
-from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
-from automation_pipeline.core.webhooks import signed_headers
+from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, signed_headers
 from automation_pipeline.pricing.models.runs import PricingRunState, success_rate
 from automation_pipeline.pricing.models.shop import FailureKind, Price
 

@@ -6,8 +6,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ColumnElement, cast, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.alerts import AlertSeverity, AlertStatus
-from automation_pipeline.core.webhooks import Delivery
+from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, Delivery
 from automation_pipeline.pricing.models.history import (
     AlertCandidate,
     DuePricingAlert,

@@ -7,14 +7,13 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody, TheBody
-from automation_pipeline.api.errors import AuthorizationError
+from automation_pipeline.api.errors import AuthorizationError, asking_outside, done_in_time
 from automation_pipeline.api.etags import etag_of, expected_instant
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, Done, Listing, answer, listed, refusals, said
-from automation_pipeline.api.upstream_errors import asking_outside, done_in_time
 from automation_pipeline.core.access import Action, Caller, Permission
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.pricing.models.rules import (

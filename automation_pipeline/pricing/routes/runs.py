@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody
+from automation_pipeline.api.errors import asking_outside, done_in_time
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
@@ -20,7 +21,6 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.api.upstream_errors import asking_outside, done_in_time
 from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.pricing.checks import reconcile_run, repair_run
 from automation_pipeline.pricing.models.history import ReconciliationReport, RuleCheck

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.state_machine import IllegalMoveError
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.pricing.models.history import (
     FIRST_CHECKS,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.core.query_values import begin_of, end_of
+from automation_pipeline.core.json_model import begin_of, end_of
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.prepared import execute, execute_each

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from automation_pipeline.core.alerts import AlertSeverity
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.pricing.bench import Bench

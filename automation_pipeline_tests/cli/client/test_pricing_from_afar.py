@@ -6,8 +6,8 @@ import json
 import pytest
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.client.served import Far

@@ -1,7 +1,7 @@
 """Alerts that were raised, and who changed what."""
 
-from automation_pipeline.core.alerts import AlertSeverity
 from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.queries.health import add_alerts
 from automation_pipeline.org_jobs.rules.health import OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.cli.org_jobs.counter import Counter

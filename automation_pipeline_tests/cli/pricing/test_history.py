@@ -1,6 +1,6 @@
 """What was written, and why somebody was called, from the command line."""
 
-from automation_pipeline.core.alerts import AlertSeverity
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import Workshop

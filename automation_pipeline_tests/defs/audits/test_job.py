@@ -8,8 +8,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import audit_fiche, sweep_audits
-from automation_pipeline.orchestration.failures import verdicts, words_of
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource, verdicts, words_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench, call
 from automation_pipeline_tests.conftest import StandingClock

@@ -11,7 +11,7 @@ from automation_pipeline.defs.audits import audit_rerun
 from automation_pipeline.defs.automation import run_failures
 from automation_pipeline.defs.requests import launch_requests
 from automation_pipeline.orchestration.job_registry import JOBS, run_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting, taken
 from automation_pipeline_tests.audits.bench import Bench

@@ -17,7 +17,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.automation import automation_run
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.orchestration.automation_runs import STATUS_TAG, Tickets
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock

@@ -12,7 +12,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import EnrichmentAnswer, SourceApi
 from automation_pipeline.enrichment.queries.requests import Requester
 from automation_pipeline.enrichment.requests import request_enrichment
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.registries import (

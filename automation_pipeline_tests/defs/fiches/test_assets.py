@@ -21,7 +21,7 @@ from automation_pipeline.defs.fiches import (
 )
 from automation_pipeline.fiches.queries.days import sales_day
 from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.outside import calls, fault
 from automation_pipeline_tests.tables import every_case

@@ -14,10 +14,13 @@ from automation_pipeline.defs.fiches import sales_range_fetch, sweep_range_fetch
 from automation_pipeline.defs.requests import terminated_runs
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus
 from automation_pipeline.orchestration.endings import UNFINISHED
-from automation_pipeline.orchestration.job_registry import close_failed, run_request
-from automation_pipeline.orchestration.recovery import TERMINATED
-from automation_pipeline.orchestration.requests import REQUEST_TAG
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import (
+    REQUEST_TAG,
+    TERMINATED,
+    close_failed,
+    run_request,
+)
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting
 from automation_pipeline_tests.conftest import StandingClock

@@ -12,7 +12,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.housekeeping import housekeeping
 from automation_pipeline.orchestration.job_registry import run_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.retention import ask_for_round
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting

@@ -10,7 +10,7 @@ import pytest
 from automation_pipeline import bootstrap
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import run_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd, attempt_succeeded
 from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.storage.database import Database

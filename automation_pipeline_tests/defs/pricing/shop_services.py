@@ -8,7 +8,7 @@ import pytest
 from automation_pipeline import bootstrap
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import run_request
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline_tests.conftest import StandingClock

@@ -15,9 +15,8 @@ from automation_pipeline.audits.reruns import request_rerun
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import sweep_audits
 from automation_pipeline.defs.requests import terminated_runs
-from automation_pipeline.orchestration.job_registry import run_request
-from automation_pipeline.orchestration.recovery import TERMINATED
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.job_registry import TERMINATED, run_request
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting, refusals
 from automation_pipeline_tests.audits.bench import Bench

@@ -11,7 +11,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches import fiche_details, sales_list
 from automation_pipeline.defs.transcription import transcripts, transcripts_checks
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.outside import fault
 

@@ -12,9 +12,9 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.automation import run_failures
 from automation_pipeline.defs.transcription import transcribe_fiche
-from automation_pipeline.orchestration import failures
-from automation_pipeline.orchestration.requests import LAUNCH_TAG, REQUEST_TAG
-from automation_pipeline.orchestration.resource import ServicesResource
+from automation_pipeline.orchestration import ops as failures
+from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG
+from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import filed_requests

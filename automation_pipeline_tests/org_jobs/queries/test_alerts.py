@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.core.alerts import AlertSeverity
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.health import (
     add_alerts,

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.core.alerts import AlertSeverity
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.models.timing import TimingFields
 from automation_pipeline.org_jobs.rules.health import (
     COOLDOWN,

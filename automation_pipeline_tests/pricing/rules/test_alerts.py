@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.core.alerts import AlertSeverity
+from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import LastAlert, ProjectHealth
 from automation_pipeline.pricing.rules.monitoring import evaluate_alerts, is_to_fire
 from automation_pipeline_tests.tables import every_case

@@ -1,16 +1,53 @@
-"""Run configs: a strict base class, ids, and the selection of an automation run."""
+"""What ops and assets share: the services, strict run configs, and errors as Dagster's verdicts."""
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Self, Union, cast, get_args, get_origin
 
 import dagster as dg
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InvalidInputError,
+    PermanentError,
+    TransientError,
+    sentence_of,
+)
 from automation_pipeline.core.json_model import ID_DIGITS, LARGEST_ID
+from automation_pipeline.core.logs import CORRELATION_TAG, correlated, usable_id
 from automation_pipeline.core.settings import load_settings
+
+
+def correlation_of(run: dg.DagsterRun) -> str:
+    """Tags can be typed in: one that could not stand in a header is not taken."""
+    tag = run.tags.get(CORRELATION_TAG)
+    return tag if tag and usable_id(tag) == tag else run.run_id
+
+
+if TYPE_CHECKING:
+    from automation_pipeline.bootstrap import Services
+
+
+class ServicesResource(dg.ConfigurableResource):
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Generator[Self]:
+        """Every process of a run, whatever its executor, makes the resource before its steps: all
+        that they do is correlated. Sensors have no run."""
+        if context.run is None:
+            yield self
+            return
+        with correlated(correlation_of(context.run)):
+            yield self
+
+    def get(self) -> "Services":
+        from automation_pipeline.bootstrap import services  # noqa: PLC0415  with what needs it, and not before
+
+        return services()
+
 
 # What Dagster makes of a Python type in a run config also accepts `{env: NAME}`, and what it makes
 # of these does not.
@@ -115,3 +152,51 @@ class SelectionConfig(StrictConfig):
         """What was given, as the JSON of a schedule has it: Dagster fills in the defaults of what
         was not."""
         return self.model_dump(by_alias=True, exclude_defaults=True)
+
+
+STEP_RETRIES = 3
+STEP_RETRY_SECONDS = 5.0
+
+# Of assets, whose process may die: the runs of jobs are requested again instead. Steps inside the
+# run's own process must have none: a retry policy also catches the interrupt by which a run is
+# terminated, and goes on.
+CRASH_RETRIES = (
+    dg.RetryPolicy(max_retries=STEP_RETRIES, delay=1)
+    if load_settings().automation_executor in {"multiprocess", "k8s"}
+    else None
+)
+
+
+@contextmanager
+def verdicts() -> Generator[None]:
+    try:
+        yield
+    except TransientError as error:
+        wait = error.retry_after_seconds or STEP_RETRY_SECONDS
+        raise dg.RetryRequested(max_retries=STEP_RETRIES, seconds_to_wait=wait) from error
+    except PermanentError as error:
+        raise dg.Failure(sentence_of(error), allow_retries=False) from None
+
+
+@contextmanager
+def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> Generator[None]:
+    """A worker that was killed is waited for until its hold ends; beside one that is well there is
+    nothing to do."""
+    try:
+        yield
+    except busy as error:
+        if context.retry_number < STEP_RETRIES:
+            raise
+        context.log.info(f"{error} There is nothing left for a second worker.")
+
+
+def words_of(error: BaseException | None) -> str:
+    """What a step's exception says, for a person. A request for a retry says nothing itself: its
+    cause does."""
+    if isinstance(error, dg.Failure) and error.description:
+        return error.description
+    if isinstance(error, dg.RetryRequested) and error.__cause__ is not None:
+        return words_of(error.__cause__)
+    if isinstance(error, AutomationError):
+        return sentence_of(error)
+    return f"{type(error).__name__}: {error}" if error else "The step failed"
