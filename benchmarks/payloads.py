@@ -11,9 +11,13 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 
-from automation_pipeline.audits.models.audits import ExcerptOptions
+from automation_pipeline.audits.models.audits import (
+    ExcerptOptions,
+    Timeline,
+    TimelineChunk,
+    TimelineRecording,
+)
 from automation_pipeline.audits.models.configs import parse_config
-from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.rules.prompts import StepPrompt, step_question, timeline_text
 from automation_pipeline.clients.elevenlabs import TranscriptPayload
 from automation_pipeline.clients.llm import question_json

@@ -8,64 +8,37 @@ from typing import TypeAlias
 
 from automation_pipeline.audits import events
 from automation_pipeline.audits.events import audit_note, batch_completed, batch_progress
+from automation_pipeline.audits.judging import begin_analysis, judge_steps
 from automation_pipeline.audits.models.audits import (
     AuditStatus,
     AuditSummary,
     FicheAuditRequest,
     TranscriptCoverage,
-    TranscriptMode,
     coverage_document,
-    steps_sentence,
 )
-from automation_pipeline.audits.models.chat import Usage
-from automation_pipeline.audits.models.configs import AuditStep
-from automation_pipeline.audits.models.findings import (
-    MissingStep,
-    StepResult,
-    StoredStep,
-    UnjudgedStep,
-)
-from automation_pipeline.audits.models.timelines import Timeline
+from automation_pipeline.audits.models.findings import MissingStep, StoredStep
 from automation_pipeline.audits.ports import Judge, audit_key
 from automation_pipeline.audits.queries.audits import (
     AuditRecord,
     begin_audit,
     claim_audit,
     find_audit,
-    find_reusable_audit,
     get_audit,
     lock_running_audit,
     promote,
     stale_audits,
-    triggered_by,
     update_audit_row,
 )
 from automation_pipeline.audits.queries.configs import check_config, get_config
 from automation_pipeline.audits.queries.requests import end_item, pending_items
-from automation_pipeline.audits.queries.steps import (
-    all_steps,
-    copy_judged_steps,
-    delete_steps,
-    judged_positions,
-    missing_steps,
-    save_step,
-    write_summary_of,
-)
+from automation_pipeline.audits.queries.steps import all_steps, write_summary_of
 from automation_pipeline.audits.queries.transcripts import (
     TranscriptSnapshot,
     get_transcript_snapshot,
     last_transcription_error,
 )
 from automation_pipeline.audits.rules import results as failures
-from automation_pipeline.audits.rules.prompts import StepPrompt, choose_transcript_mode
-from automation_pipeline.audits.rules.results import (
-    incomplete_columns,
-    running_document,
-    steps_missing,
-    tokens_of,
-)
-from automation_pipeline.audits.step_analysis import analyse_step
-from automation_pipeline.core.background import process_concurrently
+from automation_pipeline.audits.rules.results import incomplete_columns, steps_missing, tokens_of
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Claims
 from automation_pipeline.core.errors import (
@@ -83,67 +56,6 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import refusals
 from automation_pipeline.storage.workflow_logs import write_notes
-
-
-async def begin_analysis(
-    found: AuditRecord, snapshot: TranscriptSnapshot, *, database: Database, judge: Judge
-) -> AuditRecord:
-    """Record that the analysis starts. Calls that do not fit into a prompt are read with tools. Judged
-    steps stay judged unless the transcripts have changed."""
-    mode = _transcript_mode(found, snapshot.timeline, judge)
-    return await database.write(
-        partial(_record_analysis, replace(found, transcript_mode=mode), snapshot, judge.model.name)
-    )
-
-
-def _record_analysis(
-    found: AuditRecord, snapshot: TranscriptSnapshot, model: str, session: Session
-) -> AuditRecord:
-    timeline, now = snapshot.timeline, database_time(session)
-    found = _with_judged_steps(found, snapshot.fingerprint, session)
-    audit = found.summary
-    trigger = triggered_by(session, audit.audit_id)
-    about = {"audit_id": audit.tracking_id, **trigger}
-    recordings, chunks = len(timeline.recordings), timeline.chunk_count
-    approach = {"use_rlm": found.use_rlm, "transcript_mode": found.transcript_mode}
-    values = {
-        "transcript_mode": found.transcript_mode,
-        "recordings_count": recordings,
-        "timeline_chunks": chunks,
-        "timeline_fingerprint": snapshot.fingerprint,
-        "coverage": coverage_document(snapshot.coverage),
-        "result_data": running_document(about, found.started_at, approach),
-    }
-    update_audit_row(session, audit.audit_id, values)
-    enqueue(session, [
-        events.transcription_check(audit, snapshot.coverage, now),
-        *events.analysis_started(audit, recordings, chunks, model, now),
-    ])  # fmt: skip
-    message = (
-        f"ANALYSE: {snapshot.coverage.sentence}, {chunks} chunks, transcript by {found.transcript_mode}, "
-        f"{steps_sentence(audit.done, audit.steps)} before"
-    )
-    write_notes(session, audit_note(audit, message))
-    return found
-
-
-def _with_judged_steps(found: AuditRecord, fingerprint: str, session: Session) -> AuditRecord:
-    """Keep or copy the steps that earlier attempts judged on the same transcripts; delete others."""
-    audit, adopted = found.summary, 0
-    if audit.done + audit.failed and found.timeline_fingerprint != fingerprint:
-        delete_steps(session, audit.audit_id)
-        audit = replace(audit, done=0, failed=0)
-    if audit.done == 0 and found.version > 1:
-        earlier = find_reusable_audit(session, found, fingerprint)
-        adopted = 0 if earlier is None else copy_judged_steps(session, audit.audit_id, earlier)
-    return replace(found, summary=replace(audit, done=audit.done + adopted))
-
-
-def _transcript_mode(found: AuditRecord, timeline: Timeline, judge: Judge) -> TranscriptMode:
-    tasks = (
-        StepPrompt(config=found.config, step=step, timeline=timeline) for step in found.config.steps
-    )
-    return choose_transcript_mode(found.transcript_mode, tasks, judge.options)
 
 
 def end_batch_item(session: Session, tracking_id: str, error: str | None) -> None:
@@ -182,77 +94,6 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
     enqueue(session, [events.failed(audit, error, stage, now)])
     write_notes(session, audit_note(audit, f"END: failed at {stage}: {error}", level="error"))
     end_batch_item(session, tracking_id, error)
-
-
-async def judge_steps(
-    found: AuditRecord,
-    snapshot: TranscriptSnapshot,
-    token: int,
-    *,
-    database: Database,
-    judge: Judge,
-) -> None:
-    """Judge the missing steps under the fence `token`.
-
-    Raises TransientError, and writes nothing, when the claim is lost or the audit has ended.
-    """
-    audit = found.summary
-
-    async def analyse(step: AuditStep) -> StepResult | UnjudgedStep:
-        await database.write(partial(emit_started, step))
-        timeline, mode = snapshot.timeline, found.transcript_mode
-        task = StepPrompt(
-            config=found.config, step=step, timeline=timeline, mode=mode, product=snapshot.product
-        )
-        result = await analyse_step(task, judge=judge)
-        return (
-            replace(result, usage=result.usage + spent[step.position])
-            if step.position in spent
-            else result
-        )
-
-    def emit_started(step: AuditStep, session: Session) -> None:
-        enqueue(session, [events.step_started(audit, step, database_time(session))])
-
-    judged, spent = _earlier_attempts(audit, database)
-    so_far = replace(audit, done=len(judged), failed=0)
-
-    def write(results: Sequence[StepResult | UnjudgedStep]) -> None:
-        nonlocal so_far
-        errors = sum(isinstance(result, UnjudgedStep) for result in results)
-        judged = so_far.done + len(results) - errors
-        then = replace(so_far, done=judged, failed=so_far.failed + errors)
-        database.write_soon(partial(save, results, then))
-        so_far = then
-
-    def save(
-        results: Sequence[StepResult | UnjudgedStep], then: AuditSummary, session: Session
-    ) -> None:
-        now = database_time(session)
-        if not lock_running_audit(session, audit.audit_id, token, now):
-            raise TransientError(
-                f"Audit {audit.audit_id} has passed on to another worker, or has ended."
-            )
-        for result in results:
-            save_step(session, audit.audit_id, result, now)
-            if isinstance(result, UnjudgedStep):
-                message = f"Step {result.step.position} could not be judged: {result.error}"
-                write_notes(session, audit_note(audit, message, level="error"))
-        ended = [events.step_ended(audit, result, now) for result in results]
-        enqueue(session, [*ended, events.progress(then, "analysis", now)])
-
-    todo = [step for step in found.config.steps if step.position not in judged]
-    await process_concurrently(todo, analyse, write, width=judge.options.steps_at_once)
-
-
-def _earlier_attempts(audit: AuditSummary, database: Database) -> tuple[set[int], dict[int, Usage]]:
-    """The positions that earlier attempts judged, and their usage for the other steps. The caller has
-    claimed the audit."""
-    if audit.done == audit.failed == 0:
-        return set(), {}
-    with database.reading() as session:
-        spent = {step.position: step.usage for step in missing_steps(session, audit.audit_id)}
-        return judged_positions(session, audit.audit_id), spent
 
 
 # Details that are newer than this are not fetched again.

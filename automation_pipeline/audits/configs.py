@@ -6,13 +6,15 @@ from enum import StrEnum
 
 from automation_pipeline.audits.models.configs import (
     AuditConfig,
+    changed_config,
+    changed_step,
     config_document,
     config_faults,
+    new_step,
     parse_config,
 )
 from automation_pipeline.audits.queries import configs
 from automation_pipeline.audits.queries.configs import ConfigStep, StoredConfig
-from automation_pipeline.audits.rules.configs import changed_config, changed_step, new_step
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database

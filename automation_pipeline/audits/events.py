@@ -11,7 +11,7 @@ from automation_pipeline.audits.models.audits import (
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
 from automation_pipeline.audits.models.findings import StepResult, UnjudgedStep
 from automation_pipeline.audits.rules.reviews import Rerun
-from automation_pipeline.audits.rules.scoring import Compliance
+from automation_pipeline.audits.rules.verdicts import Compliance
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event, WorkflowLogEntry
 

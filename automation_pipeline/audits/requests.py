@@ -1,13 +1,22 @@
-"""Audit requests: file a run request per fiche, with a tracking id that is known at once."""
+"""Requests of audits and reruns: each files a run request with an id that is known at once."""
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from automation_pipeline.audits.models.audits import RequestedAudit, batch_item_id, single_id
+from automation_pipeline.audits.models.audits import (
+    RequestedAudit,
+    StepLocation,
+    batch_item_id,
+    rerun_id,
+    single_id,
+)
 from automation_pipeline.audits.models.requests import INVALID_REQUEST
+from automation_pipeline.audits.queries.audits import get_changeable_audit
 from automation_pipeline.audits.queries.configs import get_config
 from automation_pipeline.audits.queries.requests import add_batch, check_automation_links
+from automation_pipeline.audits.queries.steps import get_step
+from automation_pipeline.audits.rules.reviews import validate_instructions
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
@@ -90,3 +99,42 @@ def _run_request(audit: RequestedAudit, options: AuditRequestOptions) -> NewRunR
         "dagster/priority": "0" if options.batch else "10",
     }
     return NewRunRequest(audit.tracking_id, AUDIT_JOB, config, tags)
+
+
+RERUN_JOB = "audit_rerun"
+
+
+@dataclass(frozen=True)
+class RequestedRerun:
+    """A filed rerun. `key` is the key of the run request."""
+
+    rerun_id: str
+    key: str
+    event_id: str
+
+
+def request_rerun(
+    location: StepLocation, *, instructions: str | None = None, database: Database, clock: Clock
+) -> RequestedRerun:
+    """Request a rerun. Raises NotFoundError for an unknown step or control point, and ConflictError
+    unless the audit is completed."""
+    payload, event_id = validate_instructions(instructions), str(uuid.uuid4())
+    key = rerun_id(location.audit_id, location.position, location.point, event_id)
+    with database.transaction() as session:
+        found = get_changeable_audit(session, location.audit_id)
+        get_step(session, location)
+        config: dict[str, object] = {
+            "audit_id": location.audit_id,
+            "step_position": location.position,
+            "rerun_id": key,
+            **({"control_point_index": location.point} if location.point is not None else {}),
+            **({"custom_prompt": payload} if payload is not None else {}),
+        }
+        tags = {
+            "automation/fiche_id": found.summary.fiche_id,
+            "automation/audit_id": str(location.audit_id),
+            "automation/trace_id": key,
+            "dagster/priority": "10",
+        }
+        file_requests(session, [NewRunRequest(key, RERUN_JOB, config, tags)], clock.now())
+    return RequestedRerun(key, key, event_id)

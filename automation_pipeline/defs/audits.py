@@ -131,7 +131,7 @@ def rerun(
     context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource
 ) -> None:
     """Ask the model and store what it finds. A retry of what is stored asks nothing."""
-    from automation_pipeline.audits.reruns import rerun_control_point, rerun_step
+    from automation_pipeline.audits.reviews import rerun_control_point, rerun_step
     from automation_pipeline.orchestration.audits import step_metadata
 
     our, wish = services.get(), _rerun_of(config, context.run)

@@ -1,8 +1,7 @@
 """What people do to audits: several at once, each in a process of their own; and audits that they
 may not touch."""
 
-from automation_pipeline.audits.annotations import delete_audit
-from automation_pipeline.audits.reviews import review_control_point
+from automation_pipeline.audits.reviews import delete_audit, review_control_point
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.storage.database import Database
 

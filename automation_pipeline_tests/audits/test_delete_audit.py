@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from automation_pipeline.audits.annotations import delete_audit, restore_audit
+from automation_pipeline.audits.reviews import delete_audit, restore_audit
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.reruns import RequestedRerun, request_rerun
+from automation_pipeline.audits.requests import RequestedRerun, request_rerun
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow

@@ -9,8 +9,7 @@ import pytest
 
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.models.findings import AuditGating, GatingStats
-from automation_pipeline.audits.reruns import rerun_control_point
-from automation_pipeline.audits.reviews import review_control_point
+from automation_pipeline.audits.reviews import rerun_control_point, review_control_point
 from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.storage.database import Database

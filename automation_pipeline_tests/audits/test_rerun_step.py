@@ -7,8 +7,7 @@ import pytest
 
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply, Usage
-from automation_pipeline.audits.reruns import rerun_step
-from automation_pipeline.audits.reviews import review_step
+from automation_pipeline.audits.reviews import rerun_step, review_step
 from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.core.errors import (
     ConflictError,

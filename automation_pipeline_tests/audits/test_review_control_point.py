@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.queries.history import history_by_step
+from automation_pipeline.audits.queries.steps import history_by_step
 from automation_pipeline.audits.reviews import review_control_point, review_step
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database

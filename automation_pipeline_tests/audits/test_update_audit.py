@@ -2,9 +2,9 @@
 
 import pytest
 
-from automation_pipeline.audits.annotations import update_audit
 from automation_pipeline.audits.models.requests import AuditFilter
-from automation_pipeline.audits.queries.listings import list_audits
+from automation_pipeline.audits.queries.documents import list_audits
+from automation_pipeline.audits.reviews import update_audit
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from automation_pipeline.audits.commands import audits
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply
-from automation_pipeline.audits.reruns import rerun_step
+from automation_pipeline.audits.reviews import rerun_step
 from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused

@@ -11,8 +11,7 @@ from automation_pipeline.audits.commands import rendering as audit_page
 from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, StepLocation
 from automation_pipeline.audits.models.findings import Conforme, Statut
 from automation_pipeline.audits.models.requests import AuditFilter
-from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits
-from automation_pipeline.audits.reruns import RequestedRerun
+from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, RequestedRerun
 from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client, NeverStarted
 from automation_pipeline.cli.groups import command_group

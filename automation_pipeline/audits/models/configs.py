@@ -1,5 +1,4 @@
-"""An audit configuration: the steps that calls are judged by, its JSON document, and how the API
-shows it."""
+"""An audit configuration: its steps, its JSON document, its changes, and how the API shows it."""
 
 import hashlib
 import json
@@ -431,3 +430,59 @@ def steps_shown(step_ids: Iterable[int], config: AuditConfig) -> tuple[ConfigSte
     return tuple(
         step_shown(step_id, step) for step_id, step in zip(step_ids, config.steps, strict=True)
     )
+
+
+INVALID_UPDATE = "Invalid update audit config input"
+INVALID_STEP = "Invalid audit step input"
+
+
+def changed_config(stored: AuditConfig, given: Mapping[str, object]) -> AuditConfig:
+    """Steps that are given are all that there will be."""
+    before = config_document(stored)
+    if "auditSteps" in given:
+        del before["steps"]
+    return parse_config({**before, **given}, INVALID_UPDATE)
+
+
+def new_step(config: AuditConfig, given: Mapping[str, object]) -> AuditStep:
+    """Without a position it goes behind the others."""
+    taken = _positions_of_config(config)
+    if len(taken) >= MAX_STEPS:
+        raise InvalidInputError(f"An audit config has at most {MAX_STEPS} steps")
+    behind = {} if given.get("position") is not None else {"position": free_positions(taken)[0]}
+    step = parse_step({**given, **behind}, INVALID_STEP)
+    require_free_position(step.position, taken)
+    return step
+
+
+def changed_step(config: AuditConfig, step: AuditStep, given: Mapping[str, object]) -> AuditStep:
+    """One that goes behind the others leaves its place to those that it stood before."""
+    changed = parse_step({**config_step_document(step), **given}, INVALID_STEP)
+    if changed.position != step.position:
+        require_free_position(changed.position, _positions_of_config(config))
+    return changed
+
+
+def _positions_of_config(config: AuditConfig) -> set[int]:
+    return {step.position for step in config.steps}
+
+
+def positions_in_order(step_ids: Sequence[int], given: Sequence[int]) -> dict[int, int]:
+    """The position, from 1, of every step in the order given. InvalidInputError unless each step is
+    named once."""
+    known, named = set(step_ids), set(given)
+    faults = {
+        "missing": [step for step in step_ids if step not in named],
+        "not steps of this configuration": dict.fromkeys(
+            step for step in given if step not in known
+        ),
+        "given more than once": [step for step, times in Counter(given).items() if times > 1],
+    }
+    fields = tuple(("stepIds", f"{why}: {_joined_ids(ids)}") for why, ids in faults.items() if ids)
+    if fields:
+        raise InvalidInputError("The new order must name every step once", fields)
+    return {step: position for position, step in enumerate(given, start=1)}
+
+
+def _joined_ids(ids: Iterable[int]) -> str:
+    return ", ".join(str(step) for step in ids)

@@ -29,9 +29,9 @@ from automation_pipeline.audits.models.configs import (
     ConfigStats,
     ConfigStepShown,
     Severity,
+    positions_in_order,
     step_shown,
 )
-from automation_pipeline.audits.rules.configs import positions_in_order
 from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, AuditRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.storage.prepared import execute

@@ -10,9 +10,15 @@ from typing import cast
 from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.models.audits import CallRecording, TranscriptCoverage, coverage_of
+from automation_pipeline.audits.models.audits import (
+    CallRecording,
+    Timeline,
+    TimelineChunk,
+    TimelineRecording,
+    TranscriptCoverage,
+    coverage_of,
+)
 from automation_pipeline.audits.models.findings import UNKNOWN
-from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.fiches.tables import (
     CallRecordingRow,
     ElementsSouscriptionRow,

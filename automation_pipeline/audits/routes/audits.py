@@ -24,7 +24,6 @@ from automation_pipeline.api.parameters import (
 )
 from automation_pipeline.api.responses import Answer, Done, WorkflowLines, answer, refusals, said
 from automation_pipeline.api.scopes import check_links
-from automation_pipeline.audits.annotations import delete_audit, update_audit
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.findings import Conforme, Niveau, Statut
 from automation_pipeline.audits.models.requests import (
@@ -35,17 +34,16 @@ from automation_pipeline.audits.models.requests import (
     GroupBy,
 )
 from automation_pipeline.audits.queries.documents import (
+    ListingScope,
     audit_document,
     audit_logs,
     control_point_document,
-    latest_of_fiche,
-)
-from automation_pipeline.audits.queries.listings import (
-    ListingScope,
     group_audits,
+    latest_of_fiche,
     list_audits,
     list_by_fiche,
 )
+from automation_pipeline.audits.reviews import delete_audit, update_audit
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.events import LogLevel

@@ -35,6 +35,7 @@ from automation_pipeline.audits.configs import (
     validate_config,
 )
 from automation_pipeline.audits.models.configs import (
+    MAX_STEPS,
     ConfigDocument,
     ConfigShown,
     ConfigStats,
@@ -44,6 +45,7 @@ from automation_pipeline.audits.models.configs import (
     step_shown,
     steps_shown,
 )
+from automation_pipeline.audits.models.requests import IdInBody
 from automation_pipeline.audits.queries.configs import (
     ConfigIncludes,
     config_not_found,
@@ -51,8 +53,14 @@ from automation_pipeline.audits.queries.configs import (
     config_view,
     stats_of,
 )
-from automation_pipeline.audits.rules.configs import StepOrder
-from automation_pipeline.core.json_model import as_document, parse
+from automation_pipeline.core.json_model import JsonModel, as_document, parse
+
+
+class StepOrder(JsonModel):
+    """As somebody sends it: the ids of all the configuration's steps."""
+
+    step_ids: Annotated[tuple[IdInBody, ...], Field(min_length=1, max_length=MAX_STEPS)]
+
 
 STEP_EXAMPLE: Mapping[str, object] = {
     "position": 1,

@@ -10,12 +10,11 @@ from starlette.responses import Response
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.parameters import TheReach, TheServices
 from automation_pipeline.api.responses import Answer, answer
-from automation_pipeline.audits import requests as request_audits
-from automation_pipeline.audits import reruns as request_rerun
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.audits import AuditSummary as Audit
 from automation_pipeline.audits.queries.requests import RerunStatus, rerun_request_outcomes
 from automation_pipeline.audits.queries.requests import audit_request_outcomes as audits_followed
+from automation_pipeline.audits.requests import AUDIT_JOB, RERUN_JOB
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.json_model import Id
 from automation_pipeline.fiches.queries.fiches import visible_fiches
@@ -141,7 +140,7 @@ def transcriptions(key: Keys, reach: TheReach, services: TheServices) -> Respons
 def audits(key: Keys, reach: TheReach, services: TheServices) -> Response:
     """How audits stand that were asked for. `key` is what was answered as `event_id`."""
     with services.database.reading() as session:
-        filed = _filed(session, key, request_audits.AUDIT_JOB, reach)
+        filed = _filed(session, key, AUDIT_JOB, reach)
         found = audits_followed(session, [one.key for one in filed])
     return _answer(AuditRequest.of(one.key, _fiche_id(one), found.get(one.key)) for one in filed)
 
@@ -150,7 +149,7 @@ def audits(key: Keys, reach: TheReach, services: TheServices) -> Response:
 def reruns(key: Keys, reach: TheReach, services: TheServices) -> Response:
     """How reruns stand that were asked for. `key` is what was answered as `rerun_id`."""
     with services.database.reading() as session:
-        filed = _filed(session, key, request_rerun.RERUN_JOB, reach)
+        filed = _filed(session, key, RERUN_JOB, reach)
         found = rerun_request_outcomes(session, [one.key for one in filed])
     return _answer(RerunRequest.of(one.key, _fiche_id(one), found[one.key]) for one in filed)
 

@@ -25,8 +25,7 @@ from automation_pipeline.audits.models.requests import (
     parse_request,
 )
 from automation_pipeline.audits.queries.configs import StoredConfig, newest_active
-from automation_pipeline.audits.requests import AuditRequestOptions, request_audits
-from automation_pipeline.audits.reruns import request_rerun
+from automation_pipeline.audits.requests import AuditRequestOptions, request_audits, request_rerun
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach
 from automation_pipeline.core.clock import iso

@@ -11,8 +11,7 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, answer, refusals
-from automation_pipeline.audits import reviews as of_point
-from automation_pipeline.audits import reviews as of_step
+from automation_pipeline.audits import reviews as use_cases
 from automation_pipeline.audits.models.findings import Conforme, Niveau
 from automation_pipeline.audits.routes.audits import Json
 from automation_pipeline.audits.rules.reviews import PointReview, StepReview
@@ -63,7 +62,7 @@ def review_step(
     """Overrule a step of a completed audit. The caller is the reviewer; a machine may name
     another."""
     given = _with_reviewer(body, caller)
-    return answer(of_step.review_step(audit_id, position, given, database=services.database))
+    return answer(use_cases.review_step(audit_id, position, given, database=services.database))
 
 
 @router.patch(
@@ -84,7 +83,7 @@ def review_control_point(
     name another."""
     given = _with_reviewer(body, caller)
     return answer(
-        of_point.review_control_point(audit_id, position, point, given, database=services.database)
+        use_cases.review_control_point(audit_id, position, point, given, database=services.database)
     )
 
 

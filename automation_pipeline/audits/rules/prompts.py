@@ -5,7 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from automation_pipeline.audits.models.audits import AuditOptions, ExcerptOptions, TranscriptMode
+from automation_pipeline.audits.models.audits import (
+    AuditOptions,
+    ExcerptOptions,
+    Timeline,
+    TimelineChunk,
+    TimelineRecording,
+    TranscriptMode,
+)
 from automation_pipeline.audits.models.chat import (
     Message,
     Question,
@@ -15,10 +22,8 @@ from automation_pipeline.audits.models.chat import (
     ToolChoice,
 )
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
-from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA
-from automation_pipeline.audits.rules.search import excerpt
-from automation_pipeline.audits.rules.tools import TOOLS
+from automation_pipeline.audits.rules.tools import TOOLS, excerpt
 
 DEFAULT_SYSTEM = (
     "Tu es contrôleur qualité dans un centre d'appels. Tu juges, preuves à l'appui, si les conseillers respectent "

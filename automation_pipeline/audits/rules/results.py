@@ -20,7 +20,7 @@ from automation_pipeline.audits.models.findings import (
     StoredStep,
 )
 from automation_pipeline.audits.rules.reviews import StepHistory
-from automation_pipeline.audits.rules.scoring import Compliance, StepScore, score_audit
+from automation_pipeline.audits.rules.verdicts import Compliance, StepScore, score_audit
 from automation_pipeline.core.clock import iso
 
 Document = Mapping[str, object]

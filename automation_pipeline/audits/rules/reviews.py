@@ -15,7 +15,7 @@ from automation_pipeline.audits.models.findings import (
     Statut,
     StepFinding,
 )
-from automation_pipeline.audits.rules.scoring import derive_verdict, minutages_of
+from automation_pipeline.audits.rules.verdicts import derive_verdict, minutages_of
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import JsonModel, text_fault
 

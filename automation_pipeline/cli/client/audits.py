@@ -5,7 +5,6 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
-from automation_pipeline.audits.annotations import delete_audit, restore_audit
 from automation_pipeline.audits.configs import (
     ImportedConfig,
     Outcome,
@@ -29,16 +28,29 @@ from automation_pipeline.audits.queries.configs import (
     get_config,
     list_configs,
 )
-from automation_pipeline.audits.queries.documents import audit_document, audit_step_document
-from automation_pipeline.audits.queries.listings import list_audits
+from automation_pipeline.audits.queries.documents import (
+    audit_document,
+    audit_step_document,
+    list_audits,
+)
 from automation_pipeline.audits.queries.requests import (
     RerunStatus,
     audit_request_outcomes,
     rerun_request_outcomes,
 )
-from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
-from automation_pipeline.audits.reruns import RequestedRerun, request_rerun
-from automation_pipeline.audits.reviews import review_control_point, review_step
+from automation_pipeline.audits.requests import (
+    AuditRequestOptions,
+    FiledAudits,
+    RequestedRerun,
+    request_audits,
+    request_rerun,
+)
+from automation_pipeline.audits.reviews import (
+    delete_audit,
+    restore_audit,
+    review_control_point,
+    review_step,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.client.http import (
     Api,

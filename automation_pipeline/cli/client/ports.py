@@ -18,8 +18,7 @@ from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.queries.configs import ListedConfig, StoredConfig
 from automation_pipeline.audits.queries.requests import RerunStatus
-from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits
-from automation_pipeline.audits.reruns import RequestedRerun
+from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, RequestedRerun
 from automation_pipeline.automation.models.reports import RunReport
 from automation_pipeline.automation.models.runs import LogEntry, Run, RunFilter
 from automation_pipeline.automation.models.schedules import Schedule

@@ -3,12 +3,12 @@ once."""
 
 import pytest
 
-from automation_pipeline.audits.annotations import delete_audit
 from automation_pipeline.audits.queries.documents import (
     fiche_status,
     fiche_statuses,
     fiches_with_audits,
 )
+from automation_pipeline.audits.reviews import delete_audit
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.queries.fiches import FichePage

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.requests import parse_grouping
-from automation_pipeline.audits.queries.listings import ListingScope, group_audits
+from automation_pipeline.audits.queries.documents import ListingScope, group_audits
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.fiches.tables import FicheCacheRow

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event
 
 from automation_pipeline.audits.models.requests import parse_filter
-from automation_pipeline.audits.queries.listings import ListingScope, list_audits, list_by_fiche
+from automation_pipeline.audits.queries.documents import ListingScope, list_audits, list_by_fiche
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive

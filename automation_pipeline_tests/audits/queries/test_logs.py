@@ -4,7 +4,7 @@ import pytest
 
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.queries.documents import audit_logs
-from automation_pipeline.audits.reruns import request_rerun
+from automation_pipeline.audits.requests import request_rerun
 from automation_pipeline.audits.reviews import review_step
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database

@@ -13,8 +13,11 @@ from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.queries.audits import set_deleted
-from automation_pipeline.audits.queries.documents import audit_document, audit_step_document
-from automation_pipeline.audits.queries.listings import list_audits
+from automation_pipeline.audits.queries.documents import (
+    audit_document,
+    audit_step_document,
+    list_audits,
+)
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench

@@ -11,8 +11,12 @@ from sqlalchemy import text
 
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.queries import steps as summaries
-from automation_pipeline.audits.reruns import rerun_control_point, rerun_step
-from automation_pipeline.audits.reviews import review_control_point, review_step
+from automation_pipeline.audits.reviews import (
+    rerun_control_point,
+    rerun_step,
+    review_control_point,
+    review_step,
+)
 from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.audits.bench import Bench

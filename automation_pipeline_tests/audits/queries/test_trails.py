@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.queries.history import (
+from automation_pipeline.audits.queries.steps import (
     add_rerun,
     add_review,
     has_rerun,

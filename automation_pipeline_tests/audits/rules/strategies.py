@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
+from automation_pipeline.audits.models.audits import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.models.findings import (
     Citation,
     Conforme,
@@ -13,7 +14,6 @@ from automation_pipeline.audits.models.findings import (
     Statut,
     StepFinding,
 )
-from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 
 
 def citation(texte: str, at: tuple[int, int] = (0, 0), minutage: str = "00:12") -> Citation:

@@ -4,8 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.audits.models.configs import MAX_STEPS, config_document, parse_config
-from automation_pipeline.audits.rules.configs import changed_config, changed_step, new_step
+from automation_pipeline.audits.models.configs import (
+    MAX_STEPS,
+    changed_config,
+    changed_step,
+    config_document,
+    new_step,
+    parse_config,
+)
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.audits.configurations import FULL, document, step_document
 from automation_pipeline_tests.tables import every_case

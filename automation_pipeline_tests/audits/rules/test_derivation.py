@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.findings import Conforme, ControlPoint, Niveau, Statut
-from automation_pipeline.audits.rules.scoring import (
+from automation_pipeline.audits.rules.verdicts import (
     derive_verdict,
     met_ratio,
     minutages_of,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.audits import GatingOptions, Timeline
 from automation_pipeline.audits.models.findings import (
     AuditGating,
     Conforme,
@@ -17,9 +17,8 @@ from automation_pipeline.audits.models.findings import (
     Statut,
     StepFinding,
 )
-from automation_pipeline.audits.models.timelines import Timeline
-from automation_pipeline.audits.rules.gating import UNPROVEN, gate
-from automation_pipeline.audits.rules.search import normalise
+from automation_pipeline.audits.rules.tools import normalise
+from automation_pipeline.audits.rules.verdicts import UNPROVEN, gate
 from automation_pipeline_tests.audits.rules.strategies import (
     citation,
     finding,

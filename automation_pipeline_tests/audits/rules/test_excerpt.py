@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.timelines import Timeline
-from automation_pipeline.audits.rules.search import excerpt
+from automation_pipeline.audits.models.audits import Timeline
+from automation_pipeline.audits.rules.tools import excerpt
 from automation_pipeline_tests.audits.rules.timelines import step, timeline, timelines
 from automation_pipeline_tests.tables import every_case
 

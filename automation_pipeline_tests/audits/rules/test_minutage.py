@@ -1,6 +1,6 @@
 """Minutes and seconds."""
 
-from automation_pipeline.audits.models.timelines import minutage
+from automation_pipeline.audits.models.audits import minutage
 from automation_pipeline_tests.tables import every_case
 
 

@@ -1,6 +1,6 @@
 """A preview shows why a text was found."""
 
-from automation_pipeline.audits.rules.search import MAX_PREVIEW, preview
+from automation_pipeline.audits.rules.tools import MAX_PREVIEW, preview
 from automation_pipeline_tests.tables import every_case
 
 LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.audits import GatingOptions, Timeline
 from automation_pipeline.audits.models.findings import (
     Conforme,
     ControlPoint,
@@ -12,9 +12,8 @@ from automation_pipeline.audits.models.findings import (
     Statut,
     StepFinding,
 )
-from automation_pipeline.audits.models.timelines import Timeline
 from automation_pipeline.audits.rules.answers import reconcile
-from automation_pipeline.audits.rules.gating import gate
+from automation_pipeline.audits.rules.verdicts import gate
 from automation_pipeline_tests.audits.rules.strategies import finding, findings, texts
 
 P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABLE

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.rules.configs import positions_in_order
+from automation_pipeline.audits.models.configs import positions_in_order
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 

@@ -21,7 +21,7 @@ from automation_pipeline.audits.rules.reviews import (
     apply_step_review,
     replace_control_point,
 )
-from automation_pipeline.audits.rules.scoring import derive_verdict
+from automation_pipeline.audits.rules.verdicts import derive_verdict
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline_tests.audits.rules.strategies import (

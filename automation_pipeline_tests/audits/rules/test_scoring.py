@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.findings import Conforme, Niveau
-from automation_pipeline.audits.rules.scoring import StepScore, score_audit
+from automation_pipeline.audits.rules.verdicts import StepScore, score_audit
 from automation_pipeline_tests.tables import every_case
 
 C, PC, NC = Conforme.CONFORME, Conforme.PARTIEL, Conforme.NON_CONFORME

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.audits import GatingOptions, Timeline
 from automation_pipeline.audits.models.findings import Statut
-from automation_pipeline.audits.models.timelines import Timeline
-from automation_pipeline.audits.rules import gating as speech
-from automation_pipeline.audits.rules.gating import SpokenTimeline, gate
-from automation_pipeline.audits.rules.search import normalise
+from automation_pipeline.audits.rules import verdicts as speech
+from automation_pipeline.audits.rules.tools import normalise
+from automation_pipeline.audits.rules.verdicts import SpokenTimeline, gate
 from automation_pipeline_tests.audits.rules.strategies import citation, finding, point, recording
 from automation_pipeline_tests.tables import every_case
 

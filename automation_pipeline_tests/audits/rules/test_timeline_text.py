@@ -4,7 +4,7 @@ import re
 
 from hypothesis import given
 
-from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
+from automation_pipeline.audits.models.audits import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.rules.prompts import escape_markers, timeline_text
 from automation_pipeline_tests.audits.rules.timelines import timeline, timelines
 from automation_pipeline_tests.tables import every_case

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from automation_pipeline.audits.models.audits import Timeline
 from automation_pipeline.audits.models.chat import ToolCall
-from automation_pipeline.audits.models.timelines import Timeline
 from automation_pipeline.audits.rules.tools import TOOLS, run_tool
 from automation_pipeline_tests.audits.rules.timelines import timeline, timelines
 from automation_pipeline_tests.tables import every_case

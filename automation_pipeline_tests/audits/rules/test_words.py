@@ -1,6 +1,6 @@
 """Which words are searched for."""
 
-from automation_pipeline.audits.rules.search import MAX_TERMS, search_terms
+from automation_pipeline.audits.rules.tools import MAX_TERMS, search_terms
 from automation_pipeline_tests.tables import every_case
 
 

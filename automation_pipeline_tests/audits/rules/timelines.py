@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
+from automation_pipeline.audits.models.audits import Timeline, TimelineChunk, TimelineRecording
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep, Severity
-from automation_pipeline.audits.models.timelines import Timeline, TimelineChunk, TimelineRecording
 
 
 def chunk(index: int, text: str) -> TimelineChunk:

@@ -5,7 +5,7 @@ import pytest
 
 from automation_pipeline import bootstrap
 from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.reruns import RERUN_JOB, request_rerun
+from automation_pipeline.audits.requests import RERUN_JOB, request_rerun
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import audit_rerun
 from automation_pipeline.defs.automation import run_failures
