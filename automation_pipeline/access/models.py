@@ -249,7 +249,7 @@ def _unique(entries: tuple[str, ...]) -> tuple[str, ...]:
 _Groupe = Annotated[str, _text(200)]
 
 
-class TokenWish(JsonModel):
+class TokenInput(JsonModel):
     """`groupes` belong to the scope GROUP, `crm_user_id` to SELF: elsewhere they would seem to say
     something. A token of an organisation reaches all of that, and may do what is its own only."""
 
@@ -330,7 +330,7 @@ def _check_scope_field(needed_by: str, info: ValidationInfo, *, is_given: bool) 
         )
 
 
-def parse_token_request(given: Mapping[str, object]) -> TokenWish:
+def parse_token_request(given: Mapping[str, object]) -> TokenInput:
     """Parse a request. Raises InvalidInputError with one error per invalid field."""
     # Pydantic does not validate defaults, so fields that depend on the scope are always passed.
-    return parse(TokenWish, {"groupes": [], "crmUserId": None, **given}, INVALID_REQUEST)
+    return parse(TokenInput, {"groupes": [], "crmUserId": None, **given}, INVALID_REQUEST)

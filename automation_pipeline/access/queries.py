@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.access.models import (
     USE_RECORD_INTERVAL,
     ApiToken,
-    TokenWish,
+    TokenInput,
     token_hash,
     token_prefix,
 )
@@ -19,7 +19,7 @@ from automation_pipeline.core.errors import NotFoundError
 
 def add_token(
     session: Session,
-    request: TokenWish,
+    request: TokenInput,
     token: str,
     now: datetime,
     *,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
-from automation_pipeline.access.models import TokenState, TokenWish, token_document
+from automation_pipeline.access.models import TokenInput, TokenState, token_document
 from automation_pipeline.access.queries import list_tokens
 from automation_pipeline.access.rules import excess_grants
 from automation_pipeline.access.tokens import create_token, revoke_token
@@ -94,7 +94,7 @@ def list_(
     PATH,
     status_code=201,
     response_model=Answer[TokenIssued],
-    openapi_extra=takes(TokenWish, nightly=NIGHTLY, agent=AGENT),
+    openapi_extra=takes(TokenInput, nightly=NIGHTLY, agent=AGENT),
 )
 def create(body: TheBody, caller: TheCaller, services: TheServices) -> Response:
     """Make a token that may do no more, and for no longer, than its maker. It is shown this once,

@@ -1,10 +1,10 @@
 """Rules of delegation: callers issue, see and revoke only tokens that may do no more than themselves."""
 
-from automation_pipeline.access.models import ApiToken, TokenWish, grants_of
+from automation_pipeline.access.models import ApiToken, TokenInput, grants_of
 from automation_pipeline.core.access import Action, Caller, Permission, Reach, Scope
 
 FieldError = tuple[str, str]
-TokenOrRequest = TokenWish | ApiToken
+TokenOrRequest = TokenInput | ApiToken
 
 
 def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[FieldError, ...]:

@@ -214,9 +214,9 @@ def check_daemon(services: Services) -> str:
 
 
 def _database(services: Services) -> str:
-    from automation_pipeline.migrations.standing import standing_of  # noqa: PLC0415  Alembic only where it is used
+    from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
 
-    standing = standing_of(services.database)
+    standing = schema_version(services.database)
     if not standing.is_workable:
         raise PermanentError(f"{standing}: run `automation db upgrade`")
     return f"{services.database.dialect} {standing}"

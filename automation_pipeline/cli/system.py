@@ -341,9 +341,9 @@ def api(
 
 
 def _check_revision() -> None:
-    from automation_pipeline.migrations.standing import standing_of  # noqa: PLC0415  Alembic only where it is used
+    from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
 
-    standing = standing_of(bootstrap.services().database)
+    standing = schema_version(bootstrap.services().database)
     if not standing.is_workable:
         raise PermanentError(f"The database is {standing}: run `automation db upgrade` first.")
 

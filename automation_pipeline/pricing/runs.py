@@ -14,7 +14,7 @@ from automation_pipeline.pricing.models.runs import (
     PricingRunState,
     RuleRun,
     RuleTrigger,
-    Wish,
+    RunAction,
 )
 from automation_pipeline.pricing.models.shop import CANCELLED
 from automation_pipeline.pricing.queries.dead_letters import (
@@ -105,7 +105,7 @@ def request_rule_run(  # noqa: PLR0913  the collaborators by name, and who asks 
             trigger=trigger,
             actor=actor,
             now=now,
-            wish=Wish.APPLY,
+            wish=RunAction.APPLY,
             force=force,
         )
         file_run_request(session, run_id, now)
@@ -322,7 +322,7 @@ def retry_run(
         wished = targets_to_retry(
             PricingRunState(run.status), failed_letters(session, run_id), chosen, force=force
         )
-        run.wish, run.wished_by, run.cancel_requested_at = Wish.RETRY, actor, None
+        run.wish, run.wished_by, run.cancel_requested_at = RunAction.RETRY, actor, None
         run.updated_at = now
         mark_for_retry(session, run_id, [int(id_) for id_ in wished])
         file_run_request(session, run_id, now)
@@ -365,7 +365,7 @@ def roll_back_run(
         )
         if not wished:
             raise ConflictError(f"Run {run_id} has no applied price that could be taken back.")
-        run.wish, run.wished_by, run.updated_at = Wish.ROLLBACK, actor, now
+        run.wish, run.wished_by, run.updated_at = RunAction.ROLLBACK, actor, now
         run.rollbacks += 1
         run.rollback_force = force
         mark_for_rollback(session, [int(id_) for id_ in wished])
@@ -433,7 +433,7 @@ def _start_rules(
             shop=shop,
             trigger=RuleTrigger.SCHEDULE,
             actor=_ACTOR,
-            wish=Wish.APPLY,
+            wish=RunAction.APPLY,
             scheduled_for=rule.plan.schedule_at,
         )
         for rule in rules

@@ -19,8 +19,8 @@ from automation_pipeline.pricing.models.runs import (
     PricingRunState,
     RuleRun,
     RuleTrigger,
+    RunAction,
     RunTimes,
-    Wish,
 )
 from automation_pipeline.pricing.models.shop import CANCELLED, CallFailure
 from automation_pipeline.pricing.planning import plan_run
@@ -297,7 +297,7 @@ class _Rollback:
         with self._database.transaction() as session:
             extend_claim(session, self._claim, self._front.options.lease_seconds)
             run = claimed_run(session, self._claim)
-            is_same = run.wish == Wish.ROLLBACK and run.rollbacks == self._asked_for
+            is_same = run.wish == RunAction.ROLLBACK and run.rollbacks == self._asked_for
             return is_same and not is_shop_paused(session, run.shop)
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
@@ -517,7 +517,7 @@ class _Worker:
         if run.status == PricingRunState.APPLYING:
             requeue_abandoned(session, run.id, now)
             return
-        if run.wish == Wish.RETRY:
+        if run.wish == RunAction.RETRY:
             meter.count("rules_target_retries_total", begin_retry(session, run, now), kind="manual")
         else:
             begin_applying(session, run, now)
@@ -530,14 +530,14 @@ class _Worker:
 
 def _postpone(session: Session, run: RuleRunRow, why: str) -> None:
     """It is asked for again, unless it was cancelled meanwhile."""
-    if run.wish == Wish.APPLY:
+    if run.wish == RunAction.APPLY:
         run.resume_at, run.error_message = database_time(session) + NEXT_TURN, why
 
 
 def _act_for(run: RuleRunRow) -> _Act | None:
     status, wish = PricingRunState(run.status), run.wish
     if status is PricingRunState.PREVIEW:
-        return _Act.PLAN if wish == Wish.APPLY and run.cancel_requested_at is None else None
-    if status in {PricingRunState.QUEUED, PricingRunState.APPLYING} or wish == Wish.RETRY:
+        return _Act.PLAN if wish == RunAction.APPLY and run.cancel_requested_at is None else None
+    if status in {PricingRunState.QUEUED, PricingRunState.APPLYING} or wish == RunAction.RETRY:
         return _Act.APPLY
-    return _Act.TAKE_BACK if wish == Wish.ROLLBACK else None
+    return _Act.TAKE_BACK if wish == RunAction.ROLLBACK else None

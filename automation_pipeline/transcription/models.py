@@ -244,7 +244,7 @@ def parse_priority(given: object) -> TranscriptionPriority:
     )
 
 
-class TranscriptionBatchWish(JsonModel):
+class TranscriptionBatchInput(JsonModel):
     model_config = ConfigDict(alias_generator=None)
 
     fiche_ids: RequestedFicheIds
@@ -253,9 +253,9 @@ class TranscriptionBatchWish(JsonModel):
     ] = TranscriptionPriority.NORMAL
 
 
-def parse_batch(given: Mapping[str, object]) -> TranscriptionBatchWish:
+def parse_batch(given: Mapping[str, object]) -> TranscriptionBatchInput:
     """Raises InvalidInputError with one error per invalid id."""
-    return parse(TranscriptionBatchWish, given, INVALID_BATCH)
+    return parse(TranscriptionBatchInput, given, INVALID_BATCH)
 
 
 INVALID_LOG_QUERY = "The logs cannot be shown"

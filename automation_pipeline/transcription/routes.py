@@ -20,7 +20,7 @@ from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.fiches.queries.fiches import check_visible
 from automation_pipeline.transcription.models import (
     LogQuery,
-    TranscriptionBatchWish,
+    TranscriptionBatchInput,
     parse_batch,
     parse_log_query,
     parse_priority,
@@ -39,7 +39,7 @@ class _Camel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
 
-class RecordingStanding(_Camel):
+class RecordingTranscription(_Camel):
     call_id: str
     has_transcription: bool
     transcription_id: str | None
@@ -79,13 +79,13 @@ class TranscriptionRun(_Camel):
     tasks: list[TranscriptionTask]
 
 
-class TranscriptionStanding(_Camel):
+class FicheTranscription(_Camel):
     fiche_id: str
     total: int
     transcribed: int
     pending: int
     percentage: int
-    recordings: list[RecordingStanding]
+    recordings: list[RecordingTranscription]
     run: TranscriptionRun | None = Field(
         description="The fiche's last run; null when there was none."
     )
@@ -144,7 +144,7 @@ CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=[
     f"{PATH}/batch",
     response_model=TranscriptionsQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(TranscriptionBatchWish, two=BATCH_EXAMPLE),
+    openapi_extra=takes(TranscriptionBatchInput, two=BATCH_EXAMPLE),
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices, once: DoneOnce) -> Response:
     """Ask for transcripts of many fiches: once a day, unless what was asked for came to less than
@@ -202,7 +202,7 @@ def ask(
 
 
 @router.get(
-    f"{OF_FICHE}/status", response_model=Answer[TranscriptionStanding], responses=refusals(404)
+    f"{OF_FICHE}/status", response_model=Answer[FicheTranscription], responses=refusals(404)
 )
 def status(fiche_id: FicheInPath, services: TheServices) -> Response:
     """Show which of a fiche's calls have a transcript, and its last run: counts, and who works on
@@ -210,7 +210,7 @@ def status(fiche_id: FicheInPath, services: TheServices) -> Response:
     with services.database.reading() as session:
         document = transcription_status(session, fiche_id)
     return answer(
-        TranscriptionStanding.model_validate(document).model_dump(mode="json", by_alias=True)
+        FicheTranscription.model_validate(document).model_dump(mode="json", by_alias=True)
     )
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from automation_pipeline import migrations
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.migrations.regenerate import INITIAL, initial_revision
-from automation_pipeline.migrations.standing import standing_of
+from automation_pipeline.migrations.schema_version import schema_version
 from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.postgres import new_database
@@ -181,4 +181,4 @@ def test_a_database_of_before_the_release_is_refused_where_it_is_looked_at(
     with database.transaction() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '0002_automation'"))
     with pytest.raises(PermanentError, match="cannot be upgraded"):
-        standing_of(database)
+        schema_version(database)

@@ -1,6 +1,6 @@
 """How far a database may be from this version, and what is said of it."""
 
-from automation_pipeline.migrations.standing import Standing
+from automation_pipeline.migrations.schema_version import SchemaVersion
 from automation_pipeline_tests.tables import every_case
 
 
@@ -20,7 +20,7 @@ from automation_pipeline_tests.tables import every_case
 def test_one_step_to_either_side_is_well(
     revision: str | None, steps: int | None, words: str
 ) -> None:
-    standing = Standing(revision, "0011_here")
+    standing = SchemaVersion(revision, "0011_here")
     assert standing.steps == steps
     assert standing.is_workable == (steps in {-1, 0, 1})
     assert words in str(standing)

@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.rules import PricingRule
-from automation_pipeline.pricing.models.runs import RuleRun, RuleTrigger, Wish
+from automation_pipeline.pricing.models.runs import RuleRun, RuleTrigger, RunAction
 from automation_pipeline.pricing.planning import plan_run, preview_rule
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.pricing.pricing_rules import create_rule, put_policy
@@ -140,7 +140,7 @@ class Bench:
                 "shop": self.front.name,
                 "trigger": RuleTrigger.SCHEDULE,
                 "actor": "schedule",
-                "wish": Wish.APPLY,
+                "wish": RunAction.APPLY,
             }
             return add_run(session, rule, now=now, scheduled_for=now, **made)
 

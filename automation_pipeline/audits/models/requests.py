@@ -61,7 +61,7 @@ UseRlm = Annotated[StrictBool, Field(validation_alias=AliasChoices("use_rlm", "u
 ConfigId = Annotated[IdInBody, Field(validation_alias=AliasChoices("audit_config_id", "audit_id"))]
 
 
-class LatestWish(JsonModel):
+class LatestAuditInput(JsonModel):
     """By the newest active configuration."""
 
     model_config = ConfigDict(alias_generator=None)
@@ -71,11 +71,11 @@ class LatestWish(JsonModel):
     use_rlm: UseRlm = False
 
 
-class RunWish(LatestWish):
+class RunAuditInput(LatestAuditInput):
     audit_config_id: ConfigId
 
 
-class AuditWish(RunWish):
+class AuditInput(RunAuditInput):
     """May belong to an automation, and say what asked for it."""
 
     automation_schedule_id: IdInBody | None = None
@@ -83,7 +83,7 @@ class AuditWish(RunWish):
     trigger_source: TriggerSource = "api"
 
 
-class BatchWish(JsonModel):
+class AuditBatchInput(JsonModel):
     """Followed as one. By the newest active configuration unless one is named."""
 
     model_config = ConfigDict(alias_generator=None)
@@ -94,7 +94,7 @@ class BatchWish(JsonModel):
     use_rlm: UseRlm = False
 
 
-class RerunWish(JsonModel):
+class RerunInput(JsonModel):
     """What the model is told beside, under either name."""
 
     custom_prompt: str | None = Field(default=None, max_length=5000)
@@ -105,7 +105,7 @@ class RerunWish(JsonModel):
         return self.custom_prompt or self.custom_instructions
 
 
-RequestModel = TypeVar("RequestModel", bound=LatestWish)
+RequestModel = TypeVar("RequestModel", bound=LatestAuditInput)
 
 
 def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> RequestModel:
@@ -115,7 +115,7 @@ def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> Req
     except InvalidInputError as error:
         if not any(fault == "is required" for _, fault in error.fields):
             raise
-        alone = model is LatestWish
+        alone = model is LatestAuditInput
         raise InvalidInputError(
             "Missing required parameter" if alone else MISSING_PARAMETERS, error.fields
         ) from None

@@ -61,7 +61,7 @@ class TranscriptionRequest(BaseModel):
         return cls(key=key, fiche_id=fiche_id, run_id=run_id, standing=standing, refused=refused)
 
 
-class AuditStanding(BaseModel):
+class AuditRequestStatus(BaseModel):
     """`done` steps are judged, `failed` ones could not be. Only a completed audit has a score."""
 
     audit_id: Id
@@ -82,12 +82,12 @@ class AuditRequest(BaseModel):
 
     key: str = Field(examples=["audit-1900417-11-1770111111111"])
     fiche_id: str
-    standing: AuditStanding | None
+    standing: AuditRequestStatus | None
     refused: str | None
 
     @classmethod
     def of(cls, key: str, fiche_id: str, found: Audit | str | None) -> Self:
-        standing = AuditStanding(**vars(found)) if isinstance(found, Audit) else None
+        standing = AuditRequestStatus(**vars(found)) if isinstance(found, Audit) else None
         return cls(
             key=key,
             fiche_id=fiche_id,

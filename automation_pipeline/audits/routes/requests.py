@@ -17,11 +17,11 @@ from automation_pipeline.api.scopes import check_links
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.models.requests import (
     INVALID_REQUEST,
-    AuditWish,
-    BatchWish,
-    LatestWish,
-    RerunWish,
-    RunWish,
+    AuditBatchInput,
+    AuditInput,
+    LatestAuditInput,
+    RerunInput,
+    RunAuditInput,
     parse_request,
 )
 from automation_pipeline.audits.queries.configs import StoredConfig, newest_active
@@ -100,13 +100,13 @@ POINT = f"{STEP}/control-points/{{point}}"
     PATH,
     response_model=AuditQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(AuditWish, plain=AUDIT_EXAMPLE, of_an_automation=LINKED_EXAMPLE),
+    openapi_extra=takes(AuditInput, plain=AUDIT_EXAMPLE, of_an_automation=LINKED_EXAMPLE),
 )
 def ask(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
     """Ask for an audit, which may belong to an automation."""
-    wish = parse_request(AuditWish, body)
+    wish = parse_request(AuditInput, body)
     check_links(wish.model_dump(), caller, services.database, INVALID_REQUEST)
     asking = AuditRequestOptions(
         audit_config_id=wish.audit_config_id,
@@ -124,13 +124,13 @@ def ask(
     f"{PATH}/run",
     response_model=AuditQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(RunWish, plain=AUDIT_EXAMPLE),
+    openapi_extra=takes(RunAuditInput, plain=AUDIT_EXAMPLE),
 )
 def run(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
     """Ask for an audit of one fiche by one configuration."""
-    wish = parse_request(RunWish, body)
+    wish = parse_request(RunAuditInput, body)
     user = _requested_by(wish.user_id, caller)
     asking = AuditRequestOptions(
         audit_config_id=wish.audit_config_id, use_rlm=wish.use_rlm, user_id=user
@@ -143,13 +143,13 @@ def run(
     f"{PATH}/run-latest",
     response_model=LatestAuditQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(LatestWish, plain=LATEST_EXAMPLE),
+    openapi_extra=takes(LatestAuditInput, plain=LATEST_EXAMPLE),
 )
 def run_latest(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
     """Ask for an audit by the newest active configuration."""
-    wish = parse_request(LatestWish, body)
+    wish = parse_request(LatestAuditInput, body)
     _check([wish.fiche_id], reach, services)
 
     def work() -> Response:
@@ -165,14 +165,14 @@ def run_latest(
     f"{PATH}/batch",
     response_model=BatchQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(BatchWish, two=BATCH_EXAMPLE),
+    openapi_extra=takes(AuditBatchInput, two=BATCH_EXAMPLE),
 )
 def batch(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
     """Ask for audits of many fiches, followed as one. Without a configuration the newest active one
     judges."""
-    wish = parse(BatchWish, body, INVALID_REQUEST)
+    wish = parse(AuditBatchInput, body, INVALID_REQUEST)
     _check(wish.fiche_ids, reach, services)
 
     def work() -> Response:
@@ -200,7 +200,7 @@ def batch(
     f"{STEP}/rerun",
     response_model=StepRerunQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(RerunWish, required=False, told=RERUN_EXAMPLE),
+    openapi_extra=takes(RerunInput, required=False, told=RERUN_EXAMPLE),
 )
 def rerun_step(
     audit_id: IdInPath,
@@ -210,7 +210,7 @@ def rerun_step(
     once: DoneOnce,
 ) -> Response:
     """Have a step judged again. Its audit must be completed."""
-    wish = parse(RerunWish, body, INVALID_REQUEST)
+    wish = parse(RerunInput, body, INVALID_REQUEST)
     return once(lambda: _rerun(StepLocation(audit_id, position), wish, services))
 
 
@@ -218,7 +218,7 @@ def rerun_step(
     f"{POINT}/rerun",
     response_model=PointRerunQueued,
     responses=refusals(404, 409),
-    openapi_extra=takes(RerunWish, required=False, told=RERUN_EXAMPLE),
+    openapi_extra=takes(RerunInput, required=False, told=RERUN_EXAMPLE),
 )
 def rerun_point(
     audit_id: IdInPath,
@@ -229,7 +229,7 @@ def rerun_point(
     once: DoneOnce,
 ) -> Response:
     """Have one control point judged again. Its audit must be completed."""
-    wish = parse(RerunWish, body, INVALID_REQUEST)
+    wish = parse(RerunInput, body, INVALID_REQUEST)
     return once(
         lambda: _rerun(
             StepLocation(audit_id, position, point), wish, services, control_point_index=point
@@ -274,7 +274,7 @@ def _queue_audit(
     )
 
 
-def _rerun(place: StepLocation, wish: RerunWish, services: Services, **beside: object) -> Response:
+def _rerun(place: StepLocation, wish: RerunInput, services: Services, **beside: object) -> Response:
     asked = request_rerun(
         place, instructions=wish.instructions, database=services.database, clock=services.clock
     )

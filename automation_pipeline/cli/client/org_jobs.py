@@ -14,7 +14,7 @@ from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.org_jobs.backfills import backfill_schedule, cancel_backfill
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
 from automation_pipeline.org_jobs.models.job_types import TYPE_NAME, JobTypeCard
-from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueStanding
+from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueCounts
 from automation_pipeline.org_jobs.models.organisations import (
     ALL_ORGANISATIONS,
     AuditEntry,
@@ -483,7 +483,7 @@ class LocalJobs:
         with self._services.database.reading() as session:
             return transitions_of(session, job_id, ALL_ORGANISATIONS, limit, after_id)
 
-    def queues(self, org_id: str | None) -> Sequence[QueueStanding]:
+    def queues(self, org_id: str | None) -> Sequence[QueueCounts]:
         check_org(self._services, org_id)
         with self._services.database.reading() as session:
             return queues(session, OrgScope(org_id), self._services.clock.now())
@@ -814,10 +814,10 @@ class RemoteJobs:
         moves = list_of(self._api.get(f"{JOBS}/{job_id}/log", {"limit": limit, "after": after_id}))
         return [as_model(JobMove, one) for one in moves]
 
-    def queues(self, org_id: str | None) -> Sequence[QueueStanding]:
+    def queues(self, org_id: str | None) -> Sequence[QueueCounts]:
         check_org_of_token(self._api, org_id)
         return [
-            as_model(QueueStanding, one)
+            as_model(QueueCounts, one)
             for one in list_of(self._api.get(f"{JOBS}/queues", {"org": org_id}))
         ]
 

@@ -32,7 +32,7 @@ from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.enrichment.models import Asked
 from automation_pipeline.enrichment.queries.views import RequestStatus
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard
-from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueStanding
+from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueCounts
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Host, Organisation, Server
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.queries.schedules import ScheduleFilter
@@ -156,7 +156,7 @@ class OrgJobClient(Protocol):
     def cancel(self, job_id: int, *, reason: str | None, at_once: bool) -> OrgJob: ...
     def retry(self, job_id: int) -> OrgJob: ...
     def log(self, job_id: int, *, limit: int, after_id: int = 0) -> Sequence[JobMove]: ...
-    def queues(self, org_id: str | None) -> Sequence[QueueStanding]: ...
+    def queues(self, org_id: str | None) -> Sequence[QueueCounts]: ...
 
 
 class JobTypeClient(Protocol):

@@ -248,16 +248,16 @@ class RecordingList(BaseModel):
     count: int
 
 
-class StatusWish(JsonModel):
+class FicheStatusInput(JsonModel):
     fiche_ids: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = Field(
         max_length=1000
     )
 
 
-def parse_status_request(body: Mapping[str, object]) -> StatusWish:
+def parse_status_request(body: Mapping[str, object]) -> FicheStatusInput:
     if not isinstance(body.get("ficheIds"), list):
         raise InvalidInputError("ficheIds must be an array", (("ficheIds", "must be an array"),))
-    return parse(StatusWish, body, "Invalid ficheIds")
+    return parse(FicheStatusInput, body, "Invalid ficheIds")
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["fiches"])
@@ -310,7 +310,7 @@ async def search(
 @router.post(
     f"{PATH}/status/batch",
     response_model=Answer[dict[str, FicheStatus]],
-    openapi_extra=takes(StatusWish, some=SOME),
+    openapi_extra=takes(FicheStatusInput, some=SOME),
 )
 def batch(body: TheBody, reach: TheReach, services: TheServices) -> Response:
     """How these fiches stand; what is hidden or unknown has an empty status."""

@@ -19,7 +19,7 @@ from automation_pipeline.org_jobs.models.jobs import (
     JobMove,
     OrgJob,
     OrgJobRun,
-    QueueStanding,
+    QueueCounts,
 )
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 
@@ -182,7 +182,7 @@ def _next_step(job: OrgJob) -> str | None:
     return f"Do it once more: `automation org-jobs retry {job.id}`."
 
 
-def print_queues(queues: Iterable[QueueStanding]) -> None:
+def print_queues(queues: Iterable[QueueCounts]) -> None:
     columns = (
         "organisation",
         "state",
@@ -196,12 +196,12 @@ def print_queues(queues: Iterable[QueueStanding]) -> None:
     print_fitted_table(columns, map(_queue, queues), texts={"state"})
 
 
-def _queue(one: QueueStanding) -> tuple[object, ...]:
+def _queue(one: QueueCounts) -> tuple[object, ...]:
     counts = (one.waiting, one.retrying, one.claimed, one.running, one.max_running)
     return (one.org_id, _queue_state(one), *counts, minute(one.oldest_waiting_at))
 
 
-def _queue_state(one: QueueStanding) -> Text:
+def _queue_state(one: QueueCounts) -> Text:
     if one.suspended_at is not None:
         return Text("suspended", "red")
     maintenance = f"in service; maintenance until {minute(one.maintenance_until)}"

@@ -88,7 +88,7 @@ class Greeting(JsonModel):
     agent_version: str | None = Field(default=None, max_length=LONGEST_VERSION, examples=["1.4.0"])
 
 
-class ClaimWish(JsonModel):
+class ClaimInput(JsonModel):
     most: Annotated[Whole, Field(ge=1, le=MOST_CLAIMED)] = Field(
         default=1, description="So many jobs, at most."
     )

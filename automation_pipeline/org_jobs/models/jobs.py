@@ -152,7 +152,7 @@ Document = Annotated[Mapping[str, object], PlainSerializer(_shown, when_used="js
 USUAL_RETRIES = RetryPolicy(max_retries=2, backoff_ms=2000, backoff_type=BackoffType.EXPONENTIAL)
 
 
-class JobWish(JsonModel):
+class JobInput(JsonModel):
     """A job without a schedule, as people ask for it."""
 
     server_instance_id: KnownId | None = Field(
@@ -254,7 +254,7 @@ class JobFilter:
     batch_id: int | None = None
 
 
-class QueueStanding(JsonModel):
+class QueueCounts(JsonModel):
     """The queue of an organisation. `waiting` may begin now, `retrying` wait for their next
     attempt, `claimed` are given to somebody who has not begun."""
 

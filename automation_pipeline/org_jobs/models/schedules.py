@@ -210,21 +210,21 @@ LONGEST_REASON = 1000
 Reason = Annotated[str, Field(max_length=LONGEST_REASON)]
 
 
-class SkipWish(JsonModel):
+class SkipInput(JsonModel):
     reason: Reason | None = Field(default=None, description="Why, for others to see.")
 
 
-class PauseWish(SkipWish):
+class OrgPauseInput(SkipInput):
     until: ZonedInstant | None = Field(default=None, description="When it goes on by itself.")
 
 
-def read_pause(reason: str | None, until: datetime | None, now: datetime) -> PauseWish:
+def read_pause(reason: str | None, until: datetime | None, now: datetime) -> OrgPauseInput:
     complaint = "Invalid pause data"
-    wish = parse(PauseWish, {"reason": reason, "until": until}, complaint)
+    wish = parse(OrgPauseInput, {"reason": reason, "until": until}, complaint)
     if wish.until is not None and wish.until <= now:
         raise InvalidInputError(complaint, (("until", "must lie ahead"),))
     return wish
 
 
-def read_skip(reason: str | None) -> SkipWish:
-    return parse(SkipWish, {"reason": reason}, "Invalid skip data")
+def read_skip(reason: str | None) -> SkipInput:
+    return parse(SkipInput, {"reason": reason}, "Invalid skip data")

@@ -22,7 +22,7 @@ from automation_pipeline.org_jobs.models.jobs import (
     JobType,
     OrgJob,
     OrgJobRun,
-    QueueStanding,
+    QueueCounts,
     RetryPolicy,
     StartWindow,
     queue_name,
@@ -246,7 +246,7 @@ def get_run(session: Session, run_id: int, within: OrgScope) -> OrgJobRun:
     return _run_value(row, _attempts(session, [run_id], within).get(run_id, ()))
 
 
-def queues(session: Session, within: OrgScope, now: datetime) -> list[QueueStanding]:
+def queues(session: Session, within: OrgScope, now: datetime) -> list[QueueCounts]:
     """Of every organisation, also of those that have nothing to do."""
     is_claimed = and_(
         JobRunRow.status == OrgJobsRunState.PENDING, JobRunRow.lease_until > database_now()
@@ -349,8 +349,8 @@ def _queue(
     claimed: int,
     running: int,
     oldest: datetime | None,
-) -> QueueStanding:
-    return QueueStanding(
+) -> QueueCounts:
+    return QueueCounts(
         org_id=row.id,
         name=queue_name(row.id),
         max_running=row.max_running,

@@ -21,7 +21,7 @@ from automation_pipeline.org_jobs.agents import (
 )
 from automation_pipeline.org_jobs.models.agents import (
     AgentJob,
-    ClaimWish,
+    ClaimInput,
     Greeting,
     Orders,
     ProgressReport,
@@ -81,14 +81,14 @@ def heartbeat(
     f"{HOST}/claim",
     response_model=Answer[list[AgentJob]],
     responses=refusals(404),
-    openapi_extra=takes(ClaimWish, required=False, some=CLAIM),
+    openapi_extra=takes(ClaimInput, required=False, some=CLAIM),
 )
 def claim(
     host_id: IdInPath, body: OptionalBody, services: TheServices, within: TheWithin
 ) -> Response:
     """Take jobs to do, most urgent first: one that changes something at a time, and up to eight
     that only read. The list is empty when there is nothing to do."""
-    wish = parse(ClaimWish, body, "Invalid claim")
+    wish = parse(ClaimInput, body, "Invalid claim")
     jobs = claim_jobs(
         host_id, within=within, database=services.database, clock=services.clock, most=wish.most
     )

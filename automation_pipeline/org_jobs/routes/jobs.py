@@ -38,10 +38,10 @@ from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
 from automation_pipeline.org_jobs.models.jobs import (
     JobFilter,
+    JobInput,
     JobMove,
-    JobWish,
     OrgJob,
-    QueueStanding,
+    QueueCounts,
 )
 from automation_pipeline.org_jobs.models.organisations import Flag
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
@@ -107,7 +107,7 @@ def list_(
     status_code=201,
     response_model=Answer[OrgJob],
     responses=refusals(404, 409),
-    openapi_extra=takes(JobWish, backup=BACKUP, warm=WARM),
+    openapi_extra=takes(JobInput, backup=BACKUP, warm=WARM),
 )
 def create(
     body: TheBody,
@@ -136,7 +136,7 @@ def create(
     return once(work)
 
 
-@router.get(f"{PATH}/queues", response_model=Answer[list[QueueStanding]])
+@router.get(f"{PATH}/queues", response_model=Answer[list[QueueCounts]])
 def standings(within: TheWithin, services: TheServices, org: OneOrg = None) -> Response:
     """Show the queue of each organisation: how many of its jobs wait, and how many are at work."""
     reached = narrowed(within, org)

@@ -48,11 +48,11 @@ from automation_pipeline.org_jobs.backfills import backfill_schedule
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Flag, Payload
 from automation_pipeline.org_jobs.models.schedules import (
     Dispatched,
+    OrgPauseInput,
     OrgSchedule,
     OrgScheduleDefinition,
-    PauseWish,
     ScheduleFire,
-    SkipWish,
+    SkipInput,
 )
 from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.queries.organisations import audit_log
@@ -298,7 +298,7 @@ ONE_SCHEDULE = "/api/org-schedules/{org_schedule_id}"
     f"{ONE_SCHEDULE}/pause",
     response_model=Answer[OrgSchedule],
     responses=refusals(404, 409),
-    openapi_extra=takes(PauseWish, required=False, holidays=HOLIDAYS),
+    openapi_extra=takes(OrgPauseInput, required=False, holidays=HOLIDAYS),
 )
 def pause(
     org_schedule_id: ScheduleInPath,
@@ -312,7 +312,7 @@ def pause(
 
     With `until` it takes what resuming it takes.
     """
-    wish = parse(PauseWish, body, "Invalid pause data")
+    wish = parse(OrgPauseInput, body, "Invalid pause data")
     if wish.until is not None:
         check_may_run(caller, org_schedule_id, within, services.database)
     paused = pause_schedule(
@@ -350,7 +350,7 @@ def resume(
     f"{ONE_SCHEDULE}/skip-next",
     response_model=Answer[OrgSchedule],
     responses=refusals(404, 409),
-    openapi_extra=takes(SkipWish, required=False, tournament=EVENT),
+    openapi_extra=takes(SkipInput, required=False, tournament=EVENT),
 )
 def skip_next(
     org_schedule_id: ScheduleInPath,
@@ -367,7 +367,7 @@ def skip_next(
         database=services.database,
         clock=services.clock,
         actor=caller.id,
-        reason=parse(SkipWish, body, "Invalid skip data").reason,
+        reason=parse(SkipInput, body, "Invalid skip data").reason,
     )
     return shown_schedule(skipping)
 

@@ -13,7 +13,7 @@ from automation_pipeline.org_jobs.models.job_types import (
     checked_payload,
     job_type,
 )
-from automation_pipeline.org_jobs.models.jobs import JobType, JobWish, Performer
+from automation_pipeline.org_jobs.models.jobs import JobInput, JobType, Performer
 from automation_pipeline.org_jobs.models.schedules import (
     OrgSchedule,
     OrgScheduleDefinition,
@@ -147,10 +147,10 @@ def read_wish(
     *,
     call_origins: Collection[str] = (),
     own_types: Mapping[str, JobType] = NO_OWN_TYPES,
-) -> JobWish:
+) -> JobInput:
     """With the type's own name and all that its payload holds. InvalidInputError names every field
     at fault. `own_types` are those of the organisation."""
-    wish = parse(JobWish, given, INVALID_JOB)
+    wish = parse(JobInput, given, INVALID_JOB)
     try:
         type_ = job_type(wish.type, own_types)
     except InvalidInputError as error:

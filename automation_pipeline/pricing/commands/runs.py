@@ -64,8 +64,8 @@ from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     PricingRunState,
     RuleRun,
+    RunAction,
     TargetState,
-    Wish,
 )
 
 STEADY_SECONDS = 30
@@ -129,7 +129,7 @@ def _pause(run: RuleRun) -> str:
 
 
 def _is_rollback(run: RuleRun) -> bool:
-    return run.wish is Wish.ROLLBACK
+    return run.wish is RunAction.ROLLBACK
 
 
 def _has_begun(first: RuleRun, run: RuleRun) -> bool:

@@ -119,7 +119,7 @@ class RuleTrigger(StrEnum):
     REPAIR = "repair"
 
 
-class Wish(StrEnum):
+class RunAction(StrEnum):
     """What somebody wants done with a run as soon as a worker is at it. APPLY: plan it, if it is
     not, and queue it."""
 
@@ -153,7 +153,7 @@ class RuleRun(JsonModel):
     shop: str
     status: PricingRunState
     trigger: RuleTrigger
-    wish: Wish | None
+    wish: RunAction | None
     parent_run_id: Id | None
     scheduled_for: Instant | None
     previewed_at: Instant | None

@@ -23,8 +23,8 @@ from automation_pipeline.pricing.models.rules import (
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     RuleTrigger,
+    RunAction,
     TargetState,
-    Wish,
 )
 from automation_pipeline.pricing.queries.runs import LIVE_RUN_STATES, RUN_CLAIMS
 from automation_pipeline.pricing.rules.runs import PromotionPlan
@@ -333,7 +333,7 @@ def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) ->
     transaction holds is left as it is."""
     if not rule_ids:
         return
-    is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != Wish.ROLLBACK)
+    is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != RunAction.ROLLBACK)
     query = (
         select(RuleRunRow.id)
         .where(among(session, RuleRunRow.rule_id, rule_ids), *_is_live(), RUN_CLAIMS.is_free())
@@ -369,7 +369,7 @@ def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[in
     is_awaited = exists().where(
         other.rule_id == RuleRunRow.rule_id,
         or_(
-            other.wish == Wish.ROLLBACK,
+            other.wish == RunAction.ROLLBACK,
             other.status.in_(sorted(ACTIVE_RUN_STATES)),
             and_(other.id > RuleRunRow.id, *_is_live(other)),
         ),
@@ -402,7 +402,7 @@ def request_rollbacks(
         .where(among(session, RuleRunRow.id, run_ids))
         .values(
             promotion_ended_at=now,
-            wish=Wish.ROLLBACK,
+            wish=RunAction.ROLLBACK,
             wished_by=actor,
             rollbacks=RuleRunRow.rollbacks + 1,
             rollback_force=False,

@@ -43,13 +43,13 @@ from automation_pipeline.pricing.models.runs import (
     RuleRunFilter,
     RuleTarget,
     RuleTrigger,
+    RunAction,
     RunResult,
     RunTimes,
     SkippedVariant,
     TargetCounts,
     TargetResult,
     TargetState,
-    Wish,
     run_result,
     success_rate,
 )
@@ -172,7 +172,7 @@ def blocking_reason(session: Session, rule_id: int) -> str | None:
     if active_run_of(session, rule_id) is not None:
         return f"Another run of rule {rule_id} is queued or being applied."
     query = select(func.min(RuleRunRow.id)).where(
-        RuleRunRow.rule_id == rule_id, RuleRunRow.wish == Wish.RETRY
+        RuleRunRow.rule_id == rule_id, RuleRunRow.wish == RunAction.RETRY
     )
     retried = session.scalar(query)
     if retried is None:
@@ -195,10 +195,10 @@ def _is_active() -> ColumnElement[bool]:
 def _is_asked_for() -> ColumnElement[bool]:
     first = and_(
         RuleRunRow.status == PricingRunState.PREVIEW,
-        RuleRunRow.wish == Wish.APPLY,
+        RuleRunRow.wish == RunAction.APPLY,
         RuleRunRow.cancel_requested_at.is_(None),
     )
-    return or_(first, RuleRunRow.wish == Wish.RETRY)
+    return or_(first, RuleRunRow.wish == RunAction.RETRY)
 
 
 _TARGETS = cast("Table", RuleTargetRow.__table__)
@@ -325,7 +325,7 @@ class NewRun:
     shop: str
     trigger: RuleTrigger
     actor: str
-    wish: Wish | None = None
+    wish: RunAction | None = None
     scheduled_for: datetime | None = None
     parent_run_id: int | None = None
     force: bool = False
@@ -339,7 +339,7 @@ def add_run(  # noqa: PLR0913  what a run says of itself, by name
     trigger: RuleTrigger,
     actor: str,
     now: datetime,
-    wish: Wish | None = None,
+    wish: RunAction | None = None,
     scheduled_for: datetime | None = None,
     parent_run_id: int | None = None,
     force: bool = False,

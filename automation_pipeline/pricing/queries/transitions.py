@@ -17,8 +17,8 @@ from automation_pipeline.pricing.models.runs import (
     FIRST_TARGET_STATE,
     RULE_TARGET,
     PricingRunState,
+    RunAction,
     TargetState,
-    Wish,
     final_run_state,
     run_error,
     success_rate,
@@ -354,12 +354,12 @@ def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
     after = after_rollback(before, counts)
     run.rollback_state, run.rollback_force, run.resume_at = after.rollback_state, False, None
     if (
-        run.wish == Wish.ROLLBACK
+        run.wish == RunAction.ROLLBACK
         and run.promotion_ended_at is not None
         and _may_pass(session, run.id)
     ):
         run.promotion_ended_at, run.resume_at = None, now + END_AGAIN_AFTER
-    if run.wish == Wish.ROLLBACK or after.status is PricingRunState.ROLLED_BACK:
+    if run.wish == RunAction.ROLLBACK or after.status is PricingRunState.ROLLED_BACK:
         run.wish = run.wished_by = None
     run.updated_at = now
     if after.status is not before:

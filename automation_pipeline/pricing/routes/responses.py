@@ -80,7 +80,7 @@ SOME: Mapping[str, object] = {"targetIds": ["118", "121"]}
 TargetIds = Annotated[tuple[KnownId, ...], Field(min_length=1, max_length=MOST_TARGETS)]
 
 
-class TargetWish(JsonModel):
+class TargetInput(JsonModel):
     """Without `targetIds`, all that can be meant. `force` is for what would else be refused as of
     no use, or as no longer safe."""
 

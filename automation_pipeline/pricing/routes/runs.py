@@ -52,7 +52,7 @@ from automation_pipeline.pricing.routes.responses import (
     Project,
     RuleId,
     RunAnswer,
-    TargetWish,
+    TargetInput,
     shown_run,
 )
 from automation_pipeline.pricing.runs import (
@@ -201,7 +201,7 @@ def apply(
     status_code=202,
     response_model=RunAnswer,
     responses=refusals(404, 409),
-    openapi_extra=takes(TargetWish, required=False, some=SOME, forced=FORCED),
+    openapi_extra=takes(TargetInput, required=False, some=SOME, forced=FORCED),
 )
 def retry(
     rule_run_id: IdInPath,
@@ -212,7 +212,7 @@ def retry(
 ) -> Response:
     """Try failed targets again: those named, or all that are worth it. `force` takes the hopeless
     too, whose cause was removed."""
-    wish = parse(TargetWish, body, "Invalid retry data")
+    wish = parse(TargetInput, body, "Invalid retry data")
 
     def work() -> Response:
         run = retry_run(
@@ -233,7 +233,7 @@ def retry(
     status_code=202,
     response_model=RunAnswer,
     responses=refusals(404, 409),
-    openapi_extra=takes(TargetWish, required=False, some=SOME, forced=FORCED),
+    openapi_extra=takes(TargetInput, required=False, some=SOME, forced=FORCED),
 )
 def roll_back(
     rule_run_id: IdInPath,
@@ -244,7 +244,7 @@ def roll_back(
 ) -> Response:
     """Take applied prices back: of the targets named, or of all. `force` overwrites what somebody
     has changed since."""
-    wish = parse(TargetWish, body, "Invalid rollback data")
+    wish = parse(TargetInput, body, "Invalid rollback data")
 
     def work() -> Response:
         run = roll_back_run(

@@ -16,11 +16,11 @@ from automation_pipeline.transcription.models import TranscriptionPriority
 from automation_pipeline.transcription.queries.recordings import save_transcript
 from automation_pipeline.transcription.queries.tasks import claim_next
 from automation_pipeline.transcription.routes import (
+    FicheTranscription,
     RecordingShown,
     TranscriptionLines,
     TranscriptionQueued,
     TranscriptionsQueued,
-    TranscriptionStanding,
 )
 from automation_pipeline.transcription.runs import (
     TranscriptionRunRequest,
@@ -78,7 +78,7 @@ def test_how_a_fiche_stands_is_told_in_the_reference_fields(
     client: TestClient, fiches: Services
 ) -> None:
     told = get(client, "/900/status")["data"]
-    TranscriptionStanding.model_validate(told)
+    FicheTranscription.model_validate(told)
     recordings = told.pop("recordings")
     assert told == {
         "ficheId": "900",

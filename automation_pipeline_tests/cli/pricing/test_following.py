@@ -12,7 +12,12 @@ from automation_pipeline.cli.client.ports import Client
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.pricing.commands.runs import follow_run, is_over, run_bar
-from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, TargetCounts, Wish
+from automation_pipeline.pricing.models.runs import (
+    PricingRunState,
+    RuleRun,
+    RunAction,
+    TargetCounts,
+)
 from automation_pipeline_tests.cli.pricing.workshop import Workshop, meanwhile
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.tables import every_case
@@ -93,7 +98,7 @@ def test_the_command_says_why_a_run_does_not_begin(clock: StandingClock) -> None
     ("fields", "bar"),
     [
         (
-            {"status": "PREVIEW", "previewed_at": None, "wish": Wish.APPLY},
+            {"status": "PREVIEW", "previewed_at": None, "wish": RunAction.APPLY},
             ("reading the catalogue", 0, None),
         ),
         ({"status": "QUEUED"}, ("queued: 0 applied, 0 failed", 0, 10)),
@@ -104,7 +109,7 @@ def test_the_command_says_why_a_run_does_not_begin(clock: StandingClock) -> None
         (
             {
                 "status": "APPLIED",
-                "wish": Wish.ROLLBACK,
+                "wish": RunAction.ROLLBACK,
                 "targets": TargetCounts(applied=4, rolled_back=6),
             },
             ("taking back: 4 applied", 6, 10),
@@ -121,10 +126,10 @@ def test_the_bar_counts_what_is_done_with(
     assert run_bar(a_run(clock, **fields)) == bar
 
 
-@every_case("wish", [None, *Wish])
+@every_case("wish", [None, *RunAction])
 @every_case("status", list(PricingRunState))
 def test_a_run_is_over_when_nobody_is_at_it_and_nobody_asked(
-    clock: StandingClock, status: PricingRunState, wish: Wish | None
+    clock: StandingClock, status: PricingRunState, wish: RunAction | None
 ) -> None:
     at_work = wish is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
     assert is_over(a_run(clock, status=status, wish=wish)) is not at_work

@@ -10,7 +10,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.org_jobs.models.agents import (
     MOST_RESULT_BYTES,
-    ClaimWish,
+    ClaimInput,
     Greeting,
     ProgressReport,
     agent_name,
@@ -107,9 +107,9 @@ def test_what_a_result_needs_is_asked_for(missing: str) -> None:
         (ProgressReport, {**OF, "message": "x" * 1001}, "message"),
         (ProgressReport, {**OF, "status": "running"}, "status"),
         (ProgressReport, {"attemptNo": 1}, "leaseToken"),
-        (ClaimWish, {"most": 0}, "most"),
-        (ClaimWish, {"most": 21}, "most"),
-        (ClaimWish, {"most": 1.5}, "most"),
+        (ClaimInput, {"most": 0}, "most"),
+        (ClaimInput, {"most": 21}, "most"),
+        (ClaimInput, {"most": 1.5}, "most"),
         (Greeting, {"agentVersion": "x" * 101}, "agentVersion"),
         (Greeting, {"agentVersion": 1}, "agentVersion"),
     ],

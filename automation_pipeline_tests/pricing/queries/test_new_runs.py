@@ -7,7 +7,7 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.logs import correlated
-from automation_pipeline.pricing.models.runs import RuleTrigger, Wish
+from automation_pipeline.pricing.models.runs import RuleTrigger, RunAction
 from automation_pipeline.pricing.queries.runs import (
     NewRun,
     add_run,
@@ -61,7 +61,7 @@ def test_a_run_may_say_more_of_itself(database: Database, clock: StandingClock) 
             session,
             rule,
             **asked,
-            wish=Wish.APPLY,
+            wish=RunAction.APPLY,
             scheduled_for=at,
             parent_run_id=parent,
             force=True,
