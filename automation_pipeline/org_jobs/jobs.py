@@ -11,10 +11,11 @@ from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries import retention as purging
 from automation_pipeline.org_jobs.queries.attempts import add_run, end_attempts, newest_run
-from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job, host_of_server
+from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job
 from automation_pipeline.org_jobs.queries.organisations import (
     add_audit_entry,
     get_organisation,
+    host_of_server,
     own_type,
 )
 from automation_pipeline.org_jobs.queries.queue import (
@@ -25,7 +26,7 @@ from automation_pipeline.org_jobs.queries.queue import (
     postpone_closed,
     request_workers,
 )
-from automation_pipeline.org_jobs.rules.schedules import read_wish
+from automation_pipeline.org_jobs.rules.schedules import INVALID_JOB, read_wish
 from automation_pipeline.org_jobs.tables import (
     BatchRow,
     FireRow,
@@ -61,7 +62,7 @@ def request_job(  # noqa: PLR0913  the collaborators by name
             created_by=actor,
             priority=wish.priority,
             server_instance_id=wish.server_instance_id,
-            host_id=host_of_server(session, wish.server_instance_id, org_id),
+            host_id=host_of_server(session, wish.server_instance_id, org_id, INVALID_JOB),
         )
         [job_id] = add_jobs(session, [job], now)
         add_audit_entry(

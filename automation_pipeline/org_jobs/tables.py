@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, synonym
 
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, TextList, UtcDateTime
 
@@ -16,6 +16,8 @@ class OrganisationRow(Table):
     __table_args__ = (CheckConstraint("max_running BETWEEN 1 AND 1000", name="max_running"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    # As every row of an organisation has it.
+    org_id: Mapped[str] = synonym("id")
     name: Mapped[str]
     max_running: Mapped[int]
     suspended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

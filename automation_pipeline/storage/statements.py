@@ -78,6 +78,13 @@ def among(
     )
 
 
+def where_given(
+    *wanted: tuple[InstrumentedAttribute[Any], object],
+) -> list[ColumnElement[bool]]:
+    """`column = value` for every pair whose value is not None."""
+    return [column == value for column, value in wanted if value is not None]
+
+
 def _among(
     column: InstrumentedAttribute[Value | None] | ColumnElement[Value],
     postgres: bool,

@@ -1,7 +1,7 @@
 """Organisations, their hosts and servers, the audit log, and the fields that people write."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, TypeVar, cast
@@ -22,41 +22,91 @@ from automation_pipeline.core.scheduling.cron import Cron
 from automation_pipeline.core.scheduling.zones import zone
 
 LONGEST_NAME = 200
+LONGEST_CRON = 255
+LONGEST_DESCRIPTION = 2000
+MOST_EXCLUDED = 1000
+DAY_MINUTES = 24 * 60
 
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _].*)?", re.DOTALL)
-_SUCH_AS = "such as 2026-05-04T02:00:00Z"
+_EXAMPLE = "such as 2026-05-04T02:00:00Z"
+
+
+def matching(pattern: str, fault: str) -> AfterValidator:
+    """Refuses a text that does not match the whole pattern."""
+
+    def checked(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(fault)
+        return text
+
+    return AfterValidator(checked)
 
 
 def _name(text: str) -> str:
-    bare = text.strip()
-    if not bare:
+    name = text.strip()
+    if not name:
         raise ValueError("must not be empty")
-    if len(bare) > LONGEST_NAME:
+    if len(name) > LONGEST_NAME:
         raise ValueError(f"must have at most {LONGEST_NAME} characters")
-    return bare
+    return name
 
 
 def _number_or_digits(given: object) -> object:
     is_number = isinstance(given, int) and not isinstance(given, bool)
-    if not is_number and not (isinstance(given, str) and re.fullmatch(ID_DIGITS, given)):
-        raise ValueError("must be a whole number, or its digits as a string")
-    return given
+    if is_number or (isinstance(given, str) and re.fullmatch(ID_DIGITS, given)):
+        return given
+    raise ValueError("must be a whole number, or its digits as a string")
 
 
-def _written_out(given: object) -> object:
-    """Pydantic takes bare numbers, and texts of them, for seconds or milliseconds since 1970."""
+def _no_timestamp(given: object) -> object:
+    """Pydantic reads numbers, and texts of numbers, as seconds or milliseconds since 1970."""
     if isinstance(given, datetime) or (isinstance(given, str) and _ISO.fullmatch(given)):
         return given
-    raise ValueError(f"must be a date and time with its time zone, {_SUCH_AS}")
+    raise ValueError(f"must be a date and time with its time zone, {_EXAMPLE}")
 
 
 def _in_utc(instant: datetime) -> datetime:
     if instant.tzinfo is None:
-        raise ValueError(f"must say its time zone, {_SUCH_AS}")
+        raise ValueError(f"must say its time zone, {_EXAMPLE}")
     try:
         return instant.astimezone(UTC)
     except OverflowError:
         raise ValueError("lies outside the calendar") from None
+
+
+def _read_by(reader: Callable[[str], object]) -> AfterValidator:
+    """Keeps the text as it is, if the reader accepts it."""
+
+    def checked(text: str) -> str:
+        try:
+            reader(text)
+        except InvalidInputError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    return AfterValidator(checked)
+
+
+def _day(given: object) -> str:
+    text = given.isoformat() if isinstance(given, date) else given
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        raise ValueError("must be a day as YYYY-MM-DD")
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text} is not a day of the calendar") from None
+    return text
+
+
+def object_or_fault(fault: str) -> BeforeValidator:
+    """Refuses a value that is not a JSON object."""
+
+    def checked(given: object) -> object:
+        if not isinstance(given, dict):
+            raise ValueError(fault)  # noqa: TRY004  pydantic reports it as a fault of the field
+        return cast("object", given)
+
+    return BeforeValidator(checked)
 
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -68,79 +118,29 @@ KnownId = Annotated[
     BeforeValidator(_number_or_digits),
     WithJsonSchema(ID_SCHEMA, mode="validation"),
 ]
-ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_written_out)]
-
-
-LONGEST_CRON = 255
-LONGEST_DESCRIPTION = 2000
-MOST_EXCLUDED = 1000
-DAY_MINUTES = 24 * 60
-
-_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
-def _read_by(reader: Callable[[str], object]) -> Callable[[str], str]:
-    """The text as it is, if it can be read."""
-
-    def checked(text: str) -> str:
-        try:
-            reader(text)
-        except InvalidInputError as error:
-            raise ValueError(str(error)) from None
-        return text
-
-    return checked
-
-
-def _time_of_day(text: str) -> str:
-    if not _TIME_OF_DAY.fullmatch(text):
-        raise ValueError("must be a time of day as HH:MM, between 00:00 and 23:59")
-    return text
-
-
-def _day(given: object) -> str:
-    text = given.isoformat() if isinstance(given, date) else given
-    if not isinstance(text, str) or not _DAY.fullmatch(text):
-        raise ValueError("must be a day as YYYY-MM-DD")
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text} is not a day of the calendar") from None
-    return text
-
-
-def _none_is_empty(given: object) -> object:
-    return () if given is None else given
-
-
-def _in_order(days: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(days)))
-
-
-def _object(given: object) -> object:
-    if not isinstance(given, dict):
-        raise ValueError("must be an object")  # noqa: TRY004  pydantic takes that for a fault of the field
-    return cast("object", given)
-
-
-CronText = Annotated[str, Field(max_length=LONGEST_CRON), AfterValidator(_read_by(Cron.parse))]
-TimeZone = Annotated[str, Field(max_length=LONGEST_CRON), AfterValidator(_read_by(zone))]
-TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
-Day = Annotated[str, BeforeValidator(_day)]
-Days = Annotated[
-    tuple[Day, ...],
-    Field(max_length=MOST_EXCLUDED),
-    AfterValidator(_in_order),
-    BeforeValidator(_none_is_empty),
+ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_no_timestamp)]
+CronText = Annotated[str, Field(max_length=LONGEST_CRON), _read_by(Cron.parse)]
+TimeZone = Annotated[str, Field(max_length=LONGEST_CRON), _read_by(zone)]
+TimeOfDay = Annotated[
+    str,
+    matching(
+        r"([01][0-9]|2[0-3]):[0-5][0-9]",
+        "must be a time of day as HH:MM, between 00:00 and 23:59",
+    ),
 ]
-# Any type of job says itself what its payload holds.
-Payload = Annotated[dict[str, object], BeforeValidator(_object)]
+Days = Annotated[
+    tuple[Annotated[str, BeforeValidator(_day)], ...],
+    Field(max_length=MOST_EXCLUDED),
+    AfterValidator(lambda days: tuple(sorted(set(days)))),
+    BeforeValidator(lambda given: () if given is None else given),
+]
+# The type of the job decides what its payload contains.
+Payload = Annotated[dict[str, object], object_or_fault("must be an object")]
 
 
 @dataclass(frozen=True)
 class OrgScope:
-    """`org_id` is None for whoever runs the whole system."""
+    """The organisation that a caller reaches. None: all of them."""
 
     org_id: str | None
 
@@ -150,13 +150,11 @@ class OrgScope:
 
 ALL_ORGANISATIONS = OrgScope(None)
 
-
 LONGEST_ID = 40
 MOST_RUNNING = 1000
 DEFAULT_RUNNING = 10
 
 _ID = re.compile(r"[a-z0-9](-?[a-z0-9])*")
-_NEVER_NULL = "cannot be null: leave it out to keep it"
 
 
 def id_fault(text: str) -> str | None:
@@ -175,9 +173,6 @@ def _org_id(text: str) -> str:
     return text
 
 
-OrgId = Annotated[str, AfterValidator(_org_id)]
-
-
 class OrganisationFields(JsonModel):
     """What may be changed of an organisation. While its maintenance lasts, what is due is left
     out."""
@@ -193,7 +188,9 @@ class OrganisationFields(JsonModel):
 
 
 class OrganisationInput(OrganisationFields):
-    id: OrgId = Field(description="A short name, for good.", examples=["acme"])
+    id: Annotated[str, AfterValidator(_org_id)] = Field(
+        description="A short name, for good.", examples=["acme"]
+    )
 
 
 class Organisation(OrganisationFields):
@@ -243,37 +240,6 @@ class Server(ServerInput):
     updated_at: Instant
 
 
-Fields = TypeVar("Fields", bound=JsonModel)
-
-
-def complaint(noun: str) -> str:
-    return f"Invalid {noun}"
-
-
-def given_fields(model: type[Fields], given: Mapping[str, object], noun: str) -> Fields:
-    """InvalidInputError names every field at fault."""
-    return parse(model, given, complaint(noun))
-
-
-def changed_fields(
-    model: type[Fields], stored: JsonModel, patch: Mapping[str, object], noun: str
-) -> Fields:
-    """What the patch does not name stays as it is stored; null clears what may be null."""
-    said = written_fields(model, stored)
-    try:
-        return parse(model, {**said, **patch}, complaint(noun))
-    except InvalidInputError as error:
-        nulls = {name for name in said if name in patch and patch[name] is None}
-        faults = tuple((name, _NEVER_NULL if name in nulls else why) for name, why in error.fields)
-        raise InvalidInputError(complaint(noun), faults) from None
-
-
-def written_fields(model: type[JsonModel], stored: JsonModel) -> dict[str, object]:
-    """What people write of it, as they do."""
-    names = {field.alias or name for name, field in model.model_fields.items()}
-    return {name: value for name, value in as_document(stored).items() if name in names}
-
-
 class AuditEntry(JsonModel):
     """`before` and `after` hold what was changed, and nothing else."""
 
@@ -287,6 +253,29 @@ class AuditEntry(JsonModel):
     after: dict[str, Any] | None  # Any: JSON
     reason: str | None
     at: Instant
+
+
+Fields = TypeVar("Fields", bound=JsonModel)
+
+
+def changed_fields(
+    model: type[Fields], stored: JsonModel, patch: Mapping[str, object], noun: str
+) -> Fields:
+    """The stored fields with those of the patch. InvalidInputError names every field at fault."""
+    written = written_fields(model, stored)
+    try:
+        return parse(model, {**written, **patch}, f"Invalid {noun}")
+    except InvalidInputError as error:
+        nulls = {name for name in written if name in patch and patch[name] is None}
+        never_null = "cannot be null: leave it out to keep it"
+        faults = tuple((name, never_null if name in nulls else why) for name, why in error.fields)
+        raise InvalidInputError(str(error), faults) from None
+
+
+def written_fields(model: type[JsonModel], stored: JsonModel) -> dict[str, object]:
+    """Those fields of a stored value that people write, as they write them."""
+    names = {field.alias or name for name, field in model.model_fields.items()}
+    return {name: value for name, value in as_document(stored).items() if name in names}
 
 
 def differences(

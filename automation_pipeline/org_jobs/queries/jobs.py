@@ -38,7 +38,6 @@ from automation_pipeline.org_jobs.models.states import (
 )
 from automation_pipeline.org_jobs.models.timing import Timing
 from automation_pipeline.org_jobs.rules.attempts import WAITS, expires_at
-from automation_pipeline.org_jobs.rules.schedules import INVALID_JOB
 from automation_pipeline.org_jobs.tables import (
     AttemptRow,
     JobRunRow,
@@ -386,16 +385,3 @@ def _conditions(within: OrgScope, chosen: JobFilter) -> list[ColumnElement[bool]
 
 def _within(org_id: InstrumentedAttribute[str], within: OrgScope) -> list[ColumnElement[bool]]:
     return [] if within.org_id is None else [org_id == within.org_id]
-
-
-def host_of_server(session: Session, server_id: int | None, org_id: str) -> int | None:
-    """InvalidInputError: the organisation has no such server. It stays until the transaction
-    ends."""
-    if server_id is None:
-        return None
-    query = select(ServerRow).where(ServerRow.id == server_id, ServerRow.org_id == org_id)
-    server = session.scalar(query.with_for_update(read=True, key_share=True))
-    if server is None:
-        fault = ("serverInstanceId", f"is not a server of organisation '{org_id}'")
-        raise InvalidInputError(INVALID_JOB, (fault,))
-    return server.host_id

@@ -370,6 +370,19 @@ def _wish(run: JobRunRow, server_id: int | None, trigger: str | None) -> NewRunR
     )
 
 
+def move_waiting_runs(session: Session, server_id: int, host_id: int | None) -> None:
+    """Runs of the server that nobody holds, locked in the order of their ids like everywhere."""
+    of_server = select(OrgJobRow.id).where(OrgJobRow.server_instance_id == server_id)
+    waiting = (
+        select(Run.id)
+        .where(Run.job_id.in_(of_server), Run.status == OrgJobsRunState.PENDING, is_free())
+        .order_by(Run.id)
+        .with_for_update()
+    )
+    moved = update(Run).where(among(session, Run.id, session.scalars(waiting)))
+    session.execute(moved.values(host_id=host_id).execution_options(synchronize_session=False))
+
+
 # So often, at most, is a job written to while its organisation is closed.
 _EVERY = timedelta(hours=1)
 

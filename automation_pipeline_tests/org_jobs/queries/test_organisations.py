@@ -4,8 +4,14 @@ else."""
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    AuditEntry,
+    OrgScope,
+)
 from automation_pipeline.org_jobs.queries.organisations import (
+    add_audit_entry,
+    audit_log,
     get_host,
     get_organisation,
     get_server,
@@ -13,11 +19,8 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_hosts,
     list_organisations,
     list_servers,
-    locked_host,
-    locked_organisation,
-    locked_server,
 )
-from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
+from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
 
 PAGE = {"limit": 10, "offset": 0}
@@ -65,22 +68,19 @@ def test_lists_are_narrowed_and_paged(org_bench: Bench) -> None:
         ] == [ORG]
 
 
-@every_case("find", [get_organisation, locked_organisation])
 @every_case("org_id", [OTHER_ORG, "nobody", "", "A\0", "\ud800"])
-def test_the_organisation_of_another_is_not_there(
-    find: object, org_id: str, org_bench: Bench
-) -> None:
+def test_the_organisation_of_another_is_not_there(org_id: str, org_bench: Bench) -> None:
     org_bench.organisation(ORG)
     org_bench.organisation(OTHER_ORG)
     with org_bench.database.transaction() as session, pytest.raises(NotFoundError):
-        find(session, org_id, OrgScope(ORG))
+        get_organisation(session, org_id, OrgScope(ORG))
     with org_bench.database.transaction() as session:
-        assert find(session, ORG, OrgScope(ORG)).id == ORG
+        assert get_organisation(session, ORG, OrgScope(ORG)).id == ORG
 
 
 @every_case(
     ("find", "kind"),
-    [(get_host, "host"), (locked_host, "host"), (get_server, "server"), (locked_server, "server")],
+    [(get_host, "host"), (get_server, "server")],
 )
 def test_the_places_of_another_are_not_there(find: object, kind: str, org_bench: Bench) -> None:
     ours, theirs = (getattr(org_bench, kind)(org_id) for org_id in (ORG, OTHER_ORG))
@@ -103,3 +103,46 @@ def test_whoever_runs_the_system_asks_for_an_organisation(
     org_bench.organisation(ORG)
     with org_bench.database.reading() as session:
         assert has_organisation(session, org_id) is is_there
+
+
+def log(bench: Bench, org_id: str, entity: str, entity_id: str) -> None:
+    bench.organisation(org_id)
+    about = {"org_id": org_id, "entity": entity, "entity_id": entity_id}
+    with bench.database.transaction() as session:
+        add_audit_entry(
+            session,
+            **about,
+            actor=ACTOR,
+            action="pause",
+            after={"state": "PAUSED"},
+            reason="Why",
+            now=bench.now,
+        )
+
+
+def read(bench: Bench, within: OrgScope, **chosen: object) -> list[AuditEntry]:
+    with bench.database.reading() as session:
+        return audit_log(session, within, **({"limit": 10} | chosen))
+
+
+def test_the_audit_log_is_read_by_organisation_from_either_end(org_bench: Bench) -> None:
+    for org_id, entity_id in ((ORG, "a"), (OTHER_ORG, "a"), (ORG, "b")):
+        log(org_bench, org_id, "schedule", entity_id)
+    log(org_bench, ORG, "host", "a")
+    mine = read(org_bench, OrgScope(ORG))
+    assert [(one.entity, one.entity_id) for one in mine] == [
+        ("schedule", "a"),
+        ("schedule", "b"),
+        ("host", "a"),
+    ]
+    assert (mine[0].action, mine[0].before, mine[0].after, mine[0].reason) == (
+        "pause",
+        None,
+        {"state": "PAUSED"},
+        "Why",
+    )
+    assert len(read(org_bench, ALL_ORGANISATIONS)) == 4
+    assert read(org_bench, OrgScope(ORG), entity="schedule", entity_id="b") == [mine[1]]
+    assert read(org_bench, OrgScope(ORG), after_id=mine[0].id) == mine[1:]
+    assert read(org_bench, OrgScope(ORG), newest_first=True, limit=2) == [mine[2], mine[1]]
+    assert read(org_bench, OrgScope(ORG), newest_first=True, after_id=mine[1].id) == [mine[0]]

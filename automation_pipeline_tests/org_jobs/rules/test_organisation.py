@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.org_jobs.models.organisations import (
     HostInput,
     OrganisationInput,
     ServerInput,
     changed_fields,
-    given_fields,
+    differences,
     id_fault,
 )
 from automation_pipeline_tests.tables import every_case
@@ -23,7 +24,7 @@ LEAST = {"id": "acme", "name": "Acme"}
 
 @every_case("org_id", ["a", "7", "acme", "acme-eu", "a-b-c", "2fast", "a" * 40])
 def test_an_id_is_a_short_plain_word(org_id: str) -> None:
-    assert given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation").id == org_id
+    assert parse(OrganisationInput, LEAST | {"id": org_id}, "Invalid organisation").id == org_id
 
 
 @every_case(
@@ -47,7 +48,7 @@ def test_an_id_is_a_short_plain_word(org_id: str) -> None:
 )
 def test_anything_else_is_no_id(org_id: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid organisation") as refused:
-        given_fields(OrganisationInput, LEAST | {"id": org_id}, "organisation")
+        parse(OrganisationInput, LEAST | {"id": org_id}, "Invalid organisation")
     assert [field for field, _ in refused.value.fields] == ["id"]
 
 
@@ -78,18 +79,18 @@ def test_hyphens_stand_alone_and_between(text: str) -> None:
 )
 def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        given_fields(OrganisationInput, LEAST | given, "organisation")
+        parse(OrganisationInput, LEAST | given, "Invalid organisation")
     [(named, told)] = refused.value.fields
     assert (named, told.startswith(why)) == (field, True)
 
 
 def test_an_organisation_needs_little() -> None:
-    wanted = given_fields(OrganisationInput, {"id": "acme", "name": "  Acme  "}, "organisation")
+    wanted = parse(OrganisationInput, {"id": "acme", "name": "  Acme  "}, "Invalid organisation")
     assert (wanted.name, wanted.max_running, wanted.maintenance_until) == ("Acme", 10, None)
 
 
 def test_an_instant_is_kept_in_utc() -> None:
-    wanted = given_fields(
+    wanted = parse(
         HostInput, {"name": "h", "maintenanceUntil": "2026-05-04T12:00:00+02:00"}, "host"
     )
     assert wanted.maintenance_until == datetime(2026, 5, 4, 10, tzinfo=UTC)
@@ -97,18 +98,18 @@ def test_an_instant_is_kept_in_utc() -> None:
 
 @every_case(("host", "kept"), [("11", 11), (11, 11), (None, None)])
 def test_a_host_is_named_by_its_number_or_its_digits(host: object, kept: int | None) -> None:
-    assert given_fields(ServerInput, {"name": "s", "hostId": host}, "server").host_id == kept
+    assert parse(ServerInput, {"name": "s", "hostId": host}, "Invalid server").host_id == kept
 
 
 @every_case("host", [0, -1, "0", "x", "1 ", True, 1.0, "9" * 19])
 def test_what_is_no_host_is_refused(host: object) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        given_fields(ServerInput, {"name": "s", "hostId": host}, "server")
+        parse(ServerInput, {"name": "s", "hostId": host}, "Invalid server")
     assert [field for field, _ in refused.value.fields] == ["hostId"]
 
 
 def test_a_patch_keeps_what_it_does_not_name_and_null_clears() -> None:
-    stored = given_fields(ServerInput, {"name": "s", "hostId": 3, "isEnabled": False}, "server")
+    stored = parse(ServerInput, {"name": "s", "hostId": 3, "isEnabled": False}, "Invalid server")
     assert changed_fields(ServerInput, stored, {}, "server") == stored
     cleared = changed_fields(ServerInput, stored, {"hostId": None}, "server")
     assert (cleared.name, cleared.host_id, cleared.is_enabled) == ("s", None, False)
@@ -116,7 +117,20 @@ def test_a_patch_keeps_what_it_does_not_name_and_null_clears() -> None:
 
 @every_case("field", ["name", "isEnabled"])
 def test_null_clears_only_what_may_be_null(field: str) -> None:
-    stored = given_fields(ServerInput, {"name": "s"}, "server")
+    stored = parse(ServerInput, {"name": "s"}, "Invalid server")
     with pytest.raises(InvalidInputError) as refused:
         changed_fields(ServerInput, stored, {field: None}, "server")
     assert refused.value.fields == ((field, "cannot be null: leave it out to keep it"),)
+
+
+DOCUMENTS = st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 2))
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_differences_hold_only_changed_fields(
+    before: dict[str, object], after: dict[str, object]
+) -> None:
+    was, became = differences(before, after)
+    assert was.keys() == became.keys()
+    assert all(was[name] == before.get(name) != after[name] == became[name] for name in became)
+    assert all(before.get(name) == after[name] for name in after.keys() - became.keys())
