@@ -93,9 +93,7 @@ PAUSE_SECONDS = 0.05
 MOST_LOOKS = 1000
 
 
-async def go_round(
-    services: Services, *, is_dry: bool = False, batch: int = BATCH
-) -> Mapping[str, int]:
+async def go_round(services: Services, *, is_dry: bool, batch: int = BATCH) -> Mapping[str, int]:
     """How many rows of each kind went, or would. What fails in one room is raised after the others
     are through; a round that breaks off is gone on with by the next one, and two at once do each
     row once."""

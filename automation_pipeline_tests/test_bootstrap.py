@@ -3,6 +3,8 @@ database elsewhere."""
 
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.clients.redis import RedisRateLimiter
 from automation_pipeline.core.coordination import FailoverPermits, FailoverRateLimiter
@@ -27,3 +29,11 @@ def test_with_redis_the_database_takes_over_when_redis_is_away(tmp_path: Path) -
     assert isinstance(made.rate_limiter, RedisRateLimiter)
     assert isinstance(made.permits, FailoverPermits)
     assert isinstance(made._shared_limiter.limiter, FailoverRateLimiter)
+
+
+def test_schedules_with_the_same_key_share_one_client_of_the_crm(tmp_path: Path) -> None:
+    made = services(tmp_path, fiche_api_base_url="http://127.0.0.1:9", fiche_api_auth_token="own")
+    first, again = made.crm_with(SecretStr("one")), made.crm_with(SecretStr("one"))
+    assert first is again
+    assert first is not made.crm_with(SecretStr("other"))
+    assert made.crm_with(None) is made.crm

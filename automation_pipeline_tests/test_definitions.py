@@ -1,5 +1,6 @@
 """What Dagster sees: the public names, tags and strictness of CONTRACT 3."""
 
+import logging
 import subprocess
 import sys
 
@@ -101,13 +102,20 @@ def test_the_executor_is_configuration() -> None:
 
 def loaded_by(what: str) -> set[str]:
     """The modules that a process has which does only this."""
-    look = (
-        f"import sys; from automation_pipeline.definitions import defs; {what}; print(*sys.modules)"
+    return printed_after(f"{what}; print(*sys.modules)")
+
+
+def printed_after(statements: str) -> set[str]:
+    code = f"import sys, logging; from automation_pipeline.definitions import defs; {statements}"
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
     )
-    said = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", look], capture_output=True, text=True, check=True
-    )
-    return set(said.stdout.split())
+    return set(process.stdout.split())
+
+
+def test_loading_the_definitions_configures_the_log_of_the_package() -> None:
+    level = "print(logging.getLogger('automation_pipeline').level)"
+    assert printed_after(f"defs(); {level}") == {str(logging.INFO)}
 
 
 def test_what_draws_and_what_serves_is_not_loaded_with_the_definitions() -> None:

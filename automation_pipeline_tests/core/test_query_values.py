@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from automation_pipeline.core.json_model import (
     LARGEST_COUNT,
     Count,
+    SearchText,
     begin_of,
     end_of,
     read_day,
@@ -107,3 +108,10 @@ def test_a_count_fits_its_column() -> None:
     assert COUNT.validate_python(str(LARGEST_COUNT)) == 2_147_483_647
     with pytest.raises(ValidationError):
         COUNT.validate_python(str(LARGEST_COUNT + 1))
+
+
+def test_a_search_text_is_stripped_and_has_at_most_200_characters() -> None:
+    text = TypeAdapter(SearchText)
+    assert text.validate_python(f"  {'x' * 200} ") == "x" * 200
+    with pytest.raises(ValidationError, match="at most 200 characters"):
+        text.validate_python("x" * 201)

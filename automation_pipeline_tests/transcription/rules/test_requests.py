@@ -1,10 +1,13 @@
-"""Bodies that ask for transcripts."""
+"""Requests for transcripts."""
+
+from datetime import UTC, datetime
 
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.transcription.models import (
     TranscriptionPriority,
+    is_transcribed,
     parse_batch,
     parse_priority,
 )
@@ -43,3 +46,28 @@ def test_what_is_wrong_is_named(given: dict[str, object], field: str) -> None:
     ) as refused:
         parse_batch(given)
     assert field in [name for name, _ in refused.value.fields]
+
+
+MARCH, APRIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
+
+
+@every_case(
+    ("has_transcription", "transcribed_at", "renew_before", "expected"),
+    [
+        (False, None, None, False),
+        (True, None, None, True),
+        (True, MARCH, None, True),
+        (True, None, MARCH, False),
+        (True, MARCH, APRIL, False),
+        (True, MARCH, MARCH, True),
+        (True, APRIL, MARCH, True),
+        (False, APRIL, MARCH, False),
+    ],
+)
+def test_a_run_that_renews_keeps_only_transcripts_made_since(
+    has_transcription: bool,
+    transcribed_at: datetime | None,
+    renew_before: datetime | None,
+    expected: bool,
+) -> None:
+    assert is_transcribed(has_transcription, transcribed_at, renew_before) is expected
