@@ -35,12 +35,8 @@ from automation_pipeline.enrichment.routes import requests as company_requests
 from automation_pipeline.fiches.routes import fetch_jobs, fiches
 from automation_pipeline.org_jobs.routes import agents, organisations
 from automation_pipeline.org_jobs.routes import backfills as org_backfills
-from automation_pipeline.org_jobs.routes import hosts as org_hosts
-from automation_pipeline.org_jobs.routes import job_types as org_job_types
 from automation_pipeline.org_jobs.routes import jobs as org_jobs
-from automation_pipeline.org_jobs.routes import records as org_alerts
 from automation_pipeline.org_jobs.routes import schedules as org_schedules
-from automation_pipeline.org_jobs.routes import servers as org_servers
 from automation_pipeline.pricing.routes import dead_letters as pricing_dead_letters
 from automation_pipeline.pricing.routes import history as pricing_history
 from automation_pipeline.pricing.routes import policies as pricing_policies
@@ -72,14 +68,13 @@ ROUTERS: tuple[APIRouter, ...] = (
     company_requests.router,
     companies.router,
     organisations.router,
-    org_hosts.router,
-    org_servers.router,
+    organisations.hosts,
+    organisations.servers,
     org_schedules.router,
-    org_job_types.router,
     org_jobs.router,
     agents.router,
     org_backfills.router,
-    org_alerts.router,
+    organisations.history,
     tokens.router,
     realtime.router,
     meta.router,

@@ -1,10 +1,9 @@
-"""Routes of organisations' jobs."""
+"""Routes of jobs and job types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -33,9 +32,16 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.api.scopes import AnOrg, TheWithin, check_may_have_done, narrowed
+from automation_pipeline.api.scopes import (
+    AnOrg,
+    PerhapsAnOrg,
+    TheWithin,
+    check_may_have_done,
+    narrowed,
+)
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
+from automation_pipeline.org_jobs.models.job_types import JobTypeCard, OwnTypeFields, OwnTypeInput
 from automation_pipeline.org_jobs.models.jobs import (
     JobFilter,
     JobInput,
@@ -45,15 +51,34 @@ from automation_pipeline.org_jobs.models.jobs import (
 )
 from automation_pipeline.org_jobs.models.organisations import Flag
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.organisations import (
+    create_job_type,
+    delete_job_type,
+    update_job_type,
+)
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
+from automation_pipeline.org_jobs.queries.organisations import list_job_types
+from automation_pipeline.org_jobs.routes.organisations import TheContext
 
-BACKUP: Mapping[str, object] = {"type": "SAVE_BACKUP", "serverInstanceId": "12"}
-WARM: Mapping[str, object] = {
+Example = Mapping[str, object]
+BACKUP: Example = {"type": "SAVE_BACKUP", "serverInstanceId": "12"}
+WARM: Example = {
     "type": "HTTPS_CALL",
     "payload": {"url": "https://example.com/warm"},
     "priority": 2,
 }
-SUPERSEDED: Mapping[str, object] = {"reason": "Done by hand"}
+SUPERSEDED: Example = {"reason": "Done by hand"}
+FIELDS: Example = {
+    "summary": "Export the report of the day.",
+    "isMutation": False,
+    "limitSeconds": 600,
+    "payloadSchema": {
+        "type": "object",
+        "required": ["format"],
+        "properties": {"format": {"enum": ["csv", "pdf"]}},
+    },
+}
+EXPORT: Example = {"name": "REPORT_EXPORT", **FIELDS}
 
 
 class CancelJobInput(JsonModel):
@@ -66,39 +91,84 @@ class CancelJobInput(JsonModel):
 router = APIRouter(route_class=GuardedRoute, tags=["organisations' jobs"])
 PATH = "/api/org-jobs"
 ONE = f"{PATH}/{{org_job_id}}"
+TYPES = f"{PATH}/types"
+ONE_TYPE = f"{TYPES}/{{type_name}}"
+TypeName = Annotated[
+    str, Path(max_length=100, description="A type of the organisation.", examples=["REPORT_EXPORT"])
+]
 
 
-@dataclass(frozen=True)
-class JobChoice:
-    """Which jobs are wanted."""
+@router.get(TYPES, response_model=Answer[list[JobTypeCard]], responses=refusals(404))
+def types(org_id: PerhapsAnOrg, services: TheServices) -> Response:
+    """List the types of jobs: who does them, for how long at most, what their payload holds, and
+    who may ask. With an organisation, also those that it defines."""
+    with services.database.reading() as session:
+        return answer([as_document(one) for one in list_job_types(session, org_id)])
 
-    org: OneOrg = None
-    status: Annotated[OrgJobsRunState | None, Query(description="Only those that stand so.")] = None
-    type: Annotated[str | None, Query(max_length=100, description="Only of this type.")] = None
-    schedule: OneSchedule = None
-    server: OneServer = None
-    batch: OneBatch = None
+
+@router.post(
+    TYPES,
+    status_code=201,
+    response_model=Answer[JobTypeCard],
+    responses=refusals(404, 409),
+    openapi_extra=takes(OwnTypeInput, export=EXPORT),
+)
+def create_type(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
+    """Define a type of job that the organisation's agents do, or replace a built-in one."""
+    return once(
+        lambda: answer(as_document(create_job_type(body, org_id=org_id, **context)), status=201)
+    )
+
+
+@router.put(
+    ONE_TYPE,
+    response_model=Answer[JobTypeCard],
+    responses=refusals(404),
+    openapi_extra=takes(OwnTypeFields, partial={}, export=FIELDS),
+)
+def update_type(type_name: TypeName, body: TheBody, org_id: AnOrg, context: TheContext) -> Response:
+    """Change a type that the organisation defines. A field that is left out stays."""
+    return answer(as_document(update_job_type(type_name, body, org_id=org_id, **context)))
+
+
+@router.delete(ONE_TYPE, status_code=204, responses=refusals(404, 409))
+def delete_type(type_name: TypeName, org_id: AnOrg, context: TheContext) -> Response:
+    """Delete a type that the organisation defines, unless schedules or open jobs have it."""
+    delete_job_type(type_name, org_id=org_id, **context)
+    return Response(status_code=204)
+
+
+def _chosen(
+    org: OneOrg = None,
+    status: Annotated[
+        OrgJobsRunState | None, Query(description="Only those that stand so.")
+    ] = None,
+    type: Annotated[str | None, Query(max_length=100, description="Only of this type.")] = None,  # noqa: A002  its name in the query
+    schedule: OneSchedule = None,
+    server: OneServer = None,
+    batch: OneBatch = None,
+) -> JobFilter:
+    return JobFilter(
+        org_id=org,
+        status=status,
+        type=type,
+        schedule_id=schedule,
+        server_instance_id=server,
+        batch_id=batch,
+    )
 
 
 @router.get(PATH, response_model=Listing[OrgJob])
 def list_(
     within: TheWithin,
     services: TheServices,
-    chosen: Annotated[JobChoice, Depends()],
+    chosen: Annotated[JobFilter, Depends(_chosen)],
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> Response:
     """List the jobs with their runs and attempts, newest first."""
-    wanted = JobFilter(
-        org_id=chosen.org,
-        status=chosen.status,
-        type=chosen.type,
-        schedule_id=chosen.schedule,
-        server_instance_id=chosen.server,
-        batch_id=chosen.batch,
-    )
     with services.database.reading() as session:
-        found = list_jobs(session, within, chosen=wanted, limit=limit, offset=offset)
+        found = list_jobs(session, within, chosen=chosen, limit=limit, offset=offset)
     return listed(found, limit, offset)
 
 
@@ -112,28 +182,21 @@ def list_(
 def create(
     body: TheBody,
     org_id: AnOrg,
-    within: TheWithin,
     caller: TheCaller,
     services: TheServices,
+    context: TheContext,
     once: DoneOnce,
 ) -> Response:
     """Ask for a job without a schedule. Some types ask for a permission of their own:
     `/api/org-jobs/types`."""
     check_may_have_done(caller, body.get("type"))
-
-    def work() -> Response:
-        made = request_job(
-            body,
-            org_id=org_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-            call_origins=services.settings.org_jobs_https_allowed_origins,
+    origins = services.settings.org_jobs_https_allowed_origins
+    return once(
+        lambda: answer(
+            as_document(request_job(body, org_id=org_id, call_origins=origins, **context)),
+            status=201,
         )
-        return answer(as_document(made), status=201)
-
-    return once(work)
+    )
 
 
 @router.get(f"{PATH}/queues", response_model=Answer[list[QueueCounts]])
@@ -173,25 +236,11 @@ def log(
     responses=refusals(404, 409),
     openapi_extra=takes(CancelJobInput, required=False, superseded=SUPERSEDED),
 )
-def cancel(
-    org_job_id: IdInPath,
-    body: OptionalBody,
-    within: TheWithin,
-    caller: TheCaller,
-    services: TheServices,
-) -> Response:
+def cancel(org_job_id: IdInPath, body: OptionalBody, context: TheContext) -> Response:
     """Cancel a job that nobody has begun, or ask whoever is at it to stop; with `atOnce`, do not
     wait for them."""
-    wish = parse(CancelJobInput, body, "Invalid cancel data")
-    cancelled = cancel_job(
-        org_job_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-        reason=wish.reason,
-        at_once=wish.at_once,
-    )
+    given = parse(CancelJobInput, body, "Invalid cancel data")
+    cancelled = cancel_job(org_job_id, reason=given.reason, at_once=given.at_once, **context)
     return answer(as_document(cancelled))
 
 
@@ -200,23 +249,12 @@ def cancel(
 )
 def retry(
     org_job_id: IdInPath,
-    within: TheWithin,
     caller: TheCaller,
     services: TheServices,
+    context: TheContext,
     once: DoneOnce,
 ) -> Response:
     """Do a job that failed or was cancelled again: another run of it, with all its attempts."""
     with services.database.reading() as session:
-        check_may_have_done(caller, get_job(session, org_job_id, within).type)
-
-    def work() -> Response:
-        retried = retry_job(
-            org_job_id,
-            within=within,
-            database=services.database,
-            clock=services.clock,
-            actor=caller.id,
-        )
-        return answer(as_document(retried), status=202)
-
-    return once(work)
+        check_may_have_done(caller, get_job(session, org_job_id, context["within"]).type)
+    return once(lambda: answer(as_document(retry_job(org_job_id, **context)), status=202))

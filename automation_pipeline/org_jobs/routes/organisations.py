@@ -1,9 +1,9 @@
-"""Routes of organisations."""
+"""Routes of organisations, their hosts and servers, and their history."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, TypedDict
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -11,36 +11,101 @@ from automation_pipeline.api.bodies import OptionalBody, TheBody
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
-from automation_pipeline.api.parameters import Limit, Offset, OrgInPath, TheCaller, TheServices
-from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
-from automation_pipeline.api.scopes import TheWithin
+from automation_pipeline.api.parameters import (
+    AfterId,
+    IdInPath,
+    Limit,
+    Newest,
+    Offset,
+    OneHost,
+    OneOrg,
+    OrgInPath,
+    PartOfName,
+    TheCaller,
+    TheServices,
+)
+from automation_pipeline.api.responses import (
+    Answer,
+    Following,
+    Listing,
+    answer,
+    following,
+    listed,
+    refusals,
+)
+from automation_pipeline.api.scopes import AnOrg, TheWithin, narrowed
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 from automation_pipeline.org_jobs.models.organisations import (
+    AuditEntry,
+    Host,
+    HostInput,
     Organisation,
     OrganisationFields,
     OrganisationInput,
+    OrgScope,
+    Server,
+    ServerInput,
 )
 from automation_pipeline.org_jobs.organisations import (
+    create_host,
     create_organisation,
+    create_server,
+    delete_host,
+    delete_server,
     resume_organisation,
     suspend_organisation,
+    update_host,
     update_organisation,
+    update_server,
 )
-from automation_pipeline.org_jobs.queries.organisations import get_organisation, list_organisations
+from automation_pipeline.org_jobs.queries.health import list_alerts
+from automation_pipeline.org_jobs.queries.organisations import (
+    audit_log,
+    get_host,
+    get_organisation,
+    get_server,
+    list_hosts,
+    list_organisations,
+    list_servers,
+)
+from automation_pipeline.org_jobs.rules.health import OrgAlert
+from automation_pipeline.storage.database import Database
 
-ACME: Mapping[str, object] = {"id": "acme", "name": "Acme Hosting", "maxRunning": 20}
-FEWER: Mapping[str, object] = {"maxRunning": 5, "maintenanceUntil": "2027-01-10T04:00:00Z"}
-HOST: Mapping[str, object] = {"name": "rack-1"}
-HOST_CHANGE: Mapping[str, object] = {"maintenanceUntil": "2027-01-10T04:00:00Z"}
-SERVER: Mapping[str, object] = {"name": "valheim-1", "hostId": "12"}
-SERVER_CHANGE: Mapping[str, object] = {"isEnabled": False}
-UNPAID: Mapping[str, object] = {"reason": "The invoice of March is open"}
-MISTAKEN: Mapping[str, object] = {"reason": "The wrong month"}
+Example = Mapping[str, object]
+ACME: Example = {"id": "acme", "name": "Acme Hosting", "maxRunning": 20}
+FEWER: Example = {"maxRunning": 5, "maintenanceUntil": "2027-01-10T04:00:00Z"}
+HOST: Example = {"name": "rack-1"}
+HOST_CHANGE: Example = {"maintenanceUntil": "2027-01-10T04:00:00Z"}
+SERVER: Example = {"name": "valheim-1", "hostId": "12"}
+SERVER_CHANGE: Example = {"isEnabled": False}
+UNPAID: Example = {"reason": "The invoice of March is open"}
+MISTAKEN: Example = {"reason": "The wrong month"}
 
 
 class ReasonInput(JsonModel):
     reason: str | None = Field(default=None, max_length=1000)
 
+
+class CallContext(TypedDict):
+    """What every use case that changes something takes."""
+
+    within: OrgScope
+    database: Database
+    clock: Clock
+    actor: str
+
+
+async def _context(within: TheWithin, caller: TheCaller, services: TheServices) -> CallContext:
+    return {
+        "within": within,
+        "database": services.database,
+        "clock": services.clock,
+        "actor": caller.id,
+    }
+
+
+TheContext = Annotated[CallContext, Depends(_context)]
 
 router = APIRouter(route_class=GuardedRoute, tags=["organisations"])
 PATH = "/api/organisations"
@@ -71,18 +136,9 @@ def list_(
     responses=refusals(409),
     openapi_extra=takes(OrganisationInput, acme=ACME),
 )
-def create(
-    body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices, once: DoneOnce
-) -> Response:
+def create(body: TheBody, context: TheContext, once: DoneOnce) -> Response:
     """Take in an organisation. Its id is for good."""
-
-    def work() -> Response:
-        made = create_organisation(
-            body, within=within, database=services.database, clock=services.clock, actor=caller.id
-        )
-        return answer(as_document(made), status=201)
-
-    return once(work)
+    return once(lambda: answer(as_document(create_organisation(body, **context)), status=201))
 
 
 @router.get(ONE, response_model=Answer[Organisation], responses=refusals(404))
@@ -99,19 +155,9 @@ def show(org_id: OrgInPath, within: TheWithin, services: TheServices) -> Respons
     responses=refusals(404),
     openapi_extra=takes(OrganisationFields, partial={}, fewer=FEWER),
 )
-def update(
-    org_id: OrgInPath, body: TheBody, within: TheWithin, caller: TheCaller, services: TheServices
-) -> Response:
+def update(org_id: OrgInPath, body: TheBody, context: TheContext) -> Response:
     """Change the fields that are named. While `maintenanceUntil` lasts, what is due is left out."""
-    changed = update_organisation(
-        org_id,
-        body,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-    )
-    return answer(as_document(changed))
+    return answer(as_document(update_organisation(org_id, body, **context)))
 
 
 @router.post(
@@ -120,34 +166,198 @@ def update(
     responses=refusals(404, 409),
     openapi_extra=takes(ReasonInput, required=False, unpaid=UNPAID),
 )
-def suspend(
-    org_id: OrgInPath,
-    body: OptionalBody,
-    within: TheWithin,
-    caller: TheCaller,
-    services: TheServices,
-) -> Response:
+def suspend(org_id: OrgInPath, body: OptionalBody, context: TheContext) -> Response:
     """Pause all its schedules and begin none of its jobs until it is resumed. What is at work goes
     on."""
     reason = parse(ReasonInput, body, "Invalid suspend data").reason
-    suspended = suspend_organisation(
-        org_id,
-        within=within,
-        database=services.database,
-        clock=services.clock,
-        actor=caller.id,
-        reason=reason,
-    )
-    return answer(as_document(suspended))
+    return answer(as_document(suspend_organisation(org_id, reason=reason, **context)))
 
 
 @router.post(f"{ONE}/resume", response_model=Answer[Organisation], responses=refusals(404, 409))
-def resume(
-    org_id: OrgInPath, within: TheWithin, caller: TheCaller, services: TheServices
-) -> Response:
+def resume(org_id: OrgInPath, context: TheContext) -> Response:
     """Take a suspended organisation back: the schedules that were paused with it go on, from
     now."""
-    resumed = resume_organisation(
-        org_id, within=within, database=services.database, clock=services.clock, actor=caller.id
+    return answer(as_document(resume_organisation(org_id, **context)))
+
+
+hosts = APIRouter(route_class=GuardedRoute, tags=["organisations' hosts"])
+HOSTS = "/api/org-hosts"
+ONE_HOST = f"{HOSTS}/{{host_id}}"
+
+
+@hosts.get(HOSTS, response_model=Listing[Host], name="list_")
+def show_hosts(
+    within: TheWithin,
+    services: TheServices,
+    *,
+    org: OneOrg = None,
+    q: PartOfName = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Response:
+    """List the hosts by organisation and name, each with when its agent was last heard of."""
+    with services.database.reading() as session:
+        found = list_hosts(session, within, org_id=org, q=q, limit=limit, offset=offset)
+    return listed(found, limit, offset)
+
+
+@hosts.post(
+    HOSTS,
+    status_code=201,
+    response_model=Answer[Host],
+    responses=refusals(404, 409),
+    openapi_extra=takes(HostInput, host=HOST),
+    name="create",
+)
+def add_host(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
+    """Take in a host, for an agent to work on."""
+    return once(
+        lambda: answer(as_document(create_host(body, org_id=org_id, **context)), status=201)
     )
-    return answer(as_document(resumed))
+
+
+@hosts.get(ONE_HOST, response_model=Answer[Host], responses=refusals(404), name="show")
+def show_host(host_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+    """Show one host."""
+    with services.database.reading() as session:
+        return answer(as_document(get_host(session, host_id, within)))
+
+
+@hosts.patch(
+    ONE_HOST,
+    response_model=Answer[Host],
+    responses=refusals(404, 409),
+    openapi_extra=takes(HostInput, partial={}, maintenance=HOST_CHANGE),
+    name="update",
+)
+def change_host(host_id: IdInPath, body: TheBody, context: TheContext) -> Response:
+    """Change the fields that are named. While `maintenanceUntil` lasts, what is due on its servers
+    is left out."""
+    return answer(as_document(update_host(host_id, body, **context)))
+
+
+@hosts.delete(ONE_HOST, status_code=204, responses=refusals(404, 409), name="delete")
+def remove_host(host_id: IdInPath, context: TheContext) -> Response:
+    """Take a host away that has no servers and whose agent has nothing to do."""
+    delete_host(host_id, **context)
+    return Response(status_code=204)
+
+
+servers = APIRouter(route_class=GuardedRoute, tags=["organisations' servers"])
+SERVERS = "/api/org-servers"
+ONE_SERVER = f"{SERVERS}/{{server_id}}"
+
+
+@servers.get(SERVERS, response_model=Listing[Server], name="list_")
+def show_servers(  # noqa: PLR0913  what narrows the list, by name
+    within: TheWithin,
+    services: TheServices,
+    *,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    org: OneOrg = None,
+    host: OneHost = None,
+    q: PartOfName = None,
+) -> Response:
+    """List the servers by organisation and name."""
+    with services.database.reading() as session:
+        found = list_servers(
+            session, within, org_id=org, host_id=host, q=q, limit=limit, offset=offset
+        )
+    return listed(found, limit, offset)
+
+
+@servers.post(
+    SERVERS,
+    status_code=201,
+    response_model=Answer[Server],
+    responses=refusals(404, 409),
+    openapi_extra=takes(ServerInput, server=SERVER),
+    name="create",
+)
+def add_server(body: TheBody, org_id: AnOrg, context: TheContext, once: DoneOnce) -> Response:
+    """Take in a server, on a host of its organisation or on none yet."""
+    return once(
+        lambda: answer(as_document(create_server(body, org_id=org_id, **context)), status=201)
+    )
+
+
+@servers.get(ONE_SERVER, response_model=Answer[Server], responses=refusals(404), name="show")
+def show_server(server_id: IdInPath, within: TheWithin, services: TheServices) -> Response:
+    """Show one server."""
+    with services.database.reading() as session:
+        return answer(as_document(get_server(session, server_id, within)))
+
+
+@servers.patch(
+    ONE_SERVER,
+    response_model=Answer[Server],
+    responses=refusals(404, 409),
+    openapi_extra=takes(ServerInput, partial={}, out_of_use=SERVER_CHANGE),
+    name="update",
+)
+def change_server(server_id: IdInPath, body: TheBody, context: TheContext) -> Response:
+    """Change the fields that are named. Jobs that nobody has begun move with it to another host."""
+    return answer(as_document(update_server(server_id, body, **context)))
+
+
+@servers.delete(ONE_SERVER, status_code=204, responses=refusals(404, 409), name="delete")
+def remove_server(server_id: IdInPath, context: TheContext) -> Response:
+    """Take a server away that has no schedules, and no jobs that are kept."""
+    delete_server(server_id, **context)
+    return Response(status_code=204)
+
+
+history = APIRouter(route_class=GuardedRoute, tags=["organisations' history"])
+
+
+@history.get("/api/org-alerts", response_model=Listing[OrgAlert])
+def alerts(
+    within: TheWithin,
+    services: TheServices,
+    *,
+    org: OneOrg = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Response:
+    """List the alerts, newest first: why somebody was called, and what became of the message.
+
+    Those about the scheduler itself are for callers of no organisation.
+    """
+    with services.database.reading() as session:
+        found = list_alerts(session, within, org_id=org, limit=limit, offset=offset)
+    return listed(found, limit, offset)
+
+
+@history.get("/api/org-audit-log", response_model=Following[AuditEntry])
+def log(  # noqa: PLR0913  what narrows the list, by name
+    within: TheWithin,
+    services: TheServices,
+    *,
+    after: AfterId = 0,
+    limit: Limit = 100,
+    newest: Newest = False,
+    org: OneOrg = None,
+    entity: Annotated[
+        str | None, Query(max_length=50, description="Only about such, as `schedule`.")
+    ] = None,
+    entity_id: Annotated[
+        str | None, Query(max_length=100, description="Only about this one.")
+    ] = None,
+) -> Response:
+    """Everything that somebody changed, of schedules, jobs, hosts and servers: who, when and why.
+    Oldest first."""
+    reached = narrowed(within, org)
+    if reached is None:
+        return following([], limit)
+    with services.database.reading() as session:
+        found = audit_log(
+            session,
+            reached,
+            entity=entity,
+            entity_id=entity_id,
+            limit=limit,
+            after_id=after,
+            newest_first=newest,
+        )
+    return following(found, limit)
