@@ -179,7 +179,7 @@ class Services:
         from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  where asked for
         from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
-        from automation_pipeline.enrichment.queries.sources import DatabaseLoginTokens  # noqa: PLC0415  the same
+        from automation_pipeline.enrichment.sources import DatabaseLoginTokens  # noqa: PLC0415  the same
 
         login = SharedLogin(
             DatabaseLoginTokens(self.database, self.clock, SourceApi.INPI), self.claims

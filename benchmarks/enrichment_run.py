@@ -23,7 +23,7 @@ from sqlalchemy import select
 from automation_pipeline import migrations
 from automation_pipeline.bootstrap import services
 from automation_pipeline.enrichment.jobs import work_enrichment
-from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.models import Requester
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.outbox import OutboxRow
@@ -114,7 +114,7 @@ def asked_for(address: str, count: int) -> list[int]:
     for siren in found["sirens"]:
         wanted = {"siren": siren}
         asked = request_enrichment(
-            wanted, asking, knobs=our.registries.knobs, database=our.database, clock=our.clock
+            wanted, asking, options=our.registries.options, database=our.database, clock=our.clock
         )
         jobs.append(asked.job_id)
     return jobs

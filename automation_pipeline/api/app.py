@@ -30,8 +30,7 @@ from automation_pipeline.audits.routes import reviews as audit_reviews
 from automation_pipeline.automation.routes import runs, schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.enrichment.routes import companies
-from automation_pipeline.enrichment.routes import requests as company_requests
+from automation_pipeline.enrichment import routes as enrichment
 from automation_pipeline.fiches.routes import fetch_jobs, fiches
 from automation_pipeline.org_jobs.routes import agents, organisations
 from automation_pipeline.org_jobs.routes import backfills as org_backfills
@@ -65,8 +64,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     pricing_policies.router,
     pricing_shop.router,
     pricing_history.router,
-    company_requests.router,
-    companies.router,
+    enrichment.requests,
+    enrichment.companies,
     organisations.router,
     organisations.hosts,
     organisations.servers,

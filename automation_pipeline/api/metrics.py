@@ -31,7 +31,7 @@ from automation_pipeline.enrichment.models import (
     REQUESTS,
 )
 from automation_pipeline.enrichment.queries.maintenance import enrichments_by_status, stale_backlog
-from automation_pipeline.enrichment.queries.views import source_views
+from automation_pipeline.enrichment.sources import source_statuses
 from automation_pipeline.org_jobs.events import (
     ENDED_RUNS,
     FIRE_LATENCY_MS,
@@ -124,14 +124,12 @@ def enrichment_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
         "Expired snapshots without a refresh under way",
         backlog,
     )
-    sources = source_views(session, now)
-    resting = [
-        Sample({"source": one.source_api}, int(one.resting_until is not None)) for one in sources
-    ]
+    sources = source_statuses(session).values()
+    resting = [Sample({"source": one.source}, int(one.is_resting(now))) for one in sources]
     yield Gauge(
         "enrichment_source_resting", "1 for a source that is left alone for a while", resting
     )
-    calls = [Sample({"source": one.source_api}, one.calls_today) for one in sources]
+    calls = [Sample({"source": one.source}, one.used_on(now.date())) for one in sources]
     yield Gauge("enrichment_source_calls_today", "Calls of a source since midnight UTC", calls)
 
 

@@ -17,10 +17,9 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError, No
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.logs import usable_id
 from automation_pipeline.core.retry import TRANSIENT_STATUSES
-from automation_pipeline.enrichment.models import EnrichmentStatus, check_configured
+from automation_pipeline.enrichment.models import EnrichmentStatus, Requester, check_configured
 from automation_pipeline.enrichment.ports import Registries
-from automation_pipeline.enrichment.queries.requests import Requester
-from automation_pipeline.enrichment.queries.views import RequestStatus, request_statuses
+from automation_pipeline.enrichment.queries.requests import RequestStatus, request_statuses
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.org_jobs.models.job_types import (
     AUTOMATION_RUN,
@@ -286,7 +285,7 @@ class CompanyEnrichmentJob:
         filed = request_enrichment(
             identifiers,
             requester,
-            knobs=registries.knobs,
+            options=registries.options,
             database=self._database,
             clock=self._clock,
             force=payload.force,

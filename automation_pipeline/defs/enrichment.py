@@ -40,20 +40,19 @@ def work_company_enrichment(
     FAILED."""
     from automation_pipeline.enrichment.models import EnrichmentStatus
     from automation_pipeline.orchestration.enrichment import (
-        EnrichmentLaunch,
         job_page,
         job_to_work,
-        worked,
+        work_job,
     )
 
-    our = services.get()
+    process = services.get()
     with verdicts():
-        take_request(context, our)
-        job_id = job_to_work(EnrichmentLaunch(**config.model_dump()), context, our)
+        take_request(context, process)
+        job_id = job_to_work(config.model_dump(), context, process)
         if job_id is None:
             context.log.info("The stored company is fresh, so no register was called.")
             return
-        job = our.run(worked(job_id, context, our))
+        job = process.run(work_job(job_id, context, process))
         context.add_output_metadata(job_page(job))
         if job.status is EnrichmentStatus.FAILED:
             raise PermanentError(
@@ -78,14 +77,14 @@ def company_enrichment() -> None:
 def companies(services: ServicesResource) -> dg.MaterializeResult:
     """Companies by the French registers, as they stand now."""
     from automation_pipeline.enrichment.queries.maintenance import coverage_of
-    from automation_pipeline.enrichment.queries.views import source_views
+    from automation_pipeline.enrichment.sources import source_statuses
     from automation_pipeline.orchestration.enrichment import companies_page
 
-    our = services.get()
-    now, knobs = our.clock.now(), our.registries.knobs
-    with verdicts(), our.database.reading() as session:
-        coverage, sources = coverage_of(session, now, knobs.freshness), source_views(session, now)
-    return dg.MaterializeResult(metadata=companies_page(coverage, sources))
+    process = services.get()
+    now, freshness = process.clock.now(), process.registries.options.freshness
+    with verdicts(), process.database.reading() as session:
+        coverage, sources = coverage_of(session, now, freshness), source_statuses(session)
+    return dg.MaterializeResult(metadata=companies_page(coverage, [*sources.values()], now))
 
 
 CHECKS = {
@@ -103,13 +102,14 @@ def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult
     """Few have failed, each with a reason; nothing is SUCCESS for longer than that lasts."""
     from automation_pipeline.enrichment.queries.maintenance import coverage_of
     from automation_pipeline.enrichment.rules.evaluation import evaluate_coverage
-    from automation_pipeline.orchestration.enrichment import judged
+    from automation_pipeline.orchestration.enrichment import check_result
 
-    our = services.get()
-    with our.database.reading() as session:
-        coverage = coverage_of(session, our.clock.now(), our.registries.knobs.freshness)
+    process = services.get()
+    freshness = process.registries.options.freshness
+    with process.database.reading() as session:
+        coverage = coverage_of(session, process.clock.now(), freshness)
     for finding in evaluate_coverage(coverage):
-        yield judged("companies", finding)
+        yield check_result("companies", finding)
 
 
 @dg.sensor(
@@ -121,12 +121,11 @@ def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult
 )
 def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep
-    from automation_pipeline.enrichment.models import NOT_CONFIGURED
-    from automation_pipeline.orchestration.enrichment import has_registries
+    from automation_pipeline.enrichment.models import NOT_CONFIGURED, is_configured
 
-    our = services.get()
-    if not has_registries(our):
+    process = services.get()
+    if not is_configured(process.registries.sources):
         return dg.SkipReason(NOT_CONFIGURED)
-    report = sweep(registries=our.registries, database=our.database, clock=our.clock)
-    our.metering.flush()
+    report = sweep(registries=process.registries, database=process.database, clock=process.clock)
+    process.metering.flush()
     return dg.SkipReason(str(report))

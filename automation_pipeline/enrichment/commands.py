@@ -32,7 +32,7 @@ from automation_pipeline.cli.progress import POLL_SECONDS, Here, LaunchWait, Tim
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
 from automation_pipeline.core.masking import csv_cell
 from automation_pipeline.enrichment.models import FIELDS, EnrichmentStatus, parse_request
-from automation_pipeline.enrichment.queries.views import RequestStatus
+from automation_pipeline.enrichment.queries.requests import RequestStatus
 
 _ID_COLUMNS = ("siren", "siret")
 _SEPARATORS = re.compile(r"[\s.\u00a0\u202f-]")

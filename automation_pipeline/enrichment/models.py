@@ -1,14 +1,14 @@
-"""Values of enrichment: the contract's words, identifiers, what sources say, requests and how they
-are shown."""
+"""Values of company enrichment: the contract's codes, identifiers, answers of sources, requests and
+their views."""
 
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, field_validator
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
@@ -20,7 +20,7 @@ DEFAULT_TENANT = "main"
 
 
 class SourceApi(StrEnum):
-    """In the order in which they are called."""
+    """A register, in the order in which they are called."""
 
     SEARCH = "API_RECHERCHE_ENTREPRISES"
     INPI = "INPI_RNE"
@@ -28,7 +28,6 @@ class SourceApi(StrEnum):
 
 
 REQUIRED_SOURCES = (SourceApi.SEARCH,)
-OPTIONAL_SOURCES = (SourceApi.INPI, SourceApi.RCS)
 
 
 class ErrorCode(StrEnum):
@@ -72,8 +71,8 @@ class CallStatus(StrEnum):
 
 
 class JobState(StrEnum):
-    """PENDING: asked for. RUNNING: begun, maybe by somebody who died. DONE: its outcome is the
-    enrichment's status."""
+    """PENDING: requested. RUNNING: a worker started it and may have died since. DONE: it ended, with
+    the status of the enrichment."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -81,7 +80,7 @@ class JobState(StrEnum):
 
 
 class Asked(StrEnum):
-    """What became of a request for enrichment."""
+    """The outcome of a request: answered from the snapshot, attached to an open job, or a new job."""
 
     CACHE_HIT = "CACHE_HIT"
     ATTACHED = "ATTACHED"
@@ -98,9 +97,11 @@ class EnrichmentStatus(StrEnum):
 
 
 _S = EnrichmentStatus
+# The statuses with a good snapshot.
+GOOD_STATUSES = frozenset({_S.SUCCESS, _S.PARTIAL})
 
-# A fresh SUCCESS that a user refreshes goes through STALE. A job that its required source makes
-# wait goes back to PENDING, or to STALE where there is a snapshot.
+# A fresh SUCCESS that a user refreshes goes through STALE. A job that waits for its required source
+# goes back to PENDING, or to STALE if there is a snapshot.
 ENRICHMENT = StateMachine(
     name="enrichment",
     moves={
@@ -121,7 +122,7 @@ _SIREN, _SIRET = re.compile(r"[0-9]{9}"), re.compile(r"[0-9]{14}")
 
 
 class IdentifierError(InvalidInputError):
-    """`code` is the contract's word for what is wrong."""
+    """`code` is the contract's code of the fault."""
 
     def __init__(self, code: ErrorCode, field: str, problem: str) -> None:
         super().__init__(INVALID_IDENTIFIER, ((field, problem),))
@@ -130,8 +131,8 @@ class IdentifierError(InvalidInputError):
 
 @dataclass(frozen=True)
 class Identifiers:
-    """`siren` is derived where only a SIRET was given. `warnings`: check digits that are wrong, as
-    sentences."""
+    """`siren` comes from the SIRET if only that was given. `warnings` are sentences about wrong check
+    digits."""
 
     siren: str
     siret: str | None = None
@@ -141,8 +142,8 @@ class Identifiers:
 def parse_identifiers(
     siren_raw: str | None, siret_raw: str | None, *, strict: bool = False
 ) -> Identifiers:
-    """IdentifierError: nothing is given, a format is wrong, or the two are of different
-    companies."""
+    """Raises IdentifierError if nothing is given, a format is wrong, the two belong to different
+    companies, or (with `strict`) a check digit is wrong."""
     siren, siret = _digits(siren_raw), _digits(siret_raw)
     if siren is None and siret is None:
         raise IdentifierError(
@@ -159,56 +160,41 @@ def parse_identifiers(
     if siren is not None and siret is not None and not siret.startswith(siren):
         raise IdentifierError(ErrorCode.SIREN_SIRET_MISMATCH, "siret", "must begin with the SIREN")
     found = siren or (siret or "")[:9]
-    warnings = tuple(_check_digit_warnings(found, siret))
-    if strict and warnings:
-        code = (
-            ErrorCode.INVALID_SIREN_FORMAT
-            if not is_siren_sound(found)
-            else ErrorCode.INVALID_SIRET_FORMAT
-        )
-        raise IdentifierError(
-            code, "siren" if code is ErrorCode.INVALID_SIREN_FORMAT else "siret", warnings[0]
-        )
-    return Identifiers(found, siret, warnings)
+    faults: list[tuple[ErrorCode, str, str]] = []
+    if not is_luhn_valid(found):
+        problem = f"the check digit of the SIREN {found} is wrong"
+        faults.append((ErrorCode.INVALID_SIREN_FORMAT, "siren", problem))
+    if siret is not None and not is_siret_valid(siret):
+        problem = f"the check digit of the SIRET {siret} is wrong"
+        faults.append((ErrorCode.INVALID_SIRET_FORMAT, "siret", problem))
+    if strict and faults:
+        raise IdentifierError(*faults[0])
+    return Identifiers(found, siret, tuple(problem for _, _, problem in faults))
 
 
-def is_siren_sound(siren: str) -> bool:
-    return _luhn(siren)
+def is_luhn_valid(digits: str) -> bool:
+    """Whether the check digit is right: every second digit from the right is doubled."""
+    doubled = (int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits)))
+    return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
 
 
-def is_siret_sound(siret: str) -> bool:
-    """Those of La Poste's offices follow a rule of their own."""
-    return _luhn(siret) or (siret.startswith(LA_POSTE) and sum(map(int, siret)) % 5 == 0)
+def is_siret_valid(siret: str) -> bool:
+    """The offices of La Poste have a check of their own."""
+    return is_luhn_valid(siret) or (siret.startswith(LA_POSTE) and sum(map(int, siret)) % 5 == 0)
 
 
 def vat_number(siren: str) -> str:
     return f"FR{(12 + 3 * (int(siren) % 97)) % 97:02d}{siren}"
 
 
-def _check_digit_warnings(siren: str, siret: str | None) -> list[str]:
-    told: list[str] = []
-    if not is_siren_sound(siren):
-        told.append(f"the check digit of the SIREN {siren} is wrong")
-    if siret is not None and not is_siret_sound(siret):
-        told.append(f"the check digit of the SIRET {siret} is wrong")
-    return told
-
-
 def _digits(raw: str | None) -> str | None:
-    bare = _SEPARATORS.sub("", raw) if raw is not None else ""
-    return bare or None
-
-
-def _luhn(digits: str) -> bool:
-    """From the right every second digit is doubled; nine is taken off what is more than nine."""
-    doubled = (int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits)))
-    return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
+    return (_SEPARATORS.sub("", raw) or None) if raw is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompanyFields:
-    """Normalised: NAF with its dot, two letters for the country, codes, no labels. None: not said,
-    or masked."""
+    """Normalised values: the NAF code with its dot, the country as two letters, codes instead of
+    labels. None: the source does not give it, or masks it."""
 
     siret: str | None = None
     legal_name: str | None = None
@@ -234,8 +220,8 @@ FIELDS = tuple(one.name for one in fields(CompanyFields))
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRecord:
-    """`document` is what the source answered, without what changes by itself. `is_masked`: it may
-    not tell all. `warnings` are sentences about the establishment that was asked for."""
+    """`document` is the answer without its volatile entries. `is_masked`: the source hides some
+    values. `warnings` are sentences about the requested establishment."""
 
     siren: str
     said: CompanyFields
@@ -246,9 +232,9 @@ class SourceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceError:
-    """One call that failed. `retry_after_seconds` is what the source asked for. `is_ours`: we did
-    not make the call, which says nothing of the source. `not_before`: the source asks every caller
-    to wait until then."""
+    """A failed call. `retry_after_seconds` comes from the source. `is_ours`: this system did not make
+    the call, so that it says nothing about the source. `not_before`: when any caller may call the
+    source again."""
 
     error_code: ErrorCode
     message: str
@@ -258,19 +244,10 @@ class SourceError:
     is_ours: bool = False
     not_before: datetime | None = field(default=None, compare=False)
 
-    def document(self, source: SourceApi) -> dict[str, object]:
-        return {
-            "error_code": self.error_code,
-            "source_api": source,
-            "http_status": self.http_status,
-            "message": self.message,
-            "retryable": self.retryable,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOutcome:
-    """What a source came to in a job, after its retries. One of record and error is there."""
+    """The result of a source in a job, after its retries: either a record or an error."""
 
     source: SourceApi
     duration_ms: int
@@ -284,7 +261,7 @@ class SourceOutcome:
 
     @property
     def is_unknown(self) -> bool:
-        """The source answers that there is no such company."""
+        """The source does not know the company."""
         return self.error is not None and self.error.error_code is ErrorCode.NOT_FOUND
 
     @property
@@ -293,13 +270,13 @@ class SourceOutcome:
 
     @property
     def has_failed(self) -> bool:
-        """Not: it has answered that it does not know the company."""
+        """Whether the source gave no answer. An unknown company is an answer."""
         return self.error is not None and not self.is_unknown
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A company as it is consolidated: each field with the source that said it."""
+    """A consolidated company, with the source of each field."""
 
     siren: str
     values: CompanyFields
@@ -321,19 +298,28 @@ class RequestInput(JsonModel):
 @dataclass(frozen=True)
 class WantedCompany:
     identifiers: Identifiers
-    raw: Mapping[str, str | None]
+    raw: RequestInput
 
 
 def parse_request(given: Mapping[str, object]) -> WantedCompany:
-    """InvalidInputError, or IdentifierError where the numbers are wrong."""
-    said = parse(RequestInput, given, INVALID_IDENTIFIER)
-    identifiers = parse_identifiers(said.siren, said.siret, strict=said.strict)
-    return WantedCompany(identifiers, {"siren": said.siren, "siret": said.siret})
+    """Raises InvalidInputError, or IdentifierError if the numbers are wrong."""
+    raw = parse(RequestInput, given, INVALID_IDENTIFIER)
+    return WantedCompany(parse_identifiers(raw.siren, raw.siret, strict=raw.strict), raw)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requester:
+    """The tenant and the actor of a request, as they are recorded."""
+
+    tenant_id: str
+    correlation_id: str
+    actor: str
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentAnswer:
-    """`job_id` of the job that is waited for; None: the answer is there."""
+    """`job_id` is the open job that the request waits for; None if it is answered."""
 
     request_id: int
     siren: str
@@ -343,7 +329,13 @@ class EnrichmentAnswer:
     warnings: tuple[str, ...] = ()
 
 
-class JobSourceView(JsonModel):
+class ContractModel(JsonModel):
+    """A view of `/v1`: its fields have the same names in JSON as here, as in the events."""
+
+    model_config = ConfigDict(alias_generator=str)
+
+
+class JobSourceShown(ContractModel):
     source_api: SourceApi
     status: CallStatus
     http_status: int | None
@@ -354,13 +346,14 @@ class JobSourceView(JsonModel):
     fetched_at: Instant
 
 
-class JobView(JsonModel):
-    """`status` is there once it is done. `not_before`: a required source asks to wait until
-    then."""
-
+# The descriptions of these models are part of the OpenAPI document, so that those without a
+# docstring have none. `status` of a job is set when it is done; until `not_before` it waits for a
+# required source.
+class EnrichmentJobShown(ContractModel):
     id: Id
     company_siren: str
-    trigger: EnrichmentTrigger
+    # A string with these values, because runs have a type of the same name.
+    trigger: str = Field(json_schema_extra={"enum": [*EnrichmentTrigger]})
     state: JobState
     status: EnrichmentStatus | None
     attempt: int
@@ -375,13 +368,11 @@ class JobView(JsonModel):
     enrichment_error: str | None
     changes: dict[str, Any] | None  # Any: JSON
     created_at: Instant
-    sources: tuple[JobSourceView, ...] = ()
+    sources: tuple[JobSourceShown, ...] = ()
 
 
-class CompanyView(JsonModel):
-    """`field_sources` says where each value comes from. `is_masked`: the register may not tell
-    all."""
-
+# `field_sources` gives the source of each value, or the user who set it.
+class CompanyShown(ContractModel):
     siren: str
     siret: str | None
     legal_name: str
@@ -406,7 +397,7 @@ class CompanyView(JsonModel):
     field_sources: dict[str, str]
 
 
-class DocumentView(JsonModel):
+class DocumentShown(ContractModel):
     id: Id
     doc_type: str
     source_api: SourceApi
@@ -414,7 +405,7 @@ class DocumentView(JsonModel):
     checksum: str
 
 
-class RetrievalView(JsonModel):
+class RetrievalShown(ContractModel):
     source_api: SourceApi
     last_retrieved_at: Instant
     last_status: CallStatus
@@ -422,7 +413,7 @@ class RetrievalView(JsonModel):
     last_error: str | None
 
 
-class CompanyRequestView(JsonModel):
+class CompanyRequestShown(ContractModel):
     id: Id
     tenant_id: str
     company_siren: str
@@ -436,26 +427,48 @@ class CompanyRequestView(JsonModel):
     created_at: Instant
     updated_at: Instant
 
+    @field_validator("warnings", mode="before")
+    @classmethod
+    def _from_column(cls, stored: object) -> object:
+        """The column is an object with the list inside, or null."""
+        if isinstance(stored, Mapping):
+            return cast("Mapping[str, object]", stored).get("warnings", ())
+        return () if stored is None else stored
 
-class RequestView(JsonModel):
-    """`enrichment_running`: a job of the SIREN is open, and the answer may be another soon."""
 
-    request: CompanyRequestView
-    company: CompanyView | None
-    documents: tuple[DocumentView, ...]
-    source_retrievals: tuple[RetrievalView, ...]
+class RequestShown(ContractModel):
+    """A request with its company. `enrichment_running`: ask again in a moment."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    request: CompanyRequestShown
+    company: CompanyShown | None
+    documents: tuple[DocumentShown, ...]
+    source_retrievals: tuple[RetrievalShown, ...]
     enrichment_running: bool
     job_id: Id | None
 
 
-class SourceView(JsonModel):
-    """How a source stands: resting until then, and its calls of today (UTC)."""
+@dataclass(frozen=True)
+class SourceStatus:
+    """The shared state of a source: no process calls it before `open_until`; `quota_used` calls were
+    made on `quota_on`."""
 
-    source_api: SourceApi
-    resting_until: Instant | None
-    reason: str | None
-    failures: int
-    calls_today: int
+    source: SourceApi
+    open_until: datetime | None = None
+    open_reason: str | None = None
+    failures: int = 0
+    quota_on: date | None = None
+    quota_used: int = 0
+
+    def is_resting(self, now: datetime) -> bool:
+        return self.rest_seconds(now) > 0
+
+    def rest_seconds(self, now: datetime) -> float:
+        return 0.0 if self.open_until is None else max((self.open_until - now).total_seconds(), 0.0)
+
+    def used_on(self, day: date) -> int:
+        return self.quota_used if self.quota_on == day else 0
 
 
 NOT_CONFIGURED = "RECHERCHE_ENTREPRISES_BASE_URL is not set: it is the register without which no company is found."
@@ -466,15 +479,15 @@ def is_configured(sources: Container[SourceApi]) -> bool:
 
 
 def check_configured(sources: Container[SourceApi]) -> None:
-    """PermanentError: without its required source an enrichment can only fail."""
+    """Raises PermanentError: without its required source an enrichment can only fail."""
     if not is_configured(sources):
         raise PermanentError(NOT_CONFIGURED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichmentOptions:
-    """`optional_not_found_counts`: a company that an optional registry does not know is a failure
-    of that source."""
+    """`optional_not_found_counts`: if an optional register does not know the company, that is a
+    failure of the source."""
 
     freshness: timedelta = timedelta(days=30)
     lock_seconds: float = 120.0

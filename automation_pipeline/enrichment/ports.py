@@ -1,4 +1,4 @@
-"""What this room needs of the outside world: the registries."""
+"""What enrichment needs of the registers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,35 +16,35 @@ from automation_pipeline.enrichment.models import (
 
 
 class Registry(Protocol):
-    """One source. `fetch` makes one call (a login that is needed besides is not counted) and
-    repeats nothing: attempts, waits, pace, breaker and quota are the caller's. Whatever the source
-    does is a value. No text holds a secret."""
+    """A source. `fetch` makes one call, besides a login, and repeats nothing: its caller keeps the
+    pace, the quota and the breaker, and retries. Faults of the source are values. No text holds a
+    secret."""
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError: ...
 
     async def check(self) -> None:
-        """Nothing, when the source answers us; else an error that says what is wrong."""
+        """Raises an error that says what is wrong if the source does not answer."""
         ...
 
 
 class SharedTokens(Protocol):
-    """The token of the last login at a source, for all processes. It stands in no log, error or
-    event."""
+    """The token of the last login at a source, for all processes. No log, error or event holds
+    it."""
 
     def current(self) -> str | None:
-        """None where there is none, or it serves no longer."""
+        """None if there is none that is valid."""
         ...
 
     def keep(self, token: str, until: datetime) -> None: ...
 
     def forget(self, token: str) -> None:
-        """That one was refused. Another that somebody has got meanwhile stays."""
+        """The source refused this token. A newer token of another process stays."""
         ...
 
 
 @dataclass(frozen=True)
 class SharedLogin:
-    """What processes share of a login: its token, and whose turn it is to get one."""
+    """The token of a login, and the claims that let one process log in."""
 
     tokens: SharedTokens
     claims: Claims
@@ -52,8 +52,7 @@ class SharedLogin:
 
 @dataclass(frozen=True)
 class RegistrySource:
-    """A source that is configured, with the pace that all processes keep together and its calls a
-    day, if limited."""
+    """A configured source, with the rate and the daily quota of all processes together."""
 
     api: SourceApi
     registry: Registry
@@ -63,10 +62,10 @@ class RegistrySource:
 
 @dataclass(frozen=True)
 class Registries:
-    """Those that are configured, in the order of their calls; and what all processes share."""
+    """The configured sources, in the order of their calls, and what all processes share."""
 
     sources: Mapping[SourceApi, RegistrySource]
     limiter: RateLimiter
     claims: Claims
-    knobs: EnrichmentOptions
+    options: EnrichmentOptions
     meter: Meter

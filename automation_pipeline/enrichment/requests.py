@@ -1,4 +1,4 @@
-"""Requests for companies: make, open, refresh."""
+"""Requests for companies: create, open, refresh."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,44 +9,39 @@ from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.logs import log
 from automation_pipeline.enrichment import events
-from automation_pipeline.enrichment.events import log_fields
 from automation_pipeline.enrichment.models import (
+    GOOD_STATUSES,
     Asked,
     EnrichmentAnswer,
     EnrichmentOptions,
     EnrichmentStatus,
     EnrichmentTrigger,
     Identifiers,
-    RequestView,
+    Requester,
+    RequestShown,
     parse_request,
 )
-from automation_pipeline.enrichment.queries.jobs import (
-    OPEN,
-    add_job,
-    attach,
-    open_job,
-    was_opened_today,
-)
+from automation_pipeline.enrichment.queries.jobs import add_jobs, attach, was_opened_today
 from automation_pipeline.enrichment.queries.requests import (
-    Requester,
+    OPEN,
     add_request,
     add_warnings,
-    company_of,
     copy_status_to_requests,
-    enrichment_of,
     establishment_warnings,
+    get_request,
     known_request,
     locked_enrichment,
     move_enrichment,
     not_looked_up,
+    open_job,
     request_of,
     warnings_of,
 )
-from automation_pipeline.enrichment.queries.views import get_request
 from automation_pipeline.enrichment.rules.evaluation import cooldown_until, is_fresh
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
     CompanyRequestRow,
+    CompanyRow,
     EnrichmentJobRow,
     EnrichmentRow,
 )
@@ -54,97 +49,193 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
 
 _log = log(__name__)
-_SNAPSHOTS = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
-_ANSWERS = _SNAPSHOTS | {EnrichmentStatus.FAILED}
+_ANSWERING = GOOD_STATUSES | {EnrichmentStatus.FAILED}
 MANUAL_REASON, STALE_REASON = "MANUAL", "Its time is over."
 ESTABLISHMENT = "An establishment is looked up."
 
 
-def enrich_request(  # noqa: PLR0913  who asks for what, and how
+def request_enrichment(
+    given: Mapping[str, object],
+    requester: Requester,
+    *,
+    options: EnrichmentOptions,
+    database: Database,
+    clock: Clock,
+    force: bool = False,
+) -> EnrichmentAnswer:
+    """The same idempotency key finds the same request. Raises IdentifierError, and ConflictError if
+    the key was used for another company. With `force`, fresh companies are refreshed too."""
+    wanted = parse_request(given)
+    with database.transaction() as session:
+        now = clock.now()
+        row = locked_enrichment(session, wanted.identifiers.siren, now)
+        known = known_request(session, requester)
+        if known is not None:
+            if known.company_siren != row.siren:
+                raise ConflictError(
+                    f"The idempotency key of request {known.id} was for company {known.company_siren}."
+                )
+            return repeated_answer(session, known)
+        request = add_request(session, wanted, requester, now)
+        trigger = EnrichmentTrigger.REQUEST_CREATED
+        return _enrich(
+            session, row, request, trigger, requester, options=options, now=now, force=force
+        )
+
+
+def open_request(
+    request_id: int,
+    requester: Requester,
+    *,
+    options: EnrichmentOptions,
+    database: Database,
+    clock: Clock,
+) -> RequestShown:
+    """The request with what is known of its company. Opening it refreshes a company that is missing
+    or stale, once a day."""
+    now = clock.now()
+
+    def needs_enrichment(session: Session, row: EnrichmentRow) -> bool:
+        return not (
+            is_answered(session, row, options, now)
+            or was_opened_today(session, row.siren, now)
+            or open_job(session, row.siren)
+        )
+
+    with database.reading() as session:
+        siren = request_of(session, request_id, requester.tenant_id).company_siren
+        row = session.get(EnrichmentRow, siren)
+        is_needed = row is None or needs_enrichment(session, row)
+    if is_needed:
+        with database.transaction() as session:
+            row = locked_enrichment(session, siren, now)
+            if needs_enrichment(session, row):
+                request = request_of(session, request_id, requester.tenant_id)
+                trigger = EnrichmentTrigger.REQUEST_OPENED
+                _enrich(session, row, request, trigger, requester, options=options, now=now)
+    with database.reading() as session:
+        return get_request(session, request_id, requester.tenant_id)
+
+
+def refresh_company(
+    request_id: int,
+    requester: Requester,
+    *,
+    options: EnrichmentOptions,
+    database: Database,
+    clock: Clock,
+) -> EnrichmentAnswer:
+    """Refreshes the company however fresh it is, or waits for the open job. Raises ConflictError
+    within the cool-down after another refresh, and NotFoundError."""
+    with database.transaction() as session:
+        now, request = clock.now(), request_of(session, request_id, requester.tenant_id)
+        row = locked_enrichment(session, request.company_siren, now)
+        status = EnrichmentStatus(row.status)
+        until = cooldown_until(status, row.last_manual_at, now, options.cooldown)
+        if until is not None and open_job(session, row.siren) is None:
+            raise ConflictError(
+                f"Company {row.siren} was refreshed a moment ago: again from {iso(until)} on."
+            )
+        trigger = EnrichmentTrigger.MANUAL_REFRESH
+        answer = _enrich(
+            session, row, request, trigger, requester, options=options, now=now, force=True
+        )
+        row.last_manual_at = now
+        return answer
+
+
+def _enrich(  # noqa: PLR0913  who requests what, and how
     session: Session,
     row: EnrichmentRow,
     request: CompanyRequestRow,
     trigger: EnrichmentTrigger,
-    asking: Requester,
+    requester: Requester,
     *,
-    knobs: EnrichmentOptions,
+    options: EnrichmentOptions,
     now: datetime,
     force: bool = False,
 ) -> EnrichmentAnswer:
-    """Of a SIREN that is locked. What is told of it first is the wish, then what comes of it."""
-    enqueue(
-        session,
-        [
-            events.enrichment_requested(
-                request.id,
-                request.company_siren,
-                request.siret,
-                trigger,
-                tenant_id=request.tenant_id,
-                correlation_id=asking.correlation_id,
-                now=now,
-            )
-        ],
+    """Answers from the snapshot, attaches the request to the open job of the locked SIREN, or adds
+    one."""
+    event = events.enrichment_requested(
+        request.id,
+        request.company_siren,
+        request.siret,
+        trigger,
+        tenant_id=request.tenant_id,
+        correlation_id=requester.correlation_id,
+        now=now,
     )
-    job = open_job(session, row.siren)
-    asked = Asked.ATTACHED
-    if job is None:
-        if not force and is_answered(session, row, knobs, now, request.siret):
-            _warn_of_establishment(session, request, knobs, now)
-            return _answer(request, row, Asked.CACHE_HIT, None, asking)
-        _mark_stale(
-            session, row, asking.actor, now, knobs, MANUAL_REASON if force else ESTABLISHMENT
-        )
+    enqueue(session, [event])
+    job, asked = open_job(session, row.siren), Asked.ATTACHED
+    if job is None and not force and is_answered(session, row, options, now, request.siret):
+        asked = Asked.CACHE_HIT
+        if request.siret is not None:
+            known = establishment_warnings(session, request.siret, now - options.freshness)
+            add_warnings(request, [not_looked_up(request.siret)] if known is None else known)
+    elif job is None:
+        asked, reason = Asked.ENQUEUED, MANUAL_REASON if force else ESTABLISHMENT
+        _mark_stale(session, row, requester.actor, now, options, reason)
         identifiers = Identifiers(row.siren, request.siret)
-        job, asked = add_job(session, identifiers, trigger, asking, now), Asked.ENQUEUED
-    attach(session, job, request, asking, now)
-    return _answer(request, row, asked, job.id, asking)
+        [job] = add_jobs(session, [identifiers], trigger, requester, now)
+    if job is not None:
+        attach(session, job, request, requester.correlation_id, now)
+    request.enrichment_status, request.enrichment_error = row.status, row.enrichment_error
+    request.enrichment_last_run_at = row.last_run_at
+    answer = EnrichmentAnswer(
+        request_id=request.id,
+        siren=row.siren,
+        asked=asked,
+        status=EnrichmentStatus(row.status),
+        job_id=None if job is None else job.id,
+        warnings=warnings_of(request),
+    )
+    facts = events.EnrichmentFacts(
+        job_id=answer.job_id,
+        siren=row.siren,
+        tenant_id=request.tenant_id,
+        correlation_id=requester.correlation_id,
+    )
+    fields = events.log_fields(events.REQUESTED, facts, request_id=request.id)
+    _log.info("Enrichment was asked for", outcome=asked, **fields)
+    return answer
 
 
 def is_answered(
     session: Session,
     row: EnrichmentRow,
-    knobs: EnrichmentOptions,
+    options: EnrichmentOptions,
     now: datetime,
     siret: str | None = None,
 ) -> bool:
-    """A snapshot is fresh, also where a refresh of it failed since, and the establishment was
-    looked up. One that has just failed without any is not asked about again and again."""
-    company = company_of(session, row.siren)
-    if company is not None and is_fresh(company.updated_at, now, knobs.freshness):
-        since = now - knobs.freshness
+    """Whether the snapshot is fresh (even if a refresh of it failed since) and the establishment was
+    looked up. A company that failed without a snapshot is not tried again within the cool-down."""
+    company = session.get(CompanyRow, row.siren)
+    if company is not None and is_fresh(company.updated_at, now, options.freshness):
+        since = now - options.freshness
         if siret is None or establishment_warnings(session, siret, since) is not None:
-            return row.status in _ANSWERS
-    is_new = row.last_run_at is not None and now - row.last_run_at < knobs.cooldown
-    return row.status == EnrichmentStatus.FAILED and is_new
+            return row.status in _ANSWERING
+    is_recent = row.last_run_at is not None and now - row.last_run_at < options.cooldown
+    return row.status == EnrichmentStatus.FAILED and is_recent
 
 
 def repeated_answer(session: Session, request: CompanyRequestRow) -> EnrichmentAnswer:
-    """What was said when it was made, as it stands now."""
-    of_request = select(EnrichmentJobRow.id).join(
-        AttachmentRow, AttachmentRow.job_id == EnrichmentJobRow.id
+    """The present answer of an earlier request."""
+    query = (
+        select(EnrichmentJobRow.id)
+        .join(AttachmentRow, AttachmentRow.job_id == EnrichmentJobRow.id)
+        .where(AttachmentRow.request_id == request.id, EnrichmentJobRow.state.in_(OPEN))
+        .limit(1)
     )
-    waits_for = session.scalar(
-        of_request.where(
-            AttachmentRow.request_id == request.id, EnrichmentJobRow.state.in_(OPEN)
-        ).limit(1)
-    )
+    job_id = session.scalar(query)
     return EnrichmentAnswer(
         request_id=request.id,
         siren=request.company_siren,
-        asked=Asked.CACHE_HIT if waits_for is None else Asked.ATTACHED,
+        asked=Asked.CACHE_HIT if job_id is None else Asked.ATTACHED,
         status=EnrichmentStatus(request.enrichment_status),
-        job_id=waits_for,
+        job_id=job_id,
         warnings=warnings_of(request),
     )
-
-
-def _warn_of_establishment(
-    session: Session, request: CompanyRequestRow, knobs: EnrichmentOptions, now: datetime
-) -> None:
-    if request.siret is not None:
-        known = establishment_warnings(session, request.siret, now - knobs.freshness)
-        add_warnings(request, [not_looked_up(request.siret)] if known is None else known)
 
 
 def _mark_stale(
@@ -152,154 +243,15 @@ def _mark_stale(
     row: EnrichmentRow,
     actor: str,
     now: datetime,
-    knobs: EnrichmentOptions,
+    options: EnrichmentOptions,
     reason: str,
 ) -> None:
-    """The only way from a good snapshot to another refresh. `reason`: why one that is fresh is
-    refreshed."""
-    company = company_of(session, row.siren)
-    if row.status not in _SNAPSHOTS or company is None:
+    """A good snapshot is STALE before it is refreshed. `reason` is why a fresh one is."""
+    company = session.get(CompanyRow, row.siren)
+    if row.status not in GOOD_STATUSES or company is None:
         return
-    is_old = not is_fresh(company.updated_at, now, knobs.freshness)
+    is_old = not is_fresh(company.updated_at, now, options.freshness)
     if is_old or row.status == EnrichmentStatus.SUCCESS:
-        move_enrichment(
-            session, row, EnrichmentStatus.STALE, actor, now, STALE_REASON if is_old else reason
-        )
+        reason = STALE_REASON if is_old else reason
+        move_enrichment(session, row, EnrichmentStatus.STALE, actor, now, reason)
         copy_status_to_requests(session, row, now)
-
-
-def _answer(
-    request: CompanyRequestRow,
-    row: EnrichmentRow,
-    asked: Asked,
-    job_id: int | None,
-    asking: Requester,
-) -> EnrichmentAnswer:
-    request.enrichment_status, request.enrichment_error = row.status, row.enrichment_error
-    request.enrichment_last_run_at = row.last_run_at
-    fields = log_fields(
-        events.REQUESTED,
-        siren=row.siren,
-        tenant_id=request.tenant_id,
-        correlation_id=asking.correlation_id,
-        request_id=request.id,
-        job_id=job_id,
-    )
-    _log.info("Enrichment was asked for", outcome=asked, **fields)
-    return EnrichmentAnswer(
-        request_id=request.id,
-        siren=row.siren,
-        asked=asked,
-        status=EnrichmentStatus(row.status),
-        job_id=job_id,
-        warnings=warnings_of(request),
-    )
-
-
-def request_enrichment(
-    given: Mapping[str, object],
-    asking: Requester,
-    *,
-    knobs: EnrichmentOptions,
-    database: Database,
-    clock: Clock,
-    force: bool = False,
-) -> EnrichmentAnswer:
-    """IdentifierError names what is wrong. The same key again is the same request; ConflictError:
-    it was for another company. With `force`, what is fresh is asked for anew."""
-    wanted = parse_request(given)
-    with database.transaction() as session:
-        now = clock.now()
-        row = locked_enrichment(session, wanted.identifiers.siren, now)
-        known = known_request(session, asking)
-        if known is not None:
-            if known.company_siren != row.siren:
-                raise ConflictError(
-                    f"The idempotency key of request {known.id} was for company {known.company_siren}."
-                )
-            return repeated_answer(session, known)
-        request = add_request(session, wanted.identifiers, wanted.raw, asking, now)
-        return enrich_request(
-            session,
-            row,
-            request,
-            EnrichmentTrigger.REQUEST_CREATED,
-            asking,
-            knobs=knobs,
-            now=now,
-            force=force,
-        )
-
-
-def open_request(
-    request_id: int,
-    asking: Requester,
-    *,
-    knobs: EnrichmentOptions,
-    database: Database,
-    clock: Clock,
-) -> RequestView:
-    """What is known now. A SIREN is asked about once a day because somebody looks at it."""
-    now = clock.now()
-    with database.reading() as session:
-        siren = request_of(session, request_id, asking.tenant_id).company_siren
-        row = enrichment_of(session, siren)
-        is_wanting = row is None or _needs_enrichment(session, row, knobs, now)
-    if is_wanting:
-        with database.transaction() as session:
-            row = locked_enrichment(session, siren, now)
-            if _needs_enrichment(session, row, knobs, now):
-                request = request_of(session, request_id, asking.tenant_id)
-                enrich_request(
-                    session,
-                    row,
-                    request,
-                    EnrichmentTrigger.REQUEST_OPENED,
-                    asking,
-                    knobs=knobs,
-                    now=now,
-                )
-    with database.reading() as session:
-        return get_request(session, request_id, asking.tenant_id)
-
-
-def _needs_enrichment(
-    session: Session, row: EnrichmentRow, knobs: EnrichmentOptions, now: datetime
-) -> bool:
-    if is_answered(session, row, knobs, now) or was_opened_today(session, row.siren, now):
-        return False
-    return open_job(session, row.siren) is None
-
-
-def refresh_company(
-    request_id: int,
-    asking: Requester,
-    *,
-    knobs: EnrichmentOptions,
-    database: Database,
-    clock: Clock,
-) -> EnrichmentAnswer:
-    """ConflictError: it was refreshed by hand a moment ago. Where a job is open already, the
-    request waits for that."""
-    with database.transaction() as session:
-        now, request = clock.now(), request_of(session, request_id, asking.tenant_id)
-        row = locked_enrichment(session, request.company_siren, now)
-        until = cooldown_until(
-            EnrichmentStatus(row.status), row.last_manual_at, now, knobs.cooldown
-        )
-        if until is not None and open_job(session, row.siren) is None:
-            raise ConflictError(
-                f"Company {row.siren} was refreshed a moment ago: again from {iso(until)} on."
-            )
-        asked = enrich_request(
-            session,
-            row,
-            request,
-            EnrichmentTrigger.MANUAL_REFRESH,
-            asking,
-            knobs=knobs,
-            now=now,
-            force=True,
-        )
-        row.last_manual_at = now
-        return asked

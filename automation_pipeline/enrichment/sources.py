@@ -1,41 +1,39 @@
-"""Calls of a source: pace, daily quota, breaker, retries."""
+"""Calls of a source, under the pace, the daily quota and the breaker that all processes share."""
 
 import asyncio
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import Literal
+
+from sqlalchemy import case, or_, select, true, update
+from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.enrichment.models import (
     RATE_LIMITED,
     REQUIRED_SOURCES,
     ErrorCode,
+    SourceApi,
     SourceError,
     SourceOutcome,
     SourceRecord,
+    SourceStatus,
 )
 from automation_pipeline.enrichment.ports import Registries, RegistrySource
-from automation_pipeline.enrichment.queries.sources import (
-    SourceStatus,
-    give_back_call,
-    record_answer,
-    record_failure,
-    set_rest,
-    source_statuses,
-    take_call,
-)
 from automation_pipeline.enrichment.rules.evaluation import (
     is_down,
     is_silent,
     may_be_sent_again,
     rest_after,
 )
+from automation_pipeline.enrichment.tables import SourceStatusRow
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import insert_into
 
-# A turn that is further away is not waited for.
-MAX_TURN_SECONDS = 60.0
+# A job does not wait longer for a free start of a source.
+MAX_WAIT_SECONDS = 60.0
 
 
 async def call_source(  # noqa: PLR0913  the collaborators by name
@@ -48,9 +46,9 @@ async def call_source(  # noqa: PLR0913  the collaborators by name
     clock: Clock,
     random: Random | None = None,
 ) -> SourceOutcome:
-    """What it came to, after its retries; never an exception for what the source does."""
+    """The result after the retries. Faults of the source are values, not exceptions."""
     caller = _Caller(source, registries, database, clock, random or Random())
-    return await caller.ask(siren, siret)
+    return await caller.call(siren, siret)
 
 
 class _Caller:
@@ -64,74 +62,87 @@ class _Caller:
     ) -> None:
         self._source, self._registries, self._database = source, registries, database
         self._clock, self._random = clock, random
-        self._call_of = clock.now().date()
+        self._quota_day = clock.now().date()
 
-    async def ask(self, siren: str, siret: str | None) -> SourceOutcome:
-        """Where no further call may be made, what the last one came to counts. A required source
-        that does not know the establishment is asked for the company itself, which then carries a
-        warning."""
-        knobs, began, calls = self._registries.knobs, time.monotonic(), 0
-        said: SourceError | None = None
+    async def call(self, siren: str, siret: str | None) -> SourceOutcome:
+        """If no further call is allowed, the last result counts. If a required source does not know
+        the establishment, it is asked for the company itself, and the record carries a warning."""
+        options, started, calls = self._registries.options, time.monotonic(), 0
+        last: SourceError | None = None
         warnings: tuple[str, ...] = ()
-        while True:
-            refusal = await self._wait_for_turn()
-            if refusal is not None:
-                # An earlier call of its own says more; when it may be made again, the rest that
-                # others caused says.
-                ended = refusal if said is None else replace(said, not_before=refusal.not_before)
-                return self._outcome(ended, calls, began)
-            heard = await self._fetch(siren, siret)
-            if isinstance(heard, SourceError) and heard.is_ours:
-                await asyncio.to_thread(self._give_back_call)
-                return self._outcome(said or heard, calls, began)
-            calls += 1
-            if isinstance(heard, SourceRecord):
-                await asyncio.to_thread(self._note_answer)
-                return self._outcome(
-                    replace(heard, warnings=(*heard.warnings, *warnings)), calls, began
-                )
-            said = heard
-            if (
-                siret
-                and said.error_code is ErrorCode.NOT_FOUND
-                and self._source.api in REQUIRED_SOURCES
-            ):
-                await asyncio.to_thread(self._note_answer)
-                warnings, siret = (f"The register does not know the establishment {siret}.",), None
-                continue
-            may_go_on = may_be_sent_again(self._source.api, said, knobs.longest_retry_after_seconds)
-            goes_on = may_go_on and calls <= knobs.max_retries
-            rests_until = await asyncio.to_thread(self._note_error, said, goes_on=goes_on)
-            if not goes_on:
-                return self._outcome(replace(said, not_before=rests_until), calls, began)
-            await asyncio.sleep(
-                max(knobs.backoff.delay(calls, self._random), said.retry_after_seconds or 0.0)
+
+        def outcome(
+            record: SourceRecord | None = None, error: SourceError | None = None
+        ) -> SourceOutcome:
+            duration_ms = round((time.monotonic() - started) * 1000)
+            return SourceOutcome(
+                source=self._source.api,
+                duration_ms=duration_ms,
+                attempts=calls,
+                record=record,
+                error=error,
             )
 
-    async def _wait_for_turn(self) -> SourceError | None:
-        """Why it is not called now. Else it is our turn, and one of the day's calls is ours:
-        whoever waits looks again at its end, since others have heard more by then. A turn that
-        comes while it rests is let go: else all whose turns came meanwhile would call at once."""
         while True:
-            rests = await asyncio.to_thread(self._rests)
-            if isinstance(rests, SourceError):
-                return rests
-            if rests > 0:
-                await asyncio.sleep(rests)
+            refusal = await self._wait_for_start()
+            if refusal is not None:
+                # The result of an earlier call says more, but the refusal knows when to go on.
+                error = refusal if last is None else replace(last, not_before=refusal.not_before)
+                return outcome(error=error)
+            result = await self._fetch(siren, siret)
+            if isinstance(result, SourceError) and result.is_ours:
+                await asyncio.to_thread(self._return_call)
+                return outcome(error=last or result)
+            calls += 1
+            if isinstance(result, SourceRecord):
+                await asyncio.to_thread(self._record_answer)
+                return outcome(replace(result, warnings=(*result.warnings, *warnings)))
+            last = result
+            is_unknown = last.error_code is ErrorCode.NOT_FOUND
+            if siret and is_unknown and self._source.api in REQUIRED_SOURCES:
+                await asyncio.to_thread(self._record_answer)
+                warnings, siret = (f"The register does not know the establishment {siret}.",), None
                 continue
-            wait = await asyncio.to_thread(self._turn)
+            longest = options.longest_retry_after_seconds
+            goes_on = calls <= options.max_retries and may_be_sent_again(
+                self._source.api, last, longest
+            )
+            rests_until = await asyncio.to_thread(self._record_error, last, goes_on=goes_on)
+            if not goes_on:
+                return outcome(error=replace(last, not_before=rests_until))
+            delay = options.backoff.delay(calls, self._random)
+            await asyncio.sleep(max(delay, last.retry_after_seconds or 0.0))
+
+    async def _wait_for_start(self) -> SourceError | None:
+        """None: the call may be made now, and counts in the quota. Otherwise the reason why not.
+
+        The state is read again after each wait, because other callers may have changed it. A start
+        that comes during a rest is lost: otherwise all waiting callers would call at once."""
+        while True:
+            rest = await asyncio.to_thread(self._rest)
+            if isinstance(rest, SourceError):
+                return rest
+            if rest > 0:
+                await asyncio.sleep(rest)
+                continue
+            wait = await asyncio.to_thread(
+                self._registries.limiter.reserve,
+                f"enrichment:{self._source.api}",
+                self._source.rate,
+                max_wait_seconds=MAX_WAIT_SECONDS,
+            )
             if wait is None:
-                until = self._clock.now() + timedelta(seconds=MAX_TURN_SECONDS)
                 return _postponed(
-                    f"The next free turn is more than {MAX_TURN_SECONDS:.0f} s away.", until
+                    f"The next free turn is more than {MAX_WAIT_SECONDS:.0f} s away.",
+                    self._clock.now() + timedelta(seconds=MAX_WAIT_SECONDS),
                 )
             await asyncio.sleep(wait)
-            taken = await asyncio.to_thread(self._take_call)
-            if taken is not False:
-                return taken
+            refusal = await asyncio.to_thread(self._take_call)
+            if refusal is not False:
+                return refusal
 
     async def _fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
-        seconds = self._registries.knobs.call_seconds
+        seconds = self._registries.options.call_seconds
         try:
             async with asyncio.timeout(seconds):
                 return await self._source.registry.fetch(siren, siret)
@@ -139,83 +150,182 @@ class _Caller:
             message = f"It did not answer within {seconds:g} s."
             return SourceError(error_code=ErrorCode.TIMEOUT, message=message, retryable=True)
 
-    def _rests(self) -> SourceError | float:
-        """How long it still rests, if that is short enough to be waited for."""
+    def _rest(self) -> SourceError | float:
+        """The seconds that it still rests, if that is short enough to wait for."""
         with self._database.reading() as session:
-            standing, now = source_statuses(session)[self._source.api], self._clock.now()
-        return self._refusal(standing, now) or standing.rests_seconds(now)
+            status, now = source_statuses(session)[self._source.api], self._clock.now()
+        return self._refusal(status, now) or status.rest_seconds(now)
 
     def _take_call(self) -> SourceError | Literal[False] | None:
-        """None: it is ours. False: it has begun to rest for a short while."""
+        """None: the call may be made. False: the source began a short rest meanwhile."""
         now = self._clock.now()
         with self._database.transaction() as session:
-            standing = source_statuses(session)[self._source.api]
-            refusal = self._refusal(standing, now)
+            status = source_statuses(session)[self._source.api]
+            refusal = self._refusal(status, now)
             if refusal is not None:
                 return refusal
-            if standing.is_resting(now):
+            if status.is_resting(now):
                 return False
             if not take_call(session, self._source.api, self._source.calls_a_day, now):
-                midnight = datetime.combine(
-                    now.date() + timedelta(days=1), datetime.min.time(), tzinfo=UTC
-                )
+                tomorrow = now.date() + timedelta(days=1)
                 return _postponed(
-                    f"Its {self._source.calls_a_day} calls of the day are used up.", midnight
+                    f"Its {self._source.calls_a_day} calls of the day are used up.",
+                    datetime.combine(tomorrow, datetime.min.time(), tzinfo=UTC),
                 )
-            self._call_of = now.date()
+            self._quota_day = now.date()
             return None
 
-    def _give_back_call(self) -> None:
+    def _refusal(self, status: SourceStatus, now: datetime) -> SourceError | None:
+        if status.rest_seconds(now) <= self._registries.options.longest_retry_after_seconds:
+            return None
+        reason = f"It rests until {status.open_until:%H:%M} UTC: {status.open_reason}"
+        return _postponed(reason, status.open_until)
+
+    def _return_call(self) -> None:
         with self._database.transaction() as session:
-            give_back_call(session, self._source.api, self._call_of, self._clock.now())
+            return_call(session, self._source.api, self._quota_day, self._clock.now())
 
-    def _refusal(self, standing: SourceStatus, now: datetime) -> SourceError | None:
-        if standing.rests_seconds(now) <= self._registries.knobs.longest_retry_after_seconds:
-            return None
-        reason = f"It rests until {standing.open_until:%H:%M} UTC: {standing.open_reason}"
-        return _postponed(reason, standing.open_until)
-
-    def _turn(self) -> float | None:
-        key = f"enrichment:{self._source.api}"
-        return self._registries.limiter.reserve(
-            key, self._source.rate, max_wait_seconds=MAX_TURN_SECONDS
-        )
-
-    def _note_answer(self) -> None:
+    def _record_answer(self) -> None:
         with self._database.transaction() as session:
             record_answer(session, self._source.api, self._clock.now())
 
-    def _note_error(self, said: SourceError, *, goes_on: bool) -> datetime | None:
-        """Until when every caller leaves the source alone because of its 429."""
-        api, now = self._source.api, self._clock.now()
+    def _record_error(self, error: SourceError, *, goes_on: bool) -> datetime | None:
+        """Returns when any caller may call the source again, after a 429."""
+        api, now, failures = self._source.api, self._clock.now(), 0
         with self._database.transaction() as session:
-            if not is_down(said) and not said.is_ours:
+            if is_down(error):
+                failures = record_failure(session, api, now, is_silent=is_silent(error))
+            else:
                 record_answer(session, api, now)
-            failures = (
-                record_failure(session, api, now, is_silent=is_silent(said)) if is_down(said) else 0
-            )
-            length = rest_after(api, said, failures, goes_on=goes_on)
+            length = rest_after(api, error, failures, goes_on=goes_on)
             if length is not None:
-                set_rest(session, api, length, said.message, now)
-        if said.error_code is not ErrorCode.RATE_LIMIT:
+                set_rest(session, api, length, error.message, now)
+        if error.error_code is not ErrorCode.RATE_LIMIT:
             return None
         self._registries.meter.count(RATE_LIMITED, source=api)
         return None if length is None else now + length
-
-    def _outcome(
-        self, said: SourceRecord | SourceError, attempts: int, began: float
-    ) -> SourceOutcome:
-        took = round((time.monotonic() - began) * 1000)
-        if isinstance(said, SourceRecord):
-            return SourceOutcome(
-                source=self._source.api, duration_ms=took, attempts=attempts, record=said
-            )
-        return SourceOutcome(
-            source=self._source.api, duration_ms=took, attempts=attempts, error=said
-        )
 
 
 def _postponed(message: str, until: datetime | None) -> SourceError:
     return SourceError(
         error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, not_before=until
     )
+
+
+def source_statuses(session: Session) -> dict[SourceApi, SourceStatus]:
+    """The status of every source, also of one that was never called."""
+    known = {
+        row.source_api: SourceStatus(
+            SourceApi(row.source_api),
+            row.open_until,
+            row.open_reason,
+            row.failures,
+            row.quota_on,
+            row.quota_used,
+        )
+        for row in session.scalars(select(SourceStatusRow))
+    }
+    return {source: known.get(source, SourceStatus(source)) for source in SourceApi}
+
+
+def take_call(session: Session, source: SourceApi, calls_a_day: int | None, now: datetime) -> bool:
+    """Counts a call of the day (UTC). False if the quota is used up."""
+    table, changes = SourceStatusRow, {"quota_on": now.date(), "updated_at": now}
+    used = case((table.quota_on == now.date(), table.quota_used), else_=0)
+    insert = insert_into(session, table).values(
+        source_api=source, failures=0, quota_used=1, **changes
+    )
+    taken = session.scalar(
+        insert.on_conflict_do_update(
+            index_elements=["source_api"],
+            set_={"quota_used": used + 1, **changes},
+            where=true() if calls_a_day is None else used < calls_a_day,
+        ).returning(table.source_api)
+    )
+    return taken is not None
+
+
+def return_call(session: Session, source: SourceApi, day: date, now: datetime) -> None:
+    """Returns a call of that day that was not made."""
+    session.execute(
+        update(SourceStatusRow)
+        .where(
+            SourceStatusRow.source_api == source,
+            SourceStatusRow.quota_on == day,
+            SourceStatusRow.quota_used > 0,
+        )
+        .values(quota_used=SourceStatusRow.quota_used - 1, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def record_answer(session: Session, source: SourceApi, now: datetime) -> None:
+    """Any answer ends the row of failures."""
+    session.execute(
+        update(SourceStatusRow)
+        .where(SourceStatusRow.source_api == source, SourceStatusRow.failures > 0)
+        .values(failures=0, updated_at=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def record_failure(session: Session, source: SourceApi, now: datetime, *, is_silent: bool) -> int:
+    """The number of failures of this kind in a row."""
+    changes = {"is_silent": is_silent, "updated_at": now}
+    insert = insert_into(session, SourceStatusRow).values(
+        source_api=source, failures=1, quota_used=0, **changes
+    )
+    in_a_row = case((SourceStatusRow.is_silent == is_silent, SourceStatusRow.failures + 1), else_=1)
+    counted = insert.on_conflict_do_update(
+        index_elements=["source_api"], set_={"failures": in_a_row, **changes}
+    ).returning(SourceStatusRow.failures)
+    return session.scalars(counted).one()
+
+
+def set_rest(
+    session: Session, source: SourceApi, length: timedelta, reason: str, now: datetime
+) -> None:
+    """No process calls the source for so long. A rest that ends later stays."""
+    until = now + length
+    changes = {"open_until": until, "open_reason": reason, "failures": 0, "updated_at": now}
+    insert = insert_into(session, SourceStatusRow).values(
+        source_api=source, quota_used=0, **changes
+    )
+    ends_later = or_(SourceStatusRow.open_until.is_(None), SourceStatusRow.open_until < until)
+    session.execute(
+        insert.on_conflict_do_update(index_elements=["source_api"], set_=changes, where=ends_later)
+    )
+
+
+class DatabaseLoginTokens:
+    """`SharedTokens` in the row of the source."""
+
+    def __init__(self, database: Database, clock: Clock, source: SourceApi) -> None:
+        self._database, self._clock, self._source = database, clock, source
+
+    def current(self) -> str | None:
+        row = SourceStatusRow
+        query = select(row.token).where(
+            row.source_api == self._source, row.token_until > self._clock.now()
+        )
+        with self._database.reading() as session:
+            return session.scalar(query)
+
+    def keep(self, token: str, until: datetime) -> None:
+        changes = {"token": token, "token_until": until, "updated_at": self._clock.now()}
+        with self._database.transaction() as session:
+            insert = insert_into(session, SourceStatusRow).values(
+                source_api=self._source, failures=0, quota_used=0, **changes
+            )
+            session.execute(
+                insert.on_conflict_do_update(index_elements=["source_api"], set_=changes)
+            )
+
+    def forget(self, token: str) -> None:
+        with self._database.transaction() as session:
+            session.execute(
+                update(SourceStatusRow)
+                .where(SourceStatusRow.source_api == self._source, SourceStatusRow.token == token)
+                .values(token=None, token_until=None, updated_at=self._clock.now())
+                .execution_options(synchronize_session=False)
+            )

@@ -1,5 +1,5 @@
-"""Tables of enrichment: requests, companies with where each field comes from, jobs, and how the
-sources stand."""
+"""Tables of enrichment: companies with the source of each field, requests, jobs, and the state of
+the sources."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -23,8 +23,7 @@ _OPEN = text("state IN ('PENDING', 'RUNNING')")
 
 
 class CompanyRow(Table):
-    """The last good snapshot: there is none before the first SUCCESS or PARTIAL. `updated_at` moves
-    with those only."""
+    """The last good snapshot, from the first SUCCESS or PARTIAL on."""
 
     __tablename__ = "companies"
     __table_args__ = (CheckConstraint("length(siren) = 9", name="siren"), Index(None, "updated_at"))
@@ -52,7 +51,7 @@ class CompanyRow(Table):
 
 
 class EnrichmentRow(Table):
-    """How the enrichment of a SIREN stands. `due_at`: when it is refreshed without being asked."""
+    """The enrichment of a SIREN. At `due_at` it is refreshed without a request."""
 
     __tablename__ = "company_enrichments"
     __table_args__ = (
@@ -68,7 +67,7 @@ class EnrichmentRow(Table):
     enrichment_error: Mapped[str | None]
     last_run_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # After so many refreshes that came to PARTIAL or FAILED for a reason that passes.
+    # Refreshes in a row that ended PARTIAL or FAILED for reasons that pass by themselves.
     retries: Mapped[int] = mapped_column(default=0)
     last_manual_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -76,7 +75,7 @@ class EnrichmentRow(Table):
 
 
 class CompanyRequestRow(Table):
-    """Somebody wants to know of a company. Its status follows that of the SIREN."""
+    """A request for a company. Its status follows that of the SIREN."""
 
     __tablename__ = "company_requests"
     __table_args__ = (
@@ -106,8 +105,8 @@ class CompanyRequestRow(Table):
 
 
 class EnrichmentJobRow(Table):
-    """One refresh of a SIREN: at most one is open. `lock_token` is that of the lease it was last
-    begun under; whoever has a lower one writes nothing."""
+    """One refresh of a SIREN; at most one is open. `lock_token` is the token of the claim that it was
+    last started under; a worker with a lower one writes nothing."""
 
     __tablename__ = "enrichment_jobs"
     __table_args__ = (
@@ -126,15 +125,15 @@ class EnrichmentJobRow(Table):
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    # {siren}:{trigger}:{date}, with :2 and so on for later jobs of the day; the run requests are
-    # named after it.
+    # {siren}:{trigger}:{date}, with :2 and so on for later jobs of the day. The keys of the run
+    # requests begin with it.
     key: Mapped[str] = mapped_column(unique=True)
     request_key: Mapped[str | None]
     company_siren: Mapped[str]
     company_siret: Mapped[str | None]
     trigger: Mapped[str]
     state: Mapped[str]
-    # SUCCESS, PARTIAL or FAILED once it is done.
+    # SUCCESS, PARTIAL or FAILED when it is done.
     status: Mapped[str | None]
     attempt: Mapped[int] = mapped_column(default=0)
     priority: Mapped[int] = mapped_column(default=5)
@@ -143,8 +142,7 @@ class EnrichmentJobRow(Table):
     lock_token: Mapped[int] = mapped_column(BigInteger, default=0)
     lock_owner: Mapped[str | None]
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # Set while a required source asks to wait. `put_offs` counts the waits after calls of the job
-    # itself.
+    # Set while a required source asks to wait. `put_offs` counts the waits after own calls.
     not_before: Mapped[datetime | None] = mapped_column(UtcDateTime)
     put_offs: Mapped[int] = mapped_column(default=0)
     requests: Mapped[int] = mapped_column(default=0)
@@ -161,7 +159,7 @@ class EnrichmentJobRow(Table):
 
 
 class EnrichmentJobSourceRow(Table):
-    """What a source came to in a job, so that whoever takes the job over does not ask it again."""
+    """The result of a source in a job: the next worker of the job does not call it again."""
 
     __tablename__ = "enrichment_job_sources"
     __table_args__ = (UniqueConstraint("job_id", "source_api"),)
@@ -176,7 +174,7 @@ class EnrichmentJobSourceRow(Table):
     is_retryable: Mapped[bool] = mapped_column(default=False)
     attempts: Mapped[int]
     duration_ms: Mapped[int]
-    # What it said, as domain.record has it, and whether something was masked.
+    # The normalised fields, and whether some are masked.
     said: Mapped[JsonObject | None] = mapped_column(Json)
     document: Mapped[JsonObject | None] = mapped_column(Json)
     is_masked: Mapped[bool] = mapped_column(default=False)
@@ -199,7 +197,7 @@ class AttachmentRow(Table):
 
 
 class CompanyDocumentRow(Table):
-    """What a source answered, each version once."""
+    """A document of a source, each version once."""
 
     __tablename__ = "company_documents"
     __table_args__ = (UniqueConstraint("company_siren", "doc_type", "checksum"),)
@@ -229,8 +227,7 @@ class RetrievalRow(Table):
 
 
 class FieldSourceRow(Table):
-    """Which source a field of the snapshot comes from. A field that a user has locked is not
-    overwritten."""
+    """The source of a field of the snapshot. A field that a user has locked is not overwritten."""
 
     __tablename__ = "company_field_sources"
     __table_args__ = (UniqueConstraint("company_siren", "field"),)
@@ -245,15 +242,15 @@ class FieldSourceRow(Table):
 
 
 class SourceStatusRow(Table):
-    """How a source takes our calls, for all processes: a breaker that is open until then, the calls
-    of its day, and the token of the last login."""
+    """The state of a source, for all processes: the breaker (no calls before `open_until`), the calls
+    of the day, and the token of the last login."""
 
     __tablename__ = "enrichment_sources"
 
     source_api: Mapped[str] = mapped_column(primary_key=True)
     open_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     open_reason: Mapped[str | None]
-    # In a row, all of one kind: silence, or answers that say it is down.
+    # Failures in a row of one kind: no answer, or an answer that says that it is down.
     failures: Mapped[int] = mapped_column(default=0)
     is_silent: Mapped[bool] = mapped_column(default=False, server_default=false())
     quota_on: Mapped[date | None] = mapped_column(Date)

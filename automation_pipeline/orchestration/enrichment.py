@@ -1,7 +1,7 @@
-"""Company enrichment in Dagster."""
+"""Company enrichment in Dagster: which job a run works on, and what its pages show."""
 
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from datetime import datetime
 
 import dagster as dg
 
@@ -13,13 +13,12 @@ from automation_pipeline.enrichment.jobs import work_enrichment
 from automation_pipeline.enrichment.models import (
     DEFAULT_TENANT,
     Asked,
-    JobView,
-    SourceView,
+    EnrichmentJobShown,
+    Requester,
+    SourceStatus,
     check_configured,
-    is_configured,
 )
 from automation_pipeline.enrichment.queries.jobs import first_request_key
-from automation_pipeline.enrichment.queries.requests import Requester
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage, CoverageFinding
 from automation_pipeline.orchestration import metadata
@@ -29,21 +28,10 @@ from automation_pipeline.orchestration.ops import check_ids
 from automation_pipeline.storage.run_requests import mark_taken
 
 Page = dict[str, dg.MetadataValue]
+_ACTOR = "launchpad"
 
 
-def job_page(job: JobView) -> Page:
-    rows = [
-        (
-            one.source_api,
-            one.status,
-            one.http_status,
-            one.error_code,
-            one.attempts,
-            f"{one.duration_ms} ms",
-        )
-        for one in job.sources
-    ]
-    sources = table(("source", "status", "http", "error", "attempts", "took"), rows)
+def job_page(job: EnrichmentJobShown) -> Page:
     texts = {
         "company": job.company_siren,
         "job": str(job.id),
@@ -52,42 +40,46 @@ def job_page(job: JobView) -> Page:
         "error": job.enrichment_error,
         "not_before": iso(job.not_before) if job.not_before else None,
     }
-    return {
-        **{name: metadata.text(text) for name, text in texts.items() if text is not None},
-        "attempt": metadata.integer(job.attempt),
-        **({"sources": metadata.markdown(sources)} if rows else {}),
-    }
+    page = {name: metadata.text(text) for name, text in texts.items() if text is not None}
+    page["attempt"] = metadata.integer(job.attempt)
+    if job.sources:
+        heads = ("source", "status", "http", "error", "attempts", "took")
+        rows = [
+            (
+                one.source_api,
+                one.status,
+                one.http_status,
+                one.error_code,
+                one.attempts,
+                f"{one.duration_ms} ms",
+            )
+            for one in job.sources
+        ]
+        page["sources"] = metadata.markdown(table(heads, rows))
+    return page
 
 
-def companies_page(coverage: CompanyCoverage, sources: Sequence[SourceView]) -> Page:
-    rows = [
-        (
-            one.source_api,
-            "" if one.resting_until is None else iso(one.resting_until),
-            one.reason,
-            one.failures,
-            one.calls_today,
-        )
-        for one in sources
-    ]
+def companies_page(
+    coverage: CompanyCoverage, sources: Sequence[SourceStatus], now: datetime
+) -> Page:
+    rows: list[tuple[object, ...]] = []
+    for one in sources:
+        until = one.open_until if one.is_resting(now) else None
+        rest = ("", None) if until is None else (iso(until), one.open_reason)
+        rows.append((one.source, *rest, one.failures, one.used_on(now.date())))
+    heads = ("source", "rests until", "why", "failures", "calls today")
+    statuses = {str(status): count for status, count in coverage.statuses.items()}
     return {
         "companies": metadata.integer(coverage.companies),
         "masked": metadata.integer(coverage.masked),
-        **{
-            f"status_{status.lower()}": metadata.integer(count)
-            for status, count in coverage.statuses.items()
-        },
-        "coverage": metadata.markdown(
-            _counts("status", {str(status): count for status, count in coverage.statuses.items()})
-        ),
-        "ages": metadata.markdown(_counts("age", coverage.ages)),
-        "sources": metadata.markdown(
-            table(("source", "rests until", "why", "failures", "calls today"), rows)
-        ),
+        **{f"status_{name.lower()}": metadata.integer(count) for name, count in statuses.items()},
+        "coverage": metadata.markdown(table(("status", "companies"), statuses.items())),
+        "ages": metadata.markdown(table(("age", "companies"), coverage.ages.items())),
+        "sources": metadata.markdown(table(heads, rows)),
     }
 
 
-def judged(asset: str, finding: CoverageFinding) -> dg.AssetCheckResult:
+def check_result(asset: str, finding: CoverageFinding) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset,
         check_name=finding.check,
@@ -97,63 +89,50 @@ def judged(asset: str, finding: CoverageFinding) -> dg.AssetCheckResult:
     )
 
 
-def _counts(of: str, counts: Mapping[str, int]) -> str:
-    return table((of, "companies"), counts.items())
-
-
-_ACTOR = "launchpad"
-
-
-@dataclass(frozen=True)
-class EnrichmentLaunch:
-    """What the config of a run says."""
-
-    job_id: int | None
-    siren: str | None
-    force: bool
-
-    def __post_init__(self) -> None:
-        check_ids(job_id=self.job_id)
-        if (self.job_id is None) == (self.siren is None):
-            raise InvalidInputError(
-                "Give job_id, for a job that is there, or siren, to ask for one: one of them."
-            )
-        if self.force and self.siren is None:
-            raise InvalidInputError("force is for a company that is asked for: give siren with it.")
-
-
-def has_registries(services: Services) -> bool:
-    return is_configured(services.registries.sources)
-
-
 def job_to_work(
-    launch: EnrichmentLaunch, context: dg.OpExecutionContext, our: Services
+    config: Mapping[str, object], context: dg.OpExecutionContext, services: Services
 ) -> int | None:
-    """None: what is known of the company is fresh. A retry of the step finds what was asked for
-    before."""
-    check_configured(our.registries.sources)
-    if launch.job_id is not None:
-        return launch.job_id
-    asking = Requester(
+    """The job that the run's config names, or one for the company that it names. None if what is
+    known of the company is fresh. A retried step finds the request of its first attempt."""
+    job_id, siren, force = config["job_id"], config["siren"], bool(config["force"])
+    check_ids(job_id=job_id if isinstance(job_id, int) else None)
+    if (job_id is None) == (siren is None):
+        raise InvalidInputError(
+            "Give job_id, for a job that is there, or siren, to ask for one: one of them."
+        )
+    if force and siren is None:
+        raise InvalidInputError("force is for a company that is asked for: give siren with it.")
+    check_configured(services.registries.sources)
+    if isinstance(job_id, int):
+        return job_id
+    requester = Requester(
         tenant_id=DEFAULT_TENANT,
         correlation_id=correlation_id() or context.run_id,
         actor=_ACTOR,
         idempotency_key=f"dagster:{context.run_id}",
     )
-    knobs, given = our.registries.knobs, {"siren": launch.siren}
-    made = request_enrichment(
-        given, asking, knobs=knobs, database=our.database, clock=our.clock, force=launch.force
+    answer = request_enrichment(
+        {"siren": siren},
+        requester,
+        options=services.registries.options,
+        database=services.database,
+        clock=services.clock,
+        force=force,
     )
-    if made.asked is Asked.ENQUEUED and made.job_id is not None:
-        with our.database.transaction() as session:  # the worker that it asks for is here already
-            mark_taken(session, first_request_key(session, made.job_id), context.run_id)
-    return made.job_id
+    if answer.asked is Asked.ENQUEUED and answer.job_id is not None:
+        # This run is the worker that the new job requests.
+        with services.database.transaction() as session:
+            mark_taken(session, first_request_key(session, answer.job_id), context.run_id)
+    return answer.job_id
 
 
-def worked(
-    job_id: int, context: dg.OpExecutionContext, our: Services
-) -> Coroutine[object, object, JobView]:
-    owner = f"{worker_name()}/{context.run_id}"
+def work_job(
+    job_id: int, context: dg.OpExecutionContext, services: Services
+) -> Coroutine[object, object, EnrichmentJobShown]:
     return work_enrichment(
-        job_id, registries=our.registries, database=our.database, clock=our.clock, owner=owner
+        job_id,
+        registries=services.registries,
+        database=services.database,
+        clock=services.clock,
+        owner=f"{worker_name()}/{context.run_id}",
     )

@@ -2,7 +2,7 @@
 
 from automation_pipeline.core.access import Caller
 from automation_pipeline.core.logs import correlated
-from automation_pipeline.enrichment.routes.contract import requester_of
+from automation_pipeline.enrichment.routes import requester_of
 from automation_pipeline_tests.tables import every_case
 
 

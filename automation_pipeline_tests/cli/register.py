@@ -22,7 +22,7 @@ def a_register(monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
     )
 
     def of(services: Services) -> Registries:
-        return registries(services.database, {SourceApi.SEARCH: search}, knobs=PATIENT)
+        return registries(services.database, {SourceApi.SEARCH: search}, options=PATIENT)
 
     monkeypatch.setattr(Services, "registries", property(of))
     return search

@@ -18,7 +18,7 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import SourceApi, SourceError, SourceRecord
 from automation_pipeline.enrichment.ports import SharedLogin
-from automation_pipeline.enrichment.queries.sources import DatabaseLoginTokens
+from automation_pipeline.enrichment.sources import DatabaseLoginTokens
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests import outside

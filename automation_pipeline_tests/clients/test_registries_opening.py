@@ -90,7 +90,7 @@ def test_one_may_be_opened_though_another_is_half_configured() -> None:
 
 def test_the_knobs_are_those_of_the_settings() -> None:
     assert registry_options(Settings().model_copy(update=NONE)) == EnrichmentOptions()
-    knobs = registry_options(
+    options = registry_options(
         Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"})
     )
-    assert knobs.optional_not_found_counts is False
+    assert options.optional_not_found_counts is False

@@ -17,14 +17,14 @@ from automation_pipeline.enrichment.jobs import SweepReport, sweep_enrichments
 from automation_pipeline.enrichment.models import (
     ENRICHMENT,
     EnrichmentAnswer,
+    EnrichmentJobShown,
     EnrichmentOptions,
-    JobView,
-    RequestView,
+    Requester,
+    RequestShown,
     SourceApi,
     claim_key,
 )
 from automation_pipeline.enrichment.ports import Registries, RegistrySource
-from automation_pipeline.enrichment.queries.requests import Requester
 from automation_pipeline.enrichment.requests import (
     open_request,
     refresh_company,
@@ -77,7 +77,7 @@ class Bench:
 
     database: Database
     clock: StandingClock
-    knobs: EnrichmentOptions = PATIENT
+    options: EnrichmentOptions = PATIENT
     without: frozenset[SourceApi] = frozenset()
     a_day: dict[SourceApi, int] = field(default_factory=dict)
     claims: Claims | None = None
@@ -100,7 +100,7 @@ class Bench:
             },
             limiter=self.limiter,
             claims=self.claims,
-            knobs=self.knobs,
+            options=self.options,
             meter=self.meter,
         )
 
@@ -131,16 +131,16 @@ class Bench:
     ) -> EnrichmentAnswer:
         said = {"siren": siren} | given
         return request_enrichment(
-            said, asking(tenant, key), knobs=self.knobs, force=force, **self._world
+            said, asking(tenant, key), options=self.options, force=force, **self._world
         )
 
-    def open(self, request_id: int, tenant: str = "main") -> RequestView:
-        return open_request(request_id, asking(tenant), knobs=self.knobs, **self._world)
+    def open(self, request_id: int, tenant: str = "main") -> RequestShown:
+        return open_request(request_id, asking(tenant), options=self.options, **self._world)
 
     def refresh(self, request_id: int, tenant: str = "main") -> EnrichmentAnswer:
-        return refresh_company(request_id, asking(tenant), knobs=self.knobs, **self._world)
+        return refresh_company(request_id, asking(tenant), options=self.options, **self._world)
 
-    def work(self, job_id: int | None, owner: str | None = None) -> JobView:
+    def work(self, job_id: int | None, owner: str | None = None) -> EnrichmentJobShown:
         owner = owner or f"worker-{next(self._numbers)}"
         return run(
             worker.work_enrichment(job_id, registries=self.registries, owner=owner, **self._world)

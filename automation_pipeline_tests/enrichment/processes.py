@@ -10,7 +10,7 @@ from typing import Any
 
 from automation_pipeline.enrichment import jobs as worker
 from automation_pipeline.enrichment.models import SourceApi
-from automation_pipeline.enrichment.queries.sources import take_call
+from automation_pipeline.enrichment.sources import take_call
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -15,10 +15,10 @@ from automation_pipeline.enrichment.models import (
     SourceApi,
     SourceError,
     SourceOutcome,
+    SourceStatus,
 )
 from automation_pipeline.enrichment.ports import Registries
-from automation_pipeline.enrichment.queries.sources import SourceStatus, set_rest, source_statuses
-from automation_pipeline.enrichment.sources import call_source
+from automation_pipeline.enrichment.sources import call_source, set_rest, source_statuses
 from automation_pipeline_tests.enrichment.bench import RATE, Bench
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,

@@ -12,8 +12,7 @@ from sqlalchemy import literal
 
 from automation_pipeline.enrichment import sources as module
 from automation_pipeline.enrichment.models import SourceApi
-from automation_pipeline.enrichment.queries.sources import source_statuses
-from automation_pipeline.enrichment.sources import call_source
+from automation_pipeline.enrichment.sources import call_source, source_statuses
 from automation_pipeline.storage import rate_limits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline_tests.conftest import StandingClock

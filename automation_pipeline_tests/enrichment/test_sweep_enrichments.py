@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.enrichment.models import LOST_LEASES, claim_key
-from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.sources import set_rest
 from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, SourceStatusRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOBODY, SEARCH, SIREN
@@ -222,7 +222,7 @@ def after_one_that_died(bench: Bench) -> int | None:
     done."""
     bench.enriched()
     bench.pass_time(days=31)
-    lock = bench.claims.take(claim_key(SIREN), "dead", bench.knobs.lock_seconds)
+    lock = bench.claims.take(claim_key(SIREN), "dead", bench.options.lock_seconds)
     assert lock is not None
     asked = bench.request()
     bench.take_requests()

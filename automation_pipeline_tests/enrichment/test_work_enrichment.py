@@ -11,7 +11,7 @@ from automation_pipeline.core.logs import configure_logs, correlated, correlatio
 from automation_pipeline.enrichment import models as measures
 from automation_pipeline.enrichment.models import EnrichmentAnswer, SourceError
 from automation_pipeline.enrichment.queries.requests import warnings_of
-from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.sources import set_rest
 from automation_pipeline.enrichment.tables import CompanyDocumentRow, FieldSourceRow, RetrievalRow
 from automation_pipeline_tests.enrichment.bench import Bench
 from automation_pipeline_tests.enrichment.scripted import (

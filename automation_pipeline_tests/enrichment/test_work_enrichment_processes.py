@@ -153,7 +153,7 @@ def test_a_worker_whose_lease_another_has_taken_but_not_finished_writes_nothing(
 
 def test_a_worker_that_cannot_hold_its_lease_stops(bench: Bench) -> None:
     """Nobody else has it: it is for the sweep to find."""
-    bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0, call_seconds=600.0)
+    bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
     asked = bench.request()
     bench.take_requests()
     bench.claims.extend = lambda *_given: False
@@ -166,7 +166,7 @@ def test_a_worker_that_cannot_hold_its_lease_stops(bench: Bench) -> None:
 def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss(
     bench: Bench,
 ) -> None:
-    bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0)
+    bench.options = replace(bench.options, heartbeat_seconds=0.0)
     asked, missed = bench.request(), []
 
     def fail(lease: Claim, *_given: object) -> bool:
@@ -179,7 +179,7 @@ def test_a_beat_that_is_missed_and_a_lease_that_cannot_be_given_back_are_no_loss
 
 
 def test_a_worker_is_heard_of_as_long_as_it_works(bench: Bench) -> None:
-    bench.knobs = replace(bench.knobs, heartbeat_seconds=0.0, call_seconds=600.0)
+    bench.options = replace(bench.options, heartbeat_seconds=0.0, call_seconds=600.0)
     asked = bench.request()
     bench.sources[SEARCH].fetch = _when_heard_of(bench, asked.job_id)
     job = bench.work(asked.job_id)

@@ -124,7 +124,7 @@ def registries(
     database: Database,
     fakes: dict[SourceApi, FakeRegistry],
     *,
-    knobs: EnrichmentOptions = NEVER_WAITS,
+    options: EnrichmentOptions = NEVER_WAITS,
     calls_a_day: int | None = None,
 ) -> Registries:
     """Those registries, which nobody has to wait for; the leases are real."""
@@ -133,4 +133,4 @@ def registries(
         for api in SourceApi
         if api in fakes
     }
-    return Registries(sources, AtOnce(), DatabaseClaims(database), knobs, Meter())
+    return Registries(sources, AtOnce(), DatabaseClaims(database), options, Meter())

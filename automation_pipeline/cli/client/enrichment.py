@@ -16,11 +16,11 @@ from automation_pipeline.enrichment.models import (
     REQUESTS,
     Asked,
     JobState,
-    RequestView,
+    Requester,
+    RequestShown,
     check_configured,
 )
-from automation_pipeline.enrichment.queries.requests import Requester
-from automation_pipeline.enrichment.queries.views import RequestStatus, request_statuses
+from automation_pipeline.enrichment.queries.requests import RequestStatus, request_statuses
 from automation_pipeline.enrichment.requests import request_enrichment
 
 AT_ONCE = 8
@@ -38,11 +38,11 @@ class LocalCompanies:
             tenant_id=DEFAULT_TENANT, correlation_id=correlation_id() or uuid4().hex, actor=actor()
         )
         check_configured(services.registries.sources)
-        knobs = services.registries.knobs
+        options = services.registries.options
         made = request_enrichment(
             given,
             asking,
-            knobs=knobs,
+            options=options,
             database=services.database,
             clock=services.clock,
             force=force,
@@ -114,12 +114,11 @@ def _asked(document: Document) -> AskedCompany:
     )
 
 
-def _view(document: Document) -> RequestView:
-    known = {name: value for name, value in document.items() if name in RequestView.model_fields}
-    return read(lambda: RequestView.model_validate(known))
+def _view(document: Document) -> RequestShown:
+    return read(lambda: RequestShown.model_validate(document))
 
 
-def _standing(view: RequestView) -> RequestStatus:
+def _standing(view: RequestShown) -> RequestStatus:
     return RequestStatus(
         request_id=view.request.id,
         siren=view.request.company_siren,

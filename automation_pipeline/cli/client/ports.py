@@ -30,7 +30,7 @@ from automation_pipeline.automation.selection import SelectionPreview
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.enrichment.models import Asked
-from automation_pipeline.enrichment.queries.views import RequestStatus
+from automation_pipeline.enrichment.queries.requests import RequestStatus
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard
 from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueCounts
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Host, Organisation, Server

@@ -1,68 +1,94 @@
-"""Queries about requests and the enrichment of a SIREN."""
+"""Queries about the requests for a SIREN, its enrichment row, and what is known of the company."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.enrichment.models import ENRICHMENT, EnrichmentStatus, Identifiers
+from automation_pipeline.enrichment.models import (
+    ENRICHMENT,
+    FIELDS,
+    GOOD_STATUSES,
+    CompanyRequestShown,
+    CompanyShown,
+    DocumentShown,
+    EnrichmentStatus,
+    JobState,
+    Requester,
+    RequestShown,
+    RetrievalShown,
+    SourceApi,
+    WantedCompany,
+    vat_number,
+)
 from automation_pipeline.enrichment.tables import (
     AttachmentRow,
+    CompanyDocumentRow,
     CompanyRequestRow,
     CompanyRow,
     EnrichmentJobRow,
     EnrichmentRow,
+    FieldSourceRow,
+    RetrievalRow,
 )
-from automation_pipeline.storage.statements import insert_into
+from automation_pipeline.storage.statements import among, insert_into
 from automation_pipeline.storage.transitions import Transition, record_transitions
+
+OPEN = (JobState.PENDING, JobState.RUNNING)
+MAX_DOCUMENTS = 50
+_CALL_ORDER = [source.value for source in SourceApi]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requester:
-    """Who asks, as what is written says it."""
+class RequestStatus:
+    """The present status of a request. `is_running`: its SIREN has an open job, which `open_job_id`
+    names if this process can work on it. `company` is the last good snapshot."""
 
-    tenant_id: str
-    correlation_id: str
-    actor: str
-    idempotency_key: str | None = None
+    request_id: int
+    siren: str
+    siret: str | None
+    status: EnrichmentStatus
+    error: str | None
+    is_running: bool
+    company: CompanyShown | None
+    open_job_id: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def add_request(
-    session: Session,
-    identifiers: Identifiers,
-    raw: Mapping[str, str | None],
-    asking: Requester,
-    now: datetime,
+    session: Session, wanted: WantedCompany, requester: Requester, now: datetime
 ) -> CompanyRequestRow:
+    identifiers = wanted.identifiers
     row = CompanyRequestRow(
-        tenant_id=asking.tenant_id,
-        idempotency_key=asking.idempotency_key,
+        tenant_id=requester.tenant_id,
+        idempotency_key=requester.idempotency_key,
         siren=identifiers.siren,
         siret=identifiers.siret,
-        siren_raw=raw.get("siren"),
-        siret_raw=raw.get("siret"),
+        siren_raw=wanted.raw.siren,
+        siret_raw=wanted.raw.siret,
         company_siren=identifiers.siren,
-        warnings={"warnings": list(identifiers.warnings)} if identifiers.warnings else None,
-        correlation_id=asking.correlation_id,
-        created_by=asking.actor,
+        correlation_id=requester.correlation_id,
+        created_by=requester.actor,
         created_at=now,
         updated_at=now,
     )
+    add_warnings(row, identifiers.warnings)
     session.add(row)
     session.flush()
     return row
 
 
 def warnings_of(request: CompanyRequestRow) -> tuple[str, ...]:
-    found = (request.warnings or {}).get("warnings", ())
-    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType]  what JSON holds
+    stored = (request.warnings or {}).get("warnings", ())
+    return tuple(map(str, stored)) if isinstance(stored, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType]  what JSON holds
 
 
 def add_warnings(request: CompanyRequestRow, warnings: Sequence[str]) -> None:
-    """Each once."""
+    """Adds the new ones of them."""
     if warnings:
         request.warnings = {"warnings": [*dict.fromkeys([*warnings_of(request), *warnings])]}
 
@@ -72,8 +98,8 @@ def not_looked_up(siret: str) -> str:
 
 
 def establishment_warnings(session: Session, siret: str, since: datetime) -> Sequence[str] | None:
-    """What requests for the establishment were warned of since then. None: no job has looked it
-    up."""
+    """The warnings of the newest request for the establishment since then. None if no job has looked
+    it up."""
     query = (
         select(CompanyRequestRow)
         .join(AttachmentRow, AttachmentRow.request_id == CompanyRequestRow.id)
@@ -81,40 +107,39 @@ def establishment_warnings(session: Session, siret: str, since: datetime) -> Seq
         .where(
             CompanyRequestRow.company_siren == siret[:9],
             CompanyRequestRow.siret == siret,
-            EnrichmentJobRow.status.in_((EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL)),
+            EnrichmentJobRow.status.in_(GOOD_STATUSES),
             EnrichmentJobRow.finished_at > since,
         )
         .order_by(EnrichmentJobRow.id.desc())
         .limit(1)
     )
     request = session.scalar(query)
-    warnings = () if request is None else warnings_of(request)
-    return None if request is None or not_looked_up(siret) in warnings else warnings
-
-
-def known_request(session: Session, asking: Requester) -> CompanyRequestRow | None:
-    """That which was made for the same key before."""
-    if asking.idempotency_key is None:
+    if request is None or not_looked_up(siret) in warnings_of(request):
         return None
-    its = (
-        CompanyRequestRow.tenant_id == asking.tenant_id,
-        CompanyRequestRow.idempotency_key == asking.idempotency_key,
+    return warnings_of(request)
+
+
+def known_request(session: Session, requester: Requester) -> CompanyRequestRow | None:
+    """The earlier request of the tenant with the same idempotency key."""
+    if requester.idempotency_key is None:
+        return None
+    query = select(CompanyRequestRow).where(
+        CompanyRequestRow.tenant_id == requester.tenant_id,
+        CompanyRequestRow.idempotency_key == requester.idempotency_key,
     )
-    return session.scalar(select(CompanyRequestRow).where(*its))
+    return session.scalar(query)
 
 
 def request_of(session: Session, request_id: int, tenant_id: str) -> CompanyRequestRow:
-    """NotFoundError also for one of another tenant."""
-    its = CompanyRequestRow.id == request_id, CompanyRequestRow.tenant_id == tenant_id
-    row = session.scalar(select(CompanyRequestRow).where(*its))
-    if row is None:
+    """Raises NotFoundError also for a request of another tenant."""
+    row = session.get(CompanyRequestRow, request_id)
+    if row is None or row.tenant_id != tenant_id:
         raise NotFoundError(f"Request {request_id} not found")
     return row
 
 
 def locked_enrichment(session: Session, siren: str, now: datetime) -> EnrichmentRow:
-    """Made where there is none. All that happens to a SIREN goes through this row, one after
-    another."""
+    """The row of the SIREN, created if missing. Its lock serialises all changes of a SIREN."""
     row = {
         "siren": siren,
         "status": EnrichmentStatus.PENDING,
@@ -128,14 +153,6 @@ def locked_enrichment(session: Session, siren: str, now: datetime) -> Enrichment
     return session.scalars(query.execution_options(populate_existing=True)).one()
 
 
-def enrichment_of(session: Session, siren: str) -> EnrichmentRow | None:
-    return session.get(EnrichmentRow, siren)
-
-
-def company_of(session: Session, siren: str) -> CompanyRow | None:
-    return session.get(CompanyRow, siren)
-
-
 def move_enrichment(
     session: Session,
     row: EnrichmentRow,
@@ -144,7 +161,7 @@ def move_enrichment(
     now: datetime,
     reason: str | None = None,
 ) -> None:
-    """Of a row that is locked: legal, or IllegalMoveError; and logged."""
+    """Moves a locked row and logs the transition. Raises IllegalMoveError."""
     frm = EnrichmentStatus(row.status)
     row.status, row.updated_at = ENRICHMENT.move(frm, to), now
     record_transitions(
@@ -153,8 +170,7 @@ def move_enrichment(
 
 
 def copy_status_to_requests(session: Session, row: EnrichmentRow, now: datetime) -> None:
-    """All requests of the SIREN say what its enrichment says. None is newer: who makes one has the
-    row's lock first."""
+    """Gives all requests of a locked SIREN the status of its enrichment."""
     session.flush()
     session.execute(
         update(CompanyRequestRow)
@@ -167,3 +183,103 @@ def copy_status_to_requests(session: Session, row: EnrichmentRow, now: datetime)
         )
         .execution_options(synchronize_session=False)
     )
+
+
+def open_job(session: Session, siren: str) -> EnrichmentJobRow | None:
+    """At most one job of a SIREN is open."""
+    query = select(EnrichmentJobRow).where(
+        EnrichmentJobRow.company_siren == siren, EnrichmentJobRow.state.in_(OPEN)
+    )
+    return session.scalar(query)
+
+
+def get_request(session: Session, request_id: int, tenant_id: str) -> RequestShown:
+    """Raises NotFoundError also for a request of another tenant."""
+    row = request_of(session, request_id, tenant_id)
+    siren, job = row.company_siren, open_job(session, row.company_siren)
+    documents = (
+        select(CompanyDocumentRow)
+        .where(CompanyDocumentRow.company_siren == siren)
+        .options(defer(CompanyDocumentRow.payload_json))
+        .order_by(CompanyDocumentRow.id.desc())
+        .limit(MAX_DOCUMENTS)
+    )
+    retrievals = session.scalars(
+        select(RetrievalRow).where(RetrievalRow.company_siren == siren)
+    ).all()
+    return RequestShown(
+        request=_shown(row),
+        company=find_companies(session, [siren]).get(siren),
+        documents=tuple(
+            DocumentShown.model_validate(one, from_attributes=True)
+            for one in session.scalars(documents)
+        ),
+        source_retrievals=tuple(
+            RetrievalShown.model_validate(one, from_attributes=True)
+            for one in sorted(retrievals, key=lambda row: _CALL_ORDER.index(row.source_api))
+        ),
+        enrichment_running=job is not None,
+        job_id=None if job is None else job.id,
+    )
+
+
+def list_requests(
+    session: Session, tenant_id: str, *, siren: str | None = None, limit: int, offset: int = 0
+) -> Sequence[CompanyRequestShown]:
+    """Newest first."""
+    query = select(CompanyRequestRow).where(CompanyRequestRow.tenant_id == tenant_id)
+    if siren is not None:
+        query = query.where(CompanyRequestRow.company_siren == siren)
+    rows = session.scalars(query.order_by(CompanyRequestRow.id.desc()).limit(limit).offset(offset))
+    return [_shown(row) for row in rows]
+
+
+def request_statuses(session: Session, request_ids: Sequence[int]) -> Sequence[RequestStatus]:
+    """Takes four queries for any number of requests."""
+    query = select(CompanyRequestRow).where(among(session, CompanyRequestRow.id, request_ids))
+    rows = session.scalars(query.order_by(CompanyRequestRow.id)).all()
+    sirens = [row.company_siren for row in rows]
+    companies = find_companies(session, sirens)
+    running = select(EnrichmentJobRow.company_siren, EnrichmentJobRow.id).where(
+        among(session, EnrichmentJobRow.company_siren, sirens), EnrichmentJobRow.state.in_(OPEN)
+    )
+    open_jobs = dict(session.execute(running).tuples().all())
+    return [
+        RequestStatus(
+            request_id=row.id,
+            siren=row.company_siren,
+            siret=row.siret,
+            status=EnrichmentStatus(row.enrichment_status),
+            error=row.enrichment_error,
+            is_running=row.company_siren in open_jobs,
+            company=companies.get(row.company_siren),
+            open_job_id=open_jobs.get(row.company_siren),
+            warnings=warnings_of(row),
+        )
+        for row in rows
+    ]
+
+
+def find_companies(session: Session, sirens: Sequence[str]) -> dict[str, CompanyShown]:
+    """The snapshots by SIREN, with the source of each field."""
+    rows = session.scalars(select(CompanyRow).where(among(session, CompanyRow.siren, sirens))).all()
+    sources: dict[str, dict[str, str]] = defaultdict(dict)
+    if rows:
+        of_companies = among(session, FieldSourceRow.company_siren, sirens)
+        for one in session.scalars(select(FieldSourceRow).where(of_companies)):
+            sources[one.company_siren][one.field] = one.source_api or f"user:{one.locked_by_user}"
+    return {
+        row.siren: CompanyShown(
+            siren=row.siren,
+            is_masked=row.is_masked,
+            updated_at=row.updated_at,
+            vat_number=vat_number(row.siren),
+            field_sources=sources[row.siren],
+            **{name: getattr(row, name) for name in FIELDS},
+        )
+        for row in rows
+    }
+
+
+def _shown(row: CompanyRequestRow) -> CompanyRequestShown:
+    return CompanyRequestShown.model_validate(row, from_attributes=True)

@@ -32,7 +32,7 @@ def error_item(source: str, http_status: int | None, code: ErrorCode) -> str:
 
 
 def error_text(items: Iterable[str]) -> str:
-    """Cut at the last whole one that fits."""
+    """The items that fit, joined."""
     text = ""
     for one in items:
         longer = f"{text}|{one}" if text else one
@@ -43,8 +43,6 @@ def error_text(items: Iterable[str]) -> str:
 
 
 LOST_WORKER = error_item(UNKNOWN, None, ErrorCode.INTERNAL_ERROR)
-
-
 _NAMELESS = SourceError(
     error_code=ErrorCode.NOT_FOUND,
     http_status=200,
@@ -59,7 +57,7 @@ _MASKED = SourceError(
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """`is_worth_retrying`: something failed that may pass by itself."""
+    """The result of a job. `is_worth_retrying`: a failure may pass by itself."""
 
     status: EnrichmentStatus
     success: int
@@ -80,34 +78,32 @@ def evaluate_job(
     core_identity_present: bool,
     optional_not_found_counts: bool = True,
 ) -> Evaluation:
-    """In the order of the calls. Only what was called counts. A required source that answers with a
-    company without a name has not found it, or may not tell it."""
-    told = [_without_identity(one, core_identity_present=core_identity_present) for one in outcomes]
-    failures = [one for one in told if one.error is not None]
-    counted = [one for one in failures if optional_not_found_counts or not _is_not_applicable(one)]
-    required = sum(one.source in REQUIRED_SOURCES for one in counted)
-    asked = {one.source for one in told}
-    missing = sum(source not in asked for source in REQUIRED_SOURCES)
-    optional = len(counted) - required
-    status = _status(required + missing, optional, core_identity_present=core_identity_present)
-    items = [
-        error_item(one.source, one.error.http_status, one.error.error_code)
-        for one in counted
-        if one.error
+    """`outcomes` are in the order of the calls; only sources that were called count. A required
+    source that answers without the name of the company has not found it, or hides it."""
+    outcomes = [_without_identity(one) if not core_identity_present else one for one in outcomes]
+    counted = [
+        (one.source, one.error)
+        for one in outcomes
+        if one.error is not None and (optional_not_found_counts or not _is_not_applicable(one))
     ]
-    items += [
-        error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE)
-        for source in REQUIRED_SOURCES
-        if source not in asked
-    ]
+    called = {one.source for one in outcomes}
+    missing = [source for source in REQUIRED_SOURCES if source not in called]
+    required = sum(source in REQUIRED_SOURCES for source, _ in counted) + len(missing)
+    optional = len(counted) + len(missing) - required
+    if required or not core_identity_present:
+        status = EnrichmentStatus.FAILED
+    else:
+        status = EnrichmentStatus.PARTIAL if optional else EnrichmentStatus.SUCCESS
+    items = [error_item(source, error.http_status, error.error_code) for source, error in counted]
+    items += [error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in missing]
     return Evaluation(
         status=status,
-        success=sum(one.status is CallStatus.SUCCESS for one in told),
-        required_failed=required + missing,
+        success=sum(one.status is CallStatus.SUCCESS for one in outcomes),
+        required_failed=required,
         optional_failed=optional,
         core_identity_present=core_identity_present,
         error=error_text(items) or None,
-        is_worth_retrying=any(one.error is not None and one.error.retryable for one in counted),
+        is_worth_retrying=any(error.retryable for _, error in counted),
     )
 
 
@@ -117,23 +113,22 @@ def evaluate_abandoned_job(
     core_identity_present: bool,
     optional_not_found_counts: bool = True,
 ) -> Evaluation:
-    """A job that nobody could end: what was heard counts, but nothing was made of it."""
-    heard = evaluate_job(
+    """A job that lost its workers too often: the calls count, but there is no new snapshot. Its error
+    does not name required sources that were not called."""
+    evaluation = evaluate_job(
         outcomes,
         core_identity_present=core_identity_present,
         optional_not_found_counts=optional_not_found_counts,
     )
-    unasked = {
-        error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE) for source in REQUIRED_SOURCES
+    called = {one.source for one in outcomes}
+    missing = {
+        error_item(source, None, ErrorCode.SOURCE_UNAVAILABLE)
+        for source in REQUIRED_SOURCES
+        if source not in called
     }
-    unasked -= {
-        error_item(one.source, one.error.http_status, one.error.error_code)
-        for one in outcomes
-        if one.error
-    }
-    items = [one for one in (heard.error or "").split("|") if one and one not in unasked]
+    items = [one for one in (evaluation.error or "").split("|") if one and one not in missing]
     return replace(
-        heard,
+        evaluation,
         status=EnrichmentStatus.FAILED,
         core_identity_present=False,
         error=error_text([*items, LOST_WORKER]),
@@ -141,23 +136,14 @@ def evaluate_abandoned_job(
     )
 
 
-def _status(
-    required_failed: int, optional_failed: int, *, core_identity_present: bool
-) -> EnrichmentStatus:
-    if required_failed or not core_identity_present:
-        return EnrichmentStatus.FAILED
-    return EnrichmentStatus.PARTIAL if optional_failed else EnrichmentStatus.SUCCESS
+def _without_identity(outcome: SourceOutcome) -> SourceOutcome:
+    if outcome.source not in REQUIRED_SOURCES or outcome.record is None:
+        return outcome
+    return replace(outcome, record=None, error=_MASKED if outcome.record.is_masked else _NAMELESS)
 
 
-def _without_identity(one: SourceOutcome, *, core_identity_present: bool) -> SourceOutcome:
-    if one.source in REQUIRED_SOURCES and one.record is not None and not core_identity_present:
-        return replace(one, record=None, error=_MASKED if one.record.is_masked else _NAMELESS)
-    return one
-
-
-def _is_not_applicable(one: SourceOutcome) -> bool:
-    is_unknown = one.error is not None and one.error.error_code is ErrorCode.NOT_FOUND
-    return is_unknown and one.source not in REQUIRED_SOURCES
+def _is_not_applicable(outcome: SourceOutcome) -> bool:
+    return outcome.is_unknown and outcome.source not in REQUIRED_SOURCES
 
 
 RETRY_AFTER = (timedelta(hours=6), timedelta(hours=24), timedelta(hours=72))
@@ -165,14 +151,12 @@ _FRESHNESS_SPREAD = 0.1
 
 
 def is_fresh(updated_at: datetime | None, now: datetime, freshness: timedelta) -> bool:
-    """Exactly as old as that is stale."""
     return updated_at is not None and now - updated_at < freshness
 
 
 def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
     """When a snapshot is refreshed by itself: up to a tenth after its freshness ends, always the
-    same for a SIREN, so that companies that were fetched in one night are not refreshed in one
-    night. Never before: a snapshot is STALE only when its time is over."""
+    same for a SIREN, so that companies fetched in one night are not all refreshed in one night."""
     share = (int(siren) % 1000) / 999
     return freshness * (1 + _FRESHNESS_SPREAD * share)
 
@@ -180,42 +164,39 @@ def spread_freshness(siren: str, freshness: timedelta) -> timedelta:
 def due_at(
     siren: str, evaluation: Evaluation, retries: int, now: datetime, freshness: timedelta
 ) -> datetime:
-    """`retries`: how often it was tried again before, for reasons that pass by themselves."""
+    """`retries` counts the earlier retries for failures that may pass by themselves."""
     if is_tried_again_soon(evaluation, retries):
         return now + RETRY_AFTER[retries]
     return now + spread_freshness(siren, freshness)
 
 
 def is_tried_again_soon(evaluation: Evaluation, retries: int) -> bool:
-    is_whole = evaluation.status is EnrichmentStatus.SUCCESS
-    return not is_whole and evaluation.is_worth_retrying and retries < len(RETRY_AFTER)
+    is_success = evaluation.status is EnrichmentStatus.SUCCESS
+    return not is_success and evaluation.is_worth_retrying and retries < len(RETRY_AFTER)
 
 
 def cooldown_until(
     status: EnrichmentStatus, last_manual_at: datetime | None, now: datetime, cooldown: timedelta
 ) -> datetime | None:
-    """Until when nobody may have it refreshed by hand; None: anybody may. One that failed may be
-    tried at any time."""
-    if (
-        last_manual_at is None
-        or status is EnrichmentStatus.FAILED
-        or now >= last_manual_at + cooldown
-    ):
+    """Until when a user cannot refresh it. None: any user can. A company that failed has no
+    cool-down."""
+    if last_manual_at is None or status is EnrichmentStatus.FAILED:
         return None
-    return last_manual_at + cooldown
+    until = last_manual_at + cooldown
+    return until if now < until else None
 
 
-# A source that has not answered so often in a row has banned us, or is down.
+# After so many failures in a row, the source is down or has banned this system.
 MAX_FAILURES = 10
 MAX_POSTPONEMENTS = 10
 _DEFAULT_REST = timedelta(seconds=60)
-# Whatever it asks for: a date that is years away would switch it off for good.
+# The limit for what a source asks for: a date in some years would switch it off for good.
 MAX_REST = timedelta(hours=24)
-# What a source does to those who go on calling it after a 429.
+# INPI bans callers that go on after a 429.
 _AFTER_RATE_LIMIT = {SourceApi.INPI: timedelta(minutes=10)}
-# Its bans do not answer at all.
+# A caller that API Entreprise has banned gets no answer.
 _AFTER_SILENCE = {SourceApi.RCS: timedelta(hours=12)}
-# Wrong credentials block the account after a few more tries.
+# A few more attempts with wrong credentials would block the account.
 _AFTER_REFUSAL = timedelta(hours=1)
 _SILENT_CODES = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE})
 
@@ -223,8 +204,9 @@ _SILENT_CODES = frozenset({ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE})
 def rest_after(
     source: SourceApi, error: SourceError, failures: int, *, goes_on: bool = False
 ) -> timedelta | None:
-    """`failures`: of its kind in a row, this one included. `goes_on`: it is called again once it
-    has had the short rest that it asked for. None: the next call may be made."""
+    """How long no process calls the source; None: not at all. `failures` counts the failures of this
+    kind in a row, with this one. `goes_on`: this caller repeats its call after the rest that the
+    source asked for."""
     if error.is_ours:
         return None
     if error.error_code is ErrorCode.RATE_LIMIT:
@@ -238,36 +220,34 @@ def rest_after(
 
 
 def is_down(error: SourceError) -> bool:
-    """Whether it counts towards taking the source for down."""
+    """Whether the error counts as a failure of the source."""
     return is_silent(error) or (error.error_code is ErrorCode.UPSTREAM_5XX and not error.is_ours)
 
 
 def is_silent(error: SourceError) -> bool:
-    """Who answers with a status has not banned us, even where it could not say more."""
+    """A source that answers with any status has not banned this system."""
     return error.error_code in _SILENT_CODES and error.http_status is None and not error.is_ours
 
 
 def may_be_sent_again(source: SourceApi, error: SourceError, longest_wait_seconds: float) -> bool:
-    """Whether another call of the same job can help, soon enough. INPI bans callers that repeat a
-    call after a 429."""
+    """Whether the same job may repeat the call."""
     if not error.retryable or (error.retry_after_seconds or 0.0) > longest_wait_seconds:
         return False
     return error.error_code is not ErrorCode.RATE_LIMIT or source is not SourceApi.INPI
 
 
 def postponed_until(outcome: SourceOutcome, put_offs: int) -> datetime | None:
-    """When a job goes on whose required source asks every caller to wait. None: the outcome counts
-    as it is.
+    """When a job goes on whose required source asks every caller to wait. None: the outcome counts.
 
-    A rest that the job met before it made a call never counts against it. A job whose own calls
-    were answered with 429 is put off at most `MOST_PUT_OFFS` times."""
+    A job whose own calls were answered with 429 is postponed at most `MAX_POSTPONEMENTS` times; a
+    rest that it met before it made a call does not count."""
     error = outcome.error
     if outcome.source not in REQUIRED_SOURCES or error is None or error.not_before is None:
         return None
     return error.not_before if put_offs < MAX_POSTPONEMENTS or not outcome.was_called else None
 
 
-# They change from call to call, though nothing of the company has.
+# These change from call to call although the company does not.
 VOLATILE = frozenset({"score", "date_mise_a_jour", "meta", "links"})
 
 
@@ -309,8 +289,8 @@ def merge_records(
     locked: Collection[str] = (),
     failed: Collection[SourceApi] = (),
 ) -> Snapshot:
-    """What nobody says now is kept as it was, and so is what a user has locked, or a source has
-    said that comes first and could not be asked now."""
+    """Fields that no record gives keep their value. So do fields that a user has locked, and fields
+    from a source with a higher priority that failed now."""
     said: dict[str, Any] = {}  # Any: a field is a text or a day
     sources = dict(before.sources) if before else {}
     for name in FIELDS:
@@ -327,24 +307,26 @@ def merge_records(
 
 
 def _first(name: str, records: Mapping[SourceApi, SourceRecord]) -> tuple[SourceApi, object] | None:
-    """The source that comes first among those which say something."""
-    told = ((one, getattr(records[one].said, name)) for one in PRIORITY[name] if one in records)
-    return next(((source, value) for source, value in told if value is not None), None)
+    """The value of the source with the highest priority among those that give one."""
+    for source in PRIORITY[name]:
+        value = getattr(records[source].said, name) if source in records else None
+        if value is not None:
+            return source, value
+    return None
 
 
 def _is_better(
     name: str, before: Snapshot | None, source: SourceApi, failed: Collection[SourceApi]
 ) -> bool:
-    """What is known, than what this source says."""
-    its = before.sources.get(name) if before else None
-    if before is None or its not in failed or getattr(before.values, name) is None:
+    """Whether the known value comes from a better source, which failed now."""
+    known = before.sources.get(name) if before else None
+    if before is None or known not in failed or getattr(before.values, name) is None:
         return False
     order = PRIORITY[name]
-    return its in order and order.index(its) < order.index(source)
+    return known in order and order.index(known) < order.index(source)
 
 
 def changed_fields(before: Snapshot | None, after: Snapshot) -> dict[str, dict[str, str | None]]:
-    """By field what it was and what it is."""
     old = before.values if before else CompanyFields()
     return {
         name: {"before": _shown(getattr(old, name)), "after": _shown(getattr(after.values, name))}
@@ -368,7 +350,7 @@ def _shown(value: object) -> str | None:
 
 MAX_FAILED_SHARE = 0.1
 MIN_COMPANIES = 20
-# Within that time the sweep has found what is too old.
+# Within that time the sweep finds expired snapshots.
 GRACE = timedelta(hours=1)
 AGES: Mapping[str, timedelta] = {
     "up to a day": timedelta(days=1),
@@ -381,7 +363,7 @@ COVERAGE, FRESHNESS = "coverage", "freshness"
 
 @dataclass(frozen=True)
 class CoverageFinding:
-    """`grave`: an invariant does not hold."""
+    """The result of a check. `grave`: an invariant does not hold."""
 
     check: str
     passed: bool
@@ -391,8 +373,8 @@ class CoverageFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class CompanyCoverage:
-    """`ages` of the snapshots. `unexplained`: failed without a word; `overdue`: SUCCESS, and older
-    than that lasts."""
+    """Counts of companies. `ages` are those of the snapshots; `unexplained` failed without an error;
+    `overdue` are SUCCESS although they have expired."""
 
     statuses: Mapping[EnrichmentStatus, int] = field(default_factory=dict[EnrichmentStatus, int])
     ages: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -415,15 +397,16 @@ class CompanyCoverage:
 
 def evaluate_coverage(coverage: CompanyCoverage) -> Iterator[CoverageFinding]:
     share = coverage.failed / coverage.enriched if coverage.enriched else 0.0
-    is_much = share > MAX_FAILED_SHARE and coverage.enriched >= MIN_COMPANIES
-    told = f"{coverage.failed} of {coverage.enriched} enrichments have failed ({share:.0%})"
+    is_high = share > MAX_FAILED_SHARE and coverage.enriched >= MIN_COMPANIES
+    text = f"{coverage.failed} of {coverage.enriched} enrichments have failed ({share:.0%})"
     if coverage.unexplained:
-        told = f"{coverage.unexplained} have failed without an error; {told}"
-    passed = not is_much and not coverage.unexplained
-    yield CoverageFinding(COVERAGE, passed, f"{told}.", grave=bool(coverage.unexplained))
-    old = f"{coverage.overdue} companies are SUCCESS and older than that lasts: does the sensor sweep_enrichments run?"
-    yield CoverageFinding(
-        FRESHNESS,
-        not coverage.overdue,
-        old if coverage.overdue else "Nothing is SUCCESS for too long.",
-    )
+        text = f"{coverage.unexplained} have failed without an error; {text}"
+    passed = not is_high and not coverage.unexplained
+    yield CoverageFinding(COVERAGE, passed, f"{text}.", grave=bool(coverage.unexplained))
+    text = "Nothing is SUCCESS for too long."
+    if coverage.overdue:
+        text = (
+            f"{coverage.overdue} companies are SUCCESS and older than that lasts: "
+            "does the sensor sweep_enrichments run?"
+        )
+    yield CoverageFinding(FRESHNESS, not coverage.overdue, text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 from types import MappingProxyType
 
-# They are of France, and all their addresses have French postal codes.
+# These countries belong to France and have French postal codes.
 OVERSEAS = frozenset({"BL", "GF", "GP", "MF", "MQ", "NC", "PF", "PM", "RE", "TF", "WF", "YT"})
 
 BY_THREE_LETTERS = {
@@ -44,7 +44,7 @@ BY_THREE_LETTERS = {
     "ZWE": "ZW",
 }  # fmt: skip
 
-# Without accents and signs: `ETATS-UNIS` is `ETATS UNIS`.
+# Names without accents and punctuation: `ETATS-UNIS` is `ETATS UNIS`.
 BY_NAME = {
     "AFRIQUE DU SUD": "ZA",
     "ALBANIE": "AL", "ALGERIE": "DZ", "ALLEMAGNE": "DE", "ANDORRE": "AD", "ARABIE SAOUDITE": "SA",
@@ -85,7 +85,7 @@ _DATES = (
 
 
 def text(given: object) -> str | None:
-    """Numbers are said as texts; what is empty or masked is not said."""
+    """A string or a number as a string; None if it is empty or masked."""
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         return None
     bare = " ".join(str(given).replace("\0", "").split())
@@ -103,8 +103,7 @@ def naf(given: object) -> str | None:
 
 
 def country(given: object) -> str | None:
-    """Two letters, of a code or of INSEE's name; what we do not know is not said, rather than said
-    wrongly."""
+    """The two letters of a code or of INSEE's name. None if it is unknown."""
     apart = unicodedata.normalize("NFKD", text(given) or "").upper()
     bare = " ".join(
         re.findall("[A-Z0-9]+", "".join(sign for sign in apart if not unicodedata.combining(sign)))
@@ -125,16 +124,15 @@ def day(given: object) -> date | None:
     return None
 
 
-def postal_code(given: object, country_said: object = None) -> str | None:
-    """Five digits in France, where a leading zero that a number has lost comes back; abroad as it
-    is said."""
+def postal_code(given: object, country_given: object = None) -> str | None:
+    """French codes get back the leading zero that a number has lost."""
     bare = text(given)
-    is_french = text(country_said) is None or country(country_said) == "FR"
+    is_french = text(country_given) is None or country(country_given) == "FR"
     return f"0{bare}" if bare and is_french and re.fullmatch("[0-9]{4}", bare) else bare
 
 
 def line(*parts: object) -> str | None:
-    """What is said of them, in one line."""
+    """The parts that are given, in one line."""
     return " ".join(filter(None, map(text, parts))) or None
 
 
@@ -233,6 +231,6 @@ DIVISIONS: Mapping[str, str] = MappingProxyType(
 
 
 def naf_label(code: object) -> str | None:
-    """None: it is no code, or its division does not exist."""
+    """None if it is no code, or its division does not exist."""
     known = naf(code)
     return DIVISIONS.get(known[:2]) if known else None

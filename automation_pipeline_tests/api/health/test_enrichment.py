@@ -9,10 +9,9 @@ from automation_pipeline.api.metrics import exposition, gauges, histograms
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.metrics import observe
 from automation_pipeline.enrichment.jobs import sweep_enrichments, work_enrichment
-from automation_pipeline.enrichment.models import LATENCY_MS, RATE_LIMITED, SourceApi
-from automation_pipeline.enrichment.queries.requests import Requester
-from automation_pipeline.enrichment.queries.sources import set_rest
+from automation_pipeline.enrichment.models import LATENCY_MS, RATE_LIMITED, Requester, SourceApi
 from automation_pipeline.enrichment.requests import request_enrichment
+from automation_pipeline.enrichment.sources import set_rest
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.conftest import StandingClock
@@ -41,7 +40,7 @@ def read(services: Services) -> dict[str, dict[str, float]]:
 
 def enrich(database: Database, clock: StandingClock) -> None:
     given, ours = {"siren": SIREN}, {"database": database, "clock": clock}
-    made = request_enrichment(given, ASKING, knobs=NEVER_WAITS, **ours)
+    made = request_enrichment(given, ASKING, options=NEVER_WAITS, **ours)
     assert made.job_id is not None
     its = registries(database, {SourceApi.SEARCH: FakeRegistry(record())})
     asyncio.run(work_enrichment(made.job_id, registries=its, owner="a", **ours))

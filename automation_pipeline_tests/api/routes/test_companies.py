@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.enrichment.models import SourceApi
-from automation_pipeline.enrichment.queries.sources import set_rest, take_call
+from automation_pipeline.enrichment.sources import set_rest, take_call
 from automation_pipeline_tests.api.conftest import MACHINE, client_of
 from automation_pipeline_tests.api.promised import promise_check
 from automation_pipeline_tests.conftest import StandingClock
@@ -32,7 +32,7 @@ def client(api: FastAPI, services: Services) -> Generator[TestClient]:
         SourceApi.INPI: FakeRegistry(record(city="Lyon")),
     }
     services.__dict__["registries"] = registries(
-        services.database, its, knobs=PATIENT, calls_a_day=9
+        services.database, its, options=PATIENT, calls_a_day=9
     )
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}

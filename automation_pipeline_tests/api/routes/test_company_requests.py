@@ -46,7 +46,7 @@ def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generat
     the document."""
     its = {SourceApi.SEARCH: search}
     services.__dict__["registries"] = registries(
-        services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=LONG)
+        services.database, its, options=replace(NEVER_WAITS, sync_seconds=LONG)
     )
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [promise_check(api)]}
@@ -57,7 +57,7 @@ def impatient(services: Services, search: FakeRegistry) -> threading.Event:
     """Nothing is waited for, and the register answers once the event is set."""
     its, gate = {SourceApi.SEARCH: search}, threading.Event()
     services.__dict__["registries"] = registries(
-        services.database, its, knobs=replace(NEVER_WAITS, sync_seconds=0)
+        services.database, its, options=replace(NEVER_WAITS, sync_seconds=0)
     )
 
     async def hold(_: str) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from automation_pipeline import bootstrap
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.models import EnrichmentAnswer, SourceApi
-from automation_pipeline.enrichment.queries.requests import Requester
+from automation_pipeline.enrichment.models import EnrichmentAnswer, Requester, SourceApi
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
@@ -36,9 +35,14 @@ class Office:
     search: FakeRegistry
 
     def ask(self, siren: str = SIREN, *, force: bool = False) -> EnrichmentAnswer:
-        knobs, database = NEVER_WAITS, self.database
+        options, database = NEVER_WAITS, self.database
         return request_enrichment(
-            {"siren": siren}, ASKING, knobs=knobs, database=database, clock=self.clock, force=force
+            {"siren": siren},
+            ASKING,
+            options=options,
+            database=database,
+            clock=self.clock,
+            force=force,
         )
 
 

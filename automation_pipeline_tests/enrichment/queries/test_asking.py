@@ -32,7 +32,7 @@ def test_a_fresh_snapshot_answers(
     bench.clock.pass_time(age)
     with bench.database.transaction() as session:
         row = locked_enrichment(session, SIREN, bench.clock.now())
-        assert is_answered(session, row, bench.knobs, bench.clock.now()) is answered
+        assert is_answered(session, row, bench.options, bench.clock.now()) is answered
 
 
 @pytest.mark.parametrize(("age", "answered"), [(14 * MINUTE, True), (15 * MINUTE, False)])
@@ -44,13 +44,13 @@ def test_a_failure_without_a_snapshot_answers_for_a_while(
     bench.clock.pass_time(age)
     with bench.database.transaction() as session:
         row = locked_enrichment(session, SIREN, bench.clock.now())
-        assert is_answered(session, row, bench.knobs, bench.clock.now()) is answered
+        assert is_answered(session, row, bench.options, bench.clock.now()) is answered
 
 
 def test_a_company_that_nobody_has_asked_about_is_not_answered(bench: Bench) -> None:
     with bench.database.transaction() as session:
         row = locked_enrichment(session, SIREN, bench.clock.now())
-        assert not is_answered(session, row, bench.knobs, bench.clock.now())
+        assert not is_answered(session, row, bench.options, bench.clock.now())
 
 
 def test_a_request_that_was_made_before_says_how_it_stands_now(bench: Bench) -> None:

@@ -4,7 +4,7 @@ its company."""
 import pytest
 from sqlalchemy import event
 
-from automation_pipeline.enrichment.queries.views import request_statuses
+from automation_pipeline.enrichment.queries.requests import request_statuses
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.enrichment.register_services import an_office
 

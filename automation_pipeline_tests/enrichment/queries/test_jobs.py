@@ -5,7 +5,8 @@ from sqlalchemy.exc import IntegrityError
 
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated
 from automation_pipeline.enrichment.models import EnrichmentTrigger, Identifiers
-from automation_pipeline.enrichment.queries.jobs import add_job, attach, open_job, request_workers
+from automation_pipeline.enrichment.queries.jobs import add_jobs, attach, request_workers
+from automation_pipeline.enrichment.queries.requests import open_job
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.bench import Bench, asking
@@ -15,8 +16,12 @@ from automation_pipeline_tests.enrichment.scripted import SIREN
 def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
     bench.request()
     with pytest.raises(IntegrityError), bench.database.transaction() as session:
-        add_job(
-            session, Identifiers(SIREN), EnrichmentTrigger.STALE_SWEEP, asking(), bench.clock.now()
+        add_jobs(
+            session,
+            [Identifiers(SIREN)],
+            EnrichmentTrigger.STALE_SWEEP,
+            asking(),
+            bench.clock.now(),
         )
     assert len(bench.jobs()) == 1
 
@@ -62,5 +67,5 @@ def test_a_request_waits_for_a_job_once(bench: Bench) -> None:
     asked = bench.request()
     with bench.database.transaction() as session:
         job, request = open_job(session, SIREN), bench.request_row(asked.request_id)
-        attach(session, job, request, asking(), bench.clock.now())
+        attach(session, job, request, "of-main", bench.clock.now())
     assert bench.waiting_for(asked.job_id) == [asked.request_id]

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from automation_pipeline.enrichment.queries.sources import (
+from automation_pipeline.enrichment.sources import (
     DatabaseLoginTokens,
     set_rest,
     source_statuses,

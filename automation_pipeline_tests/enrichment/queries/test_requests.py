@@ -6,7 +6,6 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.enrichment.models import EnrichmentStatus
 from automation_pipeline.enrichment.queries.requests import (
-    enrichment_of,
     known_request,
     locked_enrichment,
     move_enrichment,
@@ -22,8 +21,6 @@ def test_the_row_of_a_siren_is_made_once(bench: Bench) -> None:
         with bench.database.transaction() as session:
             row = locked_enrichment(session, SIREN, bench.pass_time(seconds=1))
     assert (row.status, row.created_at) == ("PENDING", made.replace(second=1))
-    with bench.database.reading() as session:
-        assert enrichment_of(session, "732829320") is None
 
 
 def test_a_move_that_is_not_legal_leaves_nothing_behind(bench: Bench) -> None:

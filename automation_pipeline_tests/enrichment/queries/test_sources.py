@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.enrichment.queries.sources import (
-    SourceStatus,
-    give_back_call,
+from automation_pipeline.enrichment.models import SourceStatus
+from automation_pipeline.enrichment.sources import (
     record_answer,
     record_failure,
+    return_call,
     set_rest,
     source_statuses,
     take_call,
@@ -60,10 +60,10 @@ def test_a_call_that_was_not_made_is_given_back_to_its_day(bench: Bench) -> None
     now = bench.clock.now()
     with bench.database.transaction() as session:
         assert take_call(session, INPI, 1, now)
-        give_back_call(session, INPI, now.date() - timedelta(days=1), now)
+        return_call(session, INPI, now.date() - timedelta(days=1), now)
         assert not take_call(session, INPI, 1, now)
         for _ in range(2):
-            give_back_call(session, INPI, now.date(), now)
+            return_call(session, INPI, now.date(), now)
         assert [take_call(session, INPI, 1, now) for _ in range(2)] == [True, False]
 
 
@@ -93,7 +93,7 @@ def test_the_longer_rest_counts(bench: Bench, then: int, left: int, reason: str)
         reason,
         1,
     )
-    assert known.rests_seconds(now + MINUTE) == (left - 1) * 60
+    assert known.rest_seconds(now + MINUTE) == (left - 1) * 60
     assert not known.is_resting(now + left * MINUTE)
 
 

@@ -35,7 +35,7 @@ def test_each_part_does_no_more_than_it_is_allowed(bench: Bench) -> None:
         bench.enriched(siren)
     now = bench.pass_time(days=40)
     with bench.database.transaction() as session:
-        assert [mark_stale(session, now, bench.knobs.freshness, 2) for _ in range(3)] == [2, 1, 0]
+        assert [mark_stale(session, now, bench.options.freshness, 2) for _ in range(3)] == [2, 1, 0]
         assert [refresh_due(session, now, 2) for _ in range(3)] == [2, 1, 0]
         assert count_open_jobs(session) == 3
     bench.take_requests()

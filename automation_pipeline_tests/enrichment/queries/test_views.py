@@ -1,18 +1,14 @@
 """What is read to be shown."""
 
-from datetime import timedelta
-
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.enrichment.queries.sources import set_rest
-from automation_pipeline.enrichment.queries.views import (
-    find_company,
-    get_job,
+from automation_pipeline.enrichment.queries.jobs import get_job
+from automation_pipeline.enrichment.queries.requests import (
+    find_companies,
     get_request,
     list_requests,
-    source_views,
 )
 from automation_pipeline.enrichment.tables import FieldSourceRow
 from automation_pipeline_tests.enrichment.bench import Bench
@@ -42,15 +38,14 @@ def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
 
 def test_a_company_that_is_not_known_is_none(bench: Bench) -> None:
     with bench.database.reading() as session:
-        assert find_company(session, SIREN) is None
+        assert find_companies(session, [SIREN]) == {}
 
 
 def test_a_field_that_a_user_has_set_says_so(bench: Bench) -> None:
     bench.enriched()
     bench.set(FieldSourceRow, source_api=None, locked_by_user="7")
     with bench.database.reading() as session:
-        company = find_company(session, SIREN)
-    assert company is not None
+        company = find_companies(session, [SIREN])[SIREN]
     assert company.field_sources["legal_name"] == "user:7"
 
 
@@ -75,18 +70,3 @@ def test_a_request_costs_as_many_statements_whatever_is_known(bench: Bench) -> N
     few = cost()
     bench.work(bench.jobs()[0].id)
     assert cost() <= few + 1  # where each field comes from
-
-
-def test_how_the_sources_stand(bench: Bench) -> None:
-    bench.enriched()
-    now = bench.clock.now()
-    with bench.database.transaction() as session:
-        set_rest(session, INPI, timedelta(minutes=1), "It is busy.", now)
-        set_rest(session, RCS, timedelta(minutes=1), "It was busy.", now - timedelta(hours=1))
-        told = {one.source_api: one for one in source_views(session, now)}
-    assert (told[INPI].resting_until, told[INPI].reason) == (
-        now + timedelta(minutes=1),
-        "It is busy.",
-    )
-    assert (told[RCS].resting_until, told[RCS].reason) == (None, None)
-    assert {one.calls_today for one in told.values()} == {1}

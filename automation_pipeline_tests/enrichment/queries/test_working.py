@@ -73,8 +73,8 @@ def test_whoever_has_the_lower_token_writes_nothing(bench: Bench) -> None:
     now, before = bench.pass_time(seconds=30), bench.events()
     for write in (
         lambda session: save_outcome(session, late, SAID, now),
-        lambda session: finish_job(session, late, bench.knobs, now),
-        lambda session: abandon_job(session, late, bench.knobs, now),
+        lambda session: finish_job(session, late, bench.options, now),
+        lambda session: abandon_job(session, late, bench.options, now),
     ):
         with pytest.raises(LostJobError), bench.database.transaction() as session:
             write(session)
@@ -94,9 +94,9 @@ def test_nothing_is_written_of_a_job_that_is_over(bench: Bench) -> None:
     _, current = begun_by_two(bench)
     with bench.database.transaction() as session:
         save_outcome(session, current, SAID, bench.clock.now())
-        finish_job(session, current, bench.knobs, bench.clock.now())
+        finish_job(session, current, bench.options, bench.clock.now())
     with pytest.raises(LostJobError), bench.database.transaction() as session:
-        finish_job(session, current, bench.knobs, bench.clock.now())
+        finish_job(session, current, bench.options, bench.clock.now())
     assert len(bench.events("Completed")) == 1
 
 

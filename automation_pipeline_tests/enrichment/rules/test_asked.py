@@ -23,7 +23,7 @@ def test_one_of_the_two_is_enough_and_is_kept_as_it_was_written(
 ) -> None:
     wanted = parse_request(given)
     assert (wanted.identifiers.siren, wanted.identifiers.siret) == (siren, siret)
-    assert wanted.raw == {"siren": given.get("siren"), "siret": given.get("siret")}
+    assert (wanted.raw.siren, wanted.raw.siret) == (given.get("siren"), given.get("siret"))
 
 
 @every_case(

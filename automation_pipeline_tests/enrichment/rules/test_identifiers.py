@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from automation_pipeline.enrichment.models import (
     IdentifierError,
     Identifiers,
-    is_siren_sound,
-    is_siret_sound,
+    is_luhn_valid,
+    is_siret_valid,
     parse_identifiers,
     vat_number,
 )
@@ -75,13 +75,13 @@ def test_people_write_it_with_spaces_and_dots(written: str) -> None:
 
 @given(st.from_regex(r"[0-9]{8}", fullmatch=True))
 def test_of_ten_check_digits_one_is_right(stem: str) -> None:
-    assert sum(is_siren_sound(f"{stem}{digit}") for digit in range(10)) == 1
+    assert sum(is_luhn_valid(f"{stem}{digit}") for digit in range(10)) == 1
 
 
 @given(st.from_regex(r"356000000[0-9]{5}", fullmatch=True))
 def test_of_la_poste_a_sum_that_five_divides_will_do(siret: str) -> None:
     if sum(map(int, siret)) % 5 == 0:
-        assert is_siret_sound(siret)
+        assert is_siret_valid(siret)
 
 
 @every_case(

@@ -1,6 +1,6 @@
 """Every line has the thirteen fields of the contract, and nothing of what a source answered."""
 
-from automation_pipeline.enrichment.events import JobFacts, job_log_fields, log_fields
+from automation_pipeline.enrichment.events import EnrichmentFacts, JobFacts, log_fields
 from automation_pipeline.enrichment.models import (
     CompanyFields,
     ErrorCode,
@@ -36,14 +36,14 @@ OUTCOMES = [
 
 @every_case("outcome", OUTCOMES)
 def test_a_line_has_all_of_them_and_no_other(outcome: SourceOutcome | None) -> None:
-    fields = job_log_fields(JOB, "CompanyEnrichmentSourceFetched", outcome)
+    fields = log_fields("CompanyEnrichmentSourceFetched", JOB, outcome=outcome)
     assert fields.keys() | OF_THE_LOG == THIRTEEN
     assert all(fields[name] for name in NEVER_NULL)
     assert "Secret" not in str(fields)
 
 
 def test_a_call_that_failed_says_how() -> None:
-    fields = job_log_fields(JOB, "CompanyEnrichmentSourceFetched", OUTCOMES[2])
+    fields = log_fields("CompanyEnrichmentSourceFetched", JOB, outcome=OUTCOMES[2])
     said = [
         fields[name]
         for name in ("source_api", "http_status", "error_code", "error_message", "duration_ms")
@@ -51,8 +51,8 @@ def test_a_call_that_failed_says_how() -> None:
     assert said == ["INPI_RNE", 503, "UPSTREAM_5XX", "It is down.", 12]
 
 
-def test_a_wish_has_a_request_and_maybe_a_job() -> None:
-    known = {"siren": "552032534", "tenant_id": "t1", "correlation_id": "c1", "request_id": 3}
-    assert [
-        log_fields("CompanyEnrichmentRequested", **known)[name] for name in ("request_id", "job_id")
-    ] == ["3", None]
+def test_a_request_is_logged_with_its_id_and_maybe_a_job() -> None:
+    facts = EnrichmentFacts(job_id=None, siren="552032534", tenant_id="t1", correlation_id="c1")
+    fields = log_fields("CompanyEnrichmentRequested", facts, request_id=3)
+    assert (fields["request_id"], fields["job_id"]) == ("3", None)
+    assert log_fields("CompanyEnrichmentRequested", JOB)["job_id"] == "7"

@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from automation_pipeline.enrichment import events, tables
 from automation_pipeline.enrichment.models import (
-    OPTIONAL_SOURCES,
     PRODUCER,
     REQUIRED_SOURCES,
     Asked,
@@ -18,7 +17,6 @@ from automation_pipeline.enrichment.models import (
     EnrichmentTrigger,
     ErrorCode,
     SourceApi,
-    SourceError,
 )
 from automation_pipeline.enrichment.rules.evaluation import Evaluation
 from automation_pipeline_tests.tables import every_case
@@ -48,9 +46,8 @@ def test_the_four_events_and_their_producer_are_named_as_in_the_contract() -> No
     assert PRODUCER == "M3"
 
 
-def test_every_source_is_required_or_optional() -> None:
+def test_only_the_search_is_required() -> None:
     assert REQUIRED_SOURCES == (SourceApi.SEARCH,)
-    assert (*REQUIRED_SOURCES, *OPTIONAL_SOURCES) == tuple(SourceApi)
 
 
 @every_case("table", [tables.EnrichmentRow, tables.CompanyRequestRow])
@@ -70,29 +67,22 @@ def test_what_is_counted_of_a_job_is_what_its_end_tells() -> None:
     assert {"sources_success_count", "required_failed_count", "optional_failed_count"} <= columns
 
 
-def test_an_error_is_written_as_in_the_contract() -> None:
-    error = SourceError(error_code=ErrorCode.TIMEOUT, message="request timed out", retryable=True)
-    assert error.document(SourceApi.INPI) == {
-        "error_code": "TIMEOUT",
-        "source_api": "INPI_RNE",
-        "http_status": None,
-        "message": "request timed out",
-        "retryable": True,
-    }
-
-
 def test_the_numbers_are_those_of_the_contract() -> None:
-    knobs = EnrichmentOptions()
-    assert (knobs.freshness, knobs.lock_seconds, knobs.heartbeat_seconds) == (
+    options = EnrichmentOptions()
+    assert (options.freshness, options.lock_seconds, options.heartbeat_seconds) == (
         timedelta(days=30),
         120,
         30,
     )
-    assert (knobs.call_seconds, knobs.max_retries, knobs.max_attempts) == (5, 2, 3)
-    assert (knobs.backoff.base_seconds, knobs.backoff.cap_seconds, knobs.backoff.multiplier) == (
+    assert (options.call_seconds, options.max_retries, options.max_attempts) == (5, 2, 3)
+    assert (
+        options.backoff.base_seconds,
+        options.backoff.cap_seconds,
+        options.backoff.multiplier,
+    ) == (
         0.25,
         0.5,
         2,
     )
-    assert (knobs.cooldown, knobs.longest_retry_after_seconds) == (timedelta(minutes=15), 5)
-    assert knobs.sync_seconds < 1.2
+    assert (options.cooldown, options.longest_retry_after_seconds) == (timedelta(minutes=15), 5)
+    assert options.sync_seconds < 1.2
