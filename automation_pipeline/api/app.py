@@ -114,7 +114,7 @@ def create_app(services: Services) -> FastAPI:
             allow_methods=["*"],
             allow_headers=["*"],
             allow_credentials=True,
-            expose_headers=[REQUEST_ID, "ETag", "Idempotent-Replay"],
+            expose_headers=[REQUEST_ID, "Idempotent-Replay"],
         )
     app.openapi = lambda: _documented(app)
     return app

@@ -87,15 +87,18 @@ class Once:
             before = claim_key(session, self.caller, self.key, fingerprint)
             if before is None:
                 made = work()
-                text, etag = bytes(made.body).decode(), made.headers.get("ETag")
-                kept = Answered(fingerprint, made.status_code, text, etag)
-                keep_answer(session, self.caller, self.key, kept)
+                text = bytes(made.body).decode()
+                keep_answer(
+                    session, self.caller, self.key, Answered(fingerprint, made.status_code, text)
+                )
                 return made
         if before.fingerprint != fingerprint:
             raise ConflictError("The Idempotency-Key was used for another request before")
-        replayed = {"Idempotent-Replay": "true", **({"ETag": before.etag} if before.etag else {})}
         return Response(
-            before.answer, before.status, headers=replayed, media_type="application/json"
+            before.answer,
+            before.status,
+            headers={"Idempotent-Replay": "true"},
+            media_type="application/json",
         )
 
 

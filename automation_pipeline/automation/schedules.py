@@ -1,6 +1,6 @@
 """Schedules: create, change, pause, backfill, and start what is due."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, datetime, timedelta
 
 from automation_pipeline.audits.queries.configs import known_ids
@@ -60,7 +60,7 @@ from automation_pipeline.automation.run_endings import reconcile_stale_runs
 from automation_pipeline.automation.runs import JOB
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import ConflictError, InvalidInputError, OutdatedError
+from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import Id, JsonModel
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.storage.database import Database, Session
@@ -101,17 +101,11 @@ def update_schedule(
     database: Database,
     clock: Clock,
     webhook_origins: Collection[str] = (),
-    is_expected: Callable[[datetime], bool] | None = None,
 ) -> Schedule:
     """What the patch does not name stays, null clears. Of two patches at once the second sees what
-    the first did.
-
-    OutdatedError when the schedule was last changed at an instant that is not the expected one.
-    """
+    the first did."""
     with database.transaction() as session:
         stored = lock_schedule(session, schedule_id)
-        if is_expected is not None and not is_expected(stored.updated_at):
-            raise OutdatedError(f"Schedule {schedule_id} was changed meanwhile: look at it again")
         if not patch:
             return stored
         changed, now = apply_patch(stored, patch), clock.now()

@@ -23,7 +23,6 @@ from automation_pipeline.core.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    OutdatedError,
     PermanentError,
     RequestFailedError,
     TransientError,
@@ -124,7 +123,6 @@ COMMANDS = (
 ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (InvalidInputError, "VALIDATION_ERROR"),
     (NotFoundError, "NOT_FOUND"),
-    (OutdatedError, "PRECONDITION_FAILED"),
     (ConflictError, "CONFLICT"),
     (RequestFailedError, "REQUEST_FAILED"),
     (UpstreamError, "EXTERNAL_API_ERROR"),

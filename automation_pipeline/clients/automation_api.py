@@ -16,7 +16,6 @@ from automation_pipeline.core.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    OutdatedError,
     PermanentError,
     TransientError,
     UpstreamError,
@@ -159,7 +158,6 @@ class AutomationApi:
         known = {
             404: NotFoundError,
             409: ConflictError,
-            412: OutdatedError,
             502: UpstreamError,
         }.get(status)
         if known is not None:

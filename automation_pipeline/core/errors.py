@@ -34,10 +34,6 @@ class ConflictError(PermanentError):
     """The thing asked for exists in a state that forbids the request."""
 
 
-class OutdatedError(ConflictError):
-    """The caller looked at an older version of what it wants to change."""
-
-
 class RequestFailedError(PermanentError):
     """What was asked for came to nothing, for this reason."""
 

@@ -8,7 +8,6 @@ from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import (
     ConflictError,
     InvalidInputError,
-    OutdatedError,
     sentence_of,
 )
 from automation_pipeline.org_jobs.models.job_types import NO_OWN_TYPES, checked_payload, job_type
@@ -63,7 +62,6 @@ from automation_pipeline.org_jobs.rules.schedules import (
     NextState,
     changed_schedule,
     check_client_key,
-    is_expected,
     next_after,
     read_schedule,
     refuse_closed,
@@ -110,20 +108,13 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
     database: Database,
     clock: Clock,
     actor: str,
-    expected: int | datetime | None = None,
     call_origins: Collection[str] = (),
 ) -> OrgSchedule:
     """What the patch does not name stays, null clears what may be null. A change of when it is due
-    counts from now on.
-
-    OutdatedError: it is of another version, or was last changed at another instant, than the caller
-    expects.
-    """
+    counts from now on."""
     with database.transaction() as session:
         row, organisation = locked_with_place(session, schedule_id, within)
         stored, now = as_schedule(row), clock.now()
-        if not is_expected(stored, expected):
-            raise OutdatedError(f"Schedule {schedule_id} was changed meanwhile: look at it again.")
         own_types = own_type(session, row.org_id, patch.get("jobType", row.job_type))
         changed = changed_schedule(stored, patch, call_origins=call_origins, own_types=own_types)
         before, after = differences(input_document(stored), input_document(changed))

@@ -25,7 +25,6 @@ class IdempotencyKeyRow(Table):
     status: Mapped[int | None]
     # The very text: a document may come back with its fields in another order.
     answer: Mapped[str | None]
-    etag: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
 
@@ -34,7 +33,6 @@ class Answered:
     fingerprint: str
     status: int
     answer: str
-    etag: str | None = None
 
 
 def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answered | None:
@@ -55,12 +53,12 @@ def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answ
     if ours is not None:
         return None
     row = session.scalars(select(IdempotencyKeyRow).where(*_is(caller, key))).one()
-    return Answered(row.fingerprint, row.status or 0, row.answer or "", row.etag)
+    return Answered(row.fingerprint, row.status or 0, row.answer or "")
 
 
 def keep_answer(session: Session, caller: str, key: str, answered: Answered) -> None:
     row = session.scalars(select(IdempotencyKeyRow).where(*_is(caller, key))).one()
-    row.status, row.answer, row.etag = answered.status, answered.answer, answered.etag
+    row.status, row.answer = answered.status, answered.answer
 
 
 def _is(caller: str, key: str) -> tuple[ColumnElement[bool], ...]:

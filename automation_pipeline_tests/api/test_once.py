@@ -31,25 +31,6 @@ def test_eight_who_ask_at_once_are_answered_alike(api: FastAPI, client: TestClie
     assert client.get(PATH).json()["count"] == 1
 
 
-def test_the_second_answer_has_the_etag_of_the_first(client: TestClient) -> None:
-    first, second = (client.post(PATH, json=MANUAL, headers=KEY) for _ in range(2))
-    assert second.headers["idempotent-replay"] == "true"
-    assert second.headers["etag"] == first.headers["etag"]
-    changed = client.patch(
-        f"{PATH}/1", json={"name": "New"}, headers={"If-Match": second.headers["etag"]}
-    )
-    assert changed.status_code == 200
-    trigger = [
-        client.post(
-            "/api/automation/trigger",
-            json={"scheduleId": 1},
-            headers=KEY | {"Idempotency-Key": "run"},
-        )
-        for _ in range(2)
-    ]
-    assert "etag" not in trigger[1].headers
-
-
 def test_work_that_breaks_down_leaves_nothing_and_its_key_free(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 """What operators do to schedules, on the bench."""
 
-from datetime import datetime
 from typing import Any
 
 from automation_pipeline.org_jobs.models.organisations import OrgScope
@@ -38,11 +37,10 @@ def updated(
     bench: Bench,
     schedule_id: str,
     *,
-    expected: int | datetime | None = None,
     within: OrgScope = MINE,
     **patch: Any,
 ) -> OrgSchedule:
-    return update_schedule(schedule_id, patch, expected=expected, **world(bench, within))
+    return update_schedule(schedule_id, patch, **world(bench, within))
 
 
 def paused(bench: Bench, schedule_id: str, **said: Any) -> OrgSchedule:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.core.clock import iso
-from automation_pipeline.core.errors import InvalidInputError, NotFoundError, OutdatedError
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline_tests.org_jobs.bench import OTHER_ORG, Bench
 from automation_pipeline_tests.org_jobs.scheduling import created, log_of, paused, updated
@@ -119,16 +119,6 @@ def test_what_would_go_on_waits_for_its_organisation(org_bench: Bench) -> None:
     assert (retimed.state, retimed.is_suspended) == ("PAUSED", True)
     off = updated(org_bench, schedule.id, enabled=False)
     assert (off.state, off.is_suspended, off.pause_reason) == ("PAUSED", False, None)
-
-
-def test_a_caller_who_saw_another_version_is_refused(org_bench: Bench) -> None:
-    before = created(org_bench)
-    org_bench.pass_minutes(1)
-    after = updated(org_bench, before.id, expected=1, name="Other")
-    for outdated in (1, before.updated_at):
-        with pytest.raises(OutdatedError):
-            updated(org_bench, before.id, expected=outdated, name="Third")
-    assert updated(org_bench, before.id, expected=after.updated_at, name="Third").version == 3
 
 
 def test_its_server_must_be_one_of_its_organisation(org_bench: Bench) -> None:

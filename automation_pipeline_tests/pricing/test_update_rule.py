@@ -2,13 +2,11 @@
 patch undone."""
 
 import threading
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from automation_pipeline.core.clock import iso
-from automation_pipeline.core.errors import InvalidInputError, NotFoundError, OutdatedError
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
 from automation_pipeline.pricing.queries.rules import get_rule, versions_of
@@ -22,11 +20,8 @@ def patched(
     patch: dict[str, object],
     database: Database,
     clock: StandingClock,
-    expected: datetime | None = None,
 ) -> PricingRule:
-    return update_rule(
-        rule_id, patch, database=database, clock=clock, actor="user:13", expected=expected
-    )
+    return update_rule(rule_id, patch, database=database, clock=clock, actor="user:13")
 
 
 def stored(database: Database, rule: PricingRule) -> PricingRule:
@@ -106,35 +101,6 @@ def test_a_wrong_patch_stores_nothing(
         patched(before.id, {"description": "New", **patch}, database, clock)
     assert stored(database, before) == before
     assert versions(database, before) == [(1, "user:12")]
-
-
-@pytest.mark.parametrize("digits", ["microseconds", "milliseconds"])
-def test_a_patch_of_what_was_seen_is_taken(
-    digits: str, database: Database, clock: StandingClock
-) -> None:
-    clock.pass_time(timedelta(microseconds=123_456))
-    rule = a_rule(database, clock)
-    seen = (
-        rule.updated_at
-        if digits == "microseconds"
-        else datetime.fromisoformat(iso(rule.updated_at))
-    )
-    assert patched(rule.id, {"name": "New"}, database, clock, seen).name == "New"
-
-
-@pytest.mark.parametrize("off", [1, 1000, -1_000_000, 544])
-def test_a_patch_of_what_was_not_seen_is_refused(
-    off: int, database: Database, clock: StandingClock
-) -> None:
-    clock.pass_time(timedelta(microseconds=123_456))
-    rule = a_rule(database, clock)
-    with pytest.raises(
-        OutdatedError, match=f"Pricing rule {rule.id} was changed meanwhile: look at it again"
-    ):
-        patched(
-            rule.id, {"name": "New"}, database, clock, rule.updated_at + timedelta(microseconds=off)
-        )
-    assert stored(database, rule) == rule
 
 
 def test_a_rule_that_is_not_there_is_not_found(database: Database, clock: StandingClock) -> None:

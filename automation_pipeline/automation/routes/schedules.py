@@ -5,14 +5,13 @@ from datetime import date, datetime
 from itertools import islice
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody, TheBody
 from automation_pipeline.api.errors import asking_outside
-from automation_pipeline.api.etags import etag_of, expected_version
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
@@ -168,7 +167,7 @@ def list_(
     f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleWithRuns], responses=refusals(404)
 )
 def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
-    """Show one schedule with its last runs. The ETag is for changing it safely."""
+    """Show one schedule with its last runs."""
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
         last = runs_within(session, reach, RunFilter(schedule_id), limit=LAST_RUNS, offset=0)
@@ -176,16 +175,16 @@ def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Respo
         **schedule_document(schedule, services.clock.now()),
         "runs": [as_document(run) for run in last],
     }
-    return answer(document, headers={"ETag": etag_of(schedule.updated_at)})
+    return answer(document)
 
 
 @router.patch(
     f"{PATH}/{{schedule_id}}",
     response_model=Answer[ScheduleShown],
-    responses=refusals(404, 409, 412),
+    responses=refusals(404, 409),
     openapi_extra=takes(
         ScheduleInput,
-        partial={"updatedAt": {"type": "string", "format": "date-time"}},
+        partial={},
         later=CHANGE_EXAMPLE,
     ),
 )
@@ -195,26 +194,16 @@ def update(
     caller: TheCaller,
     reach: TheReach,
     services: TheServices,
-    if_match: Annotated[
-        str | None,
-        Header(alias="If-Match", description="Change it only while its ETag is this one."),
-    ] = None,
 ) -> Response:
-    """Change the fields that are named. Null clears a field; a selection is replaced whole.
-
-    With `If-Match`, or `updatedAt` in the body, nothing is changed that was changed by somebody
-    else meanwhile.
-    """
-    is_expected, patch = expected_version(if_match, body)
-    if "ficheSelection" in patch:
-        check_selection(patch["ficheSelection"], reach, services.database)
+    """Change the fields that are named. Null clears a field; a selection is replaced whole."""
+    if "ficheSelection" in body:
+        check_selection(body["ficheSelection"], reach, services.database)
     schedule = update_schedule(
         schedule_id,
-        {name: value for name, value in patch.items() if caller.is_machine or name != "createdBy"},
+        {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"},
         database=services.database,
         clock=services.clock,
         webhook_origins=services.settings.webhook_allowed_origins,
-        is_expected=is_expected,
     )
     return _schedule_answer(schedule, services)
 
@@ -354,4 +343,4 @@ def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20)
 
 def _schedule_answer(schedule: Schedule, services: Services, *, status: int = 200) -> Response:
     document: Mapping[str, object] = schedule_document(schedule, services.clock.now())
-    return answer(document, status=status, headers={"ETag": etag_of(schedule.updated_at)})
+    return answer(document, status=status)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from automation_pipeline.api.etags import expected_number
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.client.http import Api, as_model, data_of, list_of
 from automation_pipeline.cli.client.http import Document as ApiDocument
@@ -294,15 +293,13 @@ class LocalOrgSchedules:
 
     def update(self, schedule_id: str, patch: Document) -> OrgSchedule:
         services = self._services
-        expected, fields = expected_number(None, patch)
         return update_schedule(
             schedule_id,
-            fields,
+            patch,
             within=ALL_ORGANISATIONS,
             database=services.database,
             clock=services.clock,
             actor=actor(),
-            expected=expected,
             call_origins=services.settings.org_jobs_https_allowed_origins,
         )
 

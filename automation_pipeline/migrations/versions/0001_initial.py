@@ -481,7 +481,6 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.String(), nullable=False),
         sa.Column("status", sa.Integer(), nullable=True),
         sa.Column("answer", sa.String(), nullable=True),
-        sa.Column("etag", sa.String(), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_idempotency_keys")),
         sa.UniqueConstraint("caller", "key", name=op.f("uq_idempotency_keys_caller_key")),

@@ -200,11 +200,6 @@ def timing_fields(
     )
 
 
-def is_as_shown(shown: datetime, stored: datetime) -> bool:
-    """Shown instants have no microseconds."""
-    return shown in {stored, stored.replace(microsecond=stored.microsecond // 1000 * 1000)}
-
-
 LONGEST_REASON = 1000
 
 Reason = Annotated[str, Field(max_length=LONGEST_REASON)]

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody, TheBody
-from automation_pipeline.api.etags import expected_number
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce, Once
 from automation_pipeline.api.openapi import takes
@@ -122,8 +121,7 @@ class RunNowInput(JsonModel):
 
 
 def shown_schedule(schedule: OrgSchedule, *, status: int = 200) -> Response:
-    """The ETag is the number of its version."""
-    return answer(as_document(schedule), status=status, headers={"ETag": f'"{schedule.version}"'})
+    return answer(as_document(schedule), status=status)
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["organisations' schedules"])
@@ -225,7 +223,7 @@ def preview(
 
 @router.get(ONE, response_model=Answer[OrgSchedule], responses=refusals(404))
 def show(org_schedule_id: ScheduleInPath, within: TheWithin, services: TheServices) -> Response:
-    """Show one schedule. The ETag is for changing it safely."""
+    """Show one schedule."""
     with services.database.reading() as session:
         return shown_schedule(get_schedule(session, org_schedule_id, within))
 
@@ -233,10 +231,10 @@ def show(org_schedule_id: ScheduleInPath, within: TheWithin, services: TheServic
 @router.patch(
     ONE,
     response_model=Answer[OrgSchedule],
-    responses=refusals(404, 409, 412),
+    responses=refusals(404, 409),
     openapi_extra=takes(
         OrgScheduleInput,
-        partial={"updatedAt": {"type": "string", "format": "date-time"}},
+        partial={},
         later=CHANGE,
     ),
 )
@@ -246,30 +244,23 @@ def update(
     within: TheWithin,
     caller: TheCaller,
     services: TheServices,
-    if_match: Annotated[
-        str | None,
-        Header(alias="If-Match", description="Change it only while its ETag is this one."),
-    ] = None,
 ) -> Response:
     """Change the fields that are named. Null clears a field; payload and retry policy are replaced
     whole.
 
-    A change of when it is due plans it anew from now. With `If-Match`, or `updatedAt` in the body,
-    nothing is changed that was changed by somebody else meanwhile.
+    A change of when it is due plans it anew from now.
     """
-    expected, patch = expected_number(if_match, body)
     with services.database.reading() as session:
         stored = get_schedule(session, org_schedule_id, within)
-    for type_ in (stored.job_type, patch.get("jobType")):
+    for type_ in (stored.job_type, body.get("jobType")):
         check_may_have_done(caller, type_)
     changed = update_schedule(
         org_schedule_id,
-        patch,
+        body,
         within=within,
         database=services.database,
         clock=services.clock,
         actor=caller.id,
-        expected=expected,
         call_origins=services.settings.org_jobs_https_allowed_origins,
     )
     return shown_schedule(changed)

@@ -19,7 +19,6 @@ from automation_pipeline.org_jobs.models.schedules import (
     OrgScheduleDefinition,
     OrgScheduleFields,
     input_document,
-    is_as_shown,
     timing_fields,
 )
 from automation_pipeline.org_jobs.models.states import OverlapPolicy, ScheduleState
@@ -206,15 +205,6 @@ def changed_schedule(
         nulls = {name for name in patch if patch[name] is None} - NULLABLE
         faults = tuple((name, NEVER_NULL if name in nulls else why) for name, why in error.fields)
         raise InvalidInputError(INVALID_SCHEDULE, faults) from None
-
-
-def is_expected(stored: OrgSchedule, expected: int | datetime | None) -> bool:
-    """Whether the caller has seen it as it is, by its version or by when it was last changed."""
-    if expected is None:
-        return True
-    if isinstance(expected, datetime):
-        return is_as_shown(expected, stored.updated_at)
-    return expected == stored.version
 
 
 def state_after(

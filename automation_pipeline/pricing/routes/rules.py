@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody, TheBody
 from automation_pipeline.api.errors import AuthorizationError, asking_outside, done_in_time
-from automation_pipeline.api.etags import etag_of, expected_instant
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
@@ -118,7 +117,7 @@ def create(
 
 @router.get(ONE, response_model=Answer[PricingRule], responses=refusals(404))
 def show(rule_id: IdInPath, services: TheServices) -> Response:
-    """Show one rule. The ETag is for changing it safely."""
+    """Show one rule."""
     with services.database.reading() as session:
         return _shown(get_rule(session, rule_id))
 
@@ -126,39 +125,30 @@ def show(rule_id: IdInPath, services: TheServices) -> Response:
 @router.patch(
     ONE,
     response_model=Answer[PricingRule],
-    responses=refusals(404, 409, 412),
-    openapi_extra=takes(
-        RuleInput, partial={"updatedAt": {"type": "string", "format": "date-time"}}, stop=CHANGE
-    ),
+    responses=refusals(404, 409),
+    openapi_extra=takes(RuleInput, partial={}, stop=CHANGE),
 )
 def update(
     rule_id: IdInPath,
     body: TheBody,
     caller: TheCaller,
     services: TheServices,
-    if_match: Annotated[
-        str | None,
-        Header(alias="If-Match", description="Change it only while its ETag is this one."),
-    ] = None,
 ) -> Response:
     """Change the fields that are named. Null clears a field; selector and transform are replaced
     whole.
 
-    What decides prices makes a new version, and previews of older ones stale. With `If-Match`, or
-    `updatedAt` in the body, nothing is changed that was changed by somebody else meanwhile. A rule
-    with a time is only for who may change prices.
+    What decides prices makes a new version, and previews of older ones stale. Only callers who may
+    change prices may set a time.
     """
-    expected, patch = expected_instant(if_match, body)
     if not may_change_prices(caller):
         with services.database.reading() as session:
-            check_times(caller, patch, rule_document(get_rule(session, rule_id)))
+            check_times(caller, body, rule_document(get_rule(session, rule_id)))
     rule = update_rule(
         rule_id,
-        patch,
+        body,
         database=services.database,
         clock=services.clock,
         actor=caller.id,
-        expected=expected,
     )
     return _shown(rule)
 
@@ -239,4 +229,4 @@ def apply(
 
 
 def _shown(rule: PricingRule, *, status: int = 200) -> Response:
-    return answer(rule_document(rule), status=status, headers={"ETag": etag_of(rule.updated_at)})
+    return answer(rule_document(rule), status=status)

@@ -62,27 +62,6 @@ def test_a_malformed_id_is_a_bad_request(client: TestClient, named: str) -> None
     assert (answered.status_code, answered.json()["details"][0]["field"]) == (400, "schedule_id")
 
 
-def test_a_change_with_an_old_etag_is_refused(client: TestClient, clock: Any) -> None:
-    made(client)
-    etag = client.get(f"{PATH}/1").headers["etag"]
-    clock.pass_time_a_second()
-    changed = client.patch(f"{PATH}/1", json={"name": "Other"}, headers={"If-Match": etag})
-    assert (changed.status_code, changed.json()["data"]["name"]) == (200, "Other")
-    outdated = client.patch(f"{PATH}/1", json={"name": "Third"}, headers={"If-Match": etag})
-    assert (outdated.status_code, outdated.json()["code"]) == (412, "PRECONDITION_FAILED")
-    now = client.patch(
-        f"{PATH}/1", json={"name": "Third"}, headers={"If-Match": changed.headers["etag"]}
-    )
-    assert now.json()["data"]["name"] == "Third"
-
-
-def test_a_change_names_the_instant_that_it_has_seen(client: TestClient, clock: Any) -> None:
-    seen = made(client)["updatedAt"]
-    clock.pass_time_a_second()
-    assert client.patch(f"{PATH}/1", json={"name": "Other", "updatedAt": seen}).status_code == 200
-    assert client.patch(f"{PATH}/1", json={"name": "Third", "updatedAt": seen}).status_code == 412
-
-
 def test_one_key_makes_one_schedule_and_gives_one_answer(client: TestClient) -> None:
     headers = {"Idempotency-Key": "abc"}
     first, second = (client.post(PATH, json=DAILY, headers=headers) for _ in range(2))

@@ -96,8 +96,7 @@ create --org acme --type SLEEP
 FAULTY: list[tuple[str, object]] = [
     ("schedules create --org acme --file -", {**CALL, "timezone": "Mars/Base", "colour": "red"}),
     ("schedules preview --file -", {**CALL, "cronExpression": "x"}),
-    ("schedules update {id} --file -", {"name": None, "updatedAt": 5}),
-    ("schedules update {id} --file -", {"name": "x", "updatedAt": "2020-01-01T00:00:00.000Z"}),
+    ("schedules update {id} --file -", {"name": None}),
     ("schedules backfill {id} --from 2026-05-02T00:00:00Z --until 2026-05-01T00:00:00Z", None),
     ("orgs create --file -", {"id": "A!", "name": ""}),
     ("create --org acme --file -", {"type": "HTTPS_CALL", "payload": {"url": "ftp://x"}}),

@@ -5,7 +5,6 @@ from automation_pipeline.core.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    OutdatedError,
     PermanentError,
     TransientError,
 )
@@ -18,7 +17,6 @@ from automation_pipeline_tests.tables import every_case
     [
         (TransientError("It is busy."), "FAILED", True),
         (ConflictError("It has a run."), "CONFLICT", True),
-        (OutdatedError("It was changed."), "CONFLICT", True),
         (NotFoundError("It is gone."), "NOT_FOUND", False),
         (InvalidInputError("It is wrong."), "VALIDATION", False),
         (PermanentError("It is not configured."), "UNSUPPORTED", False),
