@@ -167,6 +167,15 @@ def _none_as_word(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
 
+SHORTEST_DAYS = 7
+
+
+def _a_week_or_for_ever(days: int) -> int:
+    if 0 < days < SHORTEST_DAYS:
+        raise ValueError(f"it must be {SHORTEST_DAYS} days or more, or 0 to keep them for ever")
+    return days
+
+
 HttpAddress = Annotated[str, AfterValidator(http_address)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 # Fields of these kinds need validate_default=True, and InHome a field automation_home before it.
@@ -183,3 +192,4 @@ Origins = Annotated[
 Tokens = Annotated[
     tuple[Annotated[Token, AfterValidator(_long_enough)], ...], NoDecode, BeforeValidator(_listed)
 ]
+KeepDays = Annotated[int, Field(ge=0, le=3650), AfterValidator(_a_week_or_for_ever)]
