@@ -1,19 +1,58 @@
 """`automation tokens`: create, list and revoke the tokens of the HTTP API."""
 
-from datetime import datetime
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, cast
 
 import typer
 
-from automation_pipeline.access.models import MAX_LIFE_DAYS, ApiToken, token_document
-from automation_pipeline.access.tokens import IssuedToken
-from automation_pipeline.cli.client.base import open_client
+from automation_pipeline.access.models import MAX_LIFE_DAYS, token_document
+from automation_pipeline.access.queries import list_tokens
+from automation_pipeline.access.tokens import create_token, revoke_token
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.output import AsJson, print_facts, print_json, print_table, screen
-from automation_pipeline.core.access import Scope
+from automation_pipeline.cli.operations import Document, every, operation
+from automation_pipeline.cli.output import (
+    AsJson,
+    Columns,
+    print_facts,
+    print_json,
+    print_result,
+    say,
+)
 from automation_pipeline.core.json_model import LARGEST_ID
 
 app = command_group("Let other programs use the HTTP API: make tokens, and revoke them.")
+
+
+# A token whose answer is lost is of no use: the request is not repeated.
+@operation("POST /api/admin/tokens", repeatable=False)
+def issue_token(services: Services, given: Document) -> Document:
+    from automation_pipeline.org_jobs.queries.organisations import has_organisation  # noqa: PLC0415  only for new tokens
+
+    issued = create_token(
+        given,
+        database=services.database,
+        clock=services.clock,
+        organisation_exists=has_organisation,
+    )
+    return {**token_document(issued.token, services.clock.now()), "token": issued.secret}
+
+
+@operation("GET /api/admin/tokens")
+def tokens(
+    services: Services, *, include_inactive: bool, limit: int, offset: int
+) -> Sequence[Document]:
+    now = services.clock.now()
+    with services.database.reading() as session:
+        found = list_tokens(session, good_at=None if include_inactive else now)
+    return [token_document(token, now) for token in found[offset : offset + limit]]
+
+
+@operation("DELETE /api/admin/tokens/{token_id}")
+def end_token(services: Services, token_id: int) -> Document:
+    token = revoke_token(token_id, database=services.database, clock=services.clock)
+    return token_document(token, services.clock.now())
+
 
 TokenId = Annotated[
     int,
@@ -81,22 +120,31 @@ def create(
 
     automation tokens create --org acme --name agents --permission org-jobs.agents.write --scope ALL
     """
-    client = open_client()
-    given = {
-        "name": name,
-        "permissions": [word for words in permission for word in words.split(",")],
-        "scope": scope,
-        "groupes": groupe or [],
-        "crmUserId": crm_user_id,
-        "orgId": org,
-        "expiresInDays": expires_in_days,
-    }
-    issued = client.tokens.create(given)
-    document = token_document(issued.token, client.clock.now())
+    issued = issue_token(
+        {
+            "name": name,
+            "permissions": [word for words in permission for word in words.split(",")],
+            "scope": scope,
+            "groupes": groupe or [],
+            "crmUserId": crm_user_id,
+            "orgId": org,
+            "expiresInDays": expires_in_days,
+        }
+    )
     if as_json:
-        print_json({"id": document["id"], "token": issued.secret, **document})
+        print_json({"id": issued["id"], "token": issued["token"], **issued})
         return
-    _print_issued(issued, document["expiresAt"])
+    say(str(issued["token"]))
+    print_facts(
+        {
+            "id": issued["id"],
+            "name": issued["name"],
+            "may": _permissions(issued),
+            "reaches": _reach(issued),
+            "expires": issued["expiresAt"] or "never",
+        }
+    )
+    say("Keep the token: it is not shown again.")
 
 
 @app.command("list")
@@ -109,53 +157,41 @@ def list_(
 ) -> None:
     """List the tokens, newest first, by how they begin. The last use is noted once a minute at
     most."""
-    client = open_client()
-    tokens, now = client.tokens.listed(everything=everything), client.clock.now()
+    found = list(every(tokens, by="offset", include_inactive=everything))
     if as_json:
-        print_json({"tokens": [token_document(token, now) for token in tokens]})
+        print_json({"tokens": found})
     else:
-        columns = ("id", "name", "begins", "state", "may", "reaches", "expires", "last used")
-        print_table(columns, (_row(token, now) for token in tokens))
+        TOKENS.print(found)
 
 
 @app.command()
 def revoke(token_id: TokenId, *, as_json: AsJson = False) -> None:
     """Put an end to a token, at once and for good. Safe to repeat."""
-    client = open_client()
-    token = client.tokens.revoke(token_id)
-    if as_json:
-        print_json(token_document(token, client.clock.now()))
-    else:
-        _print(f"Token {token.id} is revoked: {token.name}.")
+    token = end_token(token_id)
+    print_result(token, f"Token {token['id']} is revoked: {token['name']}.", as_json=as_json)
 
 
-def _print_issued(issued: IssuedToken, expires: object) -> None:
-    _print(issued.secret)
-    print_facts(
-        {
-            "id": issued.token.id,
-            "name": issued.token.name,
-            "may": ", ".join(issued.token.permissions),
-            "reaches": _reach(issued.token),
-            "expires": expires or "never",
-        }
-    )
-    _print("Keep the token: it is not shown again.")
+def _permissions(token: Document) -> str:
+    return ", ".join(cast("Sequence[str]", token["permissions"]))
 
 
-def _row(token: ApiToken, now: datetime) -> tuple[object, ...]:
-    document = token_document(token, now)
-    may = ", ".join(token.permissions)
-    times = (document["expiresAt"] or "never", document["lastUsedAt"] or "never")
-    return (token.id, token.name, token.prefix, document["state"], may, _reach(token), *times)
+def _reach(token: Document) -> str:
+    if token["orgId"] is not None:
+        return f"all of {token['orgId']}"
+    groups = ", ".join(cast("Sequence[str]", token["groupes"]))
+    whose = {"ALL": "every fiche", "GROUP": f"groups {groups}"}
+    return whose.get(str(token["scope"]), f"CRM user {token['crmUserId']}")
 
 
-def _reach(token: ApiToken) -> str:
-    if token.org_id is not None:
-        return f"all of {token.org_id}"
-    whose = {Scope.ALL: "every fiche", Scope.GROUP: f"groups {', '.join(token.groupes)}"}
-    return whose.get(token.scope) or f"CRM user {token.crm_user_id}"
-
-
-def _print(sentence: str) -> None:
-    screen.print(sentence, markup=False, highlight=False)
+TOKENS = Columns[Document](
+    {
+        "id": lambda one: one["id"],
+        "name": lambda one: one["name"],
+        "begins": lambda one: one["prefix"],
+        "state": lambda one: one["state"],
+        "may": _permissions,
+        "reaches": _reach,
+        "expires": lambda one: one["expiresAt"] or "never",
+        "last used": lambda one: one["lastUsedAt"] or "never",
+    }
+)

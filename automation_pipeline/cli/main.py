@@ -16,7 +16,6 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
-from automation_pipeline.cli.client.target import choose
 from automation_pipeline.cli.groups import LazyCommand, lazy_group
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -187,6 +186,8 @@ def _everywhere(
     Commands print tables for people, or with --json one document for programs. Exit 0: done; 1:
     failed; 2: wrong usage. `automation COMMAND --help` tells more.
     """
+    from automation_pipeline.cli.operations import choose  # noqa: PLC0415  help needs no database
+
     del show_version  # its callback has shown it
     choose(api_url, token)
 

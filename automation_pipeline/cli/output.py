@@ -3,11 +3,11 @@
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Generic, TypeVar, cast
 
 import typer
 from rich.cells import cell_len
@@ -15,8 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from automation_pipeline.cli.client.ports import Span
+from automation_pipeline.cli.operations import HasId
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import JsonModel, as_document
+
+Model = TypeVar("Model", bound=JsonModel)
+Row = TypeVar("Row")
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else.")
@@ -96,13 +100,61 @@ def read_json_object(path: Path) -> Mapping[str, object]:
     return cast("dict[str, object]", document)
 
 
+def print_result(document: object, sentence: str, *, as_json: bool) -> None:
+    """What a command did: a document for programs, or a sentence for people."""
+    if as_json:
+        print_json(document)
+    else:
+        say(sentence)
+
+
+def show(value: Model, page: Callable[[Model], object], *, as_json: bool) -> None:
+    """One value: its document for programs, or its page for people."""
+    if as_json:
+        print_json(as_document(value))
+    else:
+        page(value)
+
+
+def show_page(
+    name: str,
+    found: Sequence[Model],
+    table: Callable[[Sequence[Model]], object],
+    *,
+    limit: int,
+    offset: int | None = None,
+    as_json: bool,
+) -> None:
+    """A page of a list. One row more than `limit` says that there are more, after the `offset` or,
+    without one, after the last row's id."""
+    shown, more = found[:limit], len(found) > limit
+    if as_json:
+        print_json({name: [as_document(one) for one in shown], "more": more})
+        return
+    table(shown)
+    if more:
+        next_page = (
+            f"--after {cast('HasId', shown[-1]).id}"
+            if offset is None
+            else f"--offset {offset + limit}"
+        )
+        say(f"There are more: {next_page} shows the next.")
+
+
 def iso_seconds(instant: datetime) -> str:
-    """Split."""
     return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 Limit = Annotated[int, typer.Option(min=1, max=500, help="At most so many.")]
 Offset = Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Leave out the first so many.")]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A page of a list."""
+
+    limit: int
+    offset: int = 0
 
 
 def one_more(limit: int, offset: int) -> Span:
@@ -119,6 +171,11 @@ def say(sentence: str) -> None:
     screen.print(sentence, markup=False, highlight=False)
 
 
+def compact(**fields: object) -> dict[str, object]:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def counted(number: int, noun: str) -> str:
     """1 price, 2 prices."""
     return f"{number} {noun if number == 1 else noun + 's'}"
@@ -126,6 +183,10 @@ def counted(number: int, noun: str) -> str:
 
 def minute(instant: datetime | None) -> str:
     return f"{instant:%Y-%m-%d %H:%M}" if instant else ""
+
+
+def second(instant: datetime | None) -> str | None:
+    return f"{instant:%Y-%m-%d %H:%M:%S} UTC" if instant else None
 
 
 # Whoever reads a pipe or a log is not bound to the width of a terminal.
@@ -166,6 +227,22 @@ class _Column:
     @property
     def _lines(self) -> list[str]:
         return [self.name, *(line for cell in self.cells for line in cell.plain.splitlines())]
+
+
+@dataclass(frozen=True)
+class Columns(Generic[Row]):
+    """The columns of a table by their names. With `texts`, those columns wrap between words and
+    empty columns are left out."""
+
+    cells: Mapping[str, Callable[[Row], object]]
+    texts: Collection[str] | None = None
+
+    def print(self, rows: Iterable[Row]) -> None:
+        lines = ([cell(row) for cell in self.cells.values()] for row in rows)
+        if self.texts is None:
+            print_table(list(self.cells), lines)
+        else:
+            print_fitted_table(list(self.cells), lines, texts=self.texts)
 
 
 def print_fitted_table(

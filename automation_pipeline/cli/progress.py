@@ -1,42 +1,42 @@
-"""Following work to its end: progress bars, `--wait`, and the reason why nothing begins."""
+"""Following work to its end: progress bars, --wait, --timeout, --here, and why nothing begins."""
 
+import os
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Generic, Protocol, Self, TypeVar, cast
 
 import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 
-from automation_pipeline import cli
-from automation_pipeline.audits.models.audits import AuditSummary as AuditStanding
-from automation_pipeline.audits.models.audits import RequestedAudit as Asked
-from automation_pipeline.automation.models.runs import Phase, Run, RunStatus
-from automation_pipeline.automation.queries.run_details import RunProgress as Advance
-from automation_pipeline.automation.runs import manual_run_key
-from automation_pipeline.cli.client.ports import Client, NeverStarted, Worker
-from automation_pipeline.cli.client.target import only_here
+from automation_pipeline import bootstrap, cli
+from automation_pipeline.cli.operations import RemoteApi, only_here, remote_api
 from automation_pipeline.cli.output import screen
-from automation_pipeline.core.launching import NotStartedError
-from automation_pipeline.transcription.models import (
-    RequestedTranscription,
-    TranscriptionStatus,
-    TranscriptionSummary,
+from automation_pipeline.core.launching import (
+    DagsterProbe,
+    LaunchFacts,
+    NotStartedError,
+    launch_obstacle,
 )
+from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
+from automation_pipeline.storage.run_requests import hold_requests, launch_states
 
+POLL_SECONDS = 0.5
 PROBE_AFTER_SECONDS = 2.0
-# From the start of the command, which a busy machine makes slow: the reason is due within 15
+# From the start of the command, which is slow on a busy machine: the reason is due within 15
 # seconds.
 PATIENCE_SECONDS = 12.0
 # From the request, however slow the start was: time for a daemon to show itself.
@@ -57,234 +57,196 @@ Here = Annotated[
 
 
 def follows(command: str, *, wait: bool, timeout: float | None, here: bool) -> bool:
-    """Whether the command follows what it asks for. InvalidInputError: the work cannot be done
-    here."""
+    """Whether the command follows what it requests.
+
+    Raises InvalidInputError for --here together with --api.
+    """
     if here:
         only_here(f"{command} --here")
     return wait or here or timeout is not None
 
 
+def pause() -> None:
+    threading.Event().wait(POLL_SECONDS)
+
+
+class Worker(Protocol):
+    """Does the work of this command in this process."""
+
+    def look(self) -> None:
+        """Raises an error if the work has ended without a result."""
+        ...
+
+    def wait(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class LaunchWait:
-    """`why` knows reasons of its own for which work does not begin. `worker` does the work here."""
+    """Waits for requested work, and gives up with the reason when nothing begins.
+
+    `keys` are those of the run requests. `why` knows more reasons. `worker` does the work here.
+    """
 
     def __init__(
         self,
-        client: Client,
         keys: Sequence[str] = (),
         *,
         timeout: float | None = None,
         worker: Worker | None = None,
         why: Callable[[], NotStartedError | None] | None = None,
     ) -> None:
-        self._client, self._keys, self._timeout, self._worker, self._why = (
-            client,
-            keys,
-            timeout,
-            worker,
-            why,
-        )
-        self._since: datetime = client.clock.now()
+        self._keys, self._timeout, self._worker, self._why = keys, timeout, worker, why
+        self._clock = bootstrap.services().clock
+        self._since: datetime = self._clock.now()
+        self._probe: DagsterProbe | None = None
         left = PATIENCE_SECONDS - (time.monotonic() - cli.STARTED_AT)
         self._patience_seconds = min(PATIENCE_SECONDS, max(left, LEAST_PATIENCE_SECONDS))
 
-    def look(self, *, begun: bool) -> None:
-        """Once per round that has not seen the end. NothingBeginsError says why to stop waiting."""
-        waited = (self._client.clock.now() - self._since).total_seconds()
+    def pause(self, *, begun: bool) -> None:
+        """Wait until the next look. Raises NotStartedError when waiting is pointless."""
+        waited = (self._clock.now() - self._since).total_seconds()
         if self._worker is not None:
             self._worker.look()
         elif not begun:
-            self._look_for_what_is_missing(waited)
+            self._check_begins(waited)
         if self._timeout is not None and waited >= self._timeout:
             rest = "" if self._worker else "; the work goes on without this command"
             message = f"Not done within {self._timeout:g} s{rest}."
             raise NotStartedError("TIMEOUT", message, {"requests": list(self._keys)})
+        pause()
 
-    def _look_for_what_is_missing(self, waited: float) -> None:
-        if waited >= PROBE_AFTER_SECONDS:
-            self._client.launching.probe()
+    def _check_begins(self, waited: float) -> None:
+        api = remote_api()
+        if api is None and self._probe is None and waited >= PROBE_AFTER_SECONDS:
+            self._probe = bootstrap.services().dagster_probe()
+            self._probe.begin()
         if waited < self._patience_seconds:
             return
-        missing = (self._why and self._why()) or self._client.launching.missing(self._keys, waited)
+        missing = self._why() if self._why else None
         if missing is None:
-            return
-        message = f"Nothing has begun within {round(waited)} s. {str(missing).rstrip('.')}."
-        raise NotStartedError(
-            missing.code, message, {"requests": list(self._keys), **missing.details}
-        )
+            missing = self._local_obstacle(waited) if api is None else remote_obstacle(api)
+        if missing is not None:
+            reason = str(missing).rstrip(".")
+            message = f"Nothing has begun within {round(waited)} s. {reason}."
+            details = {"requests": list(self._keys), **missing.details}
+            raise NotStartedError(missing.code, message, details)
+
+    def _local_obstacle(self, waited: float) -> NotStartedError | None:
+        with bootstrap.services().database.reading() as session:
+            requests = launch_states(session, self._keys)
+            tick = seconds_since_heartbeat(session, DAEMON)
+        dagster = self._probe.facts() if self._probe else None
+        return launch_obstacle(LaunchFacts(requests, tick, dagster, waited))
+
+
+def remote_obstacle(api: RemoteApi) -> NotStartedError | None:
+    """What another machine's readiness says about its daemon."""
+    answer = api.call("GET", "/health/ready", query={}, body=None, repeatable=True)
+    for check in cast("Sequence[Mapping[str, object]]", answer.get("checks") or ()):
+        if check.get("name") == "daemon" and check.get("state") == "failed":
+            detail = str(check.get("detail", "")).rstrip(".")
+            return NotStartedError("NO_DAEMON", f"Dagster's daemon there {detail}")
+    return None
 
 
 @contextmanager
 def waiting(
-    client: Client, keys: Sequence[str], *, timeout: float | None = None, here: bool = False
+    keys: Sequence[str], *, timeout: float | None = None, here: bool = False
 ) -> Generator[LaunchWait]:
-    """With `here` the work is done by this command for as long as the block lasts."""
+    """With `here`, this command does the work of the requests while the block lasts.
+
+    Requests that a daemon has already been offered are left to it.
+    """
     if not here:
-        yield LaunchWait(client, keys, timeout=timeout)
+        yield LaunchWait(keys, timeout=timeout)
         return
-    worker = client.launching.work_here(keys)
+    services = bootstrap.services()
+    with services.database.transaction() as session:
+        held = hold_requests(session, keys, f"{socket.gethostname()}:{os.getpid()}")
+    worker = services.local_worker(held)
     try:
-        yield LaunchWait(client, keys, timeout=timeout, worker=worker)
+        yield LaunchWait(keys, timeout=timeout, worker=worker)
         worker.wait()
     finally:
         worker.close()
 
 
-POLL_SECONDS = 0.5
-
-
-def watch_run(
-    run_id: int,
-    client: Client,
-    *,
-    pause: threading.Event,
-    quiet: bool,
-    waits: LaunchWait | None = None,
-) -> Run:
-    """The ended run, with a bar for each phase."""
-    waits = waits or LaunchWait(client, [manual_run_key(run_id)])
-    goes_on = (
-        f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
-    )
-    run, advance = client.runs.advance(run_id)
-    with _watching(goes_on, quiet=quiet) as progress:
-        bars = [progress.add_task("waiting for Dagster", total=None)]
-        while True:
-            for number, (label, done, total) in enumerate(phase_bars(run, advance)):
-                if number == len(bars):
-                    bars.append(progress.add_task(label, total=None))
-                progress.update(bars[number], description=label, completed=done, total=total)
-            if run.completed_at is not None:
-                return run
-            waits.look(begun=run.status != RunStatus.PENDING)
-            pause.wait(POLL_SECONDS)
-            run, advance = client.runs.advance(run_id)
-
-
-def phase_bars(run: Run, advance: Advance) -> list[tuple[str, int, int | None]]:
-    """What each phase is called, how many fiches it has done, and of how many; None while nobody
-    knows."""
-    if run.phase is None:
-        return []
-    is_selected = run.phase is not Phase.SELECTION or run.completed_at is not None
-    selected = run.selected_fiches if is_selected else None
-    to_work = advance.to_work if advance.to_work or run.completed_at else None
-    return [
-        ("selection", selected or 0, selected),
-        ("fetching", advance.fetched, selected),
-        ("transcribing", advance.transcribed, to_work),
-        (f"auditing ({advance.audits} audits)", advance.audited, to_work),
-    ]
-
-
-def follow_transcriptions(
-    requested: Sequence[RequestedTranscription],
-    client: Client,
-    *,
-    pause: threading.Event,
-    quiet: bool,
-    waits: LaunchWait,
-) -> Mapping[str, TranscriptionSummary | NeverStarted]:
-    """How the runs of the fiches ended, every one of them, by fiche: their own, or those that they
-    joined."""
-    goes_on = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
-    asked_at = client.clock.now()
-    with _watching(goes_on, quiet=quiet) as progress:
-        bars = {
-            one.fiche_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None)
-            for one in requested
-        }
-        while True:
-            now = client.transcriptions.followed(requested, asked_at)
-            for fiche_id, one in now.items():
-                _advance_transcription(progress, bars[fiche_id], fiche_id, one)
-            if len(now) == len(bars) and all(map(_is_over, now.values())):
-                return {fiche_id: now[fiche_id] for fiche_id in bars}
-            waits.look(begun=bool(now))
-            pause.wait(POLL_SECONDS)
-
-
-def follow_rerun(
-    rerun_id: str, audit_id: int, client: Client, *, pause: threading.Event, quiet: bool
-) -> str | None:
-    """None when what was found is stored, else why the rerun failed."""
-    waits = LaunchWait(client, [rerun_id])
-    goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
-    with _watching(goes_on, quiet=quiet) as progress:
-        bar = progress.add_task("rerun: waiting for Dagster", total=1)
-        while True:
-            standing = client.audits.rerun_standing(rerun_id)
-            if standing.done:
-                progress.update(bar, description="rerun: done", completed=1)
-                return None
-            if standing.error is not None:
-                return standing.error
-            if standing.begun:
-                progress.update(bar, description="rerun: the model is asked")
-            waits.look(begun=standing.begun)
-            pause.wait(POLL_SECONDS)
-
-
-def follow_audits(
-    requested: Sequence[Asked],
-    client: Client,
-    *,
-    pause: threading.Event,
-    quiet: bool,
-    waits: LaunchWait,
-) -> Mapping[str, AuditStanding | NeverStarted]:
-    """How the audits ended, every one of them, by tracking id."""
-    goes_on = "The audit goes on without us: `automation audits list` tells how it stands."
-    with _watching(goes_on, quiet=quiet) as progress:
-        bars = {
-            one.tracking_id: progress.add_task(f"fiche {one.fiche_id}: waiting", total=None)
-            for one in requested
-        }
-        while True:
-            now = client.audits.followed(requested)
-            for tracking_id, audit in now.items():
-                _advance_bar(progress, bars[tracking_id], audit)
-            if len(now) == len(bars) and all(map(_is_over, now.values())):
-                return now
-            waits.look(begun=bool(now))
-            pause.wait(POLL_SECONDS)
-
-
-def _is_over(one: AuditStanding | TranscriptionSummary | NeverStarted) -> bool:
-    if isinstance(one, TranscriptionSummary):
-        return one.status != TranscriptionStatus.RUNNING
-    return isinstance(one, NeverStarted) or one.is_over
-
-
-def _advance_transcription(
-    progress: Progress, bar: TaskID, fiche_id: str, one: TranscriptionSummary | NeverStarted
-) -> None:
-    if isinstance(one, NeverStarted):
-        progress.update(bar, description=f"fiche {fiche_id}: failed")
-    else:
-        label = f"fiche {fiche_id}: {one.status}"
-        progress.update(bar, description=label, completed=one.transcribed, total=one.total)
-
-
-def _advance_bar(progress: Progress, bar: TaskID, audit: AuditStanding | NeverStarted) -> None:
-    if isinstance(audit, NeverStarted):
-        progress.update(bar, description=f"fiche {audit.fiche_id}: failed")
-    else:
-        label = f"fiche {audit.fiche_id}: {audit.status}"
-        progress.update(bar, description=label, completed=audit.done, total=audit.steps)
-
-
 @contextmanager
-def _watching(goes_on: str, *, quiet: bool) -> Generator[Progress]:
+def progress_bars(
+    goes_on: str, *, quiet: bool, time_column: ProgressColumn | None = None, transient: bool = False
+) -> Generator[Progress]:
+    """Progress bars. After Ctrl-C, the sentence `goes_on` says what becomes of the work."""
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        time_column or TimeElapsedColumn(),
     )
     try:
-        with Progress(*columns, console=screen, disable=quiet) as progress:
+        with Progress(
+            *columns, console=screen, disable=quiet, transient=transient, speed_estimate_period=30
+        ) as progress:
             yield progress
     except KeyboardInterrupt:
         sys.stderr.write(f"{goes_on}\n")
         raise
+
+
+Status = TypeVar("Status")
+KEYS_AT_ONCE = 50
+
+
+@dataclass(frozen=True)
+class FollowedRequest(Generic[Status]):
+    """What became of a request: neither `standing` nor `refused` while it has not begun."""
+
+    key: str
+    fiche_id: str
+    standing: Status | None
+    refused: str | None
+
+    @classmethod
+    def of(cls, key: str, fiche_id: str, found: Status | str | None) -> Self:
+        """`found` is the status, or why the request was refused."""
+        if isinstance(found, str):
+            return cls(key, fiche_id, None, found)
+        return cls(key, fiche_id, found, None)
+
+
+def follow_requests(
+    fiches: Mapping[str, str],
+    statuses: Callable[[Sequence[str]], Sequence[FollowedRequest[Status]]],
+    bar: Callable[[Status], tuple[str, int, int, bool]],
+    *,
+    goes_on: str,
+    quiet: bool,
+    waits: LaunchWait,
+) -> Sequence[FollowedRequest[Status]]:
+    """The ended requests, in the order of `fiches`: keys of requests with their fiches.
+
+    `bar` is the label of a status, how much is done, of how much, and whether it has ended.
+    """
+    keys = list(fiches)
+    with progress_bars(goes_on, quiet=quiet) as progress:
+        bars = {key: progress.add_task(f"fiche {fiches[key]}: waiting", total=None) for key in keys}
+        while True:
+            begun = 0
+            ended: dict[str, FollowedRequest[Status]] = {}
+            for start in range(0, len(keys), KEYS_AT_ONCE):
+                for one in statuses(keys[start : start + KEYS_AT_ONCE]):
+                    label, done, total, is_over = "waiting", 0, None, False
+                    if one.refused is not None:
+                        label, is_over = "failed", True
+                    elif one.standing is not None:
+                        label, done, total, is_over = bar(one.standing)
+                    description = f"fiche {one.fiche_id}: {label}"
+                    progress.update(
+                        bars[one.key], description=description, completed=done, total=total
+                    )
+                    begun += one.refused is not None or one.standing is not None
+                    if is_over:
+                        ended[one.key] = one
+            if len(ended) == len(keys):
+                return [ended[key] for key in keys]
+            waits.pause(begun=begun > 0)

@@ -4,8 +4,9 @@ simulator."""
 import asyncio
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +16,10 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from automation_pipeline import bootstrap
-from automation_pipeline.api.health import State
 from automation_pipeline.automation.relay import RelayCounts, relay_events
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.target import only_here
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
+from automation_pipeline.cli.operations import Document, only_here, operation
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.settings import load_settings
@@ -135,7 +135,21 @@ def _progress(word: str) -> Generator[backups.Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-COLOURS = {State.OK: "green", State.NOT_SET: "dim", State.FAILED: "red"}
+COLOURS = {"ok": "green", "not set": "dim", "failed": "red"}
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """The findings of the checks."""
+
+    checks: Sequence[Document]
+
+
+@operation("GET /api/automation/diagnostic")
+def diagnostic(services: Services) -> Diagnostic:
+    from automation_pipeline.api.health import examine  # noqa: PLC0415  it knows every package
+
+    return Diagnostic([vars(finding) for finding in examine(services)])
 
 
 def doctor(*, as_json: AsJson = False) -> None:
@@ -144,16 +158,15 @@ def doctor(*, as_json: AsJson = False) -> None:
     API. Exit 1 if something fails that is required: what is configured is. With --api it is the
     other machine that looks, and tells.
     """
-    findings = open_client().examine()
+    checks = diagnostic().checks
     if as_json:
-        print_json({"checks": [vars(finding) for finding in findings]})
+        print_json({"checks": checks})
     else:
-        for finding in findings:
-            screen.print(
-                Text(f"{finding.state:<8}", COLOURS[finding.state])
-                + f" {finding.name:<9} {finding.detail}"
-            )
-    if any(finding.is_trouble for finding in findings):
+        for check in checks:
+            state = str(check["state"])
+            line = Text(f"{state:<8}", COLOURS[state]) + f" {check['name']:<9} {check['detail']}"
+            screen.print(line)
+    if any(check["required"] and check["state"] == "failed" for check in checks):
         raise typer.Exit(1)
 
 

@@ -30,7 +30,6 @@ ANSWER_SECONDS = 90.0
 # The answer was lost, and it is unknown whether the request arrived: worth one repetition.
 _LOST_ANSWER = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ReadTimeout)
 
-Query = Mapping[str, object]
 Document = Mapping[str, object]
 
 
@@ -39,21 +38,17 @@ class ApiAccessError(PermanentError):
 
 
 class AutomationApi:
-    """`get` and `post` repeat a request whose answer is lost. A POST carries an idempotency key."""
+    """A repeatable POST carries an idempotency key."""
 
     def __init__(
         self, url: str, token: str, *, transport: httpx.BaseTransport | None = None
     ) -> None:
         self._origin = origin_of(url)
-        try:
-            headers = httpx.Headers(
-                {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-            )
-        except UnicodeEncodeError:
-            raise InvalidInputError(
-                "The token for the API holds characters that no token has."
-            ) from None
-        headers["Accept-Encoding"] = "identity"
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        }
         self._http = httpx.Client(
             base_url=url.rstrip("/"),
             headers=headers,
@@ -61,40 +56,23 @@ class AutomationApi:
             transport=transport,
         )
 
-    def get(self, path: str, query: Query | None = None) -> Document:
-        return self._call("GET", path, query=query, repeatable=True)
-
-    def post(
-        self,
-        path: str,
-        body: Document | None = None,
-        *,
-        query: Query | None = None,
-        repeatable: bool = True,
-    ) -> Document:
-        return self._call("POST", path, query=query, body=body, repeatable=repeatable)
-
-    def put(self, path: str, body: Document, *, query: Query | None = None) -> Document:
-        return self._call("PUT", path, query=query, body=body)
-
-    def patch(self, path: str, body: Document) -> Document:
-        return self._call("PATCH", path, body=body)
-
-    def delete(self, path: str, *, query: Query | None = None) -> Document:
-        return self._call("DELETE", path, query=query)
-
     def close(self) -> None:
         self._http.close()
 
-    def _call(
+    def call(
         self,
         method: str,
         path: str,
         *,
-        query: Query | None = None,
+        query: Document | None = None,
         body: Document | None = None,
-        repeatable: bool = False,
+        repeatable: bool = True,
     ) -> Document:
+        """The JSON object of the answer; error statuses raise the error that the API reports.
+
+        A GET and, if it is `repeatable`, a POST are sent again when the answer is lost.
+        """
+        repeatable = repeatable and method in {"GET", "POST"}
         headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" and repeatable else {}
         if correlation_id():
             headers["X-Request-Id"] = str(correlation_id())
@@ -117,18 +95,15 @@ class AutomationApi:
         return self._parse(status, answer)
 
     def _send(self, request: httpx.Request, *, repeatable: bool) -> tuple[int, bytes]:
-        if repeatable:
-            try:
-                return self._send_once(request)
-            except BodyRefusedError:
+        try:
+            with closing(self._http.send(request, stream=True)) as response:
+                return response.status_code, read_body_now(response, MAX_BYTES)
+        except BodyRefusedError:
+            raise
+        except _LOST_ANSWER:
+            if not repeatable:
                 raise
-            except _LOST_ANSWER:
-                pass  # repeat it once
-        return self._send_once(request)
-
-    def _send_once(self, request: httpx.Request) -> tuple[int, bytes]:
-        with closing(self._http.send(request, stream=True)) as response:
-            return response.status_code, read_body_now(response, MAX_BYTES)
+        return self._send(request, repeatable=False)
 
     def _parse(self, status: int, body: bytes) -> Document:
         if status == httpx.codes.NO_CONTENT.value:
@@ -169,7 +144,7 @@ class AutomationApi:
         return TransientError(f"{sentence}{request}")
 
 
-def _params(query: Query | None) -> Mapping[str, str | list[str]]:
+def _params(query: Document | None) -> Mapping[str, str | list[str]]:
     """A list becomes a repeated parameter; None is left out."""
     return {name: _param(value) for name, value in (query or {}).items() if value is not None}
 

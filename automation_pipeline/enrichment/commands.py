@@ -27,8 +27,8 @@ from rich.progress import (
 
 from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import AskedCompany, Client
+from automation_pipeline.cli.client.progress import POLL_SECONDS, Here, LaunchWait, Timeout, follows
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
-from automation_pipeline.cli.progress import POLL_SECONDS, Here, LaunchWait, Timeout, follows
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
 from automation_pipeline.core.masking import csv_cell
 from automation_pipeline.enrichment.models import FIELDS, EnrichmentStatus, parse_request

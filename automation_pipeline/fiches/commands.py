@@ -1,7 +1,7 @@
 """`automation fiches`: show a mirrored fiche, and fetch sales lists and details from the CRM."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Annotated, cast
 
@@ -10,15 +10,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.target import only_here
 from automation_pipeline.cli.groups import command_group
+from automation_pipeline.cli.operations import Document, only_here, operation
 from automation_pipeline.cli.output import (
     AsJson,
+    Columns,
     check_fiche_ids,
     print_facts,
     print_json,
     print_table,
+    say,
     screen,
 )
 from automation_pipeline.core.errors import InvalidInputError
@@ -26,15 +27,22 @@ from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.fiches.days import revalidate_days
 from automation_pipeline.fiches.details import fetch_days
 from automation_pipeline.fiches.models.days import DayCoverage, DayFailed, SalesDay
-from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.queries.details import coverage_of
-
-Part = Mapping[str, object]
-
+from automation_pipeline.fiches.queries.fiches import fiche_document
+from automation_pipeline.transcription.queries.recordings import transcription_status
 
 app = command_group("Mirror the CRM's fiches, and look at them.")
 
 MOST_DAYS = 366
+
+
+@operation("GET /api/fiches/{fiche_id}/mirror")
+def get_fiche(services: Services, fiche_id: str) -> Document:
+    with services.database.reading() as session:
+        return {
+            **fiche_document(session, fiche_id),
+            "transcription": transcription_status(session, fiche_id),
+        }
 
 
 @app.command()
@@ -45,7 +53,7 @@ def show(
 ) -> None:
     """Show one fiche as it is mirrored; --json shows all of it."""
     check_fiche_ids([fiche_id])
-    document = open_client().fiches.mirrored(fiche_id)
+    document = get_fiche(fiche_id)
     if as_json:
         print_json(document)
     else:
@@ -74,64 +82,66 @@ def sync(
     """
     only_here("fiches sync")
     services = bootstrap.services()
-    days, source = _requested_days(day, first, last, services), services.crm
+    days = _requested_days(day, first, last, services)
+    lists, errors = _sync(days, services, details=details, force=force, quiet=as_json)
+    with services.database.reading() as session:
+        coverage = {at: coverage_of(session, at) for at in days}
+    failed = [one for one in lists if isinstance(one, DayFailed)]
+    if as_json:
+        documents = [_day_document(one, coverage[one.day]) for one in lists]
+        print_json({"days": documents, "errors": dict(errors)})
+    else:
+        rows = [
+            (one.day, one.fiches, one.new, one.changed, found.with_details, found.not_found)
+            for one in lists
+            if isinstance(one, SalesDay)
+            for found in [coverage[one.day]]
+        ]
+        print_table(("day", "fiches", "new", "changed", "with details", "not found"), rows)
+        for one in failed:
+            say(f"{one.day}: {one.error}")
+        for error, count in errors.most_common():
+            say(f"{count} x {error}")
+    if errors or failed:
+        raise typer.Exit(1)
+
+
+def _sync(
+    days: list[date], services: Services, *, details: bool, force: bool, quiet: bool
+) -> tuple[list[SalesDay | DayFailed], Counter[str]]:
+    """The outcome of each day's sales list, and how many details failed by error."""
+    source, errors = services.crm, Counter[str]()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=screen, disable=as_json) as progress:
-        lists = _sync_lists(days, source, services, progress, force=force)
-        errors = _sync_details(days, source, services, progress) if details else Counter[str]()
-    with services.database.reading() as session:
-        coverage = {at: coverage_of(session, at) for at in days}
-    if as_json:
-        print_json(
-            {
-                "days": [_day_document(outcome, coverage[outcome.day]) for outcome in lists],
-                "errors": dict(errors),
-            }
+    with Progress(*columns, console=screen, disable=quiet) as progress:
+        lists_bar = progress.add_task("sales lists", total=len(days))
+        lists = services.run(
+            revalidate_days(
+                days,
+                database=services.database,
+                source=source,
+                clock=services.clock,
+                semaphore=services.sales_list_semaphore,
+                force=force,
+                on_day=lambda _day: progress.advance(lists_bar),
+            )
         )
-    else:
-        _print_days(lists, coverage, errors)
-    if errors or any(isinstance(outcome, DayFailed) for outcome in lists):
-        raise typer.Exit(1)
-
-
-def _sync_lists(
-    days: list[date], source: FicheSource, services: Services, progress: Progress, *, force: bool
-) -> list[SalesDay | DayFailed]:
-    bar = progress.add_task("sales lists", total=len(days))
-    return services.run(
-        revalidate_days(
-            days,
-            database=services.database,
-            source=source,
-            clock=services.clock,
-            semaphore=services.sales_list_semaphore,
-            force=force,
-            on_day=lambda _day: progress.advance(bar),
-        )
-    )
-
-
-def _sync_details(
-    days: list[date], source: FicheSource, services: Services, progress: Progress
-) -> Counter[str]:
-    bar = progress.add_task("details", total=None)
-
-    def show_progress(done: int, total: int) -> None:
-        progress.update(bar, completed=done, total=total)
-
-    fetching = fetch_days(
-        days,
-        database=services.database,
-        source=source,
-        clock=services.clock,
-        progress=show_progress,
-    )
-    return services.run(fetching)
+        if details:
+            bar = progress.add_task("details", total=None)
+            errors = services.run(
+                fetch_days(
+                    days,
+                    database=services.database,
+                    source=source,
+                    clock=services.clock,
+                    progress=lambda done, total: progress.update(bar, completed=done, total=total),
+                )
+            )
+    return lists, errors
 
 
 def _requested_days(
@@ -140,10 +150,11 @@ def _requested_days(
     if (day is None) == (first is None) or (day is not None and last is not None):
         raise InvalidInputError("Give either --date, or --from and --to.")
     today = wall_time(services.clock.now(), zone(services.settings.automation_timezone)).date()
-    start = (
-        _parse_option("--date", day) if day is not None else _parse_option("--from", first or "")
-    )
-    end = start if day is not None else today if last is None else _parse_option("--to", last)
+    if day is not None:
+        start = end = _parse_option("--date", day)
+    else:
+        start = _parse_option("--from", first or "")
+        end = today if last is None else _parse_option("--to", last)
     if end < start:
         raise InvalidInputError("--to lies before --from.")
     if (end - start).days >= MOST_DAYS:
@@ -172,35 +183,20 @@ def _day_document(outcome: SalesDay | DayFailed, coverage: DayCoverage) -> dict[
     }
 
 
-def _print_days(
-    lists: list[SalesDay | DayFailed], coverage: dict[date, DayCoverage], errors: Counter[str]
-) -> None:
-    rows = [
-        (
-            sales.day,
-            sales.fiches,
-            sales.new,
-            sales.changed,
-            coverage[sales.day].with_details,
-            coverage[sales.day].not_found,
-        )
-        for sales in lists
-        if isinstance(sales, SalesDay)
-    ]
-    print_table(("day", "fiches", "new", "changed", "with details", "not found"), rows)
-    failed = [f"{day.day}: {day.error}" for day in lists if isinstance(day, DayFailed)]
-    for sentence in [*failed, *(f"{count} x {error}" for error, count in errors.most_common())]:
-        screen.print(sentence, markup=False, highlight=False)
-
-
-def print_fiche(document: Part) -> None:
-    information, prospect = _part(document, "information"), _part(document, "prospect")
-    recordings = cast("Sequence[Part]", document["recordings"])
+def print_fiche(document: Document) -> None:
+    information = cast("Document", document["information"] or {})
+    prospect = cast("Document", document["prospect"] or {})
+    transcription = cast("Document", document["transcription"] or {})
+    recordings = cast("Sequence[Document]", document["recordings"])
     known = [recording for recording in recordings if recording["vanished_at"] is None]
+    with_audio = sum(bool(recording["recording_url"]) for recording in known)
+    transcribed = sum(bool(recording["has_transcription"]) for recording in known)
+    name = f"{document['prospect_prenom'] or ''} {document['prospect_nom'] or ''}"
+    fetched = document["details_fetched_at"]
     print_facts(
         {
-            "fiche": f"{document['fiche_id']}  {document['prospect_prenom'] or ''} {document['prospect_nom'] or ''}",
-            "state": _state(document),
+            "fiche": f"{document['fiche_id']}  {name}",
+            "state": f"{document['state']}, details of {fetched}" if fetched else document["state"],
             "sold on": document["sales_date"],
             "groupe": document["groupe"],
             "agent": information.get("attribution_user_nom"),
@@ -208,51 +204,43 @@ def print_fiche(document: Part) -> None:
             "telephone": document["prospect_tel"],
             "mail": document["prospect_email"],
             "town": prospect.get("ville"),
-            "recordings": f"{len(known)}, {_count_true(known, 'recording_url')} with audio, "
-            f"{_count_true(known, 'has_transcription')} transcribed",
+            "recordings": f"{len(known)}, {with_audio} with audio, {transcribed} transcribed",
         }
     )
-    _print_transcription(_part(document, "transcription").get("run"))
+    last_run = transcription.get("run")
+    if last_run is not None:
+        _print_transcription(cast("Document", last_run))
     if recordings:
-        print_table(
-            ("call", "day", "time", "seconds", "direction", "audio", "transcript"),
-            [_call_row(recording) for recording in recordings],
-        )
+        RECORDINGS.print(recordings)
 
 
-def _print_transcription(last_run: object) -> None:
-    """Print the last run's counts, and each recording that is claimed, waiting or failed."""
-    if last_run is None:
-        return
-    run = cast("Part", last_run)
+def _print_transcription(run: Document) -> None:
+    """Print the run's counts, and each recording that is claimed, waiting or failed."""
     counts = f"{run['processed']} of {run['targetTotal']} recordings, {run['failed']} failed"
     print_facts(
         {"transcription": f"{run['state']}, {counts}", "run": run["id"], "error": run["error"]}
     )
-    unusual = [task for task in cast("Sequence[Part]", run["tasks"]) if task["state"] != "done"]
+    unusual = [task for task in cast("Sequence[Document]", run["tasks"]) if task["state"] != "done"]
     if unusual:
         columns = ("callId", "state", "attempts", "owner", "secondsLeft", "againInSeconds", "error")
         names = ("call", "state", "attempts", "held by", "for s", "again in s", "why")
         print_table(names, [[task[column] for column in columns] for task in unusual])
 
 
-def _count_true(recordings: Sequence[Part], field: str) -> int:
-    return sum(bool(recording[field]) for recording in recordings)
+def _audio(recording: Document) -> str:
+    if recording["vanished_at"]:
+        return "vanished"
+    return "yes" if recording["recording_url"] else "no"
 
 
-def _part(document: Part, name: str) -> Part:
-    return cast("Part", document[name] or {})
-
-
-def _state(document: Part) -> str:
-    fetched = document["details_fetched_at"]
-    return f"{document['state']}, details of {fetched}" if fetched else str(document["state"])
-
-
-def _call_row(recording: Part) -> tuple[object, ...]:
-    audio = (
-        "vanished" if recording["vanished_at"] else "yes" if recording["recording_url"] else "no"
-    )
-    columns = ("call_id", "recording_date", "recording_time", "duration_seconds", "direction")
-    transcript = "yes" if recording["has_transcription"] else "no"
-    return (*(recording[column] for column in columns), audio, transcript)
+RECORDINGS = Columns[Document](
+    {
+        "call": lambda one: one["call_id"],
+        "day": lambda one: one["recording_date"],
+        "time": lambda one: one["recording_time"],
+        "seconds": lambda one: one["duration_seconds"],
+        "direction": lambda one: one["direction"],
+        "audio": _audio,
+        "transcript": lambda one: "yes" if one["has_transcription"] else "no",
+    }
+)

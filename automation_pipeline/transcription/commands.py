@@ -1,24 +1,74 @@
 """`automation transcribe`: request transcripts and follow them."""
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import typer
 
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.ports import NeverStarted
-from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_json, print_table, screen
-from automation_pipeline.cli.progress import Here, Timeout, follow_transcriptions, follows, waiting
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.operations import operation
+from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_json, print_table, say
+from automation_pipeline.cli.progress import (
+    FollowedRequest,
+    Here,
+    Timeout,
+    follow_requests,
+    follows,
+    waiting,
+)
 from automation_pipeline.core.errors import RequestFailedError
+from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.transcription.models import (
-    RequestedTranscription,
     TranscriptionPriority,
     TranscriptionStatus,
     TranscriptionSummary,
 )
+from automation_pipeline.transcription.queries.requests import (
+    request_outcomes,
+    requested_transcriptions,
+)
+from automation_pipeline.transcription.requests import request_transcriptions
 
-EndedTranscription: TypeAlias = TranscriptionSummary | NeverStarted
+GOES_ON = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
+
+EndedTranscription: TypeAlias = FollowedRequest[TranscriptionSummary]
+
+
+@dataclass(frozen=True)
+class FiledTranscription:
+    """`event_id` is the key of the run request."""
+
+    fiche_id: str
+    run_id: str | None
+    event_id: str
+
+
+@operation("POST /api/transcriptions/{fiche_id}", query=["priority"])
+def request_transcription(
+    services: Services, fiche_id: str, priority: TranscriptionPriority
+) -> FiledTranscription:
+    [filed] = request_transcriptions(
+        [fiche_id],
+        priority=priority,
+        batch=False,
+        database=services.database,
+        clock=services.clock,
+    )
+    return FiledTranscription(fiche_id, filed.run_id, str(filed.key))
+
+
+@operation("GET /api/requests/transcriptions")
+def transcription_requests(services: Services, key: Sequence[str]) -> Sequence[EndedTranscription]:
+    with services.database.reading() as session:
+        filed = filed_requests(session, key)
+        requested = requested_transcriptions(session, filed)
+        since = min((one.created_at for one in filed), default=services.clock.now())
+        found = request_outcomes(session, requested, since)
+    return [
+        EndedTranscription.of(request.key, one.fiche_id, found.get(one.fiche_id))
+        for request, one in zip(filed, requested, strict=True)
+    ]
 
 
 def transcribe(
@@ -42,72 +92,64 @@ def transcribe(
     """
     check_fiche_ids(fiche_ids)
     wait = follows("transcribe", wait=wait, timeout=timeout, here=here)
-    client = open_client()
-    requested = client.transcriptions.request(fiche_ids, priority)
-    ended: Mapping[str, EndedTranscription] = {}
+    requested = [request_transcription(one, priority) for one in dict.fromkeys(fiche_ids)]
+    ended: Sequence[EndedTranscription] = ()
     if wait:
-        keys = [request.key for request in requested if request.key]
-        with waiting(client, keys, timeout=timeout, here=here) as waits:
-            ended = follow_transcriptions(
-                requested, client, pause=threading.Event(), quiet=as_json, waits=waits
+        fiches = {one.event_id: one.fiche_id for one in requested}
+        with waiting(list(fiches), timeout=timeout, here=here) as waits:
+            ended = follow_requests(
+                fiches, transcription_requests, _bar, goes_on=GOES_ON, quiet=as_json, waits=waits
             )
-    if as_json:
-        print_json(
-            {
-                "transcriptions": [
-                    _document(request, ended.get(request.fiche_id)) for request in requested
-                ]
-            }
-        )
-        _raise_single_error(list(ended.values()))
-    elif ended:
-        _print_ended(list(ended.values()))
-    else:
-        for request in requested:
-            screen.print(f"Fiche {request.fiche_id}: run {request.run_id}", highlight=False)
-    if not all(map(_is_complete, ended.values())):
+    _print_transcriptions(requested, ended, as_json=as_json)
+    if not all(map(_is_complete, ended)):
         raise typer.Exit(1)
 
 
-def _is_complete(run: EndedTranscription) -> bool:
-    return (
-        isinstance(run, TranscriptionSummary)
-        and run.status is TranscriptionStatus.COMPLETED
-        and run.failed == 0
-    )
+def _print_transcriptions(
+    requested: Sequence[FiledTranscription],
+    ended: Sequence[EndedTranscription],
+    *,
+    as_json: bool,
+) -> None:
+    """The error of a single transcription becomes the command's error."""
+    outcomes = [_outcome(one) for one in ended] or [{} for _ in requested]
+    if as_json:
+        documents = [
+            {"fiche_id": one.fiche_id, "run_id": one.run_id, **outcome}
+            for one, outcome in zip(requested, outcomes, strict=True)
+        ]
+        print_json({"transcriptions": documents})
+    if len(ended) == 1 and outcomes[0]["error"] is not None:
+        raise RequestFailedError(str(outcomes[0]["error"]))
+    if as_json:
+        return
+    if ended:
+        rows = [
+            (one.fiche_id, *outcome.values()) for one, outcome in zip(ended, outcomes, strict=True)
+        ]
+        print_table(("fiche", "status", "recordings", "transcribed", "failed", "error"), rows)
+        return
+    for one in requested:
+        say(f"Fiche {one.fiche_id}: run {one.run_id}")
 
 
-def _print_ended(ended: Sequence[EndedTranscription]) -> None:
-    _raise_single_error(ended)
-    print_table(
-        ("fiche", "status", "recordings", "transcribed", "failed", "error"), map(_row, ended)
-    )
+def _bar(run: TranscriptionSummary) -> tuple[str, int, int, bool]:
+    is_over = run.status is not TranscriptionStatus.RUNNING
+    return run.status, run.transcribed, run.total, is_over
 
 
-def _raise_single_error(ended: Sequence[EndedTranscription]) -> None:
-    """Report the error of a single transcription as the command's error."""
-    if len(ended) == 1 and ended[0].error is not None:
-        raise RequestFailedError(ended[0].error)
+def _is_complete(one: EndedTranscription) -> bool:
+    run = one.standing
+    return run is not None and run.status is TranscriptionStatus.COMPLETED and run.failed == 0
 
 
-def _row(run: EndedTranscription) -> Sequence[object]:
-    if isinstance(run, NeverStarted):
-        return run.fiche_id, TranscriptionStatus.FAILED, None, None, None, run.error
-    return run.fiche_id, run.status, run.total, run.transcribed, run.failed, run.error
-
-
-def _document(
-    request: RequestedTranscription, ended: EndedTranscription | None
-) -> dict[str, object]:
-    """With `--wait`, every transcription has the same fields, also one that never started."""
-    document: dict[str, object] = {"fiche_id": request.fiche_id, "run_id": request.run_id}
-    if ended is None:
-        return document
-    run = ended if isinstance(ended, TranscriptionSummary) else None
-    return document | {
+def _outcome(one: EndedTranscription) -> dict[str, object]:
+    """The same fields for every transcription, also for one that never started."""
+    run = one.standing
+    return {
         "status": run.status if run else TranscriptionStatus.FAILED,
         "recordings": run and run.total,
         "transcribed": run and run.transcribed,
         "failed": run and run.failed,
-        "error": ended.error,
+        "error": run.error if run else one.refused,
     }

@@ -5,7 +5,7 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from automation_pipeline import bootstrap
-from automation_pipeline.cli import main
+from automation_pipeline.cli import main, progress
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.storage.database import Database
 
@@ -83,6 +83,19 @@ class Terminal:
     @property
     def database(self) -> Database:
         return bootstrap.services().database
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
+    """What happens in the pauses of a command that follows its work; Ctrl-C ends the rest."""
+    left = iter(acts)
+
+    def pause() -> None:
+        act = next(left, None)
+        if act is None:
+            raise KeyboardInterrupt
+        act()
+
+    monkeypatch.setattr(progress, "pause", pause)
 
 
 @contextmanager

@@ -2,17 +2,14 @@
 evidence."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.commands import audits as audit
-from automation_pipeline.cli import progress as following
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
-from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 
 
@@ -54,27 +51,6 @@ def test_several_fiches_are_a_batch(terminal: Terminal, bench: Bench) -> None:
     ]
 
 
-class Daemon(threading.Event):
-    """What Dagster would do, in a pause between two looks."""
-
-    def __init__(self, act: Callable[[], None]) -> None:
-        super().__init__()
-        self._act = act
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self._act()
-        return False
-
-
-def dagster_does(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    follow = following.follow_audits
-    monkeypatch.setattr(
-        audit,
-        "follow_audits",
-        lambda *given, **named: follow(*given, **{**named, "pause": Daemon(act)}),
-    )
-
-
 def carry_out(bench: Bench, terminal: Terminal) -> None:
     for request in requests(terminal):
         bench.audit(str(request.config["fiche_id"]), 1, request.request_key)
@@ -85,7 +61,7 @@ def test_the_verdict_is_shown_with_its_quotations(
 ) -> None:
     bench.configure(steps=2)
     bench.sell("1900417")
-    dagster_does(lambda: carry_out(bench, terminal), monkeypatch)
+    meanwhile(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
     ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (0, "")
     assert "EXCELLENT" in ended.out
@@ -98,7 +74,7 @@ def test_several_that_are_followed_are_a_table(
     bench.configure(steps=1)
     bench.sell("1900417")
     bench.sell("1900418", said="")
-    dagster_does(lambda: carry_out(bench, terminal), monkeypatch)
+    meanwhile(monkeypatch, *[lambda: carry_out(bench, terminal)] * 3)
     told = terminal.json("audit", "1900417", "1900418", "--config", "1", "--wait", code=1)
     assert [audit["status"] for audit in told["audits"]] == ["completed", "failed"]
 
@@ -116,7 +92,7 @@ def test_a_request_that_comes_to_nothing_is_told(
                 "LLM API key not configured (set LLM_API_KEY)",
             )
 
-    dagster_does(refuse, monkeypatch)
+    meanwhile(monkeypatch, *[refuse] * 3)
     ended = terminal.run("audit", "1900417", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (1, "LLM API key not configured (set LLM_API_KEY).\n")
 
@@ -148,7 +124,7 @@ def test_a_refused_audit_does_not_end_the_watching_of_the_others(
     bench.configure(steps=1)
     for fiche in ("7", "8", "9"):
         bench.sell(fiche)
-    dagster_does(refuse_first_then_carry_out(terminal, bench), monkeypatch)
+    meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
     told = terminal.json("audit", "7", "8", "9", "--config", "1", "--wait", code=1)
     first, *others = told["audits"]
     assert first == {
@@ -166,7 +142,7 @@ def test_a_refused_audit_is_a_row_among_the_others(
 ) -> None:
     bench.configure(steps=1)
     bench.sell("8")
-    dagster_does(refuse_first_then_carry_out(terminal, bench), monkeypatch)
+    meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
     ended = terminal.run("audit", "7", "8", "--config", "1", "--wait")
     assert (ended.code, ended.err) == (1, "")
     rows = [line.split() for line in ended.out.splitlines()]
@@ -178,7 +154,7 @@ def test_one_alone_that_is_refused_is_a_document_too(
     terminal: Terminal, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.configure(steps=1)
-    dagster_does(refuse_first_then_carry_out(terminal, bench), monkeypatch)
+    meanwhile(monkeypatch, *[refuse_first_then_carry_out(terminal, bench)] * 3)
     ended = terminal.run("audit", "7", "--config", "1", "--wait", "--json")
     assert (ended.code, ended.error and ended.error["message"]) == (1, NO_KEY)
     told = json.loads(ended.out)

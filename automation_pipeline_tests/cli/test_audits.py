@@ -2,14 +2,11 @@
 nonsense is refused."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.commands import audits
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply
 from automation_pipeline.audits.reviews import rerun_step
@@ -19,7 +16,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.audits.reviewers import put
-from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
 from automation_pipeline_tests.tables import every_case
@@ -52,25 +49,6 @@ def bench(terminal: Terminal, clock: StandingClock) -> Bench:
     bench.configure_anew("Sales", steps)
     bench.audit("1900417", 1, trigger_source="api")
     return bench
-
-
-class During(threading.Event):
-    """What happens while somebody waits; Ctrl-C when they wait again."""
-
-    def __init__(self, act: Callable[[], None] | None = None) -> None:
-        super().__init__()
-        self._act = act
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if self._act is None:
-            raise KeyboardInterrupt
-        act, self._act = self._act, None
-        act()
-        return False
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None] | None) -> None:
-    monkeypatch.setattr(audits, "threading", SimpleNamespace(Event=lambda: During(act)))
 
 
 def request_key(terminal: Terminal) -> str:
@@ -247,7 +225,7 @@ def test_a_rerun_that_fails_is_a_document_all_the_same(
 def test_ctrl_c_says_that_the_rerun_goes_on(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    meanwhile(monkeypatch, None)
+    meanwhile(monkeypatch)
     ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", *flags)
     goes_on = (
         "The rerun goes on without us: `automation audits show 1 --steps` tells what it finds.\n"

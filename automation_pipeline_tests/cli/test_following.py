@@ -1,14 +1,13 @@
 """Watching runs: Ctrl-C stops the watching and says so; each phase has a bar."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
-from types import SimpleNamespace
+from threading import Event
 
 import pytest
 
-from automation_pipeline.automation.commands import runs, schedules
+from automation_pipeline import bootstrap
+from automation_pipeline.automation.commands.runs import phase_bars, watch_run
 from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, Phase
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.queries.run_details import RunProgress
@@ -17,42 +16,15 @@ from automation_pipeline.automation.run_endings import finalise_run
 from automation_pipeline.automation.runs import open_run, request_run
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.client.local import LocalClient
-from automation_pipeline.cli.progress import phase_bars, watch_run
+from automation_pipeline.cli import progress
+from automation_pipeline.cli.progress import LaunchWait
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.transcription import commands as transcribe
-from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
 RUN_GOES_ON = "Run 1 goes on without us: `automation runs show 1` tells how it stands.\n"
 WORK_GOES_ON = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand.\n"
-
-
-class Interrupted(threading.Event):
-    """Somebody presses Ctrl-C while waiting."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        raise KeyboardInterrupt
-
-
-class Passing(threading.Event):
-    """Time passes, nobody sleeps; `at` calls what is to happen before so many waits, and Ctrl-C
-    ends the rest."""
-
-    def __init__(
-        self, clock: StandingClock, waits: int, at: dict[int, Callable[[], None]] | None = None
-    ) -> None:
-        super().__init__()
-        self._clock, self._left, self._at = clock, waits, at or {}
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if self._left == 0:
-            raise KeyboardInterrupt
-        self._at.get(self._left, lambda: None)()
-        self._left -= 1
-        self._clock.pass_time(timedelta(seconds=timeout or 0))
-        return False
 
 
 @pytest.fixture
@@ -78,7 +50,7 @@ def run_id(services: Services) -> int:
 def test_ctrl_c_while_a_run_is_followed_says_that_it_goes_on(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    monkeypatch.setattr(schedules, "threading", SimpleNamespace(Event=Interrupted))
+    meanwhile(monkeypatch)
     ended = terminal.run("schedules", "run-now", terminal.create(), "--wait", *flags)
     assert (ended.code, ended.err) == (130, RUN_GOES_ON)
     assert [run["status"] for run in terminal.json("runs", "list")["runs"]] == ["pending"]
@@ -88,7 +60,7 @@ def test_ctrl_c_while_a_run_is_followed_says_that_it_goes_on(
 def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    monkeypatch.setattr(transcribe, "threading", SimpleNamespace(Event=Interrupted))
+    meanwhile(monkeypatch)
     ended = terminal.run("transcribe", "7", "--wait", *flags)
     assert (ended.code, ended.err) == (130, WORK_GOES_ON)
 
@@ -97,13 +69,13 @@ def test_ctrl_c_while_a_transcription_is_followed_says_that_it_goes_on(
 def test_ctrl_c_while_a_run_is_watched_says_that_it_goes_on(
     terminal: Terminal, run_id: int, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
-    monkeypatch.setattr(runs, "threading", SimpleNamespace(Event=Interrupted))
+    meanwhile(monkeypatch)
     ended = terminal.run("runs", "watch", str(run_id), *flags)
     assert (ended.code, ended.err) == (130, RUN_GOES_ON)
 
 
 def test_a_run_that_a_thread_advances_is_watched_to_its_end(
-    services: Services, run_id: int
+    services: Services, run_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, clock = services.database, services.clock
 
@@ -116,13 +88,11 @@ def test_a_run_that_a_thread_advances_is_watched_to_its_end(
             record_moves(session, run_id, [LedgerMove("1", OutcomeStatus.SUCCESSFUL)], clock.now())
         finalise_run(run_id, database=ours, clock=clock)
 
-    class Brief(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            return super().wait(0.001)
-
-    with ThreadPoolExecutor(1) as pool:
+    monkeypatch.setattr(progress, "pause", lambda: Event().wait(0.001))
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr(bootstrap, "services", lambda: services)
         worker = pool.submit(work)
-        run = watch_run(run_id, LocalClient(services), pause=Brief(), quiet=True)
+        run = watch_run(run_id, quiet=True, waits=LaunchWait())
         worker.result(timeout=30)
     assert (run.status, run.successful_fiches) == ("completed", 1)
 

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.automation.commands.report_page import Html, element, joined, text
+from automation_pipeline.automation.commands.report import Html, element, joined, text
 
 
 class Reader(HTMLParser):

@@ -4,13 +4,11 @@ to its end."""
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.automation.commands import runs
 from automation_pipeline.automation.models.runs import FicheStage, LedgerMove, OutcomeStatus, Reason
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.rules.outcomes import failed_move, ignored_move
@@ -23,7 +21,7 @@ from automation_pipeline.automation.tables import (
     RunRow,
 )
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
 from automation_pipeline_tests.factories import an_opening
 
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -196,13 +194,13 @@ class Advancing:
     def __init__(self, terminal: Terminal, run_id: str, verdict: OutcomeStatus) -> None:
         self._database, self._clock, self._id = terminal.database, SystemClock(), int(run_id)
         self._verdict = verdict
-        self._steps: Iterator[Callable[[], object]] = iter(
-            [self._open, self._select, self._fetch, self._audit, self._end]
-        )
-
-    def wait(self, timeout: float | None = None) -> bool:
-        next(self._steps)()
-        return False
+        self.steps: list[Callable[[], object]] = [
+            self._open,
+            self._select,
+            self._fetch,
+            self._audit,
+            self._end,
+        ]
 
     def _open(self) -> None:
         open_run(an_opening(1, run_id=self._id), database=self._database, clock=self._clock)
@@ -244,8 +242,8 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
     terminal: Terminal, pending_id: str, monkeypatch: pytest.MonkeyPatch,
     verdict: str, status: str, code: int, as_json: bool,
 ) -> None:  # fmt: skip
-    run = Advancing(terminal, pending_id, OutcomeStatus(verdict))
-    monkeypatch.setattr(runs, "threading", SimpleNamespace(Event=lambda: run))
+    advancing = Advancing(terminal, pending_id, OutcomeStatus(verdict))
+    meanwhile(monkeypatch, *advancing.steps)
     if as_json:
         shown = terminal.json("runs", "watch", pending_id, code=code)
         assert (shown["run_id"], shown["status"], len(shown["fiches"])) == (pending_id, status, 3)
@@ -260,10 +258,6 @@ def test_a_run_is_watched_to_its_end_which_is_the_exit_code(
 def test_a_retry_can_be_waited_for(
     terminal: Terminal, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        runs,
-        "threading",
-        SimpleNamespace(Event=lambda: Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL)),
-    )
+    meanwhile(monkeypatch, *Advancing(terminal, "2", OutcomeStatus.SUCCESSFUL).steps)
     shown = terminal.json("runs", "retry", run_id, "--wait")
     assert (shown["run_id"], shown["retryOfRunId"], shown["status"]) == ("2", run_id, "partial")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from automation_pipeline.automation.commands.report_page import run_page
+from automation_pipeline.automation.commands.report import run_page
 from automation_pipeline.automation.queries.reports import run_report
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import by_what_is_said

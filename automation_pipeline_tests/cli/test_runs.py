@@ -4,16 +4,15 @@ test_run_outcomes too."""
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
+from functools import partial
 
 import pytest
 
-from automation_pipeline.automation.commands import runs
 from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus
 from automation_pipeline.automation.queries.ledger import open_ledger, record_moves
 from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import RunRow
-from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
 
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FICHES = ["1", "2", "3", "4"]
@@ -135,12 +134,8 @@ def test_a_log_is_followed_until_the_run_has_ended(
             write_log(session, run_id, STARTED, "info", "The last")
             session.get_one(RunRow, run_id).completed_at = STARTED
 
-    steps = iter([lambda: write("The first"), lambda: None, lambda: write("The second"), end])
-    monkeypatch.setattr(
-        runs,
-        "threading",
-        SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda _: next(steps)())),
-    )
+    first, second = partial(write, "The first"), partial(write, "The second")
+    meanwhile(monkeypatch, first, lambda: None, second, end)
     ended = terminal.run("runs", "logs", str(run_id), "--follow", *flags)
     assert ended.code == 0
     told = (

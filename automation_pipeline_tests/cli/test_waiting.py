@@ -9,7 +9,6 @@ import pytest
 from automation_pipeline import cli
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import progress as waiting
-from automation_pipeline.cli.client.local import LocalLaunching
 from automation_pipeline.core.launching import DagsterFacts
 from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
 from automation_pipeline.storage.run_requests import mark_refused, offer_waiting
@@ -89,14 +88,14 @@ def test_a_slow_start_of_the_command_counts_as_waiting(
 def test_a_refused_request_is_told_with_its_reason(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(launching: LocalLaunching) -> None:
+    def refuse(probe: Probed) -> None:
         with terminal.database.transaction() as session:
             record_heartbeat(session, DAEMON)
             [wish] = offer_waiting(session, limit=9)
             mark_refused(session, wish.key, "The run queue is closed.")
 
     monkeypatch.setattr(waiting, "PROBE_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(LocalLaunching, "probe", refuse)
+    monkeypatch.setattr(Probed, "begin", refuse)
     ended = terminal.run("transcribe", "7", "--wait", "--json")
     assert ended.code == 1
     assert ended.error

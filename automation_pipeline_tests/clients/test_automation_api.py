@@ -71,7 +71,7 @@ def test_a_refusal_is_the_error_that_it_was_there(
 ) -> None:
     line = Line(refused(status, code, requestId="7f"))
     with pytest.raises(AutomationError) as error:
-        line.api.patch("/x", {})
+        line.api.call("PATCH", "/x", body={})
     assert (type(error.value), str(error.value)) == (kind, sentence)
 
 
@@ -81,7 +81,7 @@ def test_the_fields_at_fault_come_along() -> None:
         {"field": "", "message": "both at once"},
     ]
     with pytest.raises(InvalidInputError) as error:
-        Line(refused(400, "VALIDATION_ERROR", details=faults)).api.post("/x", {})
+        Line(refused(400, "VALIDATION_ERROR", details=faults)).api.call("POST", "/x", body={})
     assert error.value.fields == (("timeOfDay", "is required"), ("", "both at once"))
 
 
@@ -100,7 +100,7 @@ def test_what_is_not_our_api_is_told_as_such(answer: httpx.Response) -> None:
     with pytest.raises(
         UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"
     ):
-        line.api.get("/x")
+        line.api.call("GET", "/x")
     assert [request.url.host for request in line.asked] == ["api.example.test"]
 
 
@@ -109,27 +109,28 @@ def test_what_is_not_our_api_is_told_as_such(answer: httpx.Response) -> None:
 )
 def test_a_post_whose_answer_was_lost_is_sent_once_more_under_the_same_key(lost: Exception) -> None:
     line = Line(lost, httpx.Response(201, json=DONE))
-    assert line.api.post("/x", {"a": 1}) == DONE
+    assert line.api.call("POST", "/x", body={"a": 1}) == DONE
     first, second = line.asked
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
     assert first.content == second.content == b'{"a":1}'
 
 
 def test_what_is_answered_without_a_word_is_done() -> None:
-    assert Line(httpx.Response(204)).api.delete("/api/things/1") == {}
+    assert Line(httpx.Response(204)).api.call("DELETE", "/api/things/1") == {}
 
 
 def test_two_wishes_have_two_keys() -> None:
     line = Line(httpx.Response(200, json=DONE))
     api = line.api
-    api.post("/x")
-    api.post("/x")
+    api.call("POST", "/x")
+    api.call("POST", "/x")
     assert len({request.headers["Idempotency-Key"] for request in line.asked}) == 2
 
 
 @every_case("ask", [
-    lambda api: api.put("/x", {}), lambda api: api.patch("/x", {}), lambda api: api.delete("/x"),
-    lambda api: api.post("/x", repeatable=False),
+    lambda api: api.call("PUT", "/x", body={}), lambda api: api.call("PATCH", "/x", body={}),
+    lambda api: api.call("DELETE", "/x"),
+    lambda api: api.call("POST", "/x", repeatable=False),
 ])  # fmt: skip
 def test_what_is_not_safe_to_repeat_is_sent_once(ask: object) -> None:
     line = Line(httpx.ReadError("reset"))
@@ -149,7 +150,7 @@ def test_trouble_on_the_way_names_the_origin_and_nothing_secret(
     trouble: Exception, says: str
 ) -> None:
     with pytest.raises(TransientError) as error:
-        Line(trouble).api.get("/x", {"q": "private"})
+        Line(trouble).api.call("GET", "/x", query={"q": "private"})
     assert str(error.value).startswith(f"The API at https://api.example.test:8443 {says}")
     assert not {"s3cret", "private", "deep"} & set(str(error.value).replace("-", " ").split())
 
@@ -157,7 +158,9 @@ def test_trouble_on_the_way_names_the_origin_and_nothing_secret(
 def test_the_request_is_as_the_api_wants_it() -> None:
     line = Line(httpx.Response(200, json=DONE))
     with correlated("seven"):
-        line.api.get("/api/x", {"status": ["a", "b"], "all": True, "none": None, "limit": 5})
+        line.api.call(
+            "GET", "/api/x", query={"status": ["a", "b"], "all": True, "none": None, "limit": 5}
+        )
     [request] = line.asked
     assert (
         str(request.url)

@@ -652,7 +652,7 @@ async def by_api(url: str) -> None:
     def ask() -> None:
         api = AutomationApi(url, "token")
         try:
-            api.get("/api/automation/schedules")
+            api.call("GET", "/api/automation/schedules")
         finally:
             api.close()
 

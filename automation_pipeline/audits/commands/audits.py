@@ -1,27 +1,52 @@
 """`automation audit` and `automation audits`: have fiches judged, see, review and rerun audits."""
 
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias, cast
 
 import typer
 
-from automation_pipeline.audits.commands import rendering as audit_page
+from automation_pipeline.audits.commands import rendering
 from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, StepLocation
 from automation_pipeline.audits.models.findings import Conforme, Statut
 from automation_pipeline.audits.models.requests import AuditFilter
-from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, RequestedRerun
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.ports import Client, NeverStarted
+from automation_pipeline.audits.queries.documents import audit_document, list_audits
+from automation_pipeline.audits.queries.requests import (
+    audit_request_outcomes,
+    rerun_request_outcomes,
+)
+from automation_pipeline.audits.requests import (
+    AuditRequestOptions,
+    request_audits,
+    request_rerun,
+)
+from automation_pipeline.audits.reviews import (
+    delete_audit,
+    restore_audit,
+    review_control_point,
+    review_step,
+)
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.output import AsJson, check_fiche_ids, print_json, print_table, screen
+from automation_pipeline.cli.operations import Document, operation
+from automation_pipeline.cli.output import (
+    AsJson,
+    check_fiche_ids,
+    compact,
+    print_json,
+    print_result,
+    print_table,
+    say,
+)
 from automation_pipeline.cli.progress import (
+    FollowedRequest,
     Here,
+    LaunchWait,
     Timeout,
-    follow_audits,
-    follow_rerun,
+    follow_requests,
     follows,
+    progress_bars,
     waiting,
 )
 from automation_pipeline.core.errors import (
@@ -31,8 +56,166 @@ from automation_pipeline.core.errors import (
     RequestFailedError,
 )
 from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.storage.run_requests import filed_requests
 
-EndedAudit: TypeAlias = AuditSummary | NeverStarted
+GOES_ON = "The audit goes on without us: `automation audits list` tells how it stands."
+PATH = "/api/audits"
+STEP = f"{PATH}/{{audit_id}}/steps/{{step}}[/control-points/{{point}}]"
+
+EndedAudit: TypeAlias = FollowedRequest[AuditSummary]
+
+
+@dataclass(frozen=True)
+class FiledAudit:
+    """`event_id` is the key of the run request, and the tracking id of the audit."""
+
+    event_id: str
+
+
+@operation(f"POST {PATH}")
+def file_audit(services: Services, given: Document) -> FiledAudit:
+    options = AuditRequestOptions(
+        audit_config_id=int(str(given["audit_config_id"])),
+        use_rlm=bool(given["use_rlm"]),
+        trigger_source=str(given["trigger_source"]),
+    )
+    [filed] = request_audits(
+        [str(given["fiche_id"])], options, database=services.database, clock=services.clock
+    ).audits
+    return FiledAudit(filed.tracking_id)
+
+
+@dataclass(frozen=True)
+class FiledBatch:
+    batch_id: str
+    fiche_ids: Sequence[str]
+    event_ids: Sequence[str]
+
+
+@operation(f"POST {PATH}/batch")
+def file_batch(services: Services, given: Document) -> FiledBatch:
+    options = AuditRequestOptions(
+        audit_config_id=int(str(given["audit_config_id"])),
+        use_rlm=bool(given["use_rlm"]),
+        batch=True,
+    )
+    fiche_ids = cast("Sequence[str]", given["fiche_ids"])
+    filed = request_audits(fiche_ids, options, database=services.database, clock=services.clock)
+    return FiledBatch(
+        batch_id=str(filed.batch_id),
+        fiche_ids=[one.fiche_id for one in filed.audits],
+        event_ids=[one.tracking_id for one in filed.audits],
+    )
+
+
+@operation("GET /api/requests/audits")
+def audit_requests(services: Services, key: Sequence[str]) -> Sequence[EndedAudit]:
+    with services.database.reading() as session:
+        filed = filed_requests(session, key)
+        found = audit_request_outcomes(session, [one.key for one in filed])
+    return [
+        EndedAudit.of(one.key, one.tags["automation/fiche_id"], found.get(one.key)) for one in filed
+    ]
+
+
+@dataclass(frozen=True)
+class Total:
+    total: int
+
+
+@dataclass(frozen=True)
+class AuditPage:
+    data: Sequence[Document]
+    pagination: Total
+
+
+@operation(f"GET {PATH}", whole=True)
+def list_of_audits(
+    services: Services,
+    *,
+    fiche_ids: str,
+    audit_config_ids: str,
+    status: str,
+    latest_only: bool,
+    include_deleted: bool,
+    limit: int,
+) -> AuditPage:
+    """Lists are separated by commas; an empty text is every one."""
+    chosen = AuditFilter.model_validate(
+        {
+            "fiche_ids": fiche_ids,
+            "audit_config_ids": audit_config_ids,
+            "status": status,
+            "latest_only": latest_only,
+            "include_deleted": include_deleted,
+            "limit": limit,
+        }
+    )
+    with services.database.reading() as session:
+        audits, total = list_audits(session, chosen)
+    return AuditPage(audits, Total(total))
+
+
+@operation(f"GET {PATH}/{{audit_id}}")
+def get_audit(services: Services, audit_id: int) -> Document:
+    with services.database.reading() as session:
+        return audit_document(session, audit_id)
+
+
+@operation(f"PATCH {STEP}/review")
+def review_finding(
+    services: Services, audit_id: int, step: int, point: int | None, given: Document
+) -> None:
+    if point is None:
+        review_step(audit_id, step, given, database=services.database)
+    else:
+        review_control_point(audit_id, step, point, given, database=services.database)
+
+
+@dataclass(frozen=True)
+class FiledRerun:
+    rerun_id: str
+    event_id: str
+
+
+@operation(f"POST {STEP}/rerun")
+def file_rerun(
+    services: Services, audit_id: int, step: int, point: int | None, custom_prompt: str | None
+) -> FiledRerun:
+    filed = request_rerun(
+        StepLocation(audit_id, step, point),
+        instructions=custom_prompt,
+        database=services.database,
+        clock=services.clock,
+    )
+    return FiledRerun(filed.rerun_id, filed.event_id)
+
+
+@dataclass(frozen=True)
+class RerunOutcome:
+    """`refused`: why it came to nothing."""
+
+    begun: bool
+    done: bool
+    refused: str | None
+
+
+@operation("GET /api/requests/reruns")
+def reruns(services: Services, key: str) -> Sequence[RerunOutcome]:
+    with services.database.reading() as session:
+        found = rerun_request_outcomes(session, [key])[key]
+    return [RerunOutcome(found.begun, found.done, found.error)]
+
+
+@operation(f"DELETE {PATH}/{{audit_id}}")
+def hide_audit(services: Services, audit_id: int) -> None:
+    delete_audit(audit_id, database=services.database)
+
+
+@operation(f"PATCH {PATH}/{{audit_id}}")
+def unhide_audit(services: Services, audit_id: int, *, deleted: bool = False) -> None:
+    assert not deleted  # noqa: S101  what the API is asked for
+    restore_audit(audit_id, database=services.database)
 
 
 def audit(
@@ -64,84 +247,72 @@ def audit(
     Dagster's daemon starts it within seconds."""
     check_fiche_ids(fiche_ids)
     wait = follows("audit", wait=wait, timeout=timeout, here=here)
-    client = open_client()
-    asking = AuditRequestOptions(
-        audit_config_id=config, use_rlm=tools, trigger_source="cli", batch=len(set(fiche_ids)) > 1
-    )
-    filed = client.audits.request(fiche_ids, asking)
-    ended: Mapping[str, EndedAudit] = {}
+    wish = {"audit_config_id": str(config), "use_rlm": tools}
+    if len(set(fiche_ids)) > 1:
+        batch = file_batch({**wish, "fiche_ids": list(dict.fromkeys(fiche_ids))})
+        batch_id: str | None = batch.batch_id
+        fiches = dict(zip(batch.event_ids, batch.fiche_ids, strict=True))
+    else:
+        filed = file_audit({**wish, "fiche_id": fiche_ids[0], "trigger_source": "cli"})
+        batch_id, fiches = None, {filed.event_id: fiche_ids[0]}
+    ended: Sequence[EndedAudit] = ()
     if wait:
-        keys = [one.tracking_id for one in filed.audits]
-        with waiting(client, keys, timeout=timeout, here=here) as waits:
-            ended = follow_audits(
-                filed.audits, client, pause=threading.Event(), quiet=as_json, waits=waits
+        with waiting(list(fiches), timeout=timeout, here=here) as waits:
+            ended = follow_requests(
+                fiches, audit_requests, _bar, goes_on=GOES_ON, quiet=as_json, waits=waits
             )
-    _print_outcome(filed, ended, client, as_json=as_json)
-    if not all(
-        isinstance(one, AuditSummary) and one.status is AuditStatus.COMPLETED
-        for one in ended.values()
-    ):
+    _print_requested(fiches, batch_id, ended, as_json=as_json)
+    if not all(one.standing and one.standing.status is AuditStatus.COMPLETED for one in ended):
         raise typer.Exit(1)
 
 
-def _print_outcome(
-    filed: FiledAudits, ended: Mapping[str, EndedAudit], client: Client, *, as_json: bool
+def _bar(audit: AuditSummary) -> tuple[str, int, int, bool]:
+    return audit.status, audit.done, audit.steps, audit.is_over
+
+
+def _print_requested(
+    fiches: Mapping[str, str], batch_id: str | None, ended: Sequence[EndedAudit], *, as_json: bool
 ) -> None:
+    """Several audits are a table. A single one is shown with its steps; if it was refused, that is
+    the command's error."""
     if as_json:
-        audits = [
-            _outcome_document(one.fiche_id, one.tracking_id, ended.get(one.tracking_id))
-            for one in filed.audits
-        ]
-        print_json({"batch_id": filed.batch_id, "audits": audits})
-        _raise_single_refusal(list(ended.values()))
-    elif not ended:
-        for one in filed.audits:
-            screen.print(f"Fiche {one.fiche_id}: audit {one.tracking_id}", highlight=False)
-    else:
-        _print_ended(list(ended.values()), client)
-
-
-def _print_ended(ended: Sequence[EndedAudit], client: Client) -> None:
-    """Of several a table; one alone is shown with its steps, or with the sentence that refuses
-    it."""
-    if len(ended) > 1:
-        print_table(("id", "fiche", "status", "verdict", "score", "error"), map(_ended_row, ended))
+        documents = [{"fiche_id": fiche_id, "tracking_id": key} for key, fiche_id in fiches.items()]
+        outcomes = [_outcome_document(one) for one in ended] or [{} for _ in documents]
+        audits = [one | more for one, more in zip(documents, outcomes, strict=True)]
+        print_json({"batch_id": batch_id, "audits": audits})
+    if len(ended) == 1 and ended[0].refused is not None:
+        raise RequestFailedError(ended[0].refused)
+    if as_json:
         return
-    _raise_single_refusal(ended)
-    [one] = ended
-    assert isinstance(one, AuditSummary)  # noqa: S101  the other kind has just been complained about
-    audit_page.show(client.audits.get(one.audit_id), steps=True)
-
-
-def _raise_single_refusal(ended: Sequence[EndedAudit]) -> None:
-    if len(ended) == 1 and isinstance(ended[0], NeverStarted):
-        raise RequestFailedError(ended[0].error)
+    if not ended:
+        for key, fiche_id in fiches.items():
+            say(f"Fiche {fiche_id}: audit {key}")
+    elif len(ended) == 1 and ended[0].standing:
+        rendering.show(get_audit(ended[0].standing.audit_id), steps=True)
+    else:
+        print_table(("id", "fiche", "status", "verdict", "score", "error"), map(_ended_row, ended))
 
 
 def _ended_row(one: EndedAudit) -> Sequence[object]:
-    if isinstance(one, NeverStarted):
-        return None, one.fiche_id, AuditStatus.FAILED, None, None, one.error
-    if one.score_percentage is None:
-        return one.audit_id, one.fiche_id, one.status, None, None, one.error
-    verdict, score = audit_page.coloured(one.niveau), f"{one.score_percentage:.2f} %"
-    return one.audit_id, one.fiche_id, one.status, verdict, score, one.error
+    audit = one.standing
+    if audit is None:
+        return None, one.fiche_id, AuditStatus.FAILED, None, None, one.refused
+    if audit.score_percentage is None:
+        return audit.audit_id, one.fiche_id, audit.status, None, None, audit.error
+    verdict, score = rendering.coloured(audit.niveau), f"{audit.score_percentage:.2f} %"
+    return audit.audit_id, one.fiche_id, audit.status, verdict, score, audit.error
 
 
-def _outcome_document(
-    fiche_id: str, tracking_id: str, ended: EndedAudit | None
-) -> dict[str, object]:
-    """Whatever became of them, audits that were followed have the same fields."""
-    document: dict[str, object] = {"fiche_id": fiche_id, "tracking_id": tracking_id}
-    if ended is None:
-        return document
-    begun = ended if isinstance(ended, AuditSummary) else None
-    return document | {
-        "audit_id": begun and str(begun.audit_id),
-        "status": begun.status if begun else AuditStatus.FAILED,
-        "niveau": begun and begun.niveau,
-        "score_percentage": begun and begun.score_percentage,
-        "failed_steps": begun and begun.failed,
-        "error": ended.error,
+def _outcome_document(one: EndedAudit) -> dict[str, object]:
+    """The same fields for every audit, also for one that never started."""
+    audit = one.standing
+    return {
+        "audit_id": audit and str(audit.audit_id),
+        "status": audit.status if audit else AuditStatus.FAILED,
+        "niveau": audit and audit.niveau,
+        "score_percentage": audit and audit.score_percentage,
+        "failed_steps": audit and audit.failed,
+        "error": audit.error if audit else one.refused,
     }
 
 
@@ -183,19 +354,18 @@ def list_(
 ) -> None:
     """List the latest audit of each fiche and configuration, newest first."""
     check_fiche_ids(fiche or ())
-    chosen = AuditFilter(
-        fiche_ids=tuple(fiche or ()),
-        audit_config_ids=tuple(config or ()),
-        status=tuple(status or ()),
+    found = list_of_audits(
+        fiche_ids=",".join(fiche or ()),
+        audit_config_ids=",".join(map(str, config or ())),
+        status=",".join(status or ()),
         latest_only=not all_versions,
         include_deleted=all_versions,
         limit=limit,
     )
-    audits, total = open_client().audits.listed(chosen)
     if as_json:
-        print_json({"audits": audits, "total": total})
+        print_json({"audits": found.data, "total": found.pagination.total})
     else:
-        audit_page.show_list(audits, total)
+        rendering.show_list(found.data, found.pagination.total)
 
 
 @app.command()
@@ -209,11 +379,11 @@ def show(
 ) -> None:
     """Show one audit: its verdict, and that of every step; --json shows all of it."""
     with _audit_in_sentence(audit_id):
-        document = open_client().audits.get(audit_id)
+        document = get_audit(audit_id)
     if as_json:
         print_json(document)
     else:
-        audit_page.show(document, steps=steps)
+        rendering.show(document, steps=steps)
 
 
 @app.command()
@@ -246,15 +416,20 @@ def review(
 
     The audit is scored anew, and the step's trail tells who overruled what and why.
     """
-    of_step = {"conforme": conforme, "score": score, "traite": dealt_with}
-    of_point = {"statut": statut, "commentaire": comment}
-    _only_of_one(point, of_step, of_point)
-    fields = {**(of_step if point is None else of_point), "reviewer": reviewer, "reason": reason}
-    given = {name: value for name, value in fields.items() if value is not None}
-    client, place = open_client(), StepLocation(audit_id, step, point)
+    of_step = compact(conforme=conforme, score=score, traite=dealt_with)
+    of_point = compact(statut=statut, commentaire=comment)
+    if point is None and of_point:
+        raise InvalidInputError(
+            "--statut and --comment are about a control point: name it with --point."
+        )
+    if point is not None and of_step:
+        raise InvalidInputError(
+            "--conforme, --score and --dealt-with are about a whole step: leave out --point."
+        )
+    given = of_step | of_point | compact(reviewer=reviewer, reason=reason)
     with _audit_in_sentence(audit_id):
-        client.audits.review(place, given)
-    _print_step(place, client, {}, as_json=as_json)
+        review_finding(audit_id, step, point, given)
+    _print_step(audit_id, step, {}, as_json=as_json)
 
 
 @app.command()
@@ -273,41 +448,67 @@ def rerun(
 ) -> None:
     """Have a step, or one of its control points, judged again. Dagster's daemon starts it within
     seconds."""
-    client, place = open_client(), StepLocation(audit_id, step, point)
     with _audit_in_sentence(audit_id):
-        requested = client.audits.request_rerun(place, instructions)
-    if wait:
-        error = follow_rerun(
-            requested.rerun_id, audit_id, client, pause=threading.Event(), quiet=as_json
+        filed = file_rerun(audit_id, step, point, instructions)
+    document = {"rerun_id": filed.rerun_id, "event_id": filed.event_id}
+    document |= {"audit_id": str(audit_id), "step_position": step}
+    document |= compact(control_point_index=point)
+    if not wait:
+        sentence = (
+            f"Rerun {filed.rerun_id} is requested: "
+            f"`automation audits show {audit_id} --steps` tells of it."
         )
-        _print_rerun(requested, place, client, error, as_json=as_json)
-    elif as_json:
-        print_json(_rerun_document(requested, place))
-    else:
-        _print(
-            f"Rerun {requested.rerun_id} is requested: `automation audits show {audit_id} --steps` tells of it."
-        )
+        print_result(document, sentence, as_json=as_json)
+        return
+    error = _follow_rerun(filed.rerun_id, audit_id, quiet=as_json)
+    if error is not None and not as_json:
+        raise PermanentError(error)
+    _print_step(audit_id, step, {**document, "error": error}, as_json=as_json)
+    if error is not None:
+        raise typer.Exit(1)
+
+
+def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
+    """None when the new finding is stored, else why the rerun failed."""
+    waits = LaunchWait([rerun_id])
+    goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
+    with progress_bars(goes_on, quiet=quiet) as progress:
+        bar = progress.add_task("rerun: waiting for Dagster", total=1)
+        while True:
+            found = next(
+                iter(reruns(rerun_id)), RerunOutcome(begun=False, done=False, refused=None)
+            )
+            if found.done:
+                progress.update(bar, description="rerun: done", completed=1)
+                return None
+            if found.refused is not None:
+                return found.refused
+            if found.begun:
+                progress.update(bar, description="rerun: the model is asked")
+            waits.pause(begun=found.begun)
 
 
 @app.command()
 def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Put an audit out of sight. `automation audits restore` takes that back."""
     with _audit_in_sentence(audit_id):
-        open_client().audits.delete(audit_id)
-    _print_deleted(audit_id, deleted=True, as_json=as_json)
+        hide_audit(audit_id)
+    document = {"id": str(audit_id), "deleted": True}
+    print_result(document, f"Audit {audit_id} is deleted.", as_json=as_json)
 
 
 @app.command()
 def restore(audit_id: AuditId, *, as_json: AsJson = False) -> None:
     """Take back the deletion of an audit."""
     with _audit_in_sentence(audit_id):
-        open_client().audits.restore(audit_id)
-    _print_deleted(audit_id, deleted=False, as_json=as_json)
+        unhide_audit(audit_id)
+    document = {"id": str(audit_id), "deleted": False}
+    print_result(document, f"Audit {audit_id} is restored.", as_json=as_json)
 
 
 @contextmanager
 def _audit_in_sentence(audit_id: int) -> Generator[None]:
-    """The HTTP API keeps a sentence without an id for an audit that does not exist."""
+    """Name the audit: the API's sentence for one that does not exist has no id."""
     try:
         yield
     except NotFoundError as error:
@@ -316,61 +517,12 @@ def _audit_in_sentence(audit_id: int) -> Generator[None]:
         raise
 
 
-def _only_of_one(
-    point: int | None, of_step: Mapping[str, object], of_point: Mapping[str, object]
-) -> None:
-    if point is None and any(value is not None for value in of_point.values()):
-        raise InvalidInputError(
-            "--statut and --comment are about a control point: name it with --point."
-        )
-    if point is not None and any(value is not None for value in of_step.values()):
-        raise InvalidInputError(
-            "--conforme, --score and --dealt-with are about a whole step: leave out --point."
-        )
-
-
-def _print_step(
-    place: StepLocation, client: Client, besides: dict[str, object], *, as_json: bool
-) -> None:
-    step, audit = client.audits.step(place)
+def _print_step(audit_id: int, position: int, first: Document, *, as_json: bool) -> None:
+    """The step as it stands now, and its audit without steps."""
+    audit = get_audit(audit_id)
+    found = next(one for one in rendering.steps_of(audit) if rendering.position_of(one) == position)
     if as_json:
-        print_json({**besides, "audit": audit, "step": step})
+        print_json({**first, "audit": rendering.without_steps(audit), "step": found})
         return
-    _print(f"Step {audit_page.step_line(step)}")
-    _print(f"Audit {place.audit_id}: {audit_page.verdict_line(audit)}")
-
-
-def _print_rerun(
-    requested: RequestedRerun,
-    place: StepLocation,
-    client: Client,
-    error: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Of one that failed the document tells why, and how the step still stands."""
-    if error is not None and not as_json:
-        raise PermanentError(error)
-    _print_step(
-        place, client, {**_rerun_document(requested, place), "error": error}, as_json=as_json
-    )
-    if error is not None:
-        raise typer.Exit(1)
-
-
-def _rerun_document(requested: RequestedRerun, place: StepLocation) -> dict[str, object]:
-    about: dict[str, object] = {"audit_id": str(place.audit_id), "step_position": place.position}
-    if place.point is not None:
-        about["control_point_index"] = place.point
-    return {"rerun_id": requested.rerun_id, "event_id": requested.event_id, **about}
-
-
-def _print_deleted(audit_id: int, *, deleted: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"id": str(audit_id), "deleted": deleted})
-    else:
-        _print(f"Audit {audit_id} is {'deleted' if deleted else 'restored'}.")
-
-
-def _print(sentence: str) -> None:
-    screen.print(sentence, markup=False, highlight=False)
+    say(f"Step {rendering.step_line(found)}")
+    say(f"Audit {audit_id}: {rendering.verdict_line(audit)}")

@@ -1,25 +1,33 @@
 """`automation audit-configs`: list, import, export, validate and order audit configurations."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
-from automation_pipeline.audits.models.configs import config_document, config_faults
-from automation_pipeline.audits.queries.configs import ListedConfig, StoredConfig
-from automation_pipeline.cli.client.base import open_client
+from automation_pipeline.audits.configs import (
+    delete_config,
+    import_config,
+    reorder_steps,
+    set_config_active,
+)
+from automation_pipeline.audits.models.configs import ConfigShown, ConfigStepShown, config_faults
+from automation_pipeline.audits.queries.configs import ConfigIncludes, config_page, config_view
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
+from automation_pipeline.cli.operations import Document, every, operation
 from automation_pipeline.cli.output import (
     AsJson,
+    Columns,
     one_line,
     print_facts,
     print_json,
-    print_table,
+    print_result,
     read_json_object,
-    screen,
+    say,
     write_json,
 )
-from automation_pipeline.core.clock import iso
 from automation_pipeline.core.json_model import LARGEST_ID
 
 app = command_group("Configure what calls are judged by: the steps of an audit, in order.")
@@ -43,6 +51,63 @@ StepIds = Annotated[
 ]
 
 
+PATH = "/api/audit-configs"
+# What a stored configuration has besides what `import` reads.
+STORED_FIELDS = {"id", "created_at", "updated_at", "steps_count", "total_weight", "stats"}
+
+
+@operation(f"GET {PATH}")
+def configs(
+    services: Services,
+    *,
+    include_inactive: bool,
+    include_steps: bool = True,
+    include_stats: bool = True,
+    limit: int,
+    offset: int,
+) -> Sequence[ConfigShown]:
+    shown = ConfigIncludes(steps=include_steps, stats=include_stats)
+    with services.database.reading() as session:
+        return config_page(
+            session, shown, include_inactive=include_inactive, limit=limit, offset=offset
+        )
+
+
+@operation(f"GET {PATH}/{{config_id}}")
+def get_config(services: Services, config_id: int) -> ConfigShown:
+    with services.database.reading() as session:
+        return config_view(session, config_id, ConfigIncludes(steps=True, stats=False))
+
+
+@operation(f"POST {PATH}/import", query=["update"])
+def store_config(services: Services, given: Document, *, update: bool) -> Document:
+    stored = import_config(given, update=update, database=services.database, clock=services.clock)
+    return {
+        "id": str(stored.id),
+        "name": stored.config.name,
+        "outcome": stored.outcome,
+        "stepsCount": len(stored.config.steps),
+    }
+
+
+@operation(f"PUT {PATH}/{{config_id}}")
+def set_active(services: Services, config_id: int, *, is_active: bool) -> Document:
+    stored = set_config_active(
+        config_id, active=is_active, database=services.database, clock=services.clock
+    )
+    return {"name": stored.config.name}
+
+
+@operation(f"DELETE {PATH}/{{config_id}}")
+def remove_config(services: Services, config_id: int) -> None:
+    delete_config(config_id, database=services.database)
+
+
+@operation(f"PUT {PATH}/{{config_id}}/steps/reorder")
+def order_steps(services: Services, config_id: int, step_ids: Sequence[int]) -> None:
+    reorder_steps(config_id, step_ids, database=services.database, clock=services.clock)
+
+
 @app.command("list")
 def list_(
     *,
@@ -52,24 +117,18 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the configurations, newest first. `audits` counts those that were ever made by each."""
-    listed = open_client().audit_configs.listed(include_inactive=everything)
+    found = list(every(configs, by="offset", include_inactive=everything))
     if as_json:
-        print_json({"audit_configs": [_row(one) for one in listed]})
-        return
-    print_table(
-        ("id", "name", "active", "automatic", "steps", "weight", "audits"),
-        (
-            [_yes_or_no(cell) if isinstance(cell, bool) else cell for cell in _row(one).values()]
-            for one in listed
-        ),
-    )
+        print_json({"audit_configs": [_row(one) for one in found]})
+    else:
+        CONFIGS.print(found)
 
 
 @app.command()
 def show(config_id: ConfigId, *, as_json: AsJson = False) -> None:
     """Show one configuration and its steps. A step that is critical and not met rejects the whole
     audit."""
-    _show(open_client().audit_configs.get(config_id), as_json=as_json)
+    _show(get_config(config_id), as_json=as_json)
 
 
 @app.command("import")
@@ -88,20 +147,13 @@ def import_(
 
     `automation audit-configs validate` tells what is wrong with a file and stores nothing.
     """
-    imported = open_client().audit_configs.import_(read_json_object(file), update=update)
-    steps = len(imported.config.steps)
-    if as_json:
-        told = {
-            "id": str(imported.id),
-            "name": imported.config.name,
-            "outcome": imported.outcome,
-            "steps": steps,
-        }
-        print_json(told)
-    else:
-        _print(
-            f"Audit config {imported.id} is {imported.outcome}: {imported.config.name}, {steps} step(s)."
-        )
+    stored = store_config(read_json_object(file), update=update)
+    steps = stored["stepsCount"]
+    print_result(
+        {**{name: stored[name] for name in ("id", "name", "outcome")}, "steps": steps},
+        f"Audit config {stored['id']} is {stored['outcome']}: {stored['name']}, {steps} step(s).",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -116,15 +168,20 @@ def export(
 ) -> None:
     """Print a configuration as JSON for `import`. Keep it, change it, or carry it to another
     database."""
-    document = config_document(open_client().audit_configs.get(config_id).config)
+    config = get_config(config_id)
+    document = {
+        **config.model_dump(mode="json", by_alias=True, exclude=STORED_FIELDS),
+        "steps": [
+            step.model_dump(mode="json", by_alias=True, exclude={"id"})
+            for step in config.steps or ()
+        ],
+    }
     if output is None or str(output) == "-":
         print_json(document)
         return
     write_json(output, document)
-    if as_json:
-        print_json({"id": str(config_id), "file": str(output)})
-    else:
-        _print(f"Audit config {config_id} is written to {output}.")
+    told = {"id": str(config_id), "file": str(output)}
+    print_result(told, f"Audit config {config_id} is written to {output}.", as_json=as_json)
 
 
 @app.command()
@@ -141,9 +198,9 @@ def validate(file: ConfigFile, *, as_json: AsJson = False) -> None:
         )
     else:
         for field, why in faults:
-            _print(one_line(f"{field}: {why}" if field else why))
+            say(one_line(f"{field}: {why}" if field else why))
         if not faults:
-            _print("valid")
+            say("valid")
     if faults:
         raise typer.Exit(1)
 
@@ -163,89 +220,76 @@ def deactivate(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 @app.command()
 def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
     """Delete a configuration that was never used. Deactivate any other: its audits need it."""
-    open_client().audit_configs.delete(config_id)
-    if as_json:
-        print_json({"id": str(config_id), "deleted": True})
-    else:
-        _print(f"Audit config {config_id} is deleted.")
+    remove_config(config_id)
+    document = {"id": str(config_id), "deleted": True}
+    print_result(document, f"Audit config {config_id} is deleted.", as_json=as_json)
 
 
 @app.command()
 def reorder(config_id: ConfigId, step_ids: StepIds, *, as_json: AsJson = False) -> None:
     """Put the steps into another order. Name every step once, by the id that `show` tells."""
-    _show(open_client().audit_configs.reorder(config_id, step_ids), as_json=as_json)
+    order_steps(config_id, step_ids)
+    _show(get_config(config_id), as_json=as_json)
 
 
 def _set_active(config_id: int, *, active: bool, as_json: bool) -> None:
-    stored = open_client().audit_configs.set_active(config_id, active=active)
-    if as_json:
-        print_json({"id": str(config_id), "name": stored.config.name, "isActive": active})
-    else:
-        _print(
-            f"Audit config {config_id} is {'active' if active else 'deactivated'}: {stored.config.name}."
-        )
-
-
-def _print(sentence: str) -> None:
-    screen.print(sentence, markup=False, highlight=False)
+    name = set_active(config_id, is_active=active)["name"]
+    document = {"id": str(config_id), "name": name, "isActive": active}
+    state = "active" if active else "deactivated"
+    print_result(document, f"Audit config {config_id} is {state}: {name}.", as_json=as_json)
 
 
 def _yes_or_no(answer: bool) -> str:
     return "yes" if answer else "no"
 
 
-def _row(one: ListedConfig) -> dict[str, object]:
-    config = one.stored.config
+def _row(one: ConfigShown) -> dict[str, object]:
     return {
-        "id": str(one.stored.id),
-        "name": config.name,
-        "isActive": config.is_active,
-        "runAutomatically": config.run_automatically,
-        "steps": len(config.steps),
-        "totalWeight": config.total_weight,
-        "audits": one.audits,
+        "id": str(one.id),
+        "name": one.name,
+        "isActive": one.is_active,
+        "runAutomatically": one.run_automatically,
+        "steps": one.steps_count,
+        "totalWeight": one.total_weight,
+        "audits": one.stats.all_audits if one.stats else 0,
     }
 
 
-def _show(stored: StoredConfig, *, as_json: bool) -> None:
+def _show(config: ConfigShown, *, as_json: bool) -> None:
     if as_json:
-        print_json(_document(stored))
+        print_json(config.document())
         return
-    config = stored.config
-    steps = zip(config.steps, stored.step_ids, strict=True)
-    use = f"{'active' if config.is_active else 'deactivated'}{', runs automatically' * config.run_automatically}"
+    state = "active" if config.is_active else "deactivated"
     print_facts(
         {
-            "audit config": f"{stored.id}  {config.name}",
+            "audit config": f"{config.id}  {config.name}",
             "description": config.description,
-            "use": use,
+            "use": f"{state}{', runs automatically' * config.run_automatically}",
             "total weight": config.total_weight,
         }
     )
-    print_table(
-        ("position", "name", "severity", "weight", "critical", "points", "step id"),
-        (
-            (
-                s.position,
-                s.name,
-                s.severity,
-                s.weight,
-                _yes_or_no(s.is_critical),
-                len(s.control_points),
-                step_id,
-            )
-            for s, step_id in steps
-        ),
-    )
+    STEPS.print(config.steps or ())
 
 
-def _document(stored: StoredConfig) -> dict[str, object]:
-    """What `export` prints, and what only a stored configuration has; `import` takes it all the
-    same."""
-    document = config_document(stored.config)
-    steps = cast("list[dict[str, object]]", document["steps"])
-    with_ids = [
-        {"id": str(step_id), **step} for step_id, step in zip(stored.step_ids, steps, strict=True)
-    ]
-    times = {"createdAt": iso(stored.created_at), "updatedAt": iso(stored.updated_at)}
-    return {"id": str(stored.id), **document, "steps": with_ids, **times}
+CONFIGS = Columns[ConfigShown](
+    {
+        "id": lambda one: one.id,
+        "name": lambda one: one.name,
+        "active": lambda one: _yes_or_no(one.is_active),
+        "automatic": lambda one: _yes_or_no(one.run_automatically),
+        "steps": lambda one: one.steps_count,
+        "weight": lambda one: one.total_weight,
+        "audits": lambda one: one.stats and one.stats.all_audits,
+    }
+)
+STEPS = Columns[ConfigStepShown](
+    {
+        "position": lambda one: one.position,
+        "name": lambda one: one.name,
+        "severity": lambda one: one.severity_level,
+        "weight": lambda one: one.weight,
+        "critical": lambda one: _yes_or_no(one.is_critical),
+        "points": lambda one: len(one.control_points),
+        "step id": lambda one: one.id,
+    }
+)

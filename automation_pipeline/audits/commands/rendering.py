@@ -1,11 +1,11 @@
 """Audits on a terminal: a list, or one with its verdict, its steps and their evidence."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from rich.text import Text
 
-from automation_pipeline.cli.output import one_line, print_facts, print_table, screen
+from automation_pipeline.cli.output import Columns, one_line, print_facts, say, screen
 
 Part = Mapping[str, object]
 
@@ -18,33 +18,43 @@ COLOURS = {
 }  # fmt: skip
 
 
-def show_list(audits: Iterable[Part], total: int) -> None:
-    rows = list(audits)
-    print_table(
-        ("id", "fiche", "configuration", "verdict", "score", "critical", "begun (UTC)"),
-        (
-            (a["id"], a["ficheId"], a["auditConfigName"], _outcome(a), _percentage(a), _critical(a),
-             str(a["createdAt"])[:16].replace("T", " "))
-            for a in rows
-        ),
-    )  # fmt: skip
-    if len(rows) < total:
-        _print(f"{len(rows)} of {total} audits.")
+def show_list(audits: Sequence[Part], total: int) -> None:
+    AUDITS.print(audits)
+    if len(audits) < total:
+        say(f"{len(audits)} of {total} audits.")
 
 
 def show(document: Part, *, steps: bool) -> None:
-    """What `store.reading.audit_document` tells, with `steps` down to the quotations."""
+    """One audit; with `steps`, down to the quotations."""
     _print_verdict(document)
-    found = _steps(document)
+    found = steps_of(document)
     if found:
-        _print_steps(found)
+        STEPS.print(found)
+        if any(_part(step, "step_metadata")["is_critical"] for step in found):
+            say("* critical: the audit is rejected unless it is CONFORME")
     for step in found if steps else ():
         _print_points(step)
 
 
+def steps_of(document: Part) -> Sequence[Part]:
+    results = _part(_part(_part(document, "resultData"), "audit"), "results")
+    return _list(results, "steps")
+
+
+def position_of(step: Part) -> object:
+    return _part(step, "step_metadata")["position"]
+
+
+def without_steps(document: Part) -> Part:
+    result = _part(document, "resultData")
+    audit = _part(result, "audit")
+    results = {name: one for name, one in _part(audit, "results").items() if name != "steps"}
+    rest = {name: value for name, value in document.items() if name != "stepResults"}
+    return {**rest, "resultData": {**result, "audit": {**audit, "results": results}}}
+
+
 def _outcome(document: Part) -> Text:
-    """The verdict, or how an audit stands that has none; and what keeps it from being the one that
-    counts."""
+    """The verdict, or the status of an audit without one; and why the audit does not count."""
     word = document["niveau"] if document["status"] == "completed" else document["status"]
     return coloured(f"{word}{_aside(document)}")
 
@@ -113,26 +123,8 @@ def _transcripts(document: Part) -> str | None:
     return f"{coverage['transcribed']} of {coverage['required']}{left_out}"
 
 
-def _print_steps(steps: Sequence[Part]) -> None:
-    print_table(
-        ("step", "name", "verdict", "score", "comment"),
-        (
-            (
-                _part(step, "step_metadata")["position"],
-                f"{_part(step, 'step_metadata')['name']}{' *' * bool(_part(step, 'step_metadata')['is_critical'])}",
-                coloured(_step_verdict(step)),
-                _points(step),
-                _short(step["error"] or step["commentaire_global"]),
-            )
-            for step in steps
-        ),
-    )
-    if any(_part(step, "step_metadata")["is_critical"] for step in steps):
-        _print("* critical: the audit is rejected unless it is CONFORME")
-
-
 def _print_points(step: Part) -> None:
-    _print("")
+    say("")
     screen.print(Text(step_line(step), "bold"))
     for number, point in enumerate(_list(step, "points_controle"), start=1):
         line = Text.assemble(
@@ -140,15 +132,15 @@ def _print_points(step: Part) -> None:
         )
         screen.print(line, highlight=False)
         if point["commentaire"]:
-            _print(f"     {one_line(str(point['commentaire']))}")
+            say(f"     {one_line(str(point['commentaire']))}")
         for citation in _list(point, "citations"):
-            _print(f"     {_quotation(citation)}")
+            say(f"     {_quotation(citation)}")
     for review in _list(step, "human_review"):
-        _print(
+        say(
             f"  reviewed {review['at']} by {review['by'] or 'somebody'}: {_change(review, 'override')}"
         )
     for rerun in _list(step, "rerun_history"):
-        _print(f"  judged again {rerun['at']}: {_change(rerun, 'next')}")
+        say(f"  judged again {rerun['at']}: {_change(rerun, 'next')}")
 
 
 def _quotation(citation: Part) -> str:
@@ -206,11 +198,6 @@ def _short(text: object) -> str:
     return line if len(line) <= LONGEST_COMMENT else f"{line[: LONGEST_COMMENT - 1].rstrip()}…"
 
 
-def _steps(document: Part) -> Sequence[Part]:
-    results = _part(_part(_part(document, "resultData"), "audit"), "results")
-    return _list(results, "steps")
-
-
 def _part(document: Part, name: str) -> Part:
     return cast("Part", document.get(name) or {})
 
@@ -219,5 +206,26 @@ def _list(document: Part, name: str) -> Sequence[Part]:
     return cast("Sequence[Part]", document.get(name) or ())
 
 
-def _print(line: str) -> None:
-    screen.print(line, markup=False, highlight=False)
+AUDITS = Columns[Part](
+    {
+        "id": lambda one: one["id"],
+        "fiche": lambda one: one["ficheId"],
+        "configuration": lambda one: one["auditConfigName"],
+        "verdict": _outcome,
+        "score": _percentage,
+        "critical": _critical,
+        "begun (UTC)": lambda one: str(one["createdAt"])[:16].replace("T", " "),
+    }
+)
+STEPS = Columns[Part](
+    {
+        "step": position_of,
+        "name": lambda one: (
+            str(_part(one, "step_metadata")["name"])
+            + " *" * bool(_part(one, "step_metadata")["is_critical"])
+        ),
+        "verdict": lambda one: coloured(_step_verdict(one)),
+        "score": _points,
+        "comment": lambda one: _short(one["error"] or one["commentaire_global"]),
+    }
+)

@@ -1,40 +1,63 @@
 """`automation runs`: list, show, follow, cancel, retry."""
 
-import threading
+import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 from rich.text import Text
 
-from automation_pipeline.automation.commands import report_page as run_report
+from automation_pipeline.automation.commands.report import run_page
+from automation_pipeline.automation.documents import parse_report, report_document
 from automation_pipeline.automation.models.runs import (
     FicheOutcome,
     LogEntry,
     OutcomeStatus,
     Phase,
-    PhaseLength,
     Run,
     RunFilter,
     RunNotification,
     RunStatus,
 )
-from automation_pipeline.automation.queries.run_details import RunDetails, run_details_document
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.automation.queries.ledger import outcomes_within
+from automation_pipeline.automation.queries.reports import run_report
+from automation_pipeline.automation.queries.run_details import (
+    RunDetails,
+    RunProgress,
+    find_runs,
+    log_entry,
+    logs_after,
+    run_details,
+)
+from automation_pipeline.automation.run_endings import cancel_run
+from automation_pipeline.automation.runs import manual_run_key, retry_run
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli import progress
 from automation_pipeline.cli.groups import command_group
+from automation_pipeline.cli.operations import Document, every, operation
 from automation_pipeline.cli.output import (
     AsJson,
+    Columns,
     consent,
+    minute,
     one_line,
     print_facts,
     print_json,
-    print_table,
-    screen,
+    print_result,
+    say,
+    second,
 )
-from automation_pipeline.cli.progress import POLL_SECONDS, watch_run
+from automation_pipeline.cli.progress import LaunchWait, progress_bars
+from automation_pipeline.core.access import EVERYTHING
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError, PermanentError
 from automation_pipeline.core.events import LogLevel
+from automation_pipeline.core.files import write_whole
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
+from automation_pipeline.core.settings import load_settings
+
+app = command_group("See what became of the runs; cancel one, or run again what failed.")
 
 COLOURS = {
     OutcomeStatus.SUCCESSFUL: "green",
@@ -43,134 +66,104 @@ COLOURS = {
     OutcomeStatus.PENDING: "cyan",
 }
 MAX_NAMED = 5
-# What a bug leaves behind is for those who read the database.
-HIDDEN_DETAILS = {"stack"}
-# The days that the CRM did not give are told as the run's trouble.
-SHOWN_ELSEWHERE = {"revalidation_failures"}
-
-
-def print_run(story: RunDetails) -> None:
-    run = story.run
-    print_facts(
-        {
-            "run": f"{run.id} of schedule {run.schedule_id}, {run.trigger}{_origin(run)}",
-            "status": f"{run.status} ({run.phase})" if run.phase else run.status,
-            "attempt": run.attempt,
-            "queued": f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC",
-            "began": run.began_at and f"{run.began_at:%Y-%m-%d %H:%M:%S} UTC",
-            "ended": run.completed_at and f"{run.completed_at:%Y-%m-%d %H:%M:%S} UTC",
-            "seconds": seconds_of(run),
-            "time": _time(story.phases),
-            "fiches": conservation(run),
-            "work": _work(story),
-            "error": run.error_message and Text(run.error_message, "red"),
-            "dagster run": run.dagster_run_id,
-            **{
-                f"selection {name}": words
-                for name, words in _detail_lines(run.selection_summary, SHOWN_ELSEWHERE)
-            },
-            **{f"trouble {name}": words for name, words in _detail_lines(run.error_details)},
-            **{f"{status} because": _counts(reasons) for status, reasons in story.reasons.items()},
-        }
-    )
-    _print_notifications(story.notifications)
-    print_outcomes(story)
-
-
-def print_outcomes(story: RunDetails) -> None:
-    """A row a fiche, in the order of selection; nothing where nothing is selected."""
-    if story.fiches:
-        print_table(
-            ("fiche", "outcome", "recordings", "reason", "why"), map(_outcome, story.fiches)
-        )
-
-
-def conservation(run: Run) -> str | Text:
-    """The law that every selected fiche has ended once; a run that breaks it is a bug, and red."""
-    chosen = f"{run.selected_fiches} selected"
-    if run.completed_at is None:
-        return chosen
-    ended = run.successful_fiches + run.failed_fiches + run.ignored_fiches
-    counts = f"{run.successful_fiches} successful + {run.failed_fiches} failed + {run.ignored_fiches} ignored"
-    if ended == run.selected_fiches:
-        return f"{chosen} = {counts}"
-    return Text(f"{chosen}, and not {ended} = {counts}", "red")
-
-
-def seconds_of(run: Run) -> str | None:
-    return None if run.duration_ms is None else f"{run.duration_ms / 1000:.1f}"
-
-
-def _origin(run: Run) -> str:
-    return "" if run.retry_of_run_id is None else f" of run {run.retry_of_run_id}"
-
-
-def _time(phases: Sequence[PhaseLength]) -> str | None:
-    """Where it went; to end a run takes none worth telling."""
-    told = [length for length in phases if length.phase is not Phase.FINALIZING]
-    return ", ".join(f"{length.phase} {length.seconds:.1f} s" for length in told) or None
-
-
-def _work(story: RunDetails) -> str:
-    done = story.progress
-    return f"{done.fetched} fetched, {done.transcribed} transcribed, {done.audited} audited by {done.audits} audits"
-
-
-def _counts(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} {count}" for reason, count in reasons.items())
-
-
-def _detail_lines(
-    details: Mapping[str, object] | None, without: Set[str] = HIDDEN_DETAILS
-) -> Iterator[tuple[str, str]]:
-    return (
-        (name.replace("_", " "), words)
-        for name, value in (details or {}).items()
-        if name not in without and (words := one_line(_brief(value)))
-    )
-
-
-def _brief(value: object) -> str:
-    """JSON in a line, without what says nothing. A long list is counted, and its first entries
-    stand for it."""
-    if isinstance(value, Mapping):
-        entries = cast("Mapping[str, object]", value).items()
-        return ", ".join(f"{name} {_brief(entry)}" for name, entry in entries if entry)
-    if isinstance(value, list):
-        listed = cast("Sequence[object]", value)
-        named = "; ".join(_brief(entry) for entry in listed[:MAX_NAMED])
-        return f"{len(listed)}: {named}; ..." if len(listed) > MAX_NAMED else named
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)
-
-
-def _print_notifications(rows: Sequence[RunNotification]) -> None:
-    if rows:
-        print_table(
-            ("notified by", "receiver", "delivery", "attempts", "trouble"),
-            ((row.channel, row.target, row.status, row.attempts, row.last_error) for row in rows),
-        )
-
-
-def _outcome(fiche: FicheOutcome) -> tuple[object, ...]:
-    why = fiche.error or fiche.ignore_reason
-    return (
-        fiche.fiche_id,
-        Text(fiche.status, COLOURS[fiche.status]),
-        fiche.recordings_count,
-        fiche.reason,
-        why,
-    )
-
-
-app = command_group("See what became of the runs; cancel one, or run again what failed.")
-app.command("report")(run_report.report)
+PATH = "/api/automation/runs"
 
 RunId = Annotated[
     int,
     typer.Argument(min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it."),
 ]
+
+
+@operation(f"GET {PATH}")
+def runs(
+    services: Services, *, status: Sequence[RunStatus], limit: int, offset: int
+) -> Sequence[Run]:
+    with services.database.reading() as session:
+        return find_runs(session, RunFilter(None, status), limit=limit, offset=offset)
+
+
+@operation("GET /api/automation/schedules/{schedule_id}/runs")
+def runs_of_schedule(
+    services: Services, schedule_id: int, *, status: Sequence[RunStatus], limit: int, offset: int
+) -> Sequence[Run]:
+    with services.database.reading() as session:
+        return find_runs(session, RunFilter(schedule_id, status), limit=limit, offset=offset)
+
+
+@operation(f"GET {PATH}/{{run_id}}")
+def get_run(services: Services, run_id: int) -> RunDetails:
+    with services.database.reading() as session:
+        return run_details(session, run_id)
+
+
+@operation(f"GET {PATH}/{{run_id}}/fiches")
+def fiches_of(
+    services: Services, run_id: int, *, limit: int, offset: int
+) -> Sequence[FicheOutcome]:
+    with services.database.reading() as session:
+        return outcomes_within(session, run_id, EVERYTHING, status=None, limit=limit, offset=offset)
+
+
+@operation(f"GET {PATH}/{{run_id}}/logs")
+def logs_of(
+    services: Services, run_id: int, *, level: LogLevel, after: int, limit: int
+) -> Sequence[LogEntry]:
+    with services.database.reading() as session:
+        rows = logs_after(session, run_id, after, level, limit=limit)
+        return [log_entry(row) for row in rows]
+
+
+@operation(f"GET {PATH}/{{run_id}}/report")
+def get_report(services: Services, run_id: int) -> Document:
+    with services.database.reading() as session:
+        return report_document(run_report(session, run_id))
+
+
+@operation(f"POST {PATH}/{{run_id}}/cancel")
+def end_run(services: Services, run_id: int, reason: str | None) -> Run:
+    return cancel_run(run_id, reason=reason, database=services.database, clock=services.clock)
+
+
+@dataclass(frozen=True)
+class Retry:
+    run_id: int
+    schedule_id: int
+
+
+@operation(f"POST {PATH}/{{run_id}}/retry")
+def file_retry(services: Services, run_id: int) -> Retry:
+    run = retry_run(run_id, database=services.database, clock=services.clock)
+    return Retry(run.id, run.schedule_id)
+
+
+@app.command()
+def report(
+    run_id: RunId,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where the page goes; `-`: standard output.",
+            show_default="reports folder",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one page about a run: its counters, why fiches failed, what audits found and the
+    quotations for it."""
+    page = run_page(parse_report(get_report(run_id)))
+    if str(output) == "-":
+        sys.stdout.write(page)
+        return
+    path = output or Path(load_settings().automation_reports_dir) / f"run-{run_id}.html"
+    try:
+        write_whole(path, page.encode())
+    except PermanentError as error:
+        raise InvalidInputError(str(error)) from None
+    document = {"runId": str(run_id), "file": str(path)}
+    print_result(document, f"The report of run {run_id} is {path}.", as_json=as_json)
 
 
 @app.command("list")
@@ -189,29 +182,24 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the runs, newest first."""
-    chosen = RunFilter(schedule, status or ())
-    runs = open_client().runs.listed(chosen, limit=limit, offset=offset)
+    chosen = status or ()
+    if schedule is None:
+        found = runs(status=chosen, limit=limit, offset=offset)
+    else:
+        try:
+            found = runs_of_schedule(schedule, status=chosen, limit=limit, offset=offset)
+        except NotFoundError:  # here, an unknown schedule has no runs
+            found = list[Run]()
     if as_json:
-        print_json({"runs": [as_document(run) for run in runs]})
-        return
-    print_table(
-        ("id", "schedule", "status", "started (UTC)", "seconds", "fiches", "ok", "failed", "ignored"),
-        (
-            (r.id, r.schedule_id, r.status, f"{r.started_at:%Y-%m-%d %H:%M}", seconds_of(r),
-             r.selected_fiches, r.successful_fiches, r.failed_fiches, r.ignored_fiches)
-            for r in runs
-        ),
-    )  # fmt: skip
+        print_json({"runs": [as_document(run) for run in found]})
+    else:
+        RUNS.print(found)
 
 
 @app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Show one run: how it stands, what it chose, and the outcome of every fiche."""
-    story = open_client().runs.story(run_id)
-    if as_json:
-        print_json(run_details_document(story))
-    else:
-        print_run(story)
+    _show(get_run(run_id), as_json=as_json)
 
 
 @app.command()
@@ -227,22 +215,18 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show what the run wrote down, oldest first."""
-    rows = _log_lines(run_id, level, open_client(), follow=follow)
+    lines = _log_lines(run_id, level, follow=follow)
     if as_json:
-        print_json({"logs": [as_document(row) for row in rows]})
+        print_json({"logs": [as_document(line) for line in lines]})
         return
-    for row in rows:
-        screen.print(
-            f"{row.timestamp:%H:%M:%S}  {row.level:<7}  {row.message}",
-            highlight=False,
-            markup=False,
-        )
+    for line in lines:
+        say(f"{line.timestamp:%H:%M:%S}  {line.level:<7}  {line.message}")
 
 
 @app.command()
 def watch(run_id: RunId, *, as_json: AsJson = False) -> None:
     """Follow a run to its end, phase by phase; exit 1 unless it ends completed or partial."""
-    _watch(run_id, open_client(), as_json=as_json)
+    _watch(run_id, as_json=as_json)
 
 
 @app.command()
@@ -255,19 +239,17 @@ def cancel(
 ) -> None:
     """Cancel a run that waits or works: its unfinished fiches are ignored. Dagster stops within
     seconds."""
-    client = open_client()
-    is_over = client.runs.get(run_id).completed_at is not None
+    is_over = get_run(run_id).completed_at is not None
     if not (yes or is_over or consent(f"Cancel run {run_id}?", f"cancel run {run_id}")):
         typer.echo(f"Run {run_id} goes on.", err=True)
         raise typer.Exit(1)
-    run = client.runs.cancel(run_id, reason)
-    if as_json:
-        print_json({"run_id": str(run.id), "status": run.status, "error": run.error_message})
-    else:
-        _print_sentence(
-            f"Run {run_id} is cancelled: {run.successful_fiches} fiches were done, {run.failed_fiches} failed, "
-            f"{run.ignored_fiches} are ignored."
-        )
+    run = end_run(run_id, reason)
+    print_result(
+        {"run_id": str(run.id), "status": run.status, "error": run.error_message},
+        f"Run {run_id} is cancelled: {run.successful_fiches} fiches were done, {run.failed_fiches} failed, "
+        f"{run.ignored_fiches} are ignored.",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -279,45 +261,192 @@ def retry(
 ) -> None:
     """Ask for a new run over the fiches that this one failed on or, if it was cancelled, did not
     finish."""
-    client = open_client()
-    run = client.runs.retry(run_id)
+    filed = file_retry(run_id)
     if wait:
-        _watch(run.id, client, as_json=as_json)
-    elif as_json:
-        print_json({"run_id": str(run.id), "retry_of_run_id": str(run_id), **_where(run)})
-    else:
-        _print_sentence(
-            f"Run {run.id} is requested, for what failed in run {run_id}: `automation runs watch {run.id}` follows it."
-        )
+        _watch(filed.run_id, as_json=as_json)
+        return
+    document = {
+        "run_id": str(filed.run_id),
+        "retry_of_run_id": str(run_id),
+        "schedule_id": str(filed.schedule_id),
+        "status": get_run(filed.run_id).status,
+    }
+    sentence = (
+        f"Run {filed.run_id} is requested, for what failed in run {run_id}: "
+        f"`automation runs watch {filed.run_id}` follows it."
+    )
+    print_result(document, sentence, as_json=as_json)
 
 
-def _watch(run_id: int, client: Client, *, as_json: bool) -> None:
-    run = watch_run(run_id, client, pause=threading.Event(), quiet=as_json)
-    story = client.runs.story(run_id)
-    if as_json:
-        print_json({"run_id": str(run_id), **run_details_document(story)})
-    else:
-        print_run(story)
-    if run.status not in {RunStatus.COMPLETED, RunStatus.PARTIAL}:
+def _watch(run_id: int, *, as_json: bool) -> None:
+    run = watch_run(run_id, quiet=as_json, waits=LaunchWait([manual_run_key(run_id)]))
+    _show(run, as_json=as_json, run_id=str(run_id))
+    if not is_good(run):
         raise typer.Exit(1)
 
 
-def _log_lines(run_id: int, level: LogLevel, client: Client, *, follow: bool) -> Iterator[LogEntry]:
-    """Each row once; with `follow` those too that the run is still to write."""
-    seen, pause = 0, threading.Event()
+def _show(run: RunDetails, *, as_json: bool, **first: object) -> None:
+    fiches = list(every(fiches_of, by="offset", run_id=run.id))
+    if as_json:
+        outcomes = [as_document(one) for one in fiches]
+        print_json({**first, **as_document(run), "fiches": outcomes})
+    else:
+        print_run(run, fiches)
+
+
+def is_good(run: Run) -> bool:
+    return run.status in {RunStatus.COMPLETED, RunStatus.PARTIAL}
+
+
+def watch_run(run_id: int, *, quiet: bool, waits: LaunchWait) -> RunDetails:
+    """Follow a run with a bar per phase, and return it ended."""
+    goes_on = (
+        f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
+    )
+    run = get_run(run_id)
+    with progress_bars(goes_on, quiet=quiet) as bars:
+        tasks = [bars.add_task("waiting for Dagster", total=None)]
+        while True:
+            for number, (label, done, total) in enumerate(phase_bars(run, run.progress)):
+                if number == len(tasks):
+                    tasks.append(bars.add_task(label, total=None))
+                bars.update(tasks[number], description=label, completed=done, total=total)
+            if run.completed_at is not None:
+                return run
+            waits.pause(begun=run.status is not RunStatus.PENDING)
+            run = get_run(run_id)
+
+
+def phase_bars(run: Run, done: RunProgress) -> list[tuple[str, int, int | None]]:
+    """The label of each phase, how many fiches it has done, and of how many; None while that is
+    unknown."""
+    if run.phase is None:
+        return []
+    is_selected = run.phase is not Phase.SELECTION or run.completed_at is not None
+    selected = run.selected_fiches if is_selected else None
+    to_work = done.to_work if done.to_work or run.completed_at else None
+    return [
+        ("selection", selected or 0, selected),
+        ("fetching", done.fetched, selected),
+        ("transcribing", done.transcribed, to_work),
+        (f"auditing ({done.audits} audits)", done.audited, to_work),
+    ]
+
+
+def _log_lines(run_id: int, level: LogLevel, *, follow: bool) -> Iterator[LogEntry]:
+    """Each line once; with `follow`, also those that the run has yet to write."""
+    last_id = 0
     while True:
-        is_over = client.runs.get(run_id).completed_at is not None
-        rows = client.runs.logs(run_id, level, seen)
-        yield from rows
+        is_over = get_run(run_id).completed_at is not None
+        for line in every(logs_of, start=last_id, run_id=run_id, level=level):
+            yield line
+            last_id = line.id
         if is_over or not follow:
             return
-        seen = rows[-1].id if rows else seen
-        pause.wait(POLL_SECONDS)
+        progress.pause()
 
 
-def _where(run: Run) -> dict[str, str]:
-    return {"schedule_id": str(run.schedule_id), "status": run.status}
+def print_run(run: RunDetails, fiches: Sequence[FicheOutcome]) -> None:
+    origin = "" if run.retry_of_run_id is None else f" of run {run.retry_of_run_id}"
+    # Ending a run takes no time worth a mention.
+    phases = [one for one in run.phases if one.phase is not Phase.FINALIZING]
+    done = run.progress
+    print_facts(
+        {
+            "run": f"{run.id} of schedule {run.schedule_id}, {run.trigger}{origin}",
+            "status": f"{run.status} ({run.phase})" if run.phase else run.status,
+            "attempt": run.attempt,
+            "queued": second(run.started_at),
+            "began": second(run.began_at),
+            "ended": second(run.completed_at),
+            "seconds": _seconds(run),
+            "time": ", ".join(f"{one.phase} {one.seconds:.1f} s" for one in phases) or None,
+            "fiches": _conservation(run),
+            "work": f"{done.fetched} fetched, {done.transcribed} transcribed, "
+            f"{done.audited} audited by {done.audits} audits",
+            "error": run.error_message and Text(run.error_message, "red"),
+            "dagster run": run.dagster_run_id,
+            # The days that the CRM did not give are in the trouble of the run.
+            **_detail_lines("selection", run.selection_summary, {"revalidation_failures"}),
+            # A stack is for those who read the database.
+            **_detail_lines("trouble", run.error_details, {"stack"}),
+            **{f"{status} because": _brief(reasons) for status, reasons in run.reasons.items()},
+        }
+    )
+    if run.notifications:
+        NOTIFICATIONS.print(run.notifications)
+    if fiches:
+        OUTCOMES.print(fiches)
 
 
-def _print_sentence(sentence: str) -> None:
-    screen.print(sentence, markup=False, highlight=False)
+def _conservation(run: Run) -> str | Text:
+    """Every selected fiche ends once; a run that breaks this law has a bug, and is red."""
+    chosen = f"{run.selected_fiches} selected"
+    if run.completed_at is None:
+        return chosen
+    ended = run.successful_fiches + run.failed_fiches + run.ignored_fiches
+    counts = f"{run.successful_fiches} successful + {run.failed_fiches} failed + {run.ignored_fiches} ignored"
+    if ended == run.selected_fiches:
+        return f"{chosen} = {counts}"
+    return Text(f"{chosen}, and not {ended} = {counts}", "red")
+
+
+def _seconds(run: Run) -> str | None:
+    return None if run.duration_ms is None else f"{run.duration_ms / 1000:.1f}"
+
+
+def _detail_lines(
+    title: str, details: Mapping[str, object] | None, without: Set[str]
+) -> dict[str, str]:
+    return {
+        f"{title} {name.replace('_', ' ')}": words
+        for name, value in (details or {}).items()
+        if name not in without and (words := one_line(_brief(value)))
+    }
+
+
+def _brief(value: object) -> str:
+    """JSON in a line, without empty values. A long list is counted, and shows its first entries."""
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value).items()
+        return ", ".join(f"{name} {_brief(entry)}" for name, entry in entries if entry)
+    if isinstance(value, list):
+        listed = cast("Sequence[object]", value)
+        named = "; ".join(_brief(entry) for entry in listed[:MAX_NAMED])
+        return f"{len(listed)}: {named}; ..." if len(listed) > MAX_NAMED else named
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
+
+
+RUNS = Columns[Run](
+    {
+        "id": lambda run: run.id,
+        "schedule": lambda run: run.schedule_id,
+        "status": lambda run: run.status,
+        "started (UTC)": lambda run: minute(run.started_at),
+        "seconds": _seconds,
+        "fiches": lambda run: run.selected_fiches,
+        "ok": lambda run: run.successful_fiches,
+        "failed": lambda run: run.failed_fiches,
+        "ignored": lambda run: run.ignored_fiches,
+    }
+)
+NOTIFICATIONS = Columns[RunNotification](
+    {
+        "notified by": lambda one: one.channel,
+        "receiver": lambda one: one.target,
+        "delivery": lambda one: one.status,
+        "attempts": lambda one: one.attempts,
+        "trouble": lambda one: one.last_error,
+    }
+)
+OUTCOMES = Columns[FicheOutcome](
+    {
+        "fiche": lambda one: one.fiche_id,
+        "outcome": lambda one: Text(one.status, COLOURS[one.status]),
+        "recordings": lambda one: one.recordings_count,
+        "reason": lambda one: one.reason,
+        "why": lambda one: one.error or one.ignore_reason,
+    }
+)

@@ -2,11 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
@@ -241,55 +240,34 @@ def runs_cancelled(session: Session, since: datetime, until: datetime) -> list[i
     return list(session.scalars(select(RunRow.id).where(*cancelled).order_by(RunRow.id)))
 
 
-@dataclass(frozen=True)
-class RunDetails:
-    run: Run
+class RunDetails(Run):
+    """A run without its outcomes, which are pages of their own."""
+
     progress: RunProgress
     phases: Sequence[PhaseLength]
     reasons: Mapping[str, Mapping[str, int]]
     notifications: Sequence[RunNotification]
-    fiches: Sequence[FicheOutcome]
 
 
 def run_details(session: Session, run_id: int) -> RunDetails:
     return RunDetails(
-        run=get_run(session, run_id),
+        **vars(get_run(session, run_id)),
         progress=progress_of(session, run_id),
         phases=time_by_phase(session, run_id),
         reasons=reasons_of(session, run_id),
         notifications=[_notification(row) for row in notifications_of_run(session, run_id)],
-        fiches=outcomes(session, run_id),
     )
 
 
-def run_details_document(story: RunDetails) -> dict[str, object]:
-    return {
-        **as_document(story.run),
-        "progress": progress_document(story.progress),
-        "phases": [asdict(length) for length in story.phases],
-        "reasons": story.reasons,
-        "notifications": [as_document(one) for one in story.notifications],
-        "fiches": [as_document(fiche) for fiche in story.fiches],
-    }
-
-
 def run_detail(session: Session, run_id: int, *, first_logs: int) -> dict[str, object]:
-    """The run as the HTTP API shows it: its outcomes are pages of their own."""
-    row = session.get(RunRow, run_id)
-    if row is None:
-        raise NotFoundError(f"Run {run_id} not found")
+    """The run as the HTTP API shows it."""
+    details = run_details(session, run_id)
+    row = session.get_one(RunRow, run_id)
     return {
-        **as_document(as_run(row)),
+        **as_document(details),
         "errorDetails": _without_stack(row.error_details),
         "configSnapshot": row.config_snapshot,
-        "resultSummary": row.result_summary
-        or result_summary(as_run(row), outcomes(session, run_id)),
-        "progress": progress_document(progress_of(session, run_id)),
-        "phases": [asdict(length) for length in time_by_phase(session, run_id)],
-        "reasons": reasons_of(session, run_id),
-        "notifications": [
-            as_document(_notification(row)) for row in notifications_of_run(session, run_id)
-        ],
+        "resultSummary": row.result_summary or result_summary(details, outcomes(session, run_id)),
         "logs": [
             log_document(one) for one in logs_after(session, run_id, 0, "debug", limit=first_logs)
         ],
@@ -344,10 +322,6 @@ def log_entry(row: LogRow) -> LogEntry:
 
 def log_document(row: LogRow) -> dict[str, object]:
     return as_document(log_entry(row))
-
-
-def progress_document(progress: RunProgress) -> dict[str, object]:
-    return {to_camel(name): count for name, count in asdict(progress).items()}
 
 
 def _notification(row: NotificationRow) -> RunNotification:

@@ -7,7 +7,8 @@ from uuid import uuid4
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.client.http import Api, Document, read
-from automation_pipeline.cli.client.ports import AskedCompany, actor
+from automation_pipeline.cli.client.ports import AskedCompany
+from automation_pipeline.cli.operations import actor
 from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.logs import correlation_id
 from automation_pipeline.enrichment.jobs import work_enrichment

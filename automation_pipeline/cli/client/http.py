@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar, cast
 
 from pydantic import ValidationError
 
+from automation_pipeline.cli.operations import RemoteApi
 from automation_pipeline.core.errors import UpstreamError
 from automation_pipeline.core.json_model import JsonModel
 
@@ -99,3 +100,43 @@ def asked_for(api: Api, what: str, keys: Sequence[str]) -> Sequence[Document]:
     for start in range(0, len(keys), AT_ONCE):
         found += list_of(api.get(f"/api/requests/{what}", {"key": keys[start : start + AT_ONCE]}))
     return found
+
+
+class OldApi:
+    """Until the last package has operations."""
+
+    def __init__(self, api: "RemoteApi") -> None:
+        self._api = api
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Document | None,
+        body: Document | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> Document:
+        return self._api.call(method, path, query=query or {}, body=body, repeatable=repeatable)
+
+    def get(self, path: str, query: Document | None = None) -> Document:
+        return self._call("GET", path, query)
+
+    def post(
+        self,
+        path: str,
+        body: Document | None = None,
+        *,
+        query: Document | None = None,
+        repeatable: bool = True,
+    ) -> Document:
+        return self._call("POST", path, query, body, repeatable=repeatable)
+
+    def put(self, path: str, body: Document, *, query: Document | None = None) -> Document:
+        return self._call("PUT", path, query, body)
+
+    def patch(self, path: str, body: Document) -> Document:
+        return self._call("PATCH", path, None, body)
+
+    def delete(self, path: str, *, query: Document | None = None) -> Document:
+        return self._call("DELETE", path, query)

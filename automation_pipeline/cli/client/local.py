@@ -5,12 +5,8 @@ import socket
 from collections.abc import Sequence
 from functools import cached_property
 
-from automation_pipeline.api.health import Finding, examine
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.client.audits import LocalAudits, LocalConfigs
-from automation_pipeline.cli.client.automation import LocalRuns, LocalSchedules
 from automation_pipeline.cli.client.enrichment import LocalCompanies
-from automation_pipeline.cli.client.fiches import LocalFiches, LocalTokens, LocalTranscriptions
 from automation_pipeline.cli.client.org_jobs import LocalOrgJobs
 from automation_pipeline.cli.client.ports import Worker
 from automation_pipeline.cli.client.pricing import LocalPricing
@@ -47,16 +43,6 @@ class LocalClient:
         self._services = services
         self.clock = services.clock
         self.launching = LocalLaunching(services)
-        self.schedules = LocalSchedules(services)
-        self.runs = LocalRuns(services)
-        self.fiches = LocalFiches(services)
-        self.transcriptions = LocalTranscriptions(services)
-        self.audits = LocalAudits(services)
-        self.audit_configs = LocalConfigs(services)
-        self.tokens = LocalTokens(services)
         self.companies = LocalCompanies(services)
         self.pricing = LocalPricing(services)
         self.org_jobs = LocalOrgJobs(services)
-
-    def examine(self) -> Sequence[Finding]:
-        return examine(self._services)

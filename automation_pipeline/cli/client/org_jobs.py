@@ -7,7 +7,8 @@ from datetime import datetime
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.client.http import Api, as_model, data_of, list_of
 from automation_pipeline.cli.client.http import Document as ApiDocument
-from automation_pipeline.cli.client.ports import Span, actor
+from automation_pipeline.cli.client.ports import Span
+from automation_pipeline.cli.operations import actor
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.org_jobs.backfills import backfill_schedule, cancel_backfill

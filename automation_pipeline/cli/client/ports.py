@@ -1,32 +1,13 @@
 """What commands ask of a client, one protocol per noun; local and remote clients answer the same
 values."""
 
-import getpass
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from typing import Protocol
 
-from automation_pipeline.access.models import ApiToken
-from automation_pipeline.access.tokens import IssuedToken
-from automation_pipeline.api.health import Finding
-from automation_pipeline.audits.configs import ImportedConfig
-from automation_pipeline.audits.models.audits import AuditSummary as AuditStanding
-from automation_pipeline.audits.models.audits import RequestedAudit as AskedAudit
-from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.models.requests import AuditFilter
-from automation_pipeline.audits.queries.configs import ListedConfig, StoredConfig
-from automation_pipeline.audits.queries.requests import RerunStatus
-from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, RequestedRerun
-from automation_pipeline.automation.models.reports import RunReport
-from automation_pipeline.automation.models.runs import LogEntry, Run, RunFilter
-from automation_pipeline.automation.models.schedules import Schedule
-from automation_pipeline.automation.models.selections import FicheSelection
-from automation_pipeline.automation.queries.due import Occurrence
-from automation_pipeline.automation.queries.run_details import LogLevel, RunDetails, RunProgress
-from automation_pipeline.automation.schedules import ScheduleBackfill
-from automation_pipeline.automation.selection import SelectionPreview
+from automation_pipeline.cli.output import Span
+from automation_pipeline.cli.progress import Worker
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.enrichment.models import Asked
@@ -56,27 +37,6 @@ from automation_pipeline.pricing.models.runs import (
     TargetState,
 )
 from automation_pipeline.pricing.shop import ShopShown
-from automation_pipeline.transcription.models import (
-    RequestedTranscription,
-    TranscriptionPriority,
-    TranscriptionSummary,
-)
-
-
-@dataclass(frozen=True)
-class Span:
-    """A page of a list."""
-
-    limit: int
-    offset: int = 0
-
-
-def actor() -> str:
-    """Who types the commands, as runs and rules remember it."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, ImportError, OSError):  # a container's user may have no name
-        return f"cli:uid-{os.getuid()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,103 +293,6 @@ class NeverStarted:
     error: str
 
 
-class ScheduleClient(Protocol):
-    def create(self, given: Document) -> Schedule: ...
-    def listed(self, *, include_inactive: bool) -> Sequence[Schedule]: ...
-    def get(self, schedule_id: int) -> Schedule: ...
-    def update(self, schedule_id: int, patch: Document) -> Schedule: ...
-    def delete(self, schedule_id: int) -> None: ...
-    def pause(self, schedule_id: int, reason: str | None) -> Schedule: ...
-    def resume(self, schedule_id: int) -> Schedule: ...
-    def request_run(self, schedule_id: int, selection: FicheSelection | None) -> Run: ...
-    def skip_next(self, schedule_id: int) -> datetime: ...
-    def occurrences(self, schedule_id: int, limit: int) -> Sequence[Occurrence]: ...
-    def preview(self, schedule_id: int) -> SelectionPreview: ...
-    def backfill(
-        self, schedule_id: int, first: date, last: date, *, dry_run: bool
-    ) -> ScheduleBackfill: ...
-
-
-class RunClient(Protocol):
-    def listed(self, chosen: RunFilter, *, limit: int, offset: int) -> Sequence[Run]: ...
-    def get(self, run_id: int) -> Run: ...
-    def advance(self, run_id: int) -> tuple[Run, RunProgress]: ...
-    def story(self, run_id: int) -> RunDetails: ...
-    def report(self, run_id: int) -> RunReport: ...
-    def logs(self, run_id: int, level: LogLevel, after_id: int) -> Sequence[LogEntry]: ...
-    def cancel(self, run_id: int, reason: str | None) -> Run: ...
-    def retry(self, run_id: int) -> Run: ...
-
-
-class FicheClient(Protocol):
-    def mirrored(self, fiche_id: str) -> Document: ...
-
-
-class TranscriptionClient(Protocol):
-    def request(
-        self, fiche_ids: Sequence[str], priority: TranscriptionPriority
-    ) -> Sequence[RequestedTranscription]: ...
-
-    def followed(
-        self, requested: Sequence[RequestedTranscription], asked_at: datetime
-    ) -> Mapping[str, TranscriptionSummary | NeverStarted]:
-        """By fiche, of those that have begun or never will."""
-        ...
-
-
-class AuditClient(Protocol):
-    def request(self, fiche_ids: Sequence[str], asking: AuditRequestOptions) -> FiledAudits: ...
-
-    def followed(
-        self, requested: Sequence[AskedAudit]
-    ) -> Mapping[str, AuditStanding | NeverStarted]:
-        """By tracking id, in the order in which they were asked for, of those that have begun or
-        never will."""
-        ...
-
-    def listed(self, chosen: AuditFilter) -> tuple[Sequence[Document], int]:
-        """A page of them, and how many there are in all."""
-        ...
-
-    def get(self, audit_id: int) -> Document: ...
-
-    def step(self, place: StepLocation) -> tuple[Document, Document]:
-        """The step, and its audit without any steps."""
-        ...
-
-    def review(self, place: StepLocation, given: Document) -> None: ...
-    def delete(self, audit_id: int) -> None: ...
-    def restore(self, audit_id: int) -> None: ...
-    def request_rerun(self, place: StepLocation, instructions: str | None) -> RequestedRerun: ...
-    def rerun_standing(self, rerun_id: str) -> RerunStatus: ...
-
-
-class AuditConfigClient(Protocol):
-    def listed(self, *, include_inactive: bool) -> Sequence[ListedConfig]: ...
-    def get(self, config_id: int) -> StoredConfig: ...
-    def import_(self, given: Document, *, update: bool) -> ImportedConfig: ...
-    def set_active(self, config_id: int, *, active: bool) -> StoredConfig: ...
-    def delete(self, config_id: int) -> None: ...
-    def reorder(self, config_id: int, step_ids: Sequence[int]) -> StoredConfig: ...
-
-
-class TokenClient(Protocol):
-    def create(self, given: Document) -> IssuedToken: ...
-    def listed(self, *, everything: bool) -> Sequence[ApiToken]: ...
-    def revoke(self, token_id: int) -> ApiToken: ...
-
-
-class Worker(Protocol):
-    """Does the work of this command here."""
-
-    def look(self) -> None:
-        """An error once it has ended without a result."""
-        ...
-
-    def wait(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class LaunchClient(Protocol):
     """Whether work that was asked for begins. `keys` are those of the requests, as far as the
     command knows them."""
@@ -449,23 +312,8 @@ class Client(Protocol):
     @property
     def launching(self) -> LaunchClient: ...
     @property
-    def schedules(self) -> ScheduleClient: ...
-    @property
-    def runs(self) -> RunClient: ...
-    @property
-    def fiches(self) -> FicheClient: ...
-    @property
-    def transcriptions(self) -> TranscriptionClient: ...
-    @property
-    def audits(self) -> AuditClient: ...
-    @property
-    def audit_configs(self) -> AuditConfigClient: ...
-    @property
-    def tokens(self) -> TokenClient: ...
-    @property
     def pricing(self) -> PricingClient: ...
     @property
     def companies(self) -> CompanyClient: ...
     @property
     def org_jobs(self) -> OrgJobsClient: ...
-    def examine(self) -> Sequence[Finding]: ...

@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.client.http import Api, Document, as_model, data_of, list_of, read
-from automation_pipeline.cli.client.ports import Span, actor
+from automation_pipeline.cli.client.ports import Span
+from automation_pipeline.cli.operations import actor
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.pricing.checks import reconcile_run, repair_run
 from automation_pipeline.pricing.dead_letters import (

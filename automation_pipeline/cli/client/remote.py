@@ -3,12 +3,8 @@
 from collections.abc import Sequence
 from typing import cast
 
-from automation_pipeline.api.health import Finding, State
-from automation_pipeline.cli.client.audits import RemoteAudits, RemoteConfigs
-from automation_pipeline.cli.client.automation import RemoteRuns, RemoteSchedules
 from automation_pipeline.cli.client.enrichment import RemoteCompanies
-from automation_pipeline.cli.client.fiches import RemoteFiches, RemoteTokens, RemoteTranscriptions
-from automation_pipeline.cli.client.http import Api, data_of, read
+from automation_pipeline.cli.client.http import Api
 from automation_pipeline.cli.client.org_jobs import RemoteOrgJobs
 from automation_pipeline.cli.client.ports import Worker
 from automation_pipeline.cli.client.pricing import RemotePricing
@@ -45,24 +41,6 @@ class RemoteClient:
         self._api = api
         self.clock = clock
         self.launching = RemoteLaunching(api)
-        self.schedules = RemoteSchedules(api)
-        self.runs = RemoteRuns(api)
-        self.fiches = RemoteFiches(api)
-        self.transcriptions = RemoteTranscriptions(api)
-        self.audits = RemoteAudits(api)
-        self.audit_configs = RemoteConfigs(api)
-        self.tokens = RemoteTokens(api)
         self.companies = RemoteCompanies(api)
         self.pricing = RemotePricing(api)
         self.org_jobs = RemoteOrgJobs(api)
-
-    def examine(self) -> Sequence[Finding]:
-        checks = data_of(self._api.get("/api/automation/diagnostic"))["checks"]
-        listed = cast("Sequence[dict[str, object]]", checks)
-        return read(lambda: [_finding(one) for one in listed])
-
-
-def _finding(one: dict[str, object]) -> Finding:
-    return Finding(
-        str(one["name"]), State(str(one["state"])), str(one["detail"]), bool(one["required"])
-    )

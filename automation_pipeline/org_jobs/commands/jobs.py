@@ -11,6 +11,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.cli.client.progress import POLL_SECONDS, LaunchWait
 from automation_pipeline.cli.output import (
     AsJson,
     Limit,
@@ -21,7 +22,6 @@ from automation_pipeline.cli.output import (
     say_more,
     screen,
 )
-from automation_pipeline.cli.progress import POLL_SECONDS, LaunchWait
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.org_jobs.commands.arguments import (

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from automation_pipeline.cli.client.base import open_client
 from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.cli.client.progress import POLL_SECONDS, LaunchWait
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.output import (
     AsJson,
@@ -32,7 +33,6 @@ from automation_pipeline.cli.output import (
     say_more,
     screen,
 )
-from automation_pipeline.cli.progress import POLL_SECONDS, LaunchWait
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.pricing.commands.arguments import (

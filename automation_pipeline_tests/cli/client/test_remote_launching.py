@@ -1,9 +1,9 @@
-"""What the remote client says when work that was requested on another machine does not begin."""
+"""What the command line says when work that was requested on another machine does not begin."""
 
 from typing import cast
 
-from automation_pipeline.cli.client.http import Api
-from automation_pipeline.cli.client.remote import RemoteLaunching
+from automation_pipeline.cli.operations import RemoteApi
+from automation_pipeline.cli.progress import remote_obstacle
 from automation_pipeline_tests.tables import every_case
 
 
@@ -11,8 +11,8 @@ class Readiness:
     def __init__(self, checks: object) -> None:
         self._checks = checks
 
-    def get(self, path: str) -> dict[str, object]:
-        assert path == "/health/ready"
+    def call(self, method: str, path: str, **_: object) -> dict[str, object]:
+        assert (method, path) == ("GET", "/health/ready")
         return {"checks": self._checks}
 
 
@@ -26,5 +26,5 @@ class Readiness:
     ],
 )
 def test_only_a_daemon_that_failed_is_a_reason(checks: object, reason: str | None) -> None:
-    missing = RemoteLaunching(cast("Api", Readiness(checks))).missing(["key"], 20)
+    missing = remote_obstacle(cast("RemoteApi", Readiness(checks)))
     assert (missing is None) if reason is None else reason in str(missing)

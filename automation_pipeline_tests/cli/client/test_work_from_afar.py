@@ -2,45 +2,18 @@
 end."""
 
 import json
-import threading
-from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.commands import audits
-from automation_pipeline.audits.commands import audits as audit_command
-from automation_pipeline.automation.commands import schedules
 from automation_pipeline.automation.run_endings import finalise_run
-from automation_pipeline.cli.client.automation import RemoteSchedules
-from automation_pipeline.cli.client.http import Api
+from automation_pipeline.cli import operations
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
-from automation_pipeline.transcription import commands as transcribe
 from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.cli.client.served import Far
-from automation_pipeline_tests.cli.terminal import DAILY
-
-
-class Daemon(threading.Event):
-    """What Dagster would do, in the first pause between two looks; Ctrl-C in the second."""
-
-    def __init__(self, act: Callable[[], None]) -> None:
-        super().__init__()
-        self._acts = [act]
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if not self._acts:
-            raise KeyboardInterrupt
-        self._acts.pop()()
-        return False
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, command: object, act: Callable[[], None]) -> None:
-    monkeypatch.setattr(command, "threading", SimpleNamespace(Event=lambda: Daemon(act)))
+from automation_pipeline_tests.cli.terminal import DAILY, meanwhile
 
 
 def requests(far: Far) -> list[RunRequestRow]:
@@ -48,16 +21,13 @@ def requests(far: Far) -> list[RunRequestRow]:
         return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
 
 
-def test_the_list_of_schedules_is_whole_however_long(far: Far) -> None:
-    one = far.json("schedules", "create", "--file", "-", given=DAILY)
-    stored = [{**one, "id": str(number)} for number in range(1001)]
-
-    def get(_path: str, query: Mapping[str, object]) -> dict[str, object]:
-        first, most = int(str(query.get("offset", 0))), int(str(query.get("limit", 1000)))
-        return {"success": True, "data": stored[first : first + most]}
-
-    listed = RemoteSchedules(cast("Api", SimpleNamespace(get=get))).listed(include_inactive=False)
-    assert [each.id for each in listed] == list(range(1001))
+def test_the_list_of_schedules_is_whole_however_long(
+    far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "PAGE", 2)
+    ids = [far.here.create() for _ in range(5)]
+    for listed in (far.json("schedules", "list"), far.here.json("schedules", "list")):
+        assert [one["id"] for one in listed["schedules"]] == ids[::-1]
 
 
 def test_a_schedule_lives_its_life_from_afar(far: Far) -> None:
@@ -94,7 +64,6 @@ def test_a_run_for_some_fiches_is_followed_to_its_end(
     schedule_id = far.here.create()
     meanwhile(
         monkeypatch,
-        schedules,
         lambda: finalise_run(1, database=bench.database, clock=bench.clock, breakdown="It broke"),
     )
     chosen = far.here.room / "chosen.json"
@@ -198,7 +167,7 @@ def test_audits_are_followed_and_one_that_never_begins_is_told(
         with stored.database.transaction() as session:
             mark_refused(session, second, "There is no such fiche.")
 
-    meanwhile(monkeypatch, audit_command, work)
+    meanwhile(monkeypatch, work)
     told = far.json("audit", "1", "2", "--config", "1", "--wait", code=1)
     assert [(one["fiche_id"], one["status"], one["error"]) for one in told["audits"]] == [
         ("1", "completed", None),
@@ -212,7 +181,6 @@ def test_one_audit_is_shown_with_its_steps(
 ) -> None:
     meanwhile(
         monkeypatch,
-        audit_command,
         lambda: stored.audit("1", 1, requests(far)[0].request_key) and None,
     )
     ended = far.run("audit", "1", "--config", "1", "--tools", "--wait")
@@ -228,7 +196,7 @@ def test_a_rerun_that_comes_to_nothing_is_told(
         with stored.database.transaction() as session:
             mark_refused(session, requests(far)[0].request_key, "The model is away.")
 
-    meanwhile(monkeypatch, audits, refuse)
+    meanwhile(monkeypatch, refuse)
     told = far.json(
         "audits", "rerun", "1", "--step", "1", "--instructions", "Look again", "--wait", code=1
     )
@@ -258,7 +226,7 @@ def test_transcriptions_are_followed_to_their_ends(
                 TranscriptionRunRow(**run, **ended, **times, processed=2, cached=0, failed=0)
             )
 
-    meanwhile(monkeypatch, transcribe, work)
+    meanwhile(monkeypatch, work)
     told = far.json("transcribe", "7", "8", "--priority", "high", "--wait", code=1)[
         "transcriptions"
     ]

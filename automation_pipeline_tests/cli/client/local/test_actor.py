@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from automation_pipeline.cli.client.ports import actor
+from automation_pipeline.cli.operations import actor
 
 
 def test_a_user_is_remembered_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

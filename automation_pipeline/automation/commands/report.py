@@ -1,15 +1,10 @@
-"""`automation runs report`: a run as one HTML page that needs nothing else and escapes what was
-stored."""
+"""The report of a run: one HTML page that needs no other file, and escapes every stored text."""
 
 import html
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import Annotated, cast
-
-import typer
+from typing import cast
 
 from automation_pipeline.automation.models.reports import (
     PointVerdict,
@@ -20,12 +15,6 @@ from automation_pipeline.automation.models.reports import (
     StepVerdict,
 )
 from automation_pipeline.automation.models.runs import ReportedFiche
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.output import AsJson, print_json, screen
-from automation_pipeline.core.errors import InvalidInputError, PermanentError
-from automation_pipeline.core.files import write_whole
-from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.core.settings import load_settings
 
 # Allowed in no document, and shown by no reader.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -382,39 +371,3 @@ def _moment(at: datetime) -> str:
 
 def _length(span: ReportedPhase) -> str | None:
     return f"{(span.ended_at - span.begun_at).total_seconds():.1f}" if span.ended_at else None
-
-
-def report(
-    run_id: Annotated[
-        int,
-        typer.Argument(
-            min=1, max=LARGEST_ID, help="The run's id, as `automation runs list` shows it."
-        ),
-    ],
-    *,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Where the page goes; `-`: standard output.",
-            show_default="reports folder",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write one page about a run: its counters, why fiches failed, what audits found and the
-    quotations for it."""
-    page = run_page(open_client().runs.report(run_id))
-    if str(output) == "-":
-        sys.stdout.write(page)
-        return
-    path = output or Path(load_settings().automation_reports_dir) / f"run-{run_id}.html"
-    try:
-        write_whole(path, page.encode())
-    except PermanentError as error:
-        raise InvalidInputError(str(error)) from None
-    if as_json:
-        print_json({"runId": str(run_id), "file": str(path)})
-    else:
-        screen.print(f"The report of run {run_id} is {path}.", highlight=False, markup=False)

@@ -1,0 +1,199 @@
+"""Operations: what commands ask of this machine's database, or of the HTTP API that --api names."""
+
+import getpass
+import inspect
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from urllib.parse import quote
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import to_jsonable_python
+
+from automation_pipeline import bootstrap
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import InvalidInputError, UpstreamError
+from automation_pipeline.core.settings import load_settings
+from automation_pipeline.core.settings_types import http_address
+
+Document = Mapping[str, object]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Row = TypeVar("Row")
+PAGE = 500
+
+
+@dataclass
+class _Options:
+    url: str | None = None
+    token: str | None = None
+
+
+_options = _Options()
+
+
+def choose(url: str | None, token: str | None) -> None:
+    """Set --api and --token for the commands that follow in this process."""
+    if url is not None:
+        try:
+            url = http_address(url)
+        except ValueError as error:
+            raise InvalidInputError(f"--api cannot be used: {error}.") from None
+    _options.url, _options.token = url, token
+
+
+def api_url() -> str | None:
+    """The address of the API that commands use; None stands for this machine's database."""
+    url = _options.url or load_settings().automation_api_url
+    if url is None and _options.token is not None:
+        raise InvalidInputError("--token is for another machine's API: say which with --api.")
+    return url
+
+
+def only_here(command: str) -> None:
+    """Raises InvalidInputError when the command line works with an API."""
+    if _options.url or load_settings().automation_api_url:
+        raise InvalidInputError(
+            f"`automation {command}` works on the machine where it is typed: leave out --api, and unset "
+            "AUTOMATION_API_URL."
+        )
+
+
+def actor() -> str:
+    """The operator's name, as runs and rules record it."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, ImportError, OSError):  # a container's user may have no name
+        return f"cli:uid-{os.getuid()}"
+
+
+class RemoteApi(Protocol):
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Document,
+        body: Document | None,
+        repeatable: bool,
+    ) -> Document:
+        """The JSON object of the answer. Raises the AutomationError that the API reports."""
+        ...
+
+
+def remote_api() -> RemoteApi | None:
+    """The API of --api or AUTOMATION_API_URL; None without either."""
+    url = api_url()
+    if url is None:
+        return None
+    configured = load_settings().automation_api_token
+    token = _options.token or (configured.get_secret_value() if configured else None)
+    if token is None:
+        raise InvalidInputError(
+            "The API wants a token: set AUTOMATION_API_TOKEN, or give one with --token."
+        )
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidInputError("The token for the API holds characters that cannot be sent.")
+    return _connect(url, token.strip())
+
+
+class HasId(Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+@lru_cache(maxsize=1)
+def _connect(url: str, token: str) -> RemoteApi:
+    return bootstrap.remote_api(url, token)
+
+
+def operation(
+    request: str, *, query: Collection[str] = (), whole: bool = False, repeatable: bool = True
+) -> Callable[[Callable[Concatenate[Services, Arguments], Result]], Callable[Arguments, Result]]:
+    """Decorate a function of this machine's services. With --api, calls send `request` instead.
+
+    `request` is a method and a path. Arguments fill the braces of the path; a part in brackets is
+    left out when its argument is None. Of the other arguments, those of a GET or DELETE and those
+    that `query` names become parameters; `given` becomes the body, or else the rest does, in
+    camelCase. None is not sent. The result's type reads the answer's `data`, or the `whole` answer.
+    """
+    method, path = request.split(" ", 1)
+
+    def decorate(
+        local: Callable[Concatenate[Services, Arguments], Result],
+    ) -> Callable[Arguments, Result]:
+        signature = inspect.signature(local)
+
+        @wraps(local)
+        def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            api = remote_api()
+            if api is None:
+                return local(bootstrap.services(), *args, **kwargs)
+            bound = signature.bind(None, *args, **kwargs)
+            bound.apply_defaults()
+            _, *arguments = bound.arguments.items()
+            sent = {name.strip("_"): value for name, value in arguments if value is not None}
+            address = _address(path, sent)
+            if method in {"GET", "DELETE"}:
+                parameters, body = sent, None
+            else:
+                parameters = {name: sent.pop(name) for name in query if name in sent}
+                body = sent.get("given", {to_camel(name): sent[name] for name in sent} or None)
+            answer = api.call(
+                method,
+                address,
+                query=to_jsonable_python(parameters),
+                body=to_jsonable_python(body, by_alias=True),
+                repeatable=repeatable,
+            )
+            return cast("Result", _read(signature.return_annotation, answer, whole=whole))
+
+        return call
+
+    return decorate
+
+
+def every(
+    page: Callable[..., Sequence[Row]], *, by: str = "after", start: int = 0, **chosen: object
+) -> Iterator[Row]:
+    """All rows of a list that answers in pages, `by` the last row's id (after) or by offset."""
+    position = start
+    while rows := page(**chosen, limit=PAGE, **{by: position}):
+        yield from rows
+        if len(rows) < PAGE:
+            return
+        position = position + PAGE if by == "offset" else cast("HasId", rows[-1]).id
+
+
+def _address(path: str, sent: dict[str, object]) -> str:
+    """The path with its arguments, which are taken out of `sent`."""
+    optional = re.compile(r"\[(.*?{(\w+)}.*?)\]")
+    path = optional.sub(lambda part: part[1] if part[2] in sent else "", path)
+    return re.sub(r"{(\w+)}", lambda name: quote(str(sent.pop(name[1])), safe=""), path)
+
+
+_LENIENT = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+
+@lru_cache
+def _reader(kind: object) -> TypeAdapter[Any]:
+    # Inside a tuple, the configuration applies to dataclasses too.
+    wrapped: Any = tuple.__class_getitem__(kind)
+    return TypeAdapter(wrapped, config=_LENIENT)
+
+
+def _read(kind: object, answer: Document, *, whole: bool) -> object:
+    if kind is None:
+        return None
+    document = answer if whole or "data" not in answer else answer["data"]
+    try:
+        [value] = _reader(kind).validate_python((document,), extra="ignore")
+    except ValidationError:
+        raise UpstreamError(
+            "The API's answer cannot be read: it is of another version than this command line."
+        ) from None
+    return value
