@@ -1,15 +1,43 @@
 """Tables of the CRM mirror: fiches, sections of their details, recordings, sales days, and fetch
 jobs.
 
-Counts of recordings are derived, never stored: stored counts drift.
+Counts of recordings are derived, never stored: stored counts drift. The columns of a section are the
+fields of its model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from types import NoneType
+from typing import Annotated, Any, cast, get_args, get_origin
 
+import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.types import TypeEngine
 
+from automation_pipeline.fiches.models.sections import (
+    JSON_FIELDS,
+    Alerte,
+    AncienContrat,
+    AutreContrat,
+    Commentaire,
+    Compte,
+    Conjoint,
+    Document,
+    ElementsSouscription,
+    Enfant,
+    Etiquette,
+    Formule,
+    Gamme,
+    Mail,
+    Paiement,
+    Produit,
+    Prospect,
+    Reclamation,
+    RendezVous,
+    Section,
+    Tarification,
+)
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, TextList, UtcDateTime
 
 
@@ -82,27 +110,17 @@ class CallRecordingRow(Table):
     transcribed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
-class FicheKey:
-    """The primary key of a section: one row per fiche, unless the table adds columns."""
+class InformationRow(Table):
+    """The section `information`, by whose columns queries choose fiches."""
+
+    __tablename__ = "fiche_cache_information"
 
     fiche_cache_id: Mapped[int] = mapped_column(
         BigId,
         ForeignKey("fiche_cache.id", ondelete="CASCADE"),
         primary_key=True,
         autoincrement=False,
-        sort_order=-2,
     )
-
-
-class NumberedFicheKey(FicheKey):
-    """`row_index` counts from 1 in the CRM's order."""
-
-    row_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, sort_order=-1)
-
-
-class InformationRow(FicheKey, Table):
-    __tablename__ = "fiche_cache_information"
-
     cle: Mapped[str | None]
     date_insertion: Mapped[str]
     createur: Mapped[str | None]
@@ -141,271 +159,109 @@ class InformationRow(FicheKey, Table):
     modules: Mapped[Sequence[str]] = mapped_column(TextList)
 
 
-class EtiquetteRow(FicheKey, Table):
-    __tablename__ = "fiche_cache_etiquettes"
-
-    etiquette_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    nom: Mapped[str]
-    date: Mapped[str]
-    style: Mapped[str]
-
-
-class ProspectRow(FicheKey, Table):
-    __tablename__ = "fiche_cache_prospects"
-
-    prospect_id: Mapped[str] = mapped_column(index=True)
-    civilite: Mapped[int]
-    civilite_text: Mapped[str]
-    nom: Mapped[str]
-    prenom: Mapped[str]
-    date_naissance: Mapped[str]
-    regime: Mapped[str]
-    regime_text: Mapped[str]
-    telephone: Mapped[str | None]
-    mobile: Mapped[str | None]
-    telephone_2: Mapped[str | None]
-    mail: Mapped[str | None]
-    mail_2: Mapped[str | None]
-    adresse: Mapped[str | None]
-    code_postal: Mapped[str | None]
-    ville: Mapped[str | None]
-    num_secu: Mapped[str | None]
-    num_affiliation: Mapped[str | None]
-    situation_familiale: Mapped[int | None]
-    situation_familiale_text: Mapped[str | None]
-    madelin: Mapped[bool]
-    profession: Mapped[str | None]
-    csp: Mapped[int | None]
-    csp_text: Mapped[str | None]
-    fax: Mapped[str | None]
+def _section_table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """The rows of one section, found by their fiche and, where there are several, by position."""
+    fiche_cache_id = sa.Column(
+        "fiche_cache_id",
+        BigId,
+        ForeignKey("fiche_cache.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    )
+    return sa.Table(f"fiche_cache_{name}", Table.metadata, fiche_cache_id, *columns)
 
 
-class ConjointRow(FicheKey, Table):
-    __tablename__ = "fiche_cache_conjoints"
-
-    conjoint_id: Mapped[str]
-    civilite: Mapped[int]
-    civilite_text: Mapped[str]
-    nom: Mapped[str]
-    prenom: Mapped[str]
-    date_naissance: Mapped[str]
-    regime: Mapped[str | None]
-    regime_text: Mapped[str | None]
-    telephone: Mapped[str | None]
-    mobile: Mapped[str | None]
-    mail: Mapped[str | None]
-    profession: Mapped[str | None]
-    csp: Mapped[int | None]
-    csp_text: Mapped[str | None]
+def _position(name: str = "row_index") -> sa.Column[int]:
+    """It counts from 1 in the CRM's order."""
+    return sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
 
 
-class EnfantRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_enfants"
-
-    enfant_id: Mapped[str]
-    civilite: Mapped[int]
-    civilite_text: Mapped[str]
-    nom: Mapped[str]
-    prenom: Mapped[str]
-    date_naissance: Mapped[str]
-    regime: Mapped[str | None]
-    regime_text: Mapped[str | None]
+_COLUMN_TYPES: Mapping[object, type[TypeEngine[Any]] | TypeEngine[Any]] = {
+    str: sa.String,
+    int: sa.Integer,
+    bool: sa.Boolean,
+    dict: Json,
+}
 
 
-class ElementsSouscriptionRow(FicheKey, Table):
-    """The flattened subscription. A nested object whose fields are all null equals no object."""
-
-    __tablename__ = "fiche_cache_elements_souscription"
-
-    souscription_id: Mapped[str | None]
-    date_souscription: Mapped[str | None]
-    date_signature: Mapped[str | None]
-    date_validation: Mapped[str | None]
-    num_contrat: Mapped[str | None]
-    annulation_contrat: Mapped[bool]
-    type_vente: Mapped[str | None]
-    vente_a_froid: Mapped[str | None]
-    vf_accept: Mapped[str | None]
-    ancien_deja_assure: Mapped[bool | None]
-    ancien_plus_12_mois: Mapped[bool | None]
-    ancien_ria_requested: Mapped[bool | None]
-    ancien_assureur: Mapped[str | None]
-    ancien_code_assureur: Mapped[str | None]
-    ancien_adresse: Mapped[str | None]
-    ancien_code_postal: Mapped[str | None]
-    ancien_ville: Mapped[str | None]
-    ancien_date_souscription: Mapped[str | None]
-    ancien_date_echeance: Mapped[str | None]
-    ancien_num_contrat: Mapped[str | None]
-    ancien_formule: Mapped[str | None]
-    ancien_cotisation: Mapped[str | None]
-    produit_date_effet: Mapped[str | None]
-    produit_date_effet_modifiable: Mapped[str | None]
-    produit_formule: Mapped[str | None]
-    produit_groupe_nom: Mapped[str | None]
-    produit_gamme_nom: Mapped[str | None]
-    produit_formule_nom: Mapped[str | None]
-    produit_cotisation: Mapped[str | None]
-    produit_type_contrat: Mapped[str | None]
-    produit_type_client: Mapped[str | None]
-    produit_logo_url: Mapped[str | None]
-    produit_garanties_url: Mapped[str | None]
-    produit_dipa_url: Mapped[str | None]
-    produit_conditions_generales_url: Mapped[str | None]
-    produit_bulletin_adhesion_url: Mapped[str | None]
-    produit_devoir_conseil_url: Mapped[str | None]
-    paiement_mode_paiement: Mapped[str | None]
-    paiement_prelevement_le: Mapped[str | None]
-    paiement_periodicite: Mapped[str | None]
-    paiement_pas_coord_bancaires: Mapped[bool | None]
-    prelevement_account_id: Mapped[str | None]
-    prelevement_titulaire_nom: Mapped[str | None]
-    prelevement_titulaire_prenom: Mapped[str | None]
-    prelevement_titulaire_adresse: Mapped[str | None]
-    prelevement_titulaire_cp: Mapped[str | None]
-    prelevement_titulaire_ville: Mapped[str | None]
-    virement_account_id: Mapped[str | None]
-    virement_titulaire_nom: Mapped[str | None]
-    virement_titulaire_prenom: Mapped[str | None]
-    virement_titulaire_adresse: Mapped[str | None]
-    virement_titulaire_cp: Mapped[str | None]
-    virement_titulaire_ville: Mapped[str | None]
-    questions_complementaires: Mapped[JsonObject] = mapped_column(Json)
-    questions_conseil: Mapped[JsonObject] = mapped_column(Json)
-    raw_data: Mapped[JsonObject] = mapped_column(Json)
+def _columns(
+    kind: type[Section], *unwanted: str, prefix: str = "", indexed: str | None = None
+) -> list[sa.Column[Any]]:
+    """A column for each field of the section. With a prefix, the columns are those of a section that
+    may be missing: all of them are nullable."""
+    columns: list[sa.Column[Any]] = []
+    for name, field in kind.model_fields.items():
+        if name in unwanted:
+            continue
+        options = get_args(field.annotation)
+        is_nullable = NoneType in options
+        annotation = options[0] if is_nullable else field.annotation
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        column_type = _COLUMN_TYPES[get_origin(annotation) or annotation]
+        columns.append(
+            sa.Column(
+                prefix + name,
+                column_type,
+                nullable=is_nullable or bool(prefix),
+                index=name == indexed or None,
+            )
+        )
+    return columns
 
 
-class AutreContratRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_autres_contrats"
-
-    contrat_id: Mapped[str]
-    type_contrat: Mapped[str]
-    assureur: Mapped[str | None]
-    numero_contrat: Mapped[str | None]
-    date_souscription: Mapped[str | None]
-    montant: Mapped[str | None]
-    commentaire: Mapped[str | None]
-
-
-class TarificationRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_tarifications"
-
-    nom: Mapped[str]
-
-
-class GammeRow(NumberedFicheKey, Table):
-    """`row_index` is the tarification's, `gamme_index` the position in it."""
-
-    __tablename__ = "fiche_cache_tarification_gammes"
-
-    gamme_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    nom: Mapped[str]
-    logo_url: Mapped[str | None]
-    garanties_url: Mapped[str | None]
-    conditions_generales_url: Mapped[str | None]
-    bulletin_adhesion_url: Mapped[str | None]
-
-
-class FormuleRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_tarification_formules"
-
-    gamme_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    formule_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    formule_id: Mapped[str]
-    nom: Mapped[str]
-    prix: Mapped[str]
-
-
-class FormuleDetailRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_tarification_formule_details"
-
-    gamme_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    formule_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    detail_key: Mapped[str] = mapped_column(primary_key=True)
-    detail_value: Mapped[str]
-
-
-class MailRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_mails"
-
-    date_envoi: Mapped[str]
-    type_mail: Mapped[str]
-    utilisateur: Mapped[str]
-    visualisation_url: Mapped[str | None]
-
-
-class RendezVousRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_rendez_vous"
-
-    rdv_id: Mapped[str]
-    etiquette: Mapped[str | None]
-    etiquette_color: Mapped[str | None]
-    utilisateur: Mapped[str]
-    date_debut: Mapped[str]
-    date_fin: Mapped[str | None]
-    commentaire: Mapped[str | None]
-    statut: Mapped[str | None]
-
-
-class CommentaireRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_commentaires"
-
-    commentaire_id: Mapped[str]
-    date: Mapped[str]
-    utilisateur: Mapped[str]
-    texte: Mapped[str]
-
-
-class ReclamationRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_reclamations"
-
-    reclamation_id: Mapped[str]
-    date_creation: Mapped[str]
-    assureur: Mapped[str | None]
-    type_reclamation: Mapped[str | None]
-    description: Mapped[str | None]
-    statut: Mapped[str | None]
-    date_traitement: Mapped[str | None]
-    utilisateur_creation: Mapped[str | None]
-    utilisateur_traitement: Mapped[str | None]
-
-
-class FicheDocumentRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_documents"
-
-    document_id: Mapped[str]
-    type: Mapped[str]
-    nom: Mapped[str]
-    taille: Mapped[str]
-    date_creation: Mapped[str]
-    selection_mail: Mapped[bool]
-    partage_prospect: Mapped[bool]
-    signer: Mapped[bool]
-    download_url: Mapped[str | None]
-
-
-class AlerteRow(NumberedFicheKey, Table):
-    __tablename__ = "fiche_cache_alertes"
-
-    alerte_id: Mapped[str]
-    etat: Mapped[str]
-    date: Mapped[str]
-    etiquette: Mapped[str | None]
-    libelle: Mapped[str]
-    deposee_le: Mapped[str]
-    deposee_par: Mapped[str]
-    commentaire: Mapped[str | None]
-    attribuee_a: Mapped[str | None]
-    traitee_le: Mapped[str | None]
-    traitee_par: Mapped[str | None]
-    commentaire_traitement: Mapped[str | None]
-
-
-class RawSectionRow(FicheKey, Table):
-    __tablename__ = "fiche_cache_raw_sections"
-
-    section_key: Mapped[str] = mapped_column(primary_key=True)
-    content: Mapped[str]
+# By their names in the document of a fiche. A fiche has at most one row in each of `SINGLE_SECTIONS`.
+SINGLE_SECTIONS = ("information", "prospect", "conjoint", "elements_souscription")
+SECTION_TABLES: Mapping[str, sa.Table] = {
+    "information": cast("sa.Table", InformationRow.__table__),
+    "prospect": _section_table("prospects", *_columns(Prospect, indexed="prospect_id")),
+    "conjoint": _section_table("conjoints", *_columns(Conjoint)),
+    # Flattened. A nested object whose fields are all null equals no object.
+    "elements_souscription": _section_table(
+        "elements_souscription",
+        *_columns(ElementsSouscription, "ancien_contrat", "produit", "paiement", *JSON_FIELDS),
+        *_columns(AncienContrat, prefix="ancien_"),
+        *_columns(Produit, prefix="produit_"),
+        *_columns(Paiement, "compte_prelevement", "compte_virement", prefix="paiement_"),
+        *_columns(Compte, prefix="prelevement_"),
+        *_columns(Compte, prefix="virement_"),
+        *(sa.Column(name, Json, nullable=False) for name in JSON_FIELDS),
+    ),
+    "etiquettes": _section_table("etiquettes", _position("etiquette_index"), *_columns(Etiquette)),
+    "enfants": _section_table("enfants", _position(), *_columns(Enfant)),
+    "mails": _section_table("mails", _position(), *_columns(Mail)),
+    "rendez_vous": _section_table("rendez_vous", _position(), *_columns(RendezVous)),
+    "commentaires": _section_table("commentaires", _position(), *_columns(Commentaire)),
+    "reclamations": _section_table("reclamations", _position(), *_columns(Reclamation)),
+    "autres_contrats": _section_table("autres_contrats", _position(), *_columns(AutreContrat)),
+    "documents": _section_table("documents", _position(), *_columns(Document)),
+    "alertes": _section_table("alertes", _position(), *_columns(Alerte)),
+    "raw_sections": _section_table(
+        "raw_sections",
+        sa.Column("section_key", sa.String, primary_key=True),
+        sa.Column("content", sa.String, nullable=False),
+    ),
+    # `row_index` is the position of the tarification; the parts of it add their own positions.
+    "tarification": _section_table("tarifications", _position(), *_columns(Tarification, "gammes")),
+    "tarification_gammes": _section_table(
+        "tarification_gammes", _position(), _position("gamme_index"), *_columns(Gamme, "formules")
+    ),
+    "tarification_formules": _section_table(
+        "tarification_formules",
+        _position(),
+        _position("gamme_index"),
+        _position("formule_index"),
+        *_columns(Formule, "details"),
+    ),
+    "tarification_formule_details": _section_table(
+        "tarification_formule_details",
+        _position(),
+        _position("gamme_index"),
+        _position("formule_index"),
+        sa.Column("detail_key", sa.String, primary_key=True),
+        sa.Column("detail_value", sa.String, nullable=False),
+    ),
+}
 
 
 class SalesDayRow(Table):

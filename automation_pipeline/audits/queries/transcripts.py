@@ -19,11 +19,7 @@ from automation_pipeline.audits.models.audits import (
     coverage_of,
 )
 from automation_pipeline.audits.models.findings import UNKNOWN
-from automation_pipeline.fiches.tables import (
-    CallRecordingRow,
-    ElementsSouscriptionRow,
-    FicheCacheRow,
-)
+from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.statements import among_given
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
@@ -44,18 +40,19 @@ _CALLS = (
     .where(FicheCacheRow.fiche_id == bindparam("fiche"), CallRecordingRow.vanished_at.is_(None))
     .order_by(CallRecordingRow.start_time, CallRecordingRow.call_id)
 )
+_SOUSCRIPTION = SECTION_TABLES["elements_souscription"].c
 _PRODUCT = (
     select(
-        ElementsSouscriptionRow.produit_groupe_nom,
-        ElementsSouscriptionRow.produit_gamme_nom,
-        ElementsSouscriptionRow.produit_formule_nom,
-        ElementsSouscriptionRow.produit_formule,
-        ElementsSouscriptionRow.produit_cotisation,
-        ElementsSouscriptionRow.produit_date_effet,
-        ElementsSouscriptionRow.produit_type_contrat,
-        ElementsSouscriptionRow.produit_type_client,
+        _SOUSCRIPTION.produit_groupe_nom,
+        _SOUSCRIPTION.produit_gamme_nom,
+        _SOUSCRIPTION.produit_formule_nom,
+        _SOUSCRIPTION.produit_formule,
+        _SOUSCRIPTION.produit_cotisation,
+        _SOUSCRIPTION.produit_date_effet,
+        _SOUSCRIPTION.produit_type_contrat,
+        _SOUSCRIPTION.produit_type_client,
     )
-    .join(FicheCacheRow, FicheCacheRow.id == ElementsSouscriptionRow.fiche_cache_id)
+    .join(FicheCacheRow, FicheCacheRow.id == _SOUSCRIPTION.fiche_cache_id)
     .where(FicheCacheRow.fiche_id == bindparam("fiche"))
 )
 

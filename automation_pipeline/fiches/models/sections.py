@@ -242,6 +242,10 @@ class ElementsSouscription(Section):
     raw_data: JsonMap
 
 
+# The fields of `ElementsSouscription` that the CRM leaves open.
+JSON_FIELDS = ("questions_complementaires", "questions_conseil", "raw_data")
+
+
 class Formule(Section):
     formule_id: str
     nom: str

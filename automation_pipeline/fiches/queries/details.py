@@ -1,10 +1,22 @@
 """Queries of details: store a fiche's details, sections and recordings, and find the fresh ones."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
-from sqlalchemy import Select, and_, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.models.days import DayCoverage
@@ -23,29 +35,7 @@ from automation_pipeline.fiches.models.sections import (
     Produit,
     Section,
 )
-from automation_pipeline.fiches.tables import (
-    AlerteRow,
-    AutreContratRow,
-    CallRecordingRow,
-    CommentaireRow,
-    ConjointRow,
-    ElementsSouscriptionRow,
-    EnfantRow,
-    EtiquetteRow,
-    FicheCacheRow,
-    FicheDocumentRow,
-    FicheKey,
-    FormuleDetailRow,
-    FormuleRow,
-    GammeRow,
-    InformationRow,
-    MailRow,
-    ProspectRow,
-    RawSectionRow,
-    ReclamationRow,
-    RendezVousRow,
-    TarificationRow,
-)
+from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.statements import among, among_given, insert_into
 
@@ -153,19 +143,46 @@ Row: TypeAlias = dict[str, object]
 RowsOf: TypeAlias = Callable[[CrmFiche], Sequence[Row]]
 
 
-def replace_sections(session: Session, details: Mapping[int, CrmFiche]) -> None:
-    """Replace the sections, by primary key of the fiche's row. The caller has locked these rows."""
-    if not details:
-        return
+def _replace_sections(
+    session: Session, details: Mapping[int, CrmFiche], stored: Collection[str]
+) -> None:
+    """Replace the sections, by primary key of the fiche's row. The caller has locked these rows.
+    `stored` names the sections that have rows to delete."""
     connection = session.connection()
-    for table, rows_of in _SECTIONS.items():
-        connection.execute(delete(table).where(among(session, table.fiche_cache_id, details)))
-        if rows := [
+    for name, rows_of in _SECTIONS.items():
+        table = SECTION_TABLES[name]
+        if name in stored:
+            keys = table.c.fiche_cache_id
+            connection.execute(delete(table).where(among(session, keys, details)))
+        rows = [
             {"fiche_cache_id": key, **row}
             for key, fiche in details.items()
             for row in rows_of(fiche)
-        ]:
+        ]
+        if rows:
             connection.execute(insert(table), rows)
+
+
+def _keys_and_stored_sections(
+    session: Session, fiche_ids: Iterable[str]
+) -> tuple[dict[str, int], set[str]]:
+    """The keys of the fiches' rows, and the names of the sections that any of the fiches has."""
+    has = [
+        exists().where(table.c.fiche_cache_id == FicheCacheRow.id)
+        for table in SECTION_TABLES.values()
+    ]
+    rows = session.execute(
+        select(FicheCacheRow.fiche_id, FicheCacheRow.id, *has).where(
+            among(session, FicheCacheRow.fiche_id, fiche_ids)
+        )
+    ).all()
+    stored = {
+        name
+        for _, _, *present in rows
+        for name, is_there in zip(SECTION_TABLES, present, strict=True)
+        if is_there
+    }
+    return {fiche_id: key for fiche_id, key, *_ in rows}, stored
 
 
 def _numbered(sections: Sequence[Section], *unwanted: str, index: str = "row_index") -> list[Row]:
@@ -239,29 +256,29 @@ def _formule_details(details: CrmFiche) -> list[Row]:
     ]
 
 
-_SECTIONS: Mapping[type[FicheKey], RowsOf] = {
-    InformationRow: lambda details: _single(details.information, "fiche_id", "etiquettes"),
-    EtiquetteRow: lambda details: _numbered(
+_SECTIONS: Mapping[str, RowsOf] = {
+    "information": lambda details: _single(details.information, "fiche_id", "etiquettes"),
+    "etiquettes": lambda details: _numbered(
         details.information.etiquettes, index="etiquette_index"
     ),
-    ProspectRow: lambda details: _single(details.prospect),
-    ConjointRow: lambda details: _single(details.conjoint),
-    EnfantRow: lambda details: _numbered(details.enfants),
-    MailRow: lambda details: _numbered(details.mails),
-    RendezVousRow: lambda details: _numbered(details.rendez_vous),
-    CommentaireRow: lambda details: _numbered(details.commentaires),
-    ReclamationRow: lambda details: _numbered(details.reclamations),
-    FicheDocumentRow: lambda details: _numbered(details.documents),
-    AlerteRow: lambda details: _numbered(details.alertes),
-    RawSectionRow: lambda details: [
+    "prospect": lambda details: _single(details.prospect),
+    "conjoint": lambda details: _single(details.conjoint),
+    "enfants": lambda details: _numbered(details.enfants),
+    "mails": lambda details: _numbered(details.mails),
+    "rendez_vous": lambda details: _numbered(details.rendez_vous),
+    "commentaires": lambda details: _numbered(details.commentaires),
+    "reclamations": lambda details: _numbered(details.reclamations),
+    "documents": lambda details: _numbered(details.documents),
+    "alertes": lambda details: _numbered(details.alertes),
+    "raw_sections": lambda details: [
         {"section_key": key, "content": text} for key, text in details.raw_sections.items()
     ],
-    ElementsSouscriptionRow: _souscription,
-    AutreContratRow: lambda details: _numbered(details.autres_contrats),
-    TarificationRow: lambda details: _numbered(details.tarification, "gammes"),
-    GammeRow: _gammes,
-    FormuleRow: _formules,
-    FormuleDetailRow: _formule_details,
+    "elements_souscription": _souscription,
+    "autres_contrats": lambda details: _numbered(details.autres_contrats),
+    "tarification": lambda details: _numbered(details.tarification, "gammes"),
+    "tarification_gammes": _gammes,
+    "tarification_formules": _formules,
+    "tarification_formule_details": _formule_details,
 }
 
 
@@ -290,9 +307,10 @@ def save_outcomes(session: Session, outcomes: Sequence[FetchOutcome], now: datet
     found = {o.fiche_id: o.details for o in in_order if isinstance(o, DetailsFetched)}
     if not found:
         return
-    keys = cache_ids(session, found)
+    keys, stored = _keys_and_stored_sections(session, found)
     recordings = {fiche_id: details.recordings for fiche_id, details in found.items()}
-    replace_sections(session, {keys[fiche_id]: details for fiche_id, details in found.items()})
+    by_key = {keys[fiche_id]: details for fiche_id, details in found.items()}
+    _replace_sections(session, by_key, stored)
     mark_vanished(session, recordings, keys, now)
     upsert_recordings(session, recordings, keys)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import ColumnElement, false, func, inspect, select, true
+from sqlalchemy import ColumnElement, FromClause, RowMapping, false, func, select, true
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.access import Reach, Scope
@@ -19,29 +19,13 @@ from automation_pipeline.fiches.documents import (
 from automation_pipeline.fiches.models.days import crm_instant
 from automation_pipeline.fiches.queries.details import NOT_FOUND
 from automation_pipeline.fiches.tables import (
-    AlerteRow,
-    AutreContratRow,
+    SECTION_TABLES,
+    SINGLE_SECTIONS,
     CallRecordingRow,
-    CommentaireRow,
-    ConjointRow,
-    ElementsSouscriptionRow,
-    EnfantRow,
-    EtiquetteRow,
     FicheCacheRow,
-    FicheDocumentRow,
-    FormuleDetailRow,
-    FormuleRow,
-    GammeRow,
     InformationRow,
-    MailRow,
-    ProspectRow,
-    RawSectionRow,
-    ReclamationRow,
-    RendezVousRow,
-    TarificationRow,
 )
 from automation_pipeline.storage.statements import among
-from automation_pipeline.storage.types import Table
 
 
 def within(session: Session, reach: Reach) -> ColumnElement[bool]:
@@ -85,65 +69,40 @@ def check_mirrored(session: Session, fiche_id: str) -> None:
         raise NotFoundError(f"Fiche {fiche_id} not found")
 
 
-_ONE: Mapping[str, type[Table]] = {
-    "information": InformationRow,
-    "prospect": ProspectRow,
-    "conjoint": ConjointRow,
-    "elements_souscription": ElementsSouscriptionRow,
-}
-_MANY: Mapping[str, type[Table]] = {
-    "etiquettes": EtiquetteRow,
-    "enfants": EnfantRow,
-    "mails": MailRow,
-    "rendez_vous": RendezVousRow,
-    "commentaires": CommentaireRow,
-    "reclamations": ReclamationRow,
-    "autres_contrats": AutreContratRow,
-    "documents": FicheDocumentRow,
-    "alertes": AlerteRow,
-    "raw_sections": RawSectionRow,
-    "tarification": TarificationRow,
-    "tarification_gammes": GammeRow,
-    "tarification_formules": FormuleRow,
-    "tarification_formule_details": FormuleDetailRow,
-}
 _HIDDEN = {"id", "fiche_cache_id"}
 
 
 def fiche_document(session: Session, fiche_id: str) -> Document:
-    fiche = session.scalar(select(FicheCacheRow).where(FicheCacheRow.fiche_id == fiche_id))
+    """Everything that is stored of a fiche. Raises NotFoundError."""
+    table = FicheCacheRow.__table__
+    fiche = session.execute(select(table).where(table.c.fiche_id == fiche_id)).mappings().first()
     if fiche is None:
         raise NotFoundError(f"Fiche {fiche_id} not found: `automation fiches sync` brings it.")
-    one = {
-        name: next(iter(_section_rows(session, table, fiche.id)), None)
-        for name, table in _ONE.items()
-    }
-    many = {name: _section_rows(session, table, fiche.id) for name, table in _MANY.items()}
-    recordings = _section_rows(session, CallRecordingRow, fiche.id)
+    if fiche["details_success"] is False and fiche["details_message"] == NOT_FOUND:
+        state = "not found"
+    else:
+        state = "full details" if fiche["details_fetched_at"] else "sales list only"
+    sections: Document = {}
+    for name, section in SECTION_TABLES.items():
+        rows = _stored_rows(session, section, fiche["id"])
+        sections[name] = next(iter(rows), None) if name in SINGLE_SECTIONS else rows
+    recordings = _stored_rows(session, CallRecordingRow.__table__, fiche["id"])
     recordings.sort(key=lambda recording: str(recording["start_time"]))
-    return {**_row_document(fiche), "state": _state(fiche), **one, **many, "recordings": recordings}
+    return {**_stored_document(fiche), "state": state, **sections, "recordings": recordings}
 
 
-def _state(fiche: FicheCacheRow) -> str:
-    if fiche.details_success is False and fiche.details_message == NOT_FOUND:
-        return "not found"
-    return "full details" if fiche.details_fetched_at else "sales list only"
+def _stored_rows(session: Session, table: FromClause, fiche_cache_id: int) -> list[Document]:
+    query = select(table).where(table.c.fiche_cache_id == fiche_cache_id)
+    rows = session.execute(query.order_by(*table.primary_key)).mappings()
+    return [_stored_document(row) for row in rows]
 
 
-def _section_rows(session: Session, table: type[Table], fiche_cache_id: int) -> list[Document]:
-    query = select(table).where(table.__table__.c.fiche_cache_id == fiche_cache_id)
-    return [
-        _row_document(row) for row in session.scalars(query.order_by(*inspect(table).primary_key))
-    ]
-
-
-def _row_document(row: Table) -> Document:
-    columns = [column.key for column in inspect(type(row)).column_attrs]
-    return {name: _json(getattr(row, name)) for name in columns if name not in _HIDDEN}
-
-
-def _json(value: object) -> object:
-    return iso(value) if isinstance(value, datetime) else value
+def _stored_document(row: RowMapping) -> Document:
+    return {
+        str(name): iso(value) if isinstance(value, datetime) else value
+        for name, value in row.items()
+        if name not in _HIDDEN
+    }
 
 
 def recordings_of(session: Session, fiche_id: str, reach: Reach) -> list[Document]:

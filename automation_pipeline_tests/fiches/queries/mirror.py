@@ -9,11 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import event, select
+from sqlalchemy import FromClause, event, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.clients.crm import DetailsPayload
-from automation_pipeline.fiches import tables
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     FetchOutcome,
@@ -21,12 +20,11 @@ from automation_pipeline.fiches.models.fiches import (
     Recording,
 )
 from automation_pipeline.fiches.queries.details import save_outcomes
-from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
+from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
 from automation_pipeline.simulator import World
 from automation_pipeline.simulator.crm.details import details_json
 from automation_pipeline.simulator.crm.formats import recording_json
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.fakes.crm import fiche
 
 DAY = date(2026, 2, 3)
@@ -34,12 +32,7 @@ FIRST = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 LATER = FIRST + timedelta(hours=3)
 URL = "https://records.example.test/1.mp3"
 KEYS = {"fiche_cache_id", "row_index", "etiquette_index", "gamme_index", "formule_index"}
-# Every table of the details' sections.
-SECTIONS = [
-    table
-    for table in vars(tables).values()
-    if getattr(table, "__tablename__", "").startswith("fiche_cache_")
-]
+SECTIONS = list(SECTION_TABLES.values())
 Document = dict[str, Any]  # Any: whatever JSON holds
 
 
@@ -122,8 +115,7 @@ def told_again(database: Database) -> dict[str, Document]:
     with database.reading() as session:
         keys = session.execute(select(FicheCacheRow.id, FicheCacheRow.fiche_id)).tuples().all()
         rows = {
-            table.__tablename__.removeprefix("fiche_cache_"): _rows(session, table)
-            for table in SECTIONS
+            table.name.removeprefix("fiche_cache_"): _rows(session, table) for table in SECTIONS
         }
     return {
         fiche_id: _told(fiche_id, {name: of.get(key, []) for name, of in rows.items()})
@@ -131,12 +123,9 @@ def told_again(database: Database) -> dict[str, Document]:
     }
 
 
-def _rows(session: Session, table: type[Table]) -> Mapping[int, Sequence[Document]]:
+def _rows(session: Session, table: FromClause) -> Mapping[int, Sequence[Document]]:
     found: dict[int, list[Document]] = defaultdict(list)
-    columns = list(table.__table__.columns)
-    for row in session.execute(
-        select(*columns).order_by(*table.__table__.primary_key.columns)
-    ).mappings():
+    for row in session.execute(select(table).order_by(*table.primary_key)).mappings():
         found[row["fiche_cache_id"]].append(dict(row))
     return found
 

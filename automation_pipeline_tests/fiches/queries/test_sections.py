@@ -10,8 +10,8 @@ from sqlalchemy import delete, func, select
 from automation_pipeline.fiches.models.fiches import FicheNotFound
 from automation_pipeline.fiches.models.sections import Information
 from automation_pipeline.fiches.tables import (
+    SECTION_TABLES,
     CallRecordingRow,
-    EtiquetteRow,
     FicheCacheRow,
     InformationRow,
 )
@@ -47,7 +47,7 @@ def full() -> Document:
 def rows(database: Database) -> dict[str, int]:
     with database.reading() as session:
         return {
-            table.__tablename__: session.scalar(select(func.count()).select_from(table)) or 0
+            table.name: session.scalar(select(func.count()).select_from(table)) or 0
             for table in SECTIONS
         }
 
@@ -120,9 +120,8 @@ def test_rows_count_from_one_in_the_order_of_the_crm(database: Database) -> None
     document["information"]["etiquettes"] = [{"nom": nom, "date": "", "style": ""} for nom in "zab"]
     save(database, fetched(document))
     with database.reading() as session:
-        query = select(EtiquetteRow.etiquette_index, EtiquetteRow.nom).order_by(
-            EtiquetteRow.etiquette_index
-        )
+        columns = SECTION_TABLES["etiquettes"].c
+        query = select(columns.etiquette_index, columns.nom).order_by(columns.etiquette_index)
         assert session.execute(query).tuples().all() == [(1, "z"), (2, "a"), (3, "b")]
 
 
