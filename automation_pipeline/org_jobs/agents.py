@@ -1,7 +1,6 @@
 """Use cases of agents: heartbeat, claim, progress and result."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from automation_pipeline.core.clock import Clock
@@ -19,17 +18,12 @@ from automation_pipeline.org_jobs.models.agents import (
 )
 from automation_pipeline.org_jobs.models.jobs import OrgJobRun
 from automation_pipeline.org_jobs.models.organisations import Host, OrgScope
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.agents import (
-    as_agent_jobs,
-    held_jobs,
-    host_of_agent,
     keep_late_report,
-    orders_of,
     past_attempt,
     record_agent_report,
     record_heartbeat,
-    reporter_of,
-    write_progress,
 )
 from automation_pipeline.org_jobs.queries.attempts import (
     EndedRun,
@@ -41,10 +35,12 @@ from automation_pipeline.org_jobs.queries.attempts import (
     locked_run,
 )
 from automation_pipeline.org_jobs.queries.jobs import get_run
-from automation_pipeline.org_jobs.queries.organisations import get_host
+from automation_pipeline.org_jobs.queries.organisations import find, get_host
 from automation_pipeline.org_jobs.queries.queue import (
     AttemptHold,
+    ClaimedRun,
     claim_for_host,
+    held_by_host,
     of_host,
     postpone_closed,
 )
@@ -56,81 +52,87 @@ from automation_pipeline.org_jobs.rules.attempts import (
     verdict_on,
 )
 from automation_pipeline.org_jobs.runs import count_ended_runs
+from automation_pipeline.org_jobs.tables import HostRow
 from automation_pipeline.storage.database import Database, Session
 
 
 def touch_heartbeat(
     host_id: int, *, within: OrgScope, database: Database, agent_version: str | None = None
 ) -> Host:
-    """A transaction of its own: whoever waits for jobs keeps nobody from the host."""
     with database.transaction() as session:
-        record_heartbeat(session, host_of_agent(session, host_id, within), agent_version)
+        record_heartbeat(session, find(session, HostRow, host_id, within), agent_version)
         return get_host(session, host_id, within)
 
 
 def claim_jobs(
     host_id: int, *, within: OrgScope, database: Database, clock: Clock, most: int = 1
 ) -> list[AgentJob]:
-    """Most urgent first; nothing, where there is nothing to do or no place for it. What is not
-    begun before its lease is over is free again."""
+    """Most urgent first. A job that is not begun before its lease is over is free again."""
     with database.transaction() as session:
-        host = host_of_agent(session, host_id, within)
+        host = find(session, HostRow, host_id, within)
         record_heartbeat(session, host)
         postpone_closed(session, of_host(host.id, host.org_id), clock.now())
     with database.transaction() as session:
-        claimed = claim_for_host(
-            session, host, agent_name(host.name), most, LEASE_SECONDS, clock.now()
-        )
-    return as_agent_jobs(claimed)
+        actor = agent_name(host.name)
+        claimed = claim_for_host(session, host, actor, most, LEASE_SECONDS, clock.now())
+        return [_agent_job(one) for one in claimed]
 
 
 def list_held_jobs(host_id: int, *, within: OrgScope, database: Database) -> list[AgentJob]:
-    """Oldest first, with the lease tokens that it had."""
+    """Oldest first, with the lease tokens that the agent was given."""
     with database.transaction() as session:
-        host = host_of_agent(session, host_id, within)
+        host = find(session, HostRow, host_id, within)
         record_heartbeat(session, host)
-        return held_jobs(session, host)
+        return [_agent_job(one) for one in held_by_host(session, host)]
+
+
+def _agent_job(claimed: ClaimedRun) -> AgentJob:
+    run, job, server = claimed.run, claimed.job, claimed.server
+    assert run.lease_until is not None  # noqa: S101  a held run has a lease
+    return AgentJob(
+        run_id=run.id,
+        job_id=job.id,
+        status=OrgJobsRunState(run.status),
+        attempt_no=run.attempt_no,
+        max_attempts=run.max_attempts,
+        lease_token=run.lease_token,
+        lease_expires_at=run.lease_until,
+        deadline_at=run.deadline_at,
+        type=job.type,
+        payload=job.payload,
+        server_instance_id=job.server_instance_id,
+        server_name=None if server is None else server.name,
+        limit_seconds=job.limit_seconds,
+        scheduled_for=job.scheduled_for,
+    )
 
 
 def report_progress(
     run_id: int, given: Mapping[str, object], *, within: OrgScope, database: Database, clock: Clock
 ) -> Orders:
-    """LostLeaseError tells the agent to stop: the attempt is not its own any more."""
+    """The first report begins the attempt. LostLeaseError: the agent has to stop, because the
+    attempt is not its own any more."""
     report = parse(ProgressReport, given, "Invalid progress")
     hold = AttemptHold(run_id, report.attempt_no, report.lease_token)
     with database.transaction() as session:
-        reporter = reporter_of(session, hold, within)
-        record_agent_report(session, reporter)
-    now = clock.now()
+        reporter = record_agent_report(session, hold, within)
+    now, actor = clock.now(), agent_name(reporter.host.name)
     deadline_at = now + timedelta(seconds=reporter.limit_seconds)
     try:
         with database.transaction() as session:
-            begin_run(
-                session, hold, deadline_at, now, within=within, actor=agent_name(reporter.host.name)
+            begin_run(session, hold, deadline_at, now, actor=actor)
+            run = extend_lease(session, hold, LEASE_SECONDS)
+            said = {"percent": report.percent, "message": report.message}
+            new = {name: value for name, value in said.items() if value is not None}
+            run.progress, run.progress_at = {**(run.progress or {}), **new}, now
+            assert run.lease_until is not None  # noqa: S101  a held run has a lease
+            return Orders(
+                cancel_requested=run.cancel_requested_at is not None,
+                lease_expires_at=run.lease_until,
+                deadline_at=run.deadline_at,
             )
-            run = extend_lease(session, hold, LEASE_SECONDS, within)
-            write_progress(run, report, now)
-            return orders_of(run)
     except LostLeaseError:
         raise LostLeaseError(lost_lease_message(run_id, report.attempt_no)) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Word:
-    """What was said, by whom and when."""
-
-    run_id: int
-    report: ResultReport
-    within: OrgScope
-    actor: str
-    now: datetime
-    deadline_at: datetime
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    ended: Sequence[EndedRun] = ()
-    refusal: str | None = None
 
 
 def report_result(
@@ -142,51 +144,42 @@ def report_result(
     clock: Clock,
     meter: Meter,
 ) -> OrgJobRun:
-    """The same again changes nothing. ConflictError: it was said otherwise before, or the attempt
-    is not the agent's any more; what comes too late is kept beside the attempt all the same."""
+    """The same report again changes nothing. ConflictError: the agent reported something else
+    before, or does not hold the attempt any more; a late report is kept with the attempt."""
     report = read_result(given)
+    hold = AttemptHold(run_id, report.attempt_no, report.lease_token)
     with database.transaction() as session:
-        reporter = reporter_of(
-            session, AttemptHold(run_id, report.attempt_no, report.lease_token), within
-        )
-        record_agent_report(session, reporter)
-    now = clock.now()
-    word = _Word(
-        run_id=run_id,
-        report=report,
-        within=within,
-        actor=agent_name(reporter.host.name),
-        now=now,
-        deadline_at=now + timedelta(seconds=reporter.limit_seconds),
-    )
+        reporter = record_agent_report(session, hold, within)
+    now, actor = clock.now(), agent_name(reporter.host.name)
+    deadline_at = now + timedelta(seconds=reporter.limit_seconds)
+    ended: Sequence[EndedRun] = ()
+    refusal = None
     with database.transaction() as session:
-        outcome = _take(session, word)
+        try:
+            held = held_run(session, hold, to_end=True)
+        except LostLeaseError:
+            refusal = _refusal(session, run_id, report, actor, now)
+        else:
+            # Short work is reported without any progress before.
+            begin_run(session, hold, deadline_at, now, actor=actor)
+            end = attempt_end(report, is_cancel_wanted=held.cancel_requested_at is not None)
+            ended = end_attempts(session, {run_id: end}, actor, now)
         run = get_run(session, run_id, within)
-    count_ended_runs(outcome.ended, meter=meter, now=now)
-    if outcome.refusal is not None:  # what came too late is kept: only now is it refused
-        raise ConflictError(outcome.refusal)
+    count_ended_runs(ended, meter=meter, now=now)
+    if refusal is not None:  # after the commit, which keeps a late report
+        raise ConflictError(refusal)
     return run
 
 
-def _take(session: Session, word: _Word) -> _Outcome:
-    hold = AttemptHold(word.run_id, word.report.attempt_no, word.report.lease_token)
-    try:
-        run = held_run(session, hold, word.within, to_end=True)
-    except LostLeaseError:
-        return _Outcome(refusal=_refusal(session, word))
-    # Of what was done at once: no progress was reported before.
-    begin_run(session, hold, word.deadline_at, word.now, within=word.within, actor=word.actor)
-    end = attempt_end(word.report, is_cancel_wanted=run.cancel_requested_at is not None)
-    return _Outcome(ended=end_attempts(session, {run.id: end}, word.actor, word.now))
-
-
-def _refusal(session: Session, word: _Word) -> str | None:
-    """None: it says what was said before."""
-    run, report = locked_run(session, word.run_id, word.within), word.report
+def _refusal(
+    session: Session, run_id: int, report: ResultReport, actor: str, now: datetime
+) -> str | None:
+    """None: the agent reported the same before."""
+    run = locked_run(session, run_id)
     past = past_attempt(session, run, report.attempt_no)
     verdict = verdict_on(report, run.attempt_no, run.lease_token, past)
     if verdict is ReportVerdict.SAME:
         return None
     if verdict is ReportVerdict.LATE:
-        keep_late_report(session, run, report, actor=word.actor, now=word.now)
+        keep_late_report(session, run, report, actor=actor, now=now)
     return refusal_message(verdict, run.id, report.attempt_no, past)

@@ -18,7 +18,8 @@ from automation_pipeline.org_jobs.queries.backfills import (
     stop_batch,
     write_batch,
 )
-from automation_pipeline.org_jobs.queries.jobs import NewJob, host_of, job_of
+from automation_pipeline.org_jobs.queries.dispatch import host_of, job_of
+from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry, own_type
 from automation_pipeline.org_jobs.queries.schedules import locked_with_place, planned_of, timing_of
 from automation_pipeline.org_jobs.rules.backfills import (

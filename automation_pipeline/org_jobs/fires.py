@@ -14,12 +14,13 @@ from automation_pipeline.org_jobs.queries.attempts import SCHEDULER
 from automation_pipeline.org_jobs.queries.dispatch import (
     OrgDueCandidate,
     cancel_superseded,
+    job_of,
     lock_due_schedules,
     record_decided,
     record_unreadable,
 )
 from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, write_fires
-from automation_pipeline.org_jobs.queries.jobs import NewJob, job_of
+from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.organisations import own_types
 from automation_pipeline.org_jobs.rules.due import FireDecision, PlannedFire, decide
 from automation_pipeline.storage.database import Database, Session

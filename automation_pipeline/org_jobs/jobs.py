@@ -10,7 +10,7 @@ from automation_pipeline.org_jobs.models.jobs import USUAL_RETRIES, OrgJob, atte
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries import retention as purging
-from automation_pipeline.org_jobs.queries.attempts import add_run, end_attempts, newest_run
+from automation_pipeline.org_jobs.queries.attempts import end_attempts, newest_run, repeat_run
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job
 from automation_pipeline.org_jobs.queries.organisations import (
     add_audit_entry,
@@ -19,8 +19,8 @@ from automation_pipeline.org_jobs.queries.organisations import (
     own_type,
 )
 from automation_pipeline.org_jobs.queries.queue import (
+    OF_SERVICE,
     next_runs,
-    of_service,
     opening_of_run,
     postpone,
     postpone_closed,
@@ -148,7 +148,7 @@ def retry_job(
             raise ConflictError(
                 f"Job {job_id} is {run.status}: only one that failed or was cancelled is done again."
             )
-        add_run(session, run, actor, now)
+        repeat_run(session, run, actor, now)
         add_audit_entry(
             session,
             org_id=run.org_id,
@@ -169,7 +169,7 @@ def release_jobs(*, database: Database, clock: Clock, limit: int) -> Sequence[in
     after a while."""
     with database.transaction() as session:
         now = clock.now()
-        postpone_closed(session, of_service(), now)
+        postpone_closed(session, OF_SERVICE, now)
         chosen = next_runs(session, limit, now)
         return request_workers(session, chosen, now) if chosen else []
 

@@ -2,10 +2,11 @@
 runs."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
+from functools import partial
 from typing import TypeVar
 
 from automation_pipeline.core.clock import Clock
@@ -40,6 +41,7 @@ from automation_pipeline.org_jobs.queries.attempts import (
     check_unclaimed,
     end_attempts,
     extend_lease,
+    follow_run,
     followed_runs,
     held_run,
     lock_followed_runs,
@@ -47,11 +49,13 @@ from automation_pipeline.org_jobs.queries.attempts import (
 )
 from automation_pipeline.org_jobs.queries.jobs import get_run
 from automation_pipeline.org_jobs.queries.queue import (
+    AttemptHold,
     ClaimedRun,
     claim_run,
     clear_request,
     lengthen_closed,
 )
+from automation_pipeline.org_jobs.tables import JobRunRow
 from automation_pipeline.storage.database import Database
 
 
@@ -79,8 +83,7 @@ _log = log(__name__)
 
 
 async def retry_write(write: Callable[[], Result], *, seconds: float) -> Result:
-    """In a thread, once and then for so long. What failed may have been done all the same: it is
-    safe to repeat."""
+    """In a thread, repeated for so long after transient errors. The write must be safe to repeat."""
     clock = asyncio.get_running_loop().time
     until, wait = clock() + seconds, FIRST_WAIT_SECONDS
     while True:
@@ -94,7 +97,7 @@ async def retry_write(write: Callable[[], Result], *, seconds: float) -> Result:
         wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
 
-# Work that was told to stop may clean up for so long.
+# Cancelled work may clean up for this time.
 STOPS_WITHIN_SECONDS = 10.0
 # After a heartbeat that failed.
 _SOON_SECONDS = 1.0
@@ -106,9 +109,9 @@ async def run_with_heartbeats(
     keep: Callable[[], AttemptEnd | None],
     lease_seconds: float,
 ) -> AttemptEnd:
-    """How it ended. `keep` is a heartbeat: it answers with an end where the work is to stop, and
-    its errors stop the work too; a database that is away is waited for while the lease lasts. What
-    the work raises, this does too."""
+    """How the work ended. `keep` sends a heartbeat; when it answers with an end, or fails, the work
+    is stopped. Transient errors of `keep` are tolerated while the lease lasts. Errors of the work
+    are raised."""
     task, clock = asyncio.ensure_future(work), asyncio.get_running_loop().time
     kept_at, wait = clock(), lease_seconds / 4
     try:
@@ -137,7 +140,7 @@ async def _stop(task: "asyncio.Future[AttemptEnd]") -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=STOPS_WITHIN_SECONDS)
     if task.done() and not task.cancelled():
-        task.exception()  # so that nobody complains that it was never looked at
+        task.exception()  # marks the exception as retrieved
 
 
 async def work_job(  # noqa: PLR0913  the collaborators by name
@@ -151,123 +154,114 @@ async def work_job(  # noqa: PLR0913  the collaborators by name
     owner: str,
     dagster_run_id: str | None = None,
 ) -> OrgJobRun:
-    """How the run stands then. What is not to be begun, now or ever, is left alone. RunBusyError:
-    somebody else is at it. A bug of a doer ends the attempt, and is raised all the same."""
-    worker = _Worker(run_id, lease_seconds, database, clock, meter, owner)
+    """One attempt at the run, or none if it is not to begin now. JobRunBusyError: somebody else
+    works on it. A bug of a runner ends the attempt, and is raised."""
+    worker = _Worker(run_id, doers, lease_seconds, database, clock, meter, owner)
     claimed = await asyncio.to_thread(worker.begin, dagster_run_id)
     if claimed is not None:
-        await worker.work(claimed, doers.get(claimed.type))
-    return await asyncio.to_thread(worker.standing)
+        await worker.work(claimed)
+    return await asyncio.to_thread(worker.status)
 
 
+@dataclass(frozen=True)
 class _Worker:
-    def __init__(
-        self,
-        run_id: int,
-        lease_seconds: float,
-        database: Database,
-        clock: Clock,
-        meter: Meter,
-        owner: str,
-    ) -> None:
-        self._run_id, self._lease_seconds, self._database = run_id, lease_seconds, database
-        self._clock, self._meter, self._owner = clock, meter, owner
+    run_id: int
+    doers: Mapping[str, JobRunner]
+    lease_seconds: float
+    database: Database
+    clock: Clock
+    meter: Meter
+    owner: str
 
     def begin(self, dagster_run_id: str | None) -> ClaimedRun | None:
-        """None: it is not to be begun. Where it only waits, another worker is asked for when its
-        turn has come."""
-        with self._database.transaction() as session:
-            now = self._clock.now()
-            claimed = claim_run(session, self._run_id, self._owner, self._lease_seconds, now)
+        """None: the run is not to begin. If it only waits, another worker is requested in time."""
+        with self.database.transaction() as session:
+            now = self.clock.now()
+            claimed = claim_run(session, self.run_id, self.owner, self.lease_seconds, now)
             if claimed is None:
-                check_unclaimed(session, self._run_id)
-                clear_request(session, self._run_id)
+                check_unclaimed(session, self.run_id)
+                clear_request(session, self.run_id)
                 return None
-            deadline = now + timedelta(seconds=claimed.limit_seconds)
-            run = begin_run(
-                session, claimed.hold, deadline, now, within=ALL_ORGANISATIONS, actor=self._owner
-            )
+            deadline = now + timedelta(seconds=claimed.job.limit_seconds)
+            run = begin_run(session, claimed.hold, deadline, now, actor=self.owner)
             run.dagster_run_id = dagster_run_id
             return claimed
 
-    async def work(self, claimed: ClaimedRun, doer: JobRunner | None) -> None:
+    async def work(self, claimed: ClaimedRun) -> None:
         try:
-            end = await self._end(claimed, doer)
+            end = await self._end(claimed)
         except LostLeaseError:
             return
         except AutomationError as error:
             end = end_of_error(error)
-        except Exception as bug:  # whatever it is: the attempt ends, and it is raised on
-            words = f"A fault of this system ended it ({type(bug).__name__}): its worker's log says more."
-            await self._tell(claimed, attempt_failed(words))
+        except Exception as bug:  # the attempt ends all the same
+            error = f"A fault of this system ended it ({type(bug).__name__}): its worker's log says more."
+            await self._record(claimed.hold, attempt_failed(error))
             raise
         if end is not None:
-            await self._tell(claimed, end)
+            await self._record(claimed.hold, end)
 
-    def standing(self) -> OrgJobRun:
-        with self._database.reading() as session:
-            return get_run(session, self._run_id, ALL_ORGANISATIONS)
+    def status(self) -> OrgJobRun:
+        with self.database.reading() as session:
+            return get_run(session, self.run_id, ALL_ORGANISATIONS)
 
-    async def _end(self, claimed: ClaimedRun, doer: JobRunner | None) -> AttemptEnd | None:
-        """None: it goes on elsewhere."""
-        asked = _asked(claimed)
-        if isinstance(doer, InProcessRunner):
+    async def _end(self, claimed: ClaimedRun) -> AttemptEnd | None:
+        """None: the work goes on elsewhere."""
+        runner = self.doers.get(claimed.job.type)
+        context = JobContext(
+            org_id=claimed.run.org_id,
+            job_id=claimed.job.id,
+            run_id=self.run_id,
+            attempt_no=claimed.run.attempt_no,
+            payload=claimed.job.payload,
+            key=run_key(self.run_id),
+        )
+        if isinstance(runner, InProcessRunner):
             return await run_with_heartbeats(
-                doer.work(asked),
-                keep=lambda: self._keep(claimed),
-                lease_seconds=self._lease_seconds,
+                runner.work(context),
+                keep=partial(self._keep, claimed),
+                lease_seconds=self.lease_seconds,
             )
-        if isinstance(doer, RemoteRunner):
-            return await asyncio.to_thread(self._begin_elsewhere, claimed, doer, asked)
-        return attempt_failed(f"Nobody here does jobs of the type {claimed.type}.", UNSUPPORTED)
+        if isinstance(runner, RemoteRunner):
+            return await asyncio.to_thread(self._begin_elsewhere, claimed.hold, runner, context)
+        return _unsupported(claimed.job.type)
 
     def _begin_elsewhere(
-        self, claimed: ClaimedRun, doer: RemoteRunner, asked: JobContext
+        self, hold: AttemptHold, runner: RemoteRunner, context: JobContext
     ) -> AttemptEnd | None:
-        """From here on nobody has it, and nobody need have: what it follows is kept with what was
-        begun."""
-        with self._database.as_one() as session:
-            run = held_run(session, claimed.hold, ALL_ORGANISATIONS)
+        """What is begun and what is followed are committed together."""
+        with self.database.as_one() as session:
+            run = held_run(session, hold)
             if run.cancel_requested_at is not None:
                 return attempt_cancelled(run.cancel_reason)
-            run.following, run.lease_until = dict(doer.start(asked)), None
+            follow_run(session, run, runner.start(context))
             return None
 
     def _keep(self, claimed: ClaimedRun) -> AttemptEnd | None:
-        with self._database.transaction() as session:
-            run = extend_lease(session, claimed.hold, self._lease_seconds, ALL_ORGANISATIONS)
+        with self.database.transaction() as session:
+            run = extend_lease(session, claimed.hold, self.lease_seconds)
             if run.cancel_requested_at is not None:
                 return attempt_cancelled(run.cancel_reason)
-            is_late = run.deadline_at is not None and run.deadline_at <= self._clock.now()
-            return attempt_too_long(claimed.limit_seconds) if is_late else None
+            is_late = run.deadline_at is not None and run.deadline_at <= self.clock.now()
+            return attempt_too_long(claimed.job.limit_seconds) if is_late else None
 
-    async def _tell(self, claimed: ClaimedRun, end: AttemptEnd) -> None:
-        """What was done and not told would be done again, so that no passing fault of the database
-        may prevent it."""
-        await retry_write(lambda: self._write_end(claimed, end), seconds=self._lease_seconds)
+    async def _record(self, hold: AttemptHold, end: AttemptEnd) -> None:
+        """Repeated while the database is away: work without a recorded end would be done again."""
+        await retry_write(partial(self._write_end, hold, end), seconds=self.lease_seconds)
 
-    def _write_end(self, claimed: ClaimedRun, end: AttemptEnd) -> None:
-        """Nothing, where the attempt was given up meanwhile."""
-        now = self._clock.now()
+    def _write_end(self, hold: AttemptHold, end: AttemptEnd) -> None:
         try:
-            with self._database.transaction() as session:
-                run = held_run(session, claimed.hold, ALL_ORGANISATIONS, to_end=True)
-                ended = end_attempts(session, {run.id: end}, self._owner, now)
+            with self.database.transaction() as session:
+                held_run(session, hold, to_end=True)
+                now = self.clock.now()
+                ended = end_attempts(session, {hold.run_id: end}, self.owner, now)
         except LostLeaseError:
             return
-        count_ended_runs(ended, meter=self._meter, now=now)
+        count_ended_runs(ended, meter=self.meter, now=now)
 
 
-def _asked(claimed: ClaimedRun) -> JobContext:
-    hold = claimed.hold
-    return JobContext(
-        org_id=claimed.org_id,
-        job_id=claimed.job_id,
-        run_id=hold.run_id,
-        attempt_no=hold.attempt_no,
-        payload=claimed.payload,
-        key=run_key(hold.run_id),
-    )
+def _unsupported(type_: str) -> AttemptEnd:
+    return attempt_failed(f"Nobody here does jobs of the type {type_}.", UNSUPPORTED)
 
 
 FOLLOWER = "follower"
@@ -278,89 +272,90 @@ _TOO_LONG = "It takes longer than its type of job may."
 def follow_jobs(
     *, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
 ) -> int:
-    """How many attempts have ended. What fails with one of them is told after the others are
-    through."""
+    """How many attempts ended. An error with one of them is raised after the others are done."""
     follower = _Follower(doers, database, clock, meter)
-    last_id, more = 0, True
-    while more:
+    last_id, is_more = 0, True
+    while is_more:
         with database.reading() as session:
             page = followed_runs(session, last_id, FOLLOW_BATCH)
         follower.look_at(page)
-        more = len(page) == FOLLOW_BATCH
-        last_id = page[-1].id if page else last_id
+        is_more = len(page) == FOLLOW_BATCH
+        last_id = page[-1][0].id if page else last_id
     if follower.faults:
         raise follower.faults[0]
     return follower.ended
 
 
+@dataclass
 class _Follower:
-    def __init__(
-        self, doers: Mapping[str, JobRunner], database: Database, clock: Clock, meter: Meter
-    ) -> None:
-        self._doers, self._database, self._clock, self._meter = doers, database, clock, meter
-        self.ended = 0
-        self.faults: list[AutomationError] = []
+    doers: Mapping[str, JobRunner]
+    database: Database
+    clock: Clock
+    meter: Meter
+    ended: int = 0
+    faults: list[AutomationError] = field(default_factory=list)
 
-    def look_at(self, runs: Sequence[FollowedRun]) -> None:
-        for type_, of_type in groupby(
-            sorted(runs, key=lambda run: run.type), key=lambda run: run.type
-        ):
-            its, doer = list(of_type), self._doers.get(type_)
+    def look_at(self, page: Sequence[FollowedRun]) -> None:
+        by_type: defaultdict[str, list[JobRunRow]] = defaultdict(list)
+        for run, job in page:
+            by_type[job.type].append(run)
+        for type_, runs in by_type.items():
+            runner = self.doers.get(type_)
             try:
-                self._look(its, doer) if isinstance(doer, RemoteRunner) else self._give_up(its)
+                if isinstance(runner, RemoteRunner):
+                    self._look(runs, runner)
+                else:
+                    self._end(runs, {run.id: _unsupported(type_) for run in runs})
             except AutomationError as error:
                 self.faults.append(error)
 
-    def _look(self, runs: Sequence[FollowedRun], doer: RemoteRunner) -> None:
-        ends = doer.look({run.id: run.following for run in runs})
-        if ends:
-            self._end([run for run in runs if run.id in ends], ends)
+    def _look(self, runs: Sequence[JobRunRow], runner: RemoteRunner) -> None:
+        ends = runner.look({run.id: run.following or {} for run in runs})
+        self._end([run for run in runs if run.id in ends], ends)
         for run in runs:
-            if run.id not in ends and (run.is_cancel_wanted or run.is_late(self._clock.now())):
+            is_unwanted = run.cancel_requested_at is not None or self._is_late(run)
+            if run.id not in ends and is_unwanted:
                 try:
-                    self._stop(run, doer)
+                    self._stop(run, runner)
                 except AutomationError as error:
                     self.faults.append(error)
 
-    def _stop(self, run: FollowedRun, doer: RemoteRunner) -> None:
-        """Whoever is asked to stop may take a while for it, but not longer than the time that is
-        left."""
-        now, ended = self._clock.now(), list[EndedRun]()
-        with self._database.as_one() as session:
-            if not lock_followed_runs(session, {run.id: run.following}):
+    def _is_late(self, run: JobRunRow) -> bool:
+        return run.deadline_at is not None and run.deadline_at <= self.clock.now()
+
+    def _stop(self, run: JobRunRow, runner: RemoteRunner) -> None:
+        """The other system may take a while to stop, at most until the deadline."""
+        ended, actor = list[EndedRun](), run.cancelled_by or FOLLOWER
+        is_cancel_wanted = run.cancel_requested_at is not None
+        with self.database.as_one() as session:
+            if not lock_followed_runs(session, [run]):
                 return
-            is_over = doer.cancel(
-                run.following, run.cancelled_by or FOLLOWER, run.cancel_reason or _reason(run)
-            )
-            if is_over or run.is_late(now):
-                end = (
-                    attempt_cancelled(run.cancel_reason)
-                    if run.is_cancel_wanted
-                    else attempt_too_long(run.limit_seconds)
-                )
-                ended = end_attempts(session, {run.id: end}, run.cancelled_by or FOLLOWER, now)
+            reason = run.cancel_reason if is_cancel_wanted else _TOO_LONG
+            if runner.cancel(run.following or {}, actor, reason) or self._is_late(run):
+                end = attempt_cancelled(run.cancel_reason)
+                if not is_cancel_wanted:
+                    end = attempt_too_long(_seconds_allowed(run))
+                ended = end_attempts(session, {run.id: end}, actor, self.clock.now())
         self._count(ended)
 
-    def _give_up(self, runs: Sequence[FollowedRun]) -> None:
-        """Of a type that nobody does here any more."""
-        words = f"Nobody here does jobs of the type {runs[0].type}."
-        self._end(runs, {run.id: attempt_failed(words, UNSUPPORTED) for run in runs})
-
-    def _end(self, runs: Sequence[FollowedRun], ends: Mapping[int, AttemptEnd]) -> None:
-        with self._database.transaction() as session:
-            held = lock_followed_runs(session, {run.id: run.following for run in runs})
-            ended = end_attempts(
-                session, {id_: ends[id_] for id_ in held}, FOLLOWER, self._clock.now()
-            )
+    def _end(self, runs: Sequence[JobRunRow], ends: Mapping[int, AttemptEnd]) -> None:
+        if not runs:
+            return
+        with self.database.transaction() as session:
+            held = lock_followed_runs(session, runs)
+            kept = {run_id: ends[run_id] for run_id in held}
+            ended = end_attempts(session, kept, FOLLOWER, self.clock.now())
         self._count(ended)
 
     def _count(self, ended: Sequence[EndedRun]) -> None:
         self.ended += len(ended)
-        count_ended_runs(ended, meter=self._meter, now=self._clock.now())
+        count_ended_runs(ended, meter=self.meter, now=self.clock.now())
 
 
-def _reason(run: FollowedRun) -> str | None:
-    return None if run.is_cancel_wanted else _TOO_LONG
+def _seconds_allowed(run: JobRunRow) -> float:
+    if run.deadline_at is None or run.started_at is None:
+        return 0.0
+    return (run.deadline_at - run.started_at).total_seconds()
 
 
 REAPER = "reaper"
@@ -369,7 +364,7 @@ REAP_BATCH = 200
 
 @dataclass(frozen=True)
 class ReapReport:
-    """How many attempts ended how, and how many runs were given back without one."""
+    """How many attempts ended how, and how many unstarted runs were freed."""
 
     stale: int = 0
     too_long: int = 0
@@ -378,15 +373,14 @@ class ReapReport:
     freed: int = 0
 
     def __str__(self) -> str:
-        words = f"{self.stale} stale, {self.too_long} too long, {self.expired} expired, {self.cancelled} cancelled"
-        return f"Gave up {words}; {self.freed} free again."
+        counts = f"{self.stale} stale, {self.too_long} too long, {self.expired} expired, {self.cancelled} cancelled"
+        return f"Gave up {counts}; {self.freed} free again."
 
 
 def reap_jobs(
     *, database: Database, clock: Clock, meter: Meter, lease_seconds: float = 60.0
 ) -> ReapReport:
-    """So many at once, at most; the rest is for the next look. `lease_seconds` are those of this
-    system's workers."""
+    """Ends what is abandoned, at most a batch at a time. `lease_seconds` is that of workers."""
     patience = {Performer.AGENT: AGENT_SECONDS, Performer.SERVICE: lease_seconds}
     now = clock.now()
     with database.transaction() as session:
@@ -397,15 +391,11 @@ def reap_jobs(
     with database.transaction() as session:
         lengthen_closed(session, now, REAP_BATCH)
     count_ended_runs(ended, meter=meter, now=now)
-    return _report(ended, len(freed))
-
-
-def _report(ended: Sequence[EndedRun], freed: int) -> ReapReport:
     codes = [one.end.error_code for one in ended]
     return ReapReport(
         stale=codes.count(STALE),
         too_long=codes.count(TIME_LIMIT),
         expired=codes.count(EXPIRED),
         cancelled=[one.end.status for one in ended].count(OrgJobsRunState.CANCELLED),
-        freed=freed,
+        freed=len(freed),
     )

@@ -25,12 +25,14 @@ from automation_pipeline.org_jobs.models.states import ScheduleState
 from automation_pipeline.org_jobs.models.timing import Planned, read_timing
 from automation_pipeline.org_jobs.queries.dispatch import (
     find_dispatched,
+    host_of,
+    job_of,
     refuse_disabled,
     refuse_over,
     resolve_overlap,
     write_manual_run,
 )
-from automation_pipeline.org_jobs.queries.jobs import NewJob, host_of, job_of
+from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.organisations import locked_organisation, own_type
 from automation_pipeline.org_jobs.queries.schedule_changes import (
     activate,

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Select,
     Text,
     UpdateBase,
+    and_,
     bindparam,
     case,
     cast,
@@ -83,14 +84,24 @@ class RowClaims(Generic[Row, Key]):
         owner: InstrumentedAttribute[Any],
         token: InstrumentedAttribute[int],
         until: InstrumentedAttribute[Any],
+        outlasting: ColumnElement[bool] | None = None,
     ) -> None:
+        """Where `outlasting` holds, a claim stays with its holder after its time, until somebody
+        clears it."""
         self.row, self.key, self.owner, self.token, self.until = row, key, owner, token, until
+        self._outlasting = outlasting
 
     def is_free(self) -> ColumnElement[bool]:
         return or_(self.until.is_(None), self.until <= database_now())
 
     def is_held(self) -> ColumnElement[bool]:
         return self.until > database_now()
+
+    def is_kept(self) -> ColumnElement[bool]:
+        """Whether the holder of the token may still use, extend and release the claim."""
+        if self._outlasting is None:
+            return self.is_held()
+        return or_(self.is_held(), and_(self.until.is_not(None), self._outlasting))
 
     def by(
         self, owner: str | ColumnElement[str], seconds: float | ColumnElement[float]
@@ -126,9 +137,9 @@ class RowClaims(Generic[Row, Key]):
 
     def release(self, session: Session, held: Iterable[tuple[Key, int]]) -> set[tuple[Key, int]]:
         """Those that were still held. Each row is free at once, and its next token is higher."""
-        is_kept = not self.until.property.columns[0].nullable
-        values: dict[str, object] = {self.until.key: database_now() if is_kept else None}
-        if not is_kept:
+        has_until = not self.until.property.columns[0].nullable
+        values: dict[str, object] = {self.until.key: database_now() if has_until else None}
+        if not has_until:
             values[self.owner.key] = None
         return self._change(session, held, values)
 
@@ -137,7 +148,7 @@ class RowClaims(Generic[Row, Key]):
         token."""
         locked = (
             select(self.row)
-            .where(self.key == key, self.token == token, self.is_held())
+            .where(self.key == key, self.token == token, self.is_kept())
             .with_for_update()
         )
         row = session.scalar(locked.execution_options(populate_existing=True))
@@ -150,7 +161,7 @@ class RowClaims(Generic[Row, Key]):
     ) -> set[tuple[Key, int]]:
         changed = (
             update(self.row)
-            .where(tuple_(self.key, self.token).in_(list(held)), self.is_held())
+            .where(tuple_(self.key, self.token).in_(list(held)), self.is_kept())
             .values(**values)
             .returning(self.key, self.token)
             .execution_options(synchronize_session=False)

@@ -12,8 +12,8 @@ from sqlalchemy import event, select, text
 
 from automation_pipeline.org_jobs.backfills import backfill_schedule
 from automation_pipeline.org_jobs.fires import FireReport, fire_due_schedules
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
-from automation_pipeline.org_jobs.queries.attempts import JobOutcome, record_outcomes
+from automation_pipeline.org_jobs.models.jobs import attempt_succeeded
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.tables import FireRow, OrgScheduleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
@@ -299,9 +299,10 @@ def test_a_success_ends_the_row_of_failures(org_bench: Bench) -> None:
     id_ = bench.schedule(consecutive_failures=9, failure_count=20, **EVERY_FIVE)
     set_clock(bench, 10, 5)
     look(bench)
-    job = bench.jobs()[0]
+    run_id = bench.run_row(bench.jobs()[0].id).id
+    bench.set_run(run_id, status="running", started_at=bench.now)
     with bench.database.transaction() as session:
-        record_outcomes(session, [JobOutcome(id_, job.id, OrgJobsRunState.SUCCESS)], bench.now)
+        end_attempts(session, {run_id: attempt_succeeded()}, "worker", bench.now)
     row = bench.schedule_row(id_)
     assert (row.consecutive_failures, row.failure_count, row.last_job_status) == (0, 20, "success")
 

@@ -48,6 +48,8 @@ def test_further_words_begin_nothing_and_move_no_deadline(agent: Agent) -> None:
     run = bench.run_by_id(job.run_id)
     assert second.deadline_at == first.deadline_at
     assert (run.progress, run.progress_at) == ({"percent": 20, "message": "Begun"}, bench.now)
+    agent.progress(job, percent=0)
+    assert bench.run_by_id(job.run_id).progress == {"percent": 0, "message": "Begun"}
     assert bench.moves("job run", job.run_id) == [("pending", "running")]
     assert len(bench.events("job_run.started")) == 1
 

@@ -24,6 +24,7 @@ from automation_pipeline.core.json_model import Id, Instant, JsonModel, is_deepe
 from automation_pipeline.core.masking import masked_text
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.org_jobs.models.organisations import KnownId, Payload, Whole
 from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
 
@@ -116,6 +117,23 @@ class StartWindow:
 
     def first_at(self, instant: datetime) -> datetime:
         return self.window.clamp(instant, self.zone)
+
+
+def start_window(document: Mapping[str, object] | None) -> StartWindow | None:
+    """None: attempts may begin at any time; also where the zone database has lost the zone."""
+    if document is None:
+        return None
+    try:
+        window = ExecutionWindow.parse(str(document["start"]), str(document["end"]))
+        return window and StartWindow(window, zone(str(document["timezone"])))
+    except InvalidInputError:
+        return None
+
+
+def opens_at(document: Mapping[str, object] | None, at: datetime) -> datetime:
+    """The first time from then on at which an attempt may begin."""
+    window = start_window(document)
+    return at if window is None else window.first_at(at)
 
 
 def retry_at(

@@ -9,9 +9,16 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, PermanentError
 from automation_pipeline.core.events import Event
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.org_jobs import events
 from automation_pipeline.org_jobs.events import schedule_fired
-from automation_pipeline.org_jobs.models.jobs import AttemptEnd, attempt_cancelled
+from automation_pipeline.org_jobs.models.job_types import job_type
+from automation_pipeline.org_jobs.models.jobs import (
+    AttemptEnd,
+    JobType,
+    RetryPolicy,
+    attempt_cancelled,
+)
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule
 from automation_pipeline.org_jobs.models.states import (
     ACTIVE_RUN_STATES,
@@ -459,3 +466,43 @@ def write_manual_run(
     after = {"fireId": str(written.fire_id), "jobId": str(written.job_id)}
     add_schedule_entry(session, row, "run_now", actor=actor, now=now, after=after)
     return Dispatched(fire_id=written.fire_id, job_id=written.job_id)
+
+
+def stored_window(timing: Timing) -> dict[str, object] | None:
+    if timing.window is None:
+        return None
+    start, end = (f"{at:%H:%M}" for at in (timing.window.start, timing.window.end))
+    return {"start": start, "end": end, "timezone": timing.zone.key}
+
+
+def job_of(
+    row: OrgScheduleRow,
+    timing: Timing,
+    scheduled_for: datetime,
+    host_id: int | None,
+    own_types: Mapping[str, JobType],
+) -> NewJob:
+    """InvalidInputError: there is no such type of job any more, or no such retry policy. `host_id`:
+    see `host_of`; `own_types`: those of the organisation."""
+    return NewJob(
+        org_id=row.org_id,
+        type=job_type(row.job_type, own_types),
+        payload=row.payload,
+        retry=parse(
+            RetryPolicy, row.retry_policy or {}, "Its retry policy cannot be used any more"
+        ),
+        created_by=f"schedule:{row.id}",
+        priority=row.priority,
+        server_instance_id=row.server_instance_id,
+        host_id=host_id,
+        schedule_id=row.id,
+        scheduled_for=scheduled_for,
+        start_window=stored_window(timing),
+        line=row.id if OverlapPolicy(row.overlap_policy).is_serial else None,
+    )
+
+
+def host_of(session: Session, row: OrgScheduleRow) -> int | None:
+    """That of its server, where it has both."""
+    of_server = ServerRow.id == row.server_instance_id, ServerRow.org_id == row.org_id
+    return session.scalar(select(ServerRow.host_id).where(*of_server))

@@ -17,67 +17,58 @@ from automation_pipeline.org_jobs.models.jobs import (
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 
 WAITS = timedelta(hours=24)
-# Within that time a window opens again, whenever in the last one the attempt was made.
+# Within this time a window opens again.
 _NEXT_OPENING = timedelta(hours=24)
 
 
 def expires_at(begins_at: datetime, *, has_window: bool, waits: timedelta = WAITS) -> datetime:
-    """Counted from when it may begin. What missed its window may begin in the next one, and in no
-    later one for ever: so a window adds to it once."""
+    """Counted from when the run may begin. A window adds one day, so that a run that missed its
+    window may begin in the next one."""
     return begins_at + waits + (_NEXT_OPENING if has_window else timedelta(0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnattendedRun:
-    """`silent_seconds` is how long nothing was heard of who has it; None: as long as may be.
-    `is_followed`: nobody need speak for it, and whoever looks after it ends it."""
+def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name
+    now: datetime,
+    *,
+    status: OrgJobsRunState,
+    performer: Performer,
+    is_cancel_wanted: bool = False,
+    cancel_reason: str | None = None,
+    silent_seconds: float | None = None,
+    is_held: bool = False,
+    is_followed: bool = False,
+    started_at: datetime | None = None,
+    deadline_at: datetime | None = None,
+    expires_at: datetime | None = None,
+) -> AttemptEnd | None:
+    """How the attempt ends; None: it is left as it is.
 
-    status: OrgJobsRunState
-    performer: Performer
-    is_cancel_wanted: bool = False
-    cancel_reason: str | None = None
-    silent_seconds: float | None = None
-    is_held: bool = False
-    is_followed: bool = False
-    started_at: datetime | None = None
-    deadline_at: datetime | None = None
-    expires_at: datetime | None = None
-
-
-def end_of_unattended(run: UnattendedRun, now: datetime) -> AttemptEnd | None:
-    """None: it is left as it is."""
-    if run.is_followed:
+    `silent_seconds` is for how long the holder has been silent, once that is too long. A followed
+    run needs no heartbeat: `follow_jobs` ends it.
+    """
+    if is_followed:
         return None
-    if run.status is OrgJobsRunState.PENDING:
-        return _never_begun_end(run, now)
-    end = _late_end(run, now)
-    return attempt_cancelled(run.cancel_reason) if end is not None and run.is_cancel_wanted else end
-
-
-def _never_begun_end(run: UnattendedRun, now: datetime) -> AttemptEnd | None:
-    if run.is_held or run.expires_at is None or run.expires_at > now:
+    if status is OrgJobsRunState.PENDING:
+        is_expired = not is_held and expires_at is not None and expires_at <= now
+        return attempt_expired(expires_at, performer) if expires_at and is_expired else None
+    is_late = deadline_at is not None and deadline_at <= now
+    if status is not OrgJobsRunState.RUNNING or not (is_late or silent_seconds is not None):
         return None
-    return attempt_expired(run.expires_at, run.performer)
+    if is_cancel_wanted:
+        return attempt_cancelled(cancel_reason)
+    if deadline_at is not None and is_late:
+        return attempt_too_long((deadline_at - (started_at or deadline_at)).total_seconds())
+    return attempt_stale(silent_seconds or 0.0)
 
 
-def _late_end(run: UnattendedRun, now: datetime) -> AttemptEnd | None:
-    if run.status is not OrgJobsRunState.RUNNING:
-        return None
-    if run.deadline_at is not None and run.deadline_at <= now:
-        return attempt_too_long(
-            (run.deadline_at - (run.started_at or run.deadline_at)).total_seconds()
-        )
-    return None if run.silent_seconds is None else attempt_stale(run.silent_seconds)
-
-
-# Of what an agent stopped by itself.
+# The error code of an attempt that its agent stopped without a request.
 UNWANTED_CANCEL = "CANCELLED"
 
 
 class ReportVerdict(Enum):
-    """On a result for an attempt that is not the agent's any more. SAME: it said so before. OTHER:
-    it said otherwise before. LATE: the attempt was given up. UNCLAIMED: it is free again, or never
-    was its. STRANGE: somebody else's."""
+    """About a result for an attempt that the agent does not hold any more. SAME: it reported the
+    same before. OTHER: it reported something else before. LATE: the attempt was ended for it.
+    UNCLAIMED: the attempt is free again, or was never the agent's. STRANGE: another's."""
 
     SAME = auto()
     OTHER = auto()
@@ -88,7 +79,7 @@ class ReportVerdict(Enum):
 
 @dataclass(frozen=True)
 class PastAttempt:
-    """An attempt that has ended, by its agent's own word or by somebody else's."""
+    """An attempt that has ended, by its agent's report or otherwise."""
 
     status: OrgJobsRunState
     error_code: str | None
@@ -98,8 +89,7 @@ class PastAttempt:
 def verdict_on(
     report: ResultReport, attempt_no: int, lease_token: int, past: PastAttempt | None
 ) -> ReportVerdict:
-    """`attempt_no` and `lease_token` are the run's. Tokens rise: an earlier attempt was held under
-    an earlier one."""
+    """`attempt_no` and `lease_token` are the run's. Earlier attempts have lower tokens."""
     is_newest = report.attempt_no == attempt_no
     if report.lease_token > lease_token or (is_newest and report.lease_token != lease_token):
         return ReportVerdict.STRANGE
@@ -107,11 +97,13 @@ def verdict_on(
         return ReportVerdict.UNCLAIMED
     if not past.was_reported:
         return ReportVerdict.LATE
-    return ReportVerdict.SAME if _is_what_was_said(past, report.status) else ReportVerdict.OTHER
+    is_unwanted = past.error_code == UNWANTED_CANCEL and report.status is AgentStatus.CANCELLED
+    reported = AgentStatus.FAILED if is_unwanted else report.status
+    return ReportVerdict.SAME if past.status == reported else ReportVerdict.OTHER
 
 
 def attempt_end(report: ResultReport, *, is_cancel_wanted: bool) -> AttemptEnd:
-    """Only what was to be cancelled is; what an agent stops by itself has failed."""
+    """An attempt that an agent stopped without a request has failed."""
     status, code, why = OrgJobsRunState(report.status), None, None
     match report.status:
         case AgentStatus.SUCCESS:
@@ -138,7 +130,7 @@ def attempt_end(report: ResultReport, *, is_cancel_wanted: bool) -> AttemptEnd:
 def refusal_message(
     verdict: ReportVerdict, run_id: int, attempt_no: int, past: PastAttempt | None
 ) -> str:
-    """Why it is not taken, and what the agent has to do."""
+    """Why the report is refused, and what the agent has to do."""
     ended = "" if past is None else f" ({past.error_code or past.status})"
     why = {
         ReportVerdict.SAME: "has ended so",
@@ -156,9 +148,3 @@ def lost_lease_message(run_id: int, attempt_no: int) -> str:
 
 def _stop(run_id: int, attempt_no: int, why: str) -> str:
     return f"Attempt {attempt_no} of job run {run_id} {why}: stop working on it, and claim again."
-
-
-def _is_what_was_said(past: PastAttempt, said: AgentStatus) -> bool:
-    if said is AgentStatus.CANCELLED and past.error_code == UNWANTED_CANCEL:
-        return past.status is OrgJobsRunState.FAILED
-    return past.status.value == said.value

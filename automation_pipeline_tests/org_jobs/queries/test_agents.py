@@ -4,7 +4,7 @@ import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.agents import host_of_agent, reporter_of
+from automation_pipeline.org_jobs.queries.agents import record_agent_report
 from automation_pipeline.org_jobs.queries.queue import AttemptHold
 from automation_pipeline_tests.org_jobs.agent import an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, Bench
@@ -14,26 +14,21 @@ def test_a_host_is_found_by_its_id_and_by_its_run(org_bench: Bench) -> None:
     agent = an_agent(org_bench)
     job = agent.claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
-    with org_bench.database.reading() as session:
+    with org_bench.database.transaction() as session:
         for within in (ALL_ORGANISATIONS, OrgScope(ORG)):
-            assert host_of_agent(session, agent.host_id, within).id == agent.host_id
-            found = reporter_of(session, hold, within)
-            assert (found.host.id, found.limit_seconds, found.is_known) == (
-                agent.host_id,
-                CHANGING.limit_seconds,
-                True,
-            )
+            found = record_agent_report(session, hold, within)
+            assert (found.host.id, found.limit_seconds) == (agent.host_id, CHANGING.limit_seconds)
 
 
 def test_what_is_of_another_organisation_is_not_there(org_bench: Bench) -> None:
     agent = an_agent(org_bench)
     job = agent.claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
-    with org_bench.database.reading() as session:
-        with pytest.raises(NotFoundError, match=f"Host {agent.host_id} not found"):
-            host_of_agent(session, agent.host_id, OrgScope(OTHER_ORG))
-        with pytest.raises(NotFoundError, match=f"Job run {job.run_id} not found"):
-            reporter_of(session, hold, OrgScope(OTHER_ORG))
+    with (
+        org_bench.database.transaction() as session,
+        pytest.raises(NotFoundError, match=f"Job run {job.run_id} not found"),
+    ):
+        record_agent_report(session, hold, OrgScope(OTHER_ORG))
 
 
 def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(
@@ -43,7 +38,7 @@ def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(
     job = an_agent(org_bench).claimed()
     hold = AttemptHold(job.run_id, job.attempt_no, job.lease_token)
     org_bench.set_run(job.run_id, host_id=org_bench.host(OTHER_ORG))
-    with org_bench.database.reading() as session:
+    with org_bench.database.transaction() as session:
         for within in (ALL_ORGANISATIONS, OrgScope(ORG), OrgScope(OTHER_ORG)):
             with pytest.raises(NotFoundError):
-                reporter_of(session, hold, within)
+                record_agent_report(session, hold, within)

@@ -39,7 +39,7 @@ def claim_on(bench: Bench, host_id: int, most: int = 20) -> list[int]:
         claimed = claim_for_host(
             session, bench.host_row(host_id), "agent:box", most, 180.0, bench.now
         )
-    return [one.job_id for one in claimed]
+    return [one.job.id for one in claimed]
 
 
 def place(bench: Bench, org_id: str = ORG) -> tuple[int, int]:
@@ -54,8 +54,8 @@ def test_what_is_claimed_comes_with_a_lease_and_a_token(org_bench: Bench) -> Non
     assert claimed is not None
     run = org_bench.run_row(job_id)
     assert (claimed.hold.run_id, claimed.hold.attempt_no, claimed.hold.token) == (run.id, 1, 1)
-    assert (claimed.type, claimed.lease_until) == (SERVICE.name, run.lease_until)
-    assert claimed.payload == {"url": "https://example.com"}
+    assert (claimed.job.type, claimed.run.lease_until) == (SERVICE.name, run.lease_until)
+    assert claimed.job.payload == {"url": "https://example.com"}
     assert (run.status, run.lease_owner) == ("pending", "worker")
 
 

@@ -114,7 +114,6 @@ class Life:
                     hold,
                     deadline,
                     self.clock.now(),
-                    within=ALL_ORGANISATIONS,
                     actor="test",
                 )
                 key = hold.run_id, hold.attempt_no
@@ -124,13 +123,13 @@ class Life:
         hold = self._hold()
         if hold is not None:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                extend_lease(session, hold, 3600.0, ALL_ORGANISATIONS)
+                extend_lease(session, hold, 3600.0)
 
     def it_is_reported(self) -> None:
         hold = self._hold()
         if hold is not None and (hold.run_id, hold.attempt_no) in self.begun:
             with suppress(LostLeaseError), self.database.transaction() as session:
-                held_run(session, hold, ALL_ORGANISATIONS, to_end=True)
+                held_run(session, hold, to_end=True)
                 end_attempts(
                     session, {hold.run_id: self.chance.choice(ENDS)}, "test", self.clock.now()
                 )

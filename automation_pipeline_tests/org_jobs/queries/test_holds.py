@@ -4,20 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.attempts import (
     JobRunBusyError,
     LostLeaseError,
     begin_run,
     check_unclaimed,
     extend_lease,
+    follow_run,
     held_run,
-    locked_run,
 )
 from automation_pipeline.org_jobs.queries.queue import AttemptHold, claim_run
 from automation_pipeline.storage.clock import database_now
-from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
+from automation_pipeline_tests.org_jobs.bench import SERVICE, Bench
 
 
 def hold(bench: Bench) -> AttemptHold:
@@ -28,16 +26,16 @@ def hold(bench: Bench) -> AttemptHold:
     return claimed.hold
 
 
-def begin(bench: Bench, held: AttemptHold, within: OrgScope = ALL_ORGANISATIONS) -> None:
+def begin(bench: Bench, held: AttemptHold) -> None:
     deadline = bench.now + timedelta(minutes=15)
     with bench.database.transaction() as session:
-        begin_run(session, held, deadline, bench.now, within=within, actor="worker")
+        begin_run(session, held, deadline, bench.now, actor="worker")
 
 
 def is_held(bench: Bench, held: AttemptHold) -> bool:
     with bench.database.transaction() as session:
         try:
-            held_run(session, held, ALL_ORGANISATIONS)
+            held_run(session, held)
         except LostLeaseError:
             return False
         return True
@@ -81,27 +79,19 @@ def test_what_runs_is_its_holders_until_it_is_given_up(org_bench: Bench) -> None
     begin(org_bench, held)
     org_bench.expire_hold(held.run_id)
     assert is_held(org_bench, held)
-    org_bench.set_run(held.run_id, lease_until=None, following={"run": 1})
-    assert not is_held(org_bench, held)
+    with org_bench.database.transaction() as session:
+        assert extend_lease(session, held, 3600.0).lease_until is not None
+        follow_run(session, held_run(session, held), {"run": 1})
+    run = org_bench.run_by_id(held.run_id)
+    assert (run.lease_until, run.following, is_held(org_bench, held)) == (None, {"run": 1}, False)
 
 
 def test_a_lease_is_extended_by_the_databases_clock(org_bench: Bench) -> None:
     held = hold(org_bench)
     before = org_bench.run_by_id(held.run_id).lease_until
     with org_bench.database.transaction() as session:
-        assert extend_lease(session, held, 3600.0, ALL_ORGANISATIONS).lease_until is not None
+        assert extend_lease(session, held, 3600.0).lease_until is not None
     assert org_bench.run_by_id(held.run_id).lease_until - before > timedelta(minutes=50)
-
-
-def test_a_run_of_another_organisation_is_not_found(org_bench: Bench) -> None:
-    held = hold(org_bench)
-    with org_bench.database.transaction() as session:
-        assert locked_run(session, held.run_id, OrgScope(ORG)).id == held.run_id
-        for act in (held_run, lambda *of: extend_lease(of[0], of[1], 60.0, of[2])):
-            with pytest.raises(NotFoundError, match=f"Job run {held.run_id} not found"):
-                act(session, held, OrgScope(OTHER_ORG))
-    with pytest.raises(NotFoundError, match=f"Job run {held.run_id} not found"):
-        begin(org_bench, held, OrgScope(OTHER_ORG))
 
 
 def test_who_comes_to_a_run_that_somebody_works_on_is_told_for_how_long(org_bench: Bench) -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from automation_pipeline.org_jobs.agents import claim_jobs
 from automation_pipeline.org_jobs.jobs import release_jobs
+from automation_pipeline.org_jobs.models.jobs import opens_at
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.queries.queue import (
     claim_for_host,
     claim_run,
     of_host,
     opening_of_run,
-    opens_at,
     postpone_closed,
 )
 from automation_pipeline.storage.clock import database_now

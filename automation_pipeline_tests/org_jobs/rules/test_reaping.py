@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
-from automation_pipeline.org_jobs.rules.attempts import UnattendedRun, end_of_unattended
+from automation_pipeline.org_jobs.rules.attempts import end_of_unattended
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -47,7 +47,7 @@ WAITS = {"status": OrgJobsRunState.PENDING, "expires_at": NOW}
 def test_what_becomes_of_a_run(
     standing: dict[str, object], outcome: tuple[str, str | None] | None
 ) -> None:
-    end = end_of_unattended(UnattendedRun(**{"performer": Performer.AGENT} | standing), NOW)
+    end = end_of_unattended(NOW, **{"performer": Performer.AGENT} | standing)
     assert (end and (end.status, end.error_code)) == outcome
 
 
@@ -66,7 +66,7 @@ def test_what_becomes_of_a_run(
 )
 def test_what_was_never_begun_says_who_should_have(performer: Performer, words: str) -> None:
     end = end_of_unattended(
-        UnattendedRun(performer=performer, status=OrgJobsRunState.PENDING, expires_at=NOW), NOW
+        NOW, performer=performer, status=OrgJobsRunState.PENDING, expires_at=NOW
     )
     assert end is not None
     assert end.error is not None
