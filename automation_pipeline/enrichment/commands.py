@@ -5,53 +5,202 @@ import io
 import logging
 import os
 import re
+import socket
 import sys
-import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
+from uuid import uuid4
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TimeRemainingColumn
 
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.ports import AskedCompany, Client
-from automation_pipeline.cli.client.progress import POLL_SECONDS, Here, LaunchWait, Timeout, follows
-from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
+from automation_pipeline import bootstrap
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.operations import Document, actor, operation, remote_api
+from automation_pipeline.cli.output import AsJson, Columns, print_json, screen
+from automation_pipeline.cli.progress import Here, LaunchWait, Timeout, follows, progress_bars
+from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
+from automation_pipeline.core.logs import correlation_id
 from automation_pipeline.core.masking import csv_cell
-from automation_pipeline.enrichment.models import FIELDS, EnrichmentStatus, parse_request
-from automation_pipeline.enrichment.queries.requests import RequestStatus
+from automation_pipeline.enrichment.jobs import work_enrichment
+from automation_pipeline.enrichment.models import (
+    DEFAULT_TENANT,
+    FIELDS,
+    GOOD_STATUSES,
+    REQUESTS,
+    Asked,
+    EnrichmentAnswer,
+    JobState,
+    Requester,
+    RequestShown,
+    check_configured,
+    parse_request,
+)
+from automation_pipeline.enrichment.queries.requests import (
+    RequestStatus,
+    get_request,
+    request_statuses,
+)
+from automation_pipeline.enrichment.requests import refresh_company, request_enrichment
 
 _ID_COLUMNS = ("siren", "siret")
 _SEPARATORS = re.compile(r"[\s.\u00a0\u202f-]")
 _LENGTH_OF_SIREN = 9
+AT_ONCE = 8
+PATH = "/v1/requests"
+CONTINUES = (
+    "The enrichment goes on without us: the same command without --force tells what is known."
+)
+CONTINUES_HERE = (
+    "What is left goes on with the next --here, or as soon as Dagster's daemon runs "
+    "(`dagster dev` starts it)."
+)
+
+
+@dataclass(frozen=True)
+class AskedId:
+    id: int
+
+
+@dataclass(frozen=True)
+class AskedCompany:
+    """`job_id`: the job to wait for; None when the company is known."""
+
+    request: AskedId
+    outcome: Asked
+    job_id: int | None
+
+
+@operation(f"POST {PATH}")
+def ask(services: Services, given: Document, *, force: bool) -> AskedCompany:
+    """Only this machine's database takes `force` at once; the API refreshes a known company."""
+    check_configured(services.registries.sources)
+    answer = request_enrichment(
+        given,
+        _requester(),
+        options=services.registries.options,
+        database=services.database,
+        clock=services.clock,
+        force=force,
+    )
+    return _asked(services, answer)
+
+
+@operation(f"POST {PATH}/{{request_id}}:refresh-company")
+def refresh(services: Services, request_id: int) -> AskedCompany:
+    answer = refresh_company(
+        request_id,
+        _requester(),
+        options=services.registries.options,
+        database=services.database,
+        clock=services.clock,
+    )
+    return _asked(services, answer)
+
+
+@operation(f"GET {PATH}/{{request_id}}")
+def request_shown(services: Services, request_id: int) -> RequestShown:
+    with services.database.reading() as session:
+        return get_request(session, request_id, DEFAULT_TENANT)
+
+
+def statuses_of(request_ids: Sequence[int]) -> Sequence[RequestStatus]:
+    """The database takes a few queries for all of them, the API one call for each."""
+    if remote_api() is None:
+        with bootstrap.services().database.reading() as session:
+            return request_statuses(session, request_ids)
+    shown = map(request_shown, request_ids)
+    return [
+        RequestStatus(
+            request_id=one.request.id,
+            siren=one.request.company_siren,
+            siret=one.request.siret,
+            status=one.request.enrichment_status,
+            error=one.request.enrichment_error,
+            is_running=one.enrichment_running,
+            company=one.company,
+            warnings=one.request.warnings,
+        )
+        for one in shown
+    ]
+
+
+def _requester() -> Requester:
+    return Requester(
+        tenant_id=DEFAULT_TENANT, correlation_id=correlation_id() or uuid4().hex, actor=actor()
+    )
+
+
+def _asked(services: Services, answer: EnrichmentAnswer) -> AskedCompany:
+    services.meter.count(REQUESTS, outcome=answer.asked)
+    return AskedCompany(AskedId(answer.request_id), answer.asked, answer.job_id)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """A company as it was given. `fault`: why it cannot be asked for."""
+class Lookup:
+    """A company that was given, and what became of it. `fault`: why it cannot be requested;
+    `asked` is None if it was only checked."""
 
     given: str
     body: Mapping[str, object]
     siren: str | None = None
     siret: str | None = None
-    warnings: tuple[str, ...] = ()
+    number_warnings: tuple[str, ...] = ()
     fault: str | None = None
+    asked: AskedCompany | None = None
+    known: RequestStatus | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.known is not None and self.known.is_running
+
+    @property
+    def is_good(self) -> bool:
+        return not self.is_running and self.known is not None and self.known.status in GOOD_STATUSES
+
+    @property
+    def status(self) -> str | None:
+        """None: it was only checked."""
+        if self.fault is not None:
+            return "INVALID"
+        return self.known and self.known.status
+
+    @property
+    def error(self) -> str | None:
+        return self.fault or (self.known.error if self.known else None)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """About the number as given, and about the establishment in the register."""
+        return list(
+            dict.fromkeys([*self.number_warnings, *(self.known.warnings if self.known else ())])
+        )
+
+    @property
+    def company_document(self) -> dict[str, object] | None:
+        company = self.known and self.known.company
+        return company.model_dump(mode="json", by_alias=False) if company else None
+
+    def document(self) -> dict[str, object]:
+        return {
+            "given": self.given,
+            "siren": self.siren,
+            "siret": self.siret,
+            "request_id": self.asked and str(self.asked.request.id),
+            "outcome": self.asked and self.asked.outcome,
+            "status": self.status,
+            "error": self.error,
+            "warnings": self.warnings,
+            "company": self.company_document,
+        }
 
 
-def read_wanted(numbers: Sequence[str], file: Path | None, *, strict: bool) -> list[Wanted]:
+def read_wanted(numbers: Sequence[str], file: Path | None, *, strict: bool) -> list[Lookup]:
     """Each once, in their order. InvalidInputError: there is none."""
     given = [_number(number) for number in numbers]
     if file is not None:
@@ -64,14 +213,18 @@ def read_wanted(numbers: Sequence[str], file: Path | None, *, strict: bool) -> l
     return [_checked(one, strict=strict) for one in unique.values()]
 
 
-def _checked(numbers: Mapping[str, str], *, strict: bool) -> Wanted:
+def _checked(numbers: Mapping[str, str], *, strict: bool) -> Lookup:
     given, body = " ".join(numbers.values()), {**numbers, "strict": strict}
     try:
         found = parse_request(body).identifiers
     except InvalidInputError as error:
-        return Wanted(given=given, body=body, fault=sentence_of(error))
-    return Wanted(
-        given=given, body=body, siren=found.siren, siret=found.siret, warnings=found.warnings
+        return Lookup(given=given, body=body, fault=sentence_of(error))
+    return Lookup(
+        given=given,
+        body=body,
+        siren=found.siren,
+        siret=found.siret,
+        number_warnings=found.warnings,
     )
 
 
@@ -137,198 +290,118 @@ def _is_standard_input(file: Path) -> bool:
     return str(file) == "-"
 
 
-CONTINUES = (
-    "The enrichment goes on without us: the same command without --force tells what is known.\n"
-)
-CONTINUES_HERE = (
-    "What is left goes on with the next --here, or as soon as Dagster's daemon runs "
-    "(`dagster dev` starts it).\n"
-)
-_GOOD = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
+def request_companies(wanted: Sequence[Lookup], *, force: bool, quiet: bool) -> list[Lookup]:
+    """One that is refused does not stop the others."""
 
+    def request(one: Lookup) -> Lookup:
+        if one.fault is not None:
+            return one
+        try:
+            asked = ask(one.body, force=force)
+            if force and asked.outcome is Asked.CACHE_HIT:
+                asked = refresh(asked.request.id)
+        except (InvalidInputError, ConflictError) as error:
+            return replace(one, fault=sentence_of(error))
+        return replace(one, asked=asked)
 
-@dataclass(frozen=True, kw_only=True)
-class Enriched:
-    """What became of one that was given. `asked` None: it was only checked, or could not be asked
-    for."""
-
-    wanted: Wanted
-    asked: AskedCompany | None = None
-    standing: RequestStatus | None = None
-    fault: str | None = None
-
-    @property
-    def is_good(self) -> bool:
-        return (
-            self.standing is not None
-            and not self.standing.is_running
-            and self.standing.status in _GOOD
-        )
-
-
-def request_companies(
-    wanted: Sequence[Wanted], client: Client, *, force: bool, quiet: bool
-) -> Sequence[Enriched]:
-    """One that is refused is no reason not to ask for the others."""
-    with _bar(quiet=quiet or not screen.is_terminal) as progress:
+    if sys.stderr.isatty():  # a person has the bar to look at
+        logging.getLogger("automation_pipeline").setLevel(logging.WARNING)
+    requested: list[Lookup] = []
+    # The API tries each company at once, for a second.
+    width = 1 if remote_api() is None else AT_ONCE
+    with _bar(CONTINUES, quiet=quiet or not screen.is_terminal) as progress:
         bar = progress.add_task("asking", total=len(wanted))
-        told: list[Enriched] = []
-        with ThreadPoolExecutor(client.companies.width) as threads:
-            for one in threads.map(partial(_request_one, client=client, force=force), wanted):
-                told.append(one)
+        with ThreadPoolExecutor(width) as threads:
+            for one in threads.map(request, wanted):
+                requested.append(one)
                 progress.advance(bar)
-    return told
+    return requested
 
 
 def follow(
-    asked: Sequence[Enriched],
-    client: Client,
-    *,
-    pause: threading.Event,
-    quiet: bool,
-    timeout: float | None = None,
-    here: bool = False,
-) -> Sequence[Enriched]:
-    """Until no job of theirs is open. With `here` the jobs are done by this command, also one whose
-    worker was lost, as soon as its lease has ended."""
-    goes_on = CONTINUES_HERE if here else CONTINUES
-    try:
-        with _bar(quiet=quiet) as progress:
-            bar = progress.add_task("companies", total=len(_request_ids(asked)))
-            known = sum(one.asked.job_id is None for one in asked if one.asked)
-            waits = LaunchWait(client, timeout=timeout)
-            while True:
-                asked = refresh_statuses(asked, client)
-                progress.update(bar, completed=_count_ended(asked))
-                if here:
-                    client.companies.work(_open_jobs(asked), lambda: progress.advance(bar))
-                    asked = refresh_statuses(asked, client)
-                over = _count_ended(asked)
-                progress.update(bar, completed=over)
-                if over == len(_request_ids(asked)):
-                    return asked
-                waits.look(begun=here or over > known)
-                pause.wait(POLL_SECONDS)
-    except KeyboardInterrupt:
-        sys.stderr.write(goes_on)
-        raise
+    lookups: Sequence[Lookup], *, quiet: bool, timeout: float | None, here: bool
+) -> list[Lookup]:
+    """Wait until no job of the requests is open. With `here` this command works on the jobs, also
+    on one whose worker was lost, as soon as its lease has ended."""
+    total = sum(one.asked is not None for one in lookups)
+    known_at_once = sum(one.asked is not None and one.asked.job_id is None for one in lookups)
+    waits = LaunchWait(timeout=timeout)
+    with _bar(CONTINUES_HERE if here else CONTINUES, quiet=quiet) as progress:
+        bar = progress.add_task("companies", total=total)
+        while True:
+            lookups = with_statuses(lookups)
+            if here:
+                progress.update(bar, completed=total - sum(one.is_running for one in lookups))
+                work_on(lookups, lambda: progress.advance(bar))
+                lookups = with_statuses(lookups)
+            ended = total - sum(one.is_running for one in lookups)
+            progress.update(bar, completed=ended)
+            if ended == total:
+                return lookups
+            waits.pause(begun=here or ended > known_at_once)
 
 
-def refresh_statuses(asked: Sequence[Enriched], client: Client) -> Sequence[Enriched]:
-    """How they stand now. Those that are over are not looked at again."""
+def with_statuses(lookups: Sequence[Lookup]) -> list[Lookup]:
+    """Those that have ended are not read again."""
     open_ids = [
-        one.asked.request_id
-        for one in asked
-        if one.asked and (not one.standing or one.standing.is_running)
+        one.asked.request.id
+        for one in lookups
+        if one.asked and (one.is_running or one.known is None)
     ]
-    found: Mapping[int, RequestStatus] = {
-        one.request_id: one for one in client.companies.followed(open_ids)
-    }
+    found = {one.request_id: one for one in statuses_of(open_ids)}
     return [
-        Enriched(
-            wanted=one.wanted,
-            asked=one.asked,
-            standing=found.get(_request_id(one), one.standing),
-            fault=one.fault,
-        )
-        for one in asked
+        replace(one, known=found.get(one.asked.request.id, one.known)) if one.asked else one
+        for one in lookups
     ]
 
 
-def _request_one(one: Wanted, client: Client, *, force: bool) -> Enriched:
-    if one.fault is not None:
-        return Enriched(wanted=one, fault=one.fault)
-    try:
-        return Enriched(wanted=one, asked=client.companies.request(one.body, force=force))
-    except (InvalidInputError, ConflictError) as error:
-        return Enriched(wanted=one, fault=sentence_of(error))
-
-
-def _count_ended(asked: Sequence[Enriched]) -> int:
-    return sum(not (one.standing and one.standing.is_running) for one in asked if one.asked)
-
-
-def _open_jobs(asked: Sequence[Enriched]) -> list[int]:
-    """Each once: several requests may wait for one."""
-    found = (one.standing.open_job_id for one in asked if one.standing and one.standing.is_running)
-    return list(dict.fromkeys(job_id for job_id in found if job_id is not None))
-
-
-def _request_ids(asked: Sequence[Enriched]) -> list[int]:
-    return [one.asked.request_id for one in asked if one.asked]
-
-
-def _request_id(one: Enriched) -> int:
-    return one.asked.request_id if one.asked else 0
-
-
-@contextmanager
-def _bar(*, quiet: bool) -> Generator[Progress]:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
+def work_on(lookups: Sequence[Lookup], on_end: Callable[[], object]) -> None:
+    """Work on the open jobs, each once: several requests may wait for one."""
+    services, owner = bootstrap.services(), f"cli:{socket.gethostname()}:{os.getpid()}"
+    job_ids = dict.fromkeys(
+        one.known.open_job_id
+        for one in lookups
+        if one.known and one.is_running and one.known.open_job_id is not None
     )
-    with Progress(
-        *columns, console=screen, disable=quiet, transient=screen.is_terminal
-    ) as progress:
-        yield progress
 
-
-INVALID = "INVALID"
-_CSV_COLUMNS = (
-    "given",
-    "siren",
-    "siret",
-    "status",
-    *(name for name in FIELDS if name != "siret"),
-    "vat_number",
-)
-_LAST_CSV_COLUMNS = ("is_masked", "updated_at", "warnings", "error")
-
-
-def print_companies(enriched: Sequence[Enriched]) -> None:
-    print_table(("siren", "status", "name", "city", "naf", "error"), map(_table_row, enriched))
-
-
-def print_checked(checked: Sequence[Enriched]) -> None:
-    rows = [
-        (
-            one.wanted.given,
-            one.wanted.siren,
-            one.wanted.siret,
-            _joined(one.wanted.warnings),
-            one.fault,
+    async def work(job_id: int) -> None:
+        view = await work_enrichment(
+            job_id,
+            registries=services.registries,
+            database=services.database,
+            clock=services.clock,
+            owner=owner,
         )
-        for one in checked
-    ]
-    print_table(("given", "siren", "siret", "warning", "error"), rows)
+        if view.state is JobState.DONE:
+            on_end()
+
+    services.run(process_concurrently(list(job_ids), work, lambda _: None, width=AT_ONCE))
 
 
-def document_of(one: Enriched) -> dict[str, object]:
-    """In the words of the API."""
-    asked, standing = one.asked, one.standing
-    company = standing.company if standing else None
-    return {
-        "given": one.wanted.given,
-        "siren": one.wanted.siren,
-        "siret": one.wanted.siret,
-        "request_id": None if asked is None else str(asked.request_id),
-        "outcome": asked and asked.outcome,
-        "status": status_of(one),
-        "error": _error(one),
-        "warnings": list(_warnings(one)),
-        "company": company and company.model_dump(mode="json", by_alias=False),
-    }
+def _bar(goes_on: str, *, quiet: bool) -> AbstractContextManager[Progress]:
+    return progress_bars(
+        goes_on,
+        quiet=quiet,
+        time_column=TimeRemainingColumn(elapsed_when_finished=True),
+        transient=screen.is_terminal,
+    )
 
 
-def write_csv(path: Path, enriched: Sequence[Enriched]) -> None:
+CSV_COLUMNS = (
+    *("given", "siren", "siret", "status"),
+    *(name for name in FIELDS if name != "siret"),
+    *("vat_number", "is_masked", "updated_at", "warnings", "error"),
+)
+
+
+def write_csv(path: Path, lookups: Sequence[Lookup]) -> None:
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow((*_CSV_COLUMNS, *_LAST_CSV_COLUMNS))
-    writer.writerows(map(csv_cell, _csv_row(one)) for one in enriched)
+    writer.writerow(CSV_COLUMNS)
+    for one in lookups:
+        own = {name: value for name, value in one.document().items() if value is not None}
+        row = {**(one.company_document or {}), **own, "warnings": "; ".join(one.warnings)}
+        writer.writerow([csv_cell(row.get(name)) for name in CSV_COLUMNS])
     with _writing(path):
         path.write_text(text.getvalue(), encoding="utf-8", newline="")
 
@@ -351,58 +424,6 @@ def _writing(path: Path) -> Generator[None]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
         raise InvalidInputError(f"{path} cannot be written: {reason}.") from None
-
-
-def status_of(one: Enriched) -> str | None:
-    """None: it was checked, and nothing more."""
-    if one.fault is not None:
-        return INVALID
-    return None if one.standing is None else one.standing.status
-
-
-def _error(one: Enriched) -> str | None:
-    return one.fault or (one.standing.error if one.standing else None)
-
-
-def _table_row(one: Enriched) -> Sequence[object]:
-    company = one.standing.company if one.standing else None
-    siren, error = one.wanted.siren or one.wanted.given, _error(one) or _joined(_warnings(one))
-    if company is None:
-        return siren, status_of(one), None, None, None, error
-    naf = " ".join(part for part in (company.naf_code, company.naf_label) if part)
-    return siren, status_of(one), company.legal_name, company.city, naf, error
-
-
-def _csv_row(one: Enriched) -> list[object]:
-    told = document_of(one)
-    company = (
-        one.standing.company.model_dump(mode="json", by_alias=False)
-        if one.standing and one.standing.company
-        else {}
-    )
-    beside = {"warnings": _joined(_warnings(one)), "error": _error(one)}
-    asked = {
-        name: told[name] for name in ("given", "siren", "siret", "status") if told[name] is not None
-    }
-    known = {**company, **asked, **beside}
-    return [_plain(known.get(name)) for name in (*_CSV_COLUMNS, *_LAST_CSV_COLUMNS)]
-
-
-def _plain(value: object) -> object:
-    """A spreadsheet takes what begins so for a formula."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
-
-
-def _warnings(one: Enriched) -> Sequence[str]:
-    """About the number as it was given, and about the establishment as the register knows it."""
-    found = one.standing.warnings if one.standing else ()
-    return list(dict.fromkeys([*one.wanted.warnings, *found]))
-
-
-def _joined(warnings: Sequence[str]) -> str:
-    return "; ".join(warnings)
 
 
 def enrich(
@@ -441,39 +462,48 @@ def enrich(
     Dagster's daemon does that within seconds; with --here, this command itself.
     """
     wait = follows("enrich", wait=wait, timeout=timeout, here=here)
-    wanted = read_wanted(numbers or [], csv_file, strict=strict)
-    if len(wanted) == 1 and wanted[0].fault is not None:
-        raise InvalidInputError(wanted[0].fault)
+    lookups = read_wanted(numbers or [], csv_file, strict=strict)
+    if len(lookups) == 1 and lookups[0].fault is not None:
+        raise InvalidInputError(lookups[0].fault)
     if out is not None:
         check_writable(out)
-    if dry_run:
-        told = [Enriched(wanted=one, fault=one.fault) for one in wanted]
+    if not dry_run:
+        lookups = request_companies(lookups, force=force, quiet=as_json)
+        lookups = with_statuses(lookups)
+    if wait and not dry_run:
+        lookups = follow(lookups, quiet=as_json, timeout=timeout, here=here)
+    if as_json:
+        print_json({"companies": [one.document() for one in lookups]})
     else:
-        client = open_client()
-        told = _request_all(wanted, client, force=force, quiet=as_json)
-        followed = partial(
-            follow, pause=threading.Event(), quiet=as_json, timeout=timeout, here=here
-        )
-        told = list(followed(told, client) if wait else refresh_statuses(told, client))
-    _print_all(told, as_json=as_json, dry_run=dry_run)
+        (CHECKED if dry_run else COMPANIES).print(lookups)
     if out is not None:
-        write_csv(out, told)
-    if any(one.fault is not None or (wait and not dry_run and not one.is_good) for one in told):
+        write_csv(out, lookups)
+    has_failed = wait and not dry_run and not all(one.is_good for one in lookups)
+    if has_failed or any(one.fault is not None for one in lookups):
         raise typer.Exit(1)
 
 
-def _print_all(told: Sequence[Enriched], *, as_json: bool, dry_run: bool) -> None:
-    if as_json:
-        print_json({"companies": [document_of(one) for one in told]})
-    elif dry_run:
-        print_checked(told)
-    else:
-        print_companies(told)
+def _naf(one: Lookup) -> str | None:
+    company = one.known and one.known.company
+    return " ".join(filter(None, (company.naf_code, company.naf_label))) if company else None
 
 
-def _request_all(
-    wanted: Sequence[Wanted], client: Client, *, force: bool, quiet: bool
-) -> Sequence[Enriched]:
-    if sys.stderr.isatty():  # a person has the bar to look at
-        logging.getLogger("automation_pipeline").setLevel(logging.WARNING)
-    return request_companies(wanted, client, force=force, quiet=quiet)
+COMPANIES = Columns[Lookup](
+    {
+        "siren": lambda one: one.siren or one.given,
+        "status": lambda one: one.status,
+        "name": lambda one: (one.company_document or {}).get("legal_name"),
+        "city": lambda one: (one.company_document or {}).get("city"),
+        "naf": _naf,
+        "error": lambda one: one.error or "; ".join(one.warnings),
+    }
+)
+CHECKED = Columns[Lookup](
+    {
+        "given": lambda one: one.given,
+        "siren": lambda one: one.siren,
+        "siret": lambda one: one.siret,
+        "warning": lambda one: "; ".join(one.warnings),
+        "error": lambda one: one.fault,
+    }
+)

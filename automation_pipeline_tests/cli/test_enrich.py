@@ -6,22 +6,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from errno import ENOSPC
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.cli.output import screen
-from automation_pipeline.enrichment import commands as enrich
 from automation_pipeline.enrichment.commands import CONTINUES_HERE
 from automation_pipeline.enrichment.models import NOT_CONFIGURED, claim_key
 from automation_pipeline.enrichment.queries.jobs import start_job
 from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.heartbeats import DAEMON, record_heartbeat
-from automation_pipeline_tests.cli.pricing.workshop import Meanwhile
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
-from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_terminal
 from automation_pipeline_tests.fakes.registries import FakeRegistry
 
 
@@ -62,7 +59,7 @@ def test_beside_a_daemon_the_work_is_only_followed(
 ) -> None:
     with terminal.database.transaction() as session:
         record_heartbeat(session, DAEMON)
-    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
+    meanwhile(monkeypatch)
     ended = terminal.run("enrich", DANONE, "--wait", "--json")
     assert (ended.code, states(terminal)) == (130, ["PENDING"])
     assert ended.err.startswith("The enrichment goes on without us")
@@ -87,9 +84,7 @@ def test_a_job_whose_worker_was_killed_is_taken_over_once_its_lease_has_ended(
         calls_before.extend(search.calls)
         expire(terminal)
 
-    monkeypatch.setattr(
-        enrich, "threading", SimpleNamespace(Event=lambda: Meanwhile(the_lease_ends))
-    )
+    meanwhile(monkeypatch, the_lease_ends)
     [told] = terminal.json("enrich", DANONE, "--here")["companies"]
     assert (told["outcome"], told["status"], states(terminal)) == ("ATTACHED", "SUCCESS", ["DONE"])
     assert (calls_before, len(search.calls)) == ([], 1)
@@ -100,9 +95,9 @@ def test_whoever_goes_away_is_told_who_does_the_rest(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert DatabaseClaims(terminal.database).take(claim_key(DANONE), "another", 120)
-    monkeypatch.setattr(enrich, "threading", SimpleNamespace(Event=Meanwhile))
+    meanwhile(monkeypatch)
     ended = terminal.run("enrich", DANONE, "--here", "--json")
-    assert (ended.code, ended.err) == (130, CONTINUES_HERE)
+    assert (ended.code, ended.err) == (130, f"{CONTINUES_HERE}\n")
 
 
 def test_without_waiting_what_is_known_is_shown(terminal: Terminal, search: FakeRegistry) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.cli.client.enrichment import LocalCompanies
 from automation_pipeline.cli.client.org_jobs import LocalOrgJobs
 from automation_pipeline.cli.client.ports import Worker
 from automation_pipeline.cli.client.pricing import LocalPricing
@@ -43,6 +42,5 @@ class LocalClient:
         self._services = services
         self.clock = services.clock
         self.launching = LocalLaunching(services)
-        self.companies = LocalCompanies(services)
         self.pricing = LocalPricing(services)
         self.org_jobs = LocalOrgJobs(services)

@@ -1,7 +1,7 @@
 """What commands ask of a client, one protocol per noun; local and remote clients answer the same
 values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -10,8 +10,6 @@ from automation_pipeline.cli.output import Span
 from automation_pipeline.cli.progress import Worker
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.launching import NotStartedError
-from automation_pipeline.enrichment.models import Asked
-from automation_pipeline.enrichment.queries.requests import RequestStatus
 from automation_pipeline.org_jobs.models.job_types import JobTypeCard
 from automation_pipeline.org_jobs.models.jobs import JobFilter, JobMove, OrgJob, QueueCounts
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Host, Organisation, Server
@@ -37,33 +35,6 @@ from automation_pipeline.pricing.models.runs import (
     TargetState,
 )
 from automation_pipeline.pricing.shop import ShopShown
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskedCompany:
-    """`job_id` of the job that is waited for; None: the answer is there."""
-
-    request_id: int
-    outcome: Asked
-    job_id: int | None
-    warnings: tuple[str, ...] = ()
-
-
-class CompanyClient(Protocol):
-    """`width`: how many are asked for at once."""
-
-    width: int
-
-    def request(self, given: Mapping[str, object], *, force: bool) -> AskedCompany:
-        """With `force`, also what is known and fresh is asked for anew."""
-        ...
-
-    def work(self, job_ids: Sequence[int], on_end: Callable[[], object]) -> None:
-        """Do the jobs here; told of each that is over. One that somebody is at is left to them."""
-        ...
-
-    def followed(self, request_ids: Sequence[int]) -> Sequence[RequestStatus]: ...
-
 
 Document = Mapping[str, object]
 
@@ -313,7 +284,5 @@ class Client(Protocol):
     def launching(self) -> LaunchClient: ...
     @property
     def pricing(self) -> PricingClient: ...
-    @property
-    def companies(self) -> CompanyClient: ...
     @property
     def org_jobs(self) -> OrgJobsClient: ...

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import cast
 
-from automation_pipeline.cli.client.enrichment import RemoteCompanies
 from automation_pipeline.cli.client.http import Api
 from automation_pipeline.cli.client.org_jobs import RemoteOrgJobs
 from automation_pipeline.cli.client.ports import Worker
@@ -41,6 +40,5 @@ class RemoteClient:
         self._api = api
         self.clock = clock
         self.launching = RemoteLaunching(api)
-        self.companies = RemoteCompanies(api)
         self.pricing = RemotePricing(api)
         self.org_jobs = RemoteOrgJobs(api)
