@@ -110,6 +110,14 @@ def test_metadata_of_dagster_is_made_in_one_module() -> None:
     assert offending_lines(others, makes.search) == []
 
 
+def test_private_modules_of_dagster_are_used_in_one_module() -> None:
+    def names_a_private_module(line: str) -> object:
+        return re.search(r"\bdagster\w*(\.\w+)*\._\w|from dagster\w*(\.\w+)* import .*\b_\w", line)
+
+    others = [path for path in HAND_WRITTEN if path.name != "dagster_internals.py"]
+    assert offending_lines(others, names_a_private_module) == []
+
+
 def test_no_code_is_marked_as_unfinished() -> None:
     assert offending_lines(MODULES, re.compile(r"NotImplementedError|TODO|FIXME|XXX").search) == []
 

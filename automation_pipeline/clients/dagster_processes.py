@@ -12,7 +12,7 @@ from typing import IO
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.launching import DagsterFacts
 
-_ORCHESTRATION = "automation_pipeline.orchestration"
+_COMMAND = [sys.executable, "-W", "ignore", "-m", "automation_pipeline.orchestration.processes"]
 
 
 class ProbeProcess:
@@ -31,9 +31,8 @@ class ProbeProcess:
         return self._facts
 
     def _read(self) -> None:
-        command = [sys.executable, "-W", "ignore", "-m", f"{_ORCHESTRATION}.launch_probe"]
         with subprocess.Popen(  # noqa: S603  this interpreter
-            command,
+            [*_COMMAND, "probe"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -50,9 +49,12 @@ class LocalWorker:
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._log: IO[str] = tempfile.TemporaryFile("w+", prefix="automation-here-")  # noqa: SIM115  closed with it
-        command = [sys.executable, "-W", "ignore", "-m", f"{_ORCHESTRATION}.here", *keys]
         self._process = subprocess.Popen(  # noqa: S603  this interpreter
-            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, text=True
+            [*_COMMAND, "execute", *keys],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            text=True,
         )
         self._has_ended = False
 

@@ -18,29 +18,30 @@ import dagster as dg
 from celery.exceptions import DuplicateTaskNameWarning, TaskRevokedError
 from celery.result import AsyncResult
 from dagster import DagsterExecutionInterruptedError, DagsterInstance, DagsterRunStatus
-from dagster._core.execution.context.system import PlanOrchestrationContext
-from dagster._core.execution.plan.plan import ExecutionPlan
-from dagster._core.execution.retries import RetryMode
-from dagster._grpc.types import ExecuteStepArgs
-from dagster._serdes import unpack_value
-from dagster._utils import send_interrupt
 from dagster_celery.config import DEFAULT_CONFIG
 from dagster_celery.core_execution_loop import core_celery_execution_loop
 from dagster_celery.executor import CeleryExecutor
-from dagster_celery.executor import _submit_task as submit_task  # pyright: ignore[reportPrivateUsage]  no public one
 from dagster_celery.make_app import make_app
 from dagster_celery.tasks import create_task
 from dagster_shared.serdes.serdes import JsonSerializableValue
 from kombu.exceptions import OperationalError
 
 from automation_pipeline.bootstrap import Services, services
-from automation_pipeline.core.errors import AutomationError, PermanentError
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.settings import Settings, load_settings
+from automation_pipeline.orchestration.dagster_internals import (
+    ExecutionPlan,
+    PlanOrchestrationContext,
+    RetryMode,
+    send_interrupt,
+    submit_task,
+    unpack_step,
+)
 from automation_pipeline.orchestration.executor import PRELOADED
-from automation_pipeline.orchestration.heartbeat import repeating, worker_name
+from automation_pipeline.orchestration.heartbeat import dagster_heartbeat, repeating
 from automation_pipeline.orchestration.recovery import ENDED
-from automation_pipeline.storage.heartbeats import end_step, record_step_heartbeat, step_heartbeats
+from automation_pipeline.storage.heartbeats import step_heartbeats
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10, 30
 # A run looks for results every second. Results that no run takes are deleted after this long.
@@ -230,54 +231,35 @@ class SentStep:
 
 
 class StepTask(celery.Task):
-    """Dagster's own task does the step; around it, the step's heartbeat, and its end when the run
-    is over."""
+    """Executes a step with Dagster's own task. Meanwhile it sends the step's heartbeat, and it
+    interrupts the step when its run has ended elsewhere."""
 
     abstract = True
 
     def __call__(
         self, execute_step_args_packed: JsonSerializableValue, executable_dict: object
     ) -> list[str]:
-        asked = unpack_value(execute_step_args_packed, as_type=ExecuteStepArgs)
-        step_key, our = ",".join(asked.step_keys_to_execute or []), services()
+        asked = unpack_step(execute_step_args_packed)
+        run_id, step_key = asked.run_id, ",".join(asked.step_keys_to_execute or [])
         with DagsterInstance.from_ref(asked.instance_ref) as instance:  # pyright: ignore[reportArgumentType]  it is there
-            if not _is_wanted(asked.run_id, instance):
+            if not _is_wanted(run_id, instance):
                 return []
-            beat = _Beat(asked.run_id, step_key, instance, our)
+            is_interrupted = False
+
+            def interrupt_if_unwanted() -> None:
+                nonlocal is_interrupted
+                if not is_interrupted and not _is_wanted(run_id, instance):
+                    is_interrupted = True
+                    os.kill(os.getpid(), signal.SIGINT)  # as Dagster interrupts a step elsewhere
+
             try:
-                with repeating(
-                    beat, our.settings.automation_heartbeat_seconds, f"No heartbeat of {step_key}"
+                with dagster_heartbeat(
+                    run_id, services(), step_key=step_key, after_each=interrupt_if_unwanted
                 ):
                     return self.run(execute_step_args_packed, executable_dict)
             except DagsterExecutionInterruptedError:
-                _log.info("Step %s of run %s was stopped.", step_key, asked.run_id)
+                _log.info("Step %s of run %s was stopped.", step_key, run_id)
                 return []
-            finally:
-                beat.end()
-
-
-class _Beat:
-    def __init__(
-        self, run_id: str, step_key: str, instance: DagsterInstance, our: Services
-    ) -> None:
-        self._who, self._run_id, self._instance, self._our = (
-            (run_id, step_key, worker_name()),
-            run_id,
-            instance,
-            our,
-        )
-        self._is_stopped = False
-
-    def __call__(self) -> None:
-        with self._our.database.transaction() as session:
-            record_step_heartbeat(session, *self._who)
-        if not self._is_stopped and not _is_wanted(self._run_id, self._instance):
-            self._is_stopped = True
-            os.kill(os.getpid(), signal.SIGINT)  # as Dagster interrupts a step elsewhere
-
-    def end(self) -> None:
-        with suppress(AutomationError), self._our.database.transaction() as session:
-            end_step(session, *self._who)
 
 
 def _is_wanted(run_id: str, instance: DagsterInstance) -> bool:

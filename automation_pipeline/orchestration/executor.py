@@ -8,13 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.execution.context.system import PlanOrchestrationContext
-from dagster._core.execution.plan.plan import ExecutionPlan
-from dagster._core.execution.retries import RetryMode
 
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.settings import Settings
+from automation_pipeline.orchestration.dagster_internals import (
+    ExecutionPlan,
+    PlanOrchestrationContext,
+)
 
 if TYPE_CHECKING:
     from automation_pipeline.bootstrap import Services
@@ -66,7 +67,7 @@ class SupervisedExecutor(dg.Executor):
         return getattr(self._engine, name)
 
     @property
-    def retries(self) -> RetryMode:
+    def retries(self):  # noqa: ANN201  Dagster's private type
         return self._engine.retries
 
     @property
@@ -77,11 +78,11 @@ class SupervisedExecutor(dg.Executor):
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Iterator[dg.DagsterEvent]:
         from automation_pipeline.bootstrap import services  # noqa: PLC0415  with what needs it, and not before
-        from automation_pipeline.orchestration.heartbeat import beating_run  # noqa: PLC0415  the same
+        from automation_pipeline.orchestration.heartbeat import dagster_heartbeat  # noqa: PLC0415  the same
 
         alone = plan_context.dagster_run.remote_job_origin is None
         since = _database_time(services()) if alone else None
-        with beating_run(plan_context.run_id, services()):
+        with dagster_heartbeat(plan_context.run_id, services()):
             yield from self._engine.execute(plan_context, execution_plan)
         if since is not None:
             deliver_notifications(services(), since)

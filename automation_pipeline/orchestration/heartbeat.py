@@ -1,4 +1,5 @@
-"""Heartbeats of runs and attempts from a background thread."""
+"""Heartbeats from a background thread: of an attempt at an automation run, of a Dagster run, and of a
+step on another host."""
 
 import os
 import socket
@@ -13,7 +14,6 @@ from automation_pipeline.automation.runs import send_heartbeat
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.logs import log
-from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.heartbeats import RUN_WORKER, end_step, record_step_heartbeat
 
 _log = log(__name__)
@@ -21,14 +21,25 @@ _log = log(__name__)
 
 @contextmanager
 def repeating(act: Callable[[], None], seconds: float, complaint: str) -> Generator[None]:
-    """At once, then every so many seconds. What fails is logged and tried again: it must never end
-    the work."""
+    """Call `act` at once and then at this interval while the body runs. A failure of it is logged,
+    a lasting one once, and never ends the body."""
     ended = threading.Event()
-    context = copy_context()
+
+    def repeat() -> None:
+        last_failure = ""
+        while not ended.is_set():
+            failure = ""
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001  the work itself finds out what is wrong
+                failure = str(error)
+                if failure != last_failure:
+                    _log.warning("%s: %s", complaint, error)
+            last_failure = failure
+            ended.wait(seconds)
+
     thread = threading.Thread(
-        target=lambda: context.run(_repeat, act, seconds, complaint, ended),
-        daemon=True,
-        name="beside",
+        target=copy_context().run, args=(repeat,), daemon=True, name="heartbeat"
     )
     thread.start()
     try:
@@ -38,53 +49,41 @@ def repeating(act: Callable[[], None], seconds: float, complaint: str) -> Genera
         thread.join()
 
 
-def _repeat(
-    act: Callable[[], None], seconds: float, complaint: str, ended: threading.Event
-) -> None:
-    said = ""
-    while not ended.is_set():
-        try:
-            act()
-        except Exception as error:  # noqa: BLE001  the work itself finds out what is wrong
-            if str(error) != said:
-                _log.warning("%s: %s", complaint, error)
-            said = str(error)
-        else:
-            said = ""
-        ended.wait(seconds)
-
-
 def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @contextmanager
-def beating(ticket: RunAttempt, services: Services) -> Generator[None]:
-    beat = partial(send_heartbeat, ticket, worker_name(), database=services.database)
-    with repeating(
-        beat,
-        services.settings.automation_heartbeat_seconds,
-        f"No heartbeat for run {ticket.run_id}",
-    ):
+def beating(attempt: RunAttempt, services: Services) -> Generator[None]:
+    """The heartbeat of an attempt, which a newer attempt silences."""
+    beat = partial(send_heartbeat, attempt, worker_name(), database=services.database)
+    seconds = services.settings.automation_heartbeat_seconds
+    with repeating(beat, seconds, f"No heartbeat for run {attempt.run_id}"):
         yield
 
 
 @contextmanager
-def beating_run(dagster_run_id: str, services: Services) -> Generator[None]:
-    """The heartbeat of a Dagster run of any job. Its row goes with its end: one that stays was
-    lost."""
-    worker = worker_name()
+def dagster_heartbeat(
+    dagster_run_id: str,
+    services: Services,
+    *,
+    step_key: str = RUN_WORKER,
+    after_each: Callable[[], None] = lambda: None,
+) -> Generator[None]:
+    """The heartbeat of a Dagster run of any job, or of one of its steps. The row is removed at the
+    end: one that stays and is silent was lost with its process."""
+    row = dagster_run_id, step_key, worker_name()
 
-    def act(write: Callable[[Session, str, str, str], None]) -> None:
+    def beat() -> None:
         with services.database.transaction() as session:
-            write(session, dagster_run_id, RUN_WORKER, worker)
+            record_step_heartbeat(session, *row)
+        after_each()
 
     seconds = services.settings.automation_heartbeat_seconds
-    with repeating(
-        partial(act, record_step_heartbeat),
-        seconds,
-        f"No heartbeat for Dagster run {dagster_run_id}",
-    ):
-        yield
-    with suppress(AutomationError):  # the watchdog removes it later
-        act(end_step)
+    try:
+        with repeating(beat, seconds, f"No heartbeat for Dagster run {dagster_run_id} {step_key}"):
+            yield
+    finally:
+        # The watchdog removes a row that cannot be removed now.
+        with suppress(AutomationError), services.database.transaction() as session:
+            end_step(session, *row)

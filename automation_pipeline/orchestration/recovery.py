@@ -12,9 +12,9 @@ from enum import Enum
 
 import dagster as dg
 from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus, RunRecord
-from dagster._core.execution.plan.objects import ErrorSource
 
 from automation_pipeline.automation.models.runs import RunStatus
+from automation_pipeline.orchestration.dagster_internals import is_interrupt
 from automation_pipeline.orchestration.job_registry import TERMINATED
 
 ENDED = frozenset({DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED})
@@ -165,7 +165,7 @@ def first_own_error(failures: Iterable[dg.DagsterEvent]) -> str | None:
         data = event.step_failure_data
         if data.user_failure_data and data.user_failure_data.description:
             return data.user_failure_data.description
-        if data.error_source is ErrorSource.INTERRUPT or data.error is None:
+        if is_interrupt(data) or data.error is None:
             continue
         if data.error.cls_name != "ChildProcessCrashException":
             return data.error.message.strip()

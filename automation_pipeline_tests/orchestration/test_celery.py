@@ -3,6 +3,7 @@ runs them for real."""
 
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -263,7 +264,7 @@ def test_a_worker_does_a_step_while_its_run_wants_it(
         asked = SimpleNamespace(
             run_id="d-1", step_keys_to_execute=["a", "b"], instance_ref=instance.get_ref()
         )
-        monkeypatch.setattr(module, "unpack_value", lambda *_, **__: asked)
+        monkeypatch.setattr(module, "unpack_step", lambda _packed: asked)
         monkeypatch.setattr(module, "services", lambda: services)
         assert task("packed", {}) == events
     assert task.seen == (["d-1/a,b"] if has_run else [])
@@ -271,20 +272,43 @@ def test_a_worker_does_a_step_while_its_run_wants_it(
         assert step_heartbeats(session) == []
 
 
+class Interrupted(StepTask):
+    """A step that works until its run is cancelled and several heartbeats more."""
+
+    name = "interrupted"
+    cancel: Callable[[], None]
+    signals: list[int]
+    beats: Callable[[], object]
+
+    def run(self, *_: object) -> list[str]:
+        self.cancel()
+        wait_until(lambda: self.signals)
+        last = self.beats()
+        wait_until(lambda: self.beats() != last)
+        return []
+
+
 def test_a_step_whose_run_ends_is_interrupted_once(
-    services: Services, monkeypatch: pytest.MonkeyPatch
+    services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    signals: list[int] = []
+    def beats() -> object:
+        with services.database.reading() as session:
+            return [beat.beat_at for beat in step_heartbeats(session)]
+
+    task, signals = Interrupted(), list[int]()
+    vars(services)["settings"] = services.settings.model_copy(
+        update={"automation_heartbeat_seconds": 0.05}
+    )
     monkeypatch.setattr(module.os, "kill", lambda _, number: signals.append(number))
-    with dg.DagsterInstance.ephemeral() as instance:
+    monkeypatch.setattr(module, "services", lambda: services)
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         run = a_run(instance, S.STARTED)
-        beat = module._Beat("d-1", "a", instance, services)
-        beat()
-        assert signals == []
-        instance.report_run_canceling(run)
-        beat()
-        beat()
-        assert signals == [signal.SIGINT]
-    beat.end()
-    with services.database.reading() as session:
-        assert step_heartbeats(session) == []
+        task.signals, task.beats = signals, beats
+        task.cancel = lambda: instance.report_run_canceling(run)
+        asked = SimpleNamespace(
+            run_id="d-1", step_keys_to_execute=["a"], instance_ref=instance.get_ref()
+        )
+        monkeypatch.setattr(module, "unpack_step", lambda _packed: asked)
+        task("packed", {})
+    assert signals == [signal.SIGINT]
+    assert beats() == []

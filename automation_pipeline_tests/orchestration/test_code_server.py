@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from automation_pipeline.orchestration.code_server import complaint_about
+from automation_pipeline.orchestration.dagster_internals import code_server_fault
 from automation_pipeline_tests.services import free_port
 from automation_pipeline_tests.waiting import wait_until
 
+PROCESSES = "automation_pipeline.orchestration.processes"
 SERVER = [sys.executable, "-m", "dagster", "code-server", "start", "-h", "127.0.0.1"]
 
 
@@ -31,8 +32,8 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_server_that_could_not_load_the_definitions_is_complained_about(port: int) -> None:
-    wait_until(lambda: complaint_about(port) != f"No code server answers on port {port}.")
-    complaint = complaint_about(port)
+    wait_until(lambda: code_server_fault(port) != f"No code server answers on port {port}.")
+    complaint = code_server_fault(port)
     assert complaint is not None
     assert complaint.startswith("The definitions do not load: ")
     assert "AUTOMATION_MAX_PROCESSES cannot be used" in complaint
@@ -40,6 +41,6 @@ def test_a_server_that_could_not_load_the_definitions_is_complained_about(port: 
 
 def test_where_nobody_listens_the_command_fails_with_a_sentence() -> None:
     port = free_port()
-    command = [sys.executable, "-m", "automation_pipeline.orchestration.code_server", str(port)]
+    command = [sys.executable, "-m", PROCESSES, "code-server", str(port)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, f"No code server answers on port {port}.\n")

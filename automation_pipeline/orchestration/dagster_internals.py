@@ -1,0 +1,55 @@
+"""Every use of Dagster's private modules. `test_dagster_internals.py` has a test for each: when an
+upgrade of Dagster changes one of them, that test names what no longer works."""
+
+from typing import TYPE_CHECKING
+
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.objects import ErrorSource, StepFailureData
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
+from dagster._grpc.types import ExecuteStepArgs
+from dagster._serdes import unpack_value
+from dagster._utils import send_interrupt
+from dagster_shared.serdes.serdes import JsonSerializableValue
+
+if TYPE_CHECKING:
+    from celery.result import AsyncResult
+
+# The types are those of `dg.Executor.execute`. `send_interrupt` interrupts this process as Dagster
+# does when it terminates a run.
+__all__ = ["ExecutionPlan", "PlanOrchestrationContext", "RetryMode", "send_interrupt"]
+
+
+def is_interrupt(failure: StepFailureData) -> bool:
+    """The process of the step was interrupted: the step has no error of its own."""
+    return failure.error_source is ErrorSource.INTERRUPT
+
+
+def unpack_step(packed: JsonSerializableValue) -> ExecuteStepArgs:
+    """What the message of a Celery task asks for: run, steps and instance."""
+    return unpack_value(packed, as_type=ExecuteStepArgs)
+
+
+def submit_task(*step: object) -> "AsyncResult":
+    """Send the Celery task of a step, as Dagster's Celery executor does."""
+    from dagster_celery.executor import _submit_task  # noqa: PLC0415  # pyright: ignore[reportPrivateUsage]  Celery is heavy
+
+    return _submit_task(*step)
+
+
+def code_server_fault(port: int) -> str | None:
+    """Why the code server on this port of this machine does not serve the definitions; None if it
+    does. Dagster's own `grpc-health-check` accepts a server that could not load them."""
+    from dagster._api.list_repositories import sync_list_repositories_grpc  # noqa: PLC0415  gRPC only where it is used
+    from dagster._core.errors import DagsterUserCodeProcessError, DagsterUserCodeUnreachableError  # noqa: PLC0415  the same
+    from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415  the same
+
+    try:
+        sync_list_repositories_grpc(DagsterGrpcClient(host="127.0.0.1", port=port))
+    except DagsterUserCodeUnreachableError:
+        return f"No code server answers on port {port}."
+    except DagsterUserCodeProcessError as error:
+        reason = error.user_code_process_error_infos[0]
+        innermost = reason.cause or reason
+        return f"The definitions do not load: {innermost.message.strip()}"
+    return None
