@@ -227,7 +227,7 @@ def audit_outcomes_checks(
 )
 def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.audits.audits import sweep_audits as end_abandoned
-    from automation_pipeline.orchestration.endings import end_lost_audits
+    from automation_pipeline.orchestration.watchdog import end_lost_audits
 
     our = services.get()
     abandoned = end_abandoned(

@@ -173,7 +173,7 @@ def sales_range_fetch() -> None:
 def sweep_range_fetches(
     context: dg.SensorEvaluationContext, services: ServicesResource
 ) -> dg.SkipReason:
-    from automation_pipeline.orchestration.endings import end_lost_ranges
+    from automation_pipeline.orchestration.watchdog import end_lost_ranges
 
     ended = end_lost_ranges(context.instance, services.get())
     return dg.SkipReason(

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from automation_pipeline.clients.http import AddressRefusedError, Guard
+from automation_pipeline.clients.http import AddressRefusedError, Guard, HttpClient
 from automation_pipeline.clients.webhooks import ReceiverUnavailableError, WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline.core.webhooks import WebhookAnswer
@@ -113,6 +114,22 @@ def test_a_redirect_that_would_lose_the_body_is_the_answer(
     hook.answer(says(status, Location=f"{other.url}/moved"))
     assert send(hook.url, other.url).status == status
     assert other.calls == []
+
+
+def test_every_response_on_the_way_is_closed(
+    hook: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responses: list[httpx.Response] = []
+    send_request = HttpClient.send
+
+    async def recorded(*given: Any, **options: Any) -> httpx.Response:
+        responses.append(await send_request(*given, **options))
+        return responses[-1]
+
+    monkeypatch.setattr(HttpClient, "send", recorded)
+    hook.answer(says(307, "x" * 100, Location="/hook"))
+    send(hook.url)
+    assert [response.is_closed for response in responses] == [True] * 4
 
 
 def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:

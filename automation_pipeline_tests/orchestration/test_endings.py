@@ -13,8 +13,8 @@ from automation_pipeline.audits.queries.requests import AuditBatchSummary, batch
 from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.orchestration.endings import LOST, end_lost_audits
 from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED, close_terminated
+from automation_pipeline.orchestration.watchdog import LOST_AUDIT, end_lost_audits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
 from automation_pipeline_tests.audits.bench import Bench
@@ -122,7 +122,7 @@ def test_what_no_run_will_begin_any_more_is_counted_as_failed(
     assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
     ended = standing(bench, filed)
     assert (ended.failures, ended.completed_at is not None) == (
-        [("7", LOST)] if is_lost else [],
+        [("7", LOST_AUDIT)] if is_lost else [],
         is_lost,
     )
     assert request_states(bench) == ["refused" if is_lost else "taken"]

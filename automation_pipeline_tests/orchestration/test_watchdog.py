@@ -216,6 +216,22 @@ def test_a_started_run_without_a_heartbeat_is_reported_lost(
     assert [state for _, state, _ in launches(services)] == ["waiting"]
 
 
+def test_a_run_whose_host_is_lost_after_it_was_closed_is_green_and_says_how_it_ended(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
+    run_id = opened(services)
+    run = dagster_run(instance, "d-1", S.NOT_STARTED, run_id=str(run_id))
+    instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START, seconds_ago=60))
+    with services.database.transaction() as session:
+        session.execute(update(RunRow).values(status="partial", completed_at=services.clock.now()))
+    look_after_all(instance, services)
+    ended = instance.get_run_by_id("d-1") or run
+    assert (ended.status, ended.tags["automation/status"]) == (S.SUCCESS, "partial")
+    [event] = instance.all_logs("d-1", of_type=dg.DagsterEventType.RUN_SUCCESS)
+    assert "The automation run was closed before, as partial." in event.message
+    assert launches(services) == []
+
+
 @pytest.mark.parametrize(("seconds", "requested"), [(5, []), (22, ["waiting"])])
 def test_a_launch_without_a_request_that_never_started_is_repeated_after_a_pause(
     services: Services, instance: dg.DagsterInstance, seconds: int, requested: list[str]

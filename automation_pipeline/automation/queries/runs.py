@@ -340,6 +340,13 @@ def watched_runs(session: Session) -> list[WatchedRun]:
     return [WatchedRun(*row) for row in rows]
 
 
+def status_of_closed_run(session: Session, dagster_run_id: str) -> RunStatus | None:
+    """Of the run whose newest attempt this Dagster run has opened; None if it is not closed."""
+    closed = (RunRow.dagster_run_id == dagster_run_id, RunRow.completed_at.is_not(None))
+    status = session.scalar(select(RunRow.status).where(*closed))
+    return None if status is None else RunStatus(status)
+
+
 def unended_run_of_dagster(
     session: Session, dagster_run_id: str, run_id: int | None
 ) -> RunAttempt | None:

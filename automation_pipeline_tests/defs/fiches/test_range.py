@@ -13,7 +13,6 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches import sales_range_fetch, sweep_range_fetches
 from automation_pipeline.defs.requests import terminated_runs
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus
-from automation_pipeline.orchestration.endings import UNFINISHED
 from automation_pipeline.orchestration.job_registry import (
     REQUEST_TAG,
     TERMINATED,
@@ -21,6 +20,7 @@ from automation_pipeline.orchestration.job_registry import (
     run_request,
 )
 from automation_pipeline.orchestration.ops import ServicesResource
+from automation_pipeline.orchestration.watchdog import LOST_FETCH_JOB
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting
 from automation_pipeline_tests.conftest import StandingClock
@@ -159,4 +159,4 @@ def test_a_job_that_nobody_works_on_any_more_is_swept(
             said = sweep_range_fetches(context)
     assert isinstance(said, dg.SkipReason)
     assert said.skip_message == (f"Ended {job.id}." if ended else "No job over days is abandoned.")
-    assert ranges.stored(job).error == (UNFINISHED if ended else None)
+    assert ranges.stored(job).error == (LOST_FETCH_JOB if ended else None)
