@@ -23,10 +23,7 @@ from automation_pipeline.api.openapi import document
 from automation_pipeline.api.responses import COMMON
 from automation_pipeline.audits.routes import audits
 from automation_pipeline.audits.routes import configs as audit_configs
-from automation_pipeline.audits.routes import configs as config_imports
-from automation_pipeline.audits.routes import request_status as requests
-from automation_pipeline.audits.routes import requests as audit_work
-from automation_pipeline.audits.routes import reviews as audit_reviews
+from automation_pipeline.audits.routes import requests as audit_requests
 from automation_pipeline.automation.routes import runs, schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
@@ -49,15 +46,13 @@ THREADS = 20
 ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,
     runs.router,
-    config_imports.import_router,
     audit_configs.router,
     audits.router,
-    audit_work.router,
-    audit_reviews.router,
+    audit_requests.router,
     fetch_jobs.router,
     fiches.router,
     transcriptions.router,
-    requests.router,
+    audit_requests.status_router,
     pricing_rules.router,
     pricing_runs.router,
     pricing_dead_letters.router,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from automation_pipeline.audits.audits import EnsureTranscribed, audit_fiche
-from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest, day_id
+from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.queries.configs import automatic_configs
 from automation_pipeline.audits.queries.days import audits_of_day, missing_audits
@@ -88,7 +88,7 @@ def _missing_requests(work: DayAuditRequest, database: Database) -> Sequence[Fic
         missing = missing_audits(session, work.day, config_ids)
     return [
         FicheAuditRequest(
-            tracking_id=day_id(work.day.isoformat(), fiche_id, config_id, work.attempt),
+            tracking_id=f"day-{work.day.isoformat()}-audit-{fiche_id}-{config_id}-{work.attempt}",
             fiche_id=fiche_id,
             audit_config_id=config_id,
             trigger_source=TRIGGER,

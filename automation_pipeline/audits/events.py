@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from automation_pipeline.audits.models.audits import (
+    AuditBatchSummary,
     AuditSummary,
+    Rerun,
     TranscriptCoverage,
-    coverage_document,
 )
 from automation_pipeline.audits.models.configs import AuditConfig, AuditStep
 from automation_pipeline.audits.models.findings import StepResult, UnjudgedStep
-from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.audits.rules.verdicts import Compliance
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event, WorkflowLogEntry
@@ -18,34 +18,27 @@ from automation_pipeline.core.events import Event, WorkflowLogEntry
 PRODUCER = "audits"
 TENANT = "main"
 
+Document = Mapping[str, object]
+
 
 def _audit_event(
-    audit: AuditSummary, name: str, at: datetime, payload: Mapping[str, object], key: str = ""
+    audit: AuditSummary, name: str, at: datetime, payload: Document, key: str = ""
 ) -> Event:
+    """`key` distinguishes events of one name of one audit."""
+    event_id = f"{audit.tracking_id}:{name}{key}"
     about = {
         "audit_id": audit.tracking_id,
         "audit_db_id": str(audit.audit_id),
         "fiche_id": audit.fiche_id,
-        "event_id": f"{audit.tracking_id}:{name}{key}",
+        "event_id": event_id,
     }
+    correlation_id = audit.tracking_id
     return Event(
-        TENANT,
-        about["event_id"],
-        f"audit.{name}",
-        PRODUCER,
-        audit.tracking_id,
-        at,
-        {**about, **payload},
+        TENANT, event_id, f"audit.{name}", PRODUCER, correlation_id, at, {**about, **payload}
     )
 
 
 def started(audit: AuditSummary, config: AuditConfig, at: datetime) -> Sequence[Event]:
-    loaded = {
-        "config_id": str(audit.audit_config_id),
-        "config_name": config.name,
-        "steps_count": len(config.steps),
-        "status": "loaded",
-    }
     start = {
         "audit_config_id": str(audit.audit_config_id),
         "audit_config_name": config.name,
@@ -53,31 +46,35 @@ def started(audit: AuditSummary, config: AuditConfig, at: datetime) -> Sequence[
         "started_at": iso(at),
         "status": "started",
     }
-    return _audit_event(audit, "started", at, start), _audit_event(
-        audit, "config_loaded", at, loaded
-    )
+    loaded = {
+        "config_id": str(audit.audit_config_id),
+        "config_name": config.name,
+        "steps_count": len(config.steps),
+        "status": "loaded",
+    }
+    return [
+        _audit_event(audit, "started", at, start),
+        _audit_event(audit, "config_loaded", at, loaded),
+    ]
 
 
-def transcription_check(audit: AuditSummary, coverage: TranscriptCoverage, at: datetime) -> Event:
-    payload = {
+def analysis_started(
+    audit: AuditSummary, coverage: TranscriptCoverage, timeline: Document, model: str, at: datetime
+) -> Sequence[Event]:
+    """`timeline` has the number of recordings and chunks."""
+    check = {
         "total_recordings": coverage.recordings,
         "transcribed": len(coverage.transcribed),
         "needs_transcription": not coverage.is_whole,
         "status": "checked",
     }
-    return _audit_event(audit, "transcription_check", at, payload)
-
-
-def analysis_started(
-    audit: AuditSummary, recordings: int, chunks: int, model: str, at: datetime
-) -> Sequence[Event]:
-    generated = {"recordings_count": recordings, "total_chunks": chunks, "status": "generated"}
-    analysing = {"total_steps": audit.steps, "model": model, "status": "analyzing"}
-    return (
-        _audit_event(audit, "timeline_generated", at, generated),
-        _audit_event(audit, "analysis_started", at, analysing),
+    analysis = {"total_steps": audit.steps, "model": model, "status": "analyzing"}
+    return [
+        _audit_event(audit, "transcription_check", at, check),
+        _audit_event(audit, "timeline_generated", at, {**timeline, "status": "generated"}),
+        _audit_event(audit, "analysis_started", at, analysis),
         progress(audit, "timeline", at),
-    )
+    ]
 
 
 def step_started(audit: AuditSummary, step: AuditStep, at: datetime) -> Event:
@@ -94,24 +91,21 @@ def step_started(audit: AuditSummary, step: AuditStep, at: datetime) -> Event:
 
 def step_ended(audit: AuditSummary, result: StepResult | UnjudgedStep, at: datetime) -> Event:
     """The score is the gated one. A step may fail in several attempts."""
-    step = result.step
+    step, key = result.step, f":{result.step.position}"
     about = {"step_position": step.position, "step_name": step.name}
     if isinstance(result, UnjudgedStep):
-        failed = {**about, "error": result.error, "status": "failed"}
-        return _audit_event(
-            audit, "step_failed", at, failed, f":{step.position}:{_milliseconds(at)}"
-        )
-    finding = result.finding
-    completed = {
+        failure = {**about, "error": result.error, "status": "failed"}
+        return _audit_event(audit, "step_failed", at, failure, f"{key}:{_milliseconds(at)}")
+    completion = {
         **about,
-        "score": min(finding.score, step.weight),
+        "score": min(result.finding.score, step.weight),
         "max_score": step.weight,
-        "conforme": finding.conforme == "CONFORME",
-        "total_citations": finding.citations,
+        "conforme": result.finding.conforme == "CONFORME",
+        "total_citations": result.finding.citations,
         "tokens_used": result.usage.total_tokens,
         "status": "completed",
     }
-    return _audit_event(audit, "step_completed", at, completed, f":{step.position}")
+    return _audit_event(audit, "step_completed", at, completion, key)
 
 
 def progress(audit: AuditSummary, phase: str, at: datetime) -> Event:
@@ -126,21 +120,18 @@ def progress(audit: AuditSummary, phase: str, at: datetime) -> Event:
     return _audit_event(audit, "progress", at, payload, f":{phase}:{audit.done}")
 
 
-def _verdict(compliance: Compliance) -> dict[str, object]:
-    return {
+def completed(
+    audit: AuditSummary, compliance: Compliance, tokens: int, duration_ms: int, at: datetime
+) -> Sequence[Event]:
+    verdict = {
         "overall_score": f"{compliance.earned}/{compliance.total_weight}",
         "score_percentage": f"{compliance.score_percentage:.2f}%",
         "niveau": str(compliance.niveau),
         "is_compliant": compliance.is_compliant,
         "critical_issues": f"{compliance.critical_passed}/{compliance.critical_total}",
     }
-
-
-def completed(
-    audit: AuditSummary, compliance: Compliance, tokens: int, duration_ms: int, at: datetime
-) -> Sequence[Event]:
     result = {
-        **_verdict(compliance),
+        **verdict,
         "successful_steps": compliance.successful_steps,
         "failed_steps": compliance.failed_steps,
         "total_tokens": tokens,
@@ -148,19 +139,17 @@ def completed(
         "completed_at": iso(at),
         "status": "completed",
     }
-    return (
-        _audit_event(
-            audit, "compliance_calculated", at, {**_verdict(compliance), "status": "calculated"}
-        ),
+    return [
+        _audit_event(audit, "compliance_calculated", at, {**verdict, "status": "calculated"}),
         _audit_event(audit, "completed", at, result),
-    )
+    ]
 
 
 def incomplete(audit: AuditSummary, coverage: TranscriptCoverage, at: datetime) -> Event:
     """An attempt ended without a grade. Several attempts may."""
     payload = {
         "error": audit.error,
-        "recordings": coverage_document(coverage),
+        "recordings": coverage.document,
         "completed_steps": audit.done,
         "failed_steps": audit.failed,
         "total_steps": audit.steps,
@@ -168,10 +157,6 @@ def incomplete(audit: AuditSummary, coverage: TranscriptCoverage, at: datetime) 
         "status": "incomplete",
     }
     return _audit_event(audit, "incomplete", at, payload, f":{_milliseconds(at)}")
-
-
-def _milliseconds(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
 
 
 def failed(audit: AuditSummary, error: str, stage: str, at: datetime) -> Event:
@@ -185,41 +170,41 @@ def failed(audit: AuditSummary, error: str, stage: str, at: datetime) -> Event:
     return _audit_event(audit, "failed", at, payload)
 
 
-Document = Mapping[str, object]
+def _milliseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
 
 
 def _rerun_event(
     audit: AuditSummary, rerun: Rerun, name: str, at: datetime, payload: Document
 ) -> Event:
-    place = rerun.place
+    location, event_id = rerun.place, f"{rerun.rerun_id}:{name}"
     about: dict[str, object] = {
         "rerun_id": rerun.rerun_id,
-        "audit_id": str(place.audit_id),
-        "audit_db_id": str(place.audit_id),
-        "step_position": place.position,
-        "event_id": f"{rerun.rerun_id}:{name}",
+        "audit_id": str(location.audit_id),
+        "audit_db_id": str(location.audit_id),
+        "step_position": location.position,
+        "event_id": event_id,
     }
-    if place.point is not None:
-        about |= {"rerun_scope": "control_point", "control_point_index": place.point}
-    key = f"{rerun.rerun_id}:{name}"
+    if location.point is not None:
+        about |= {"rerun_scope": "control_point", "control_point_index": location.point}
+    correlation_id = audit.tracking_id
     return Event(
-        TENANT, key, f"audit.{name}", PRODUCER, audit.tracking_id, at, {**about, **payload}
+        TENANT, event_id, f"audit.{name}", PRODUCER, correlation_id, at, {**about, **payload}
     )
 
 
 def rerun_started(audit: AuditSummary, rerun: Rerun, at: datetime) -> Event:
-    return _rerun_event(
-        audit, rerun, "step_started", at, {"started_at": iso(at), "status": "rerunning"}
-    )
+    start = {"started_at": iso(at), "status": "rerunning"}
+    return _rerun_event(audit, rerun, "step_started", at, start)
 
 
 def rerun_completed(
-    audit: AuditSummary, rerun: Rerun, previous: Document, following: Document, at: datetime
+    audit: AuditSummary, rerun: Rerun, before: Document, after: Document, at: datetime
 ) -> Event:
     payload = {
-        "original": previous,
-        "rerun": following,
-        "comparison": {"changed": [name for name in previous if previous[name] != following[name]]},
+        "original": before,
+        "rerun": after,
+        "comparison": {"changed": [name for name in before if before[name] != after[name]]},
         "completed_at": iso(at),
         "status": "rerun_completed",
     }
@@ -231,48 +216,29 @@ def rerun_failed(audit: AuditSummary, rerun: Rerun, error: str, at: datetime) ->
     return _rerun_event(audit, rerun, "step_failed", at, {"error": error, "status": "failed"})
 
 
-def _batch_event(
-    batch_id: str, key: str, name: str, at: datetime, payload: Mapping[str, object]
-) -> Event:
-    return Event(TENANT, key, name, PRODUCER, batch_id, at, {"batch_id": batch_id, **payload})
-
-
-def batch_progress(batch_id: str, total: int, succeeded: int, failed: int, at: datetime) -> Event:
-    ended = succeeded + failed
-    payload = {
+def batch_item_ended(batch: AuditBatchSummary, at: datetime) -> Sequence[Event]:
+    """The progress of the batch and, with its last audit, its completion."""
+    counts = {
+        "batch_id": batch.batch_id,
         "operation_type": "audit",
-        "total": total,
-        "completed": succeeded,
-        "failed": failed,
-        "progress_percentage": round(100 * ended / total) if total else 100,
+        "total": batch.total,
+        "completed": batch.succeeded,
+        "failed": batch.failed,
     }
-    return _batch_event(
-        batch_id, f"audit-batch-progress-{batch_id}-{ended}", "batch.progress", at, payload
-    )
-
-
-def batch_completed(
-    batch_id: str, total: int, succeeded: int, failed: int, span: tuple[datetime, datetime]
-) -> Event:
-    """`span` is the start and the end of the batch."""
-    payload = {
-        "operation_type": "audit",
-        "total": total,
-        "completed": succeeded,
-        "failed": failed,
-        "duration_ms": round(1000 * (span[1] - span[0]).total_seconds()),
-    }
-    return _batch_event(
-        batch_id, f"audit-batch-completed-{batch_id}", "batch.completed", span[1], payload
-    )
+    percentage = round(100 * batch.ended / batch.total) if batch.total else 100
+    key = f"audit-batch-progress-{batch.batch_id}-{batch.ended}"
+    payload = {**counts, "progress_percentage": percentage}
+    events = [Event(TENANT, key, "batch.progress", PRODUCER, batch.batch_id, at, payload)]
+    if batch.completed_at is not None:
+        end, lasted = batch.completed_at, batch.completed_at - batch.started_at
+        key = f"audit-batch-completed-{batch.batch_id}"
+        payload = {**counts, "duration_ms": round(1000 * lasted.total_seconds())}
+        events.append(Event(TENANT, key, "batch.completed", PRODUCER, batch.batch_id, end, payload))
+    return events
 
 
 def audit_note(
-    audit: AuditSummary,
-    message: str,
-    *,
-    level: str = "info",
-    data: Mapping[str, object] | None = None,
+    audit: AuditSummary, message: str, *, level: str = "info", data: Document | None = None
 ) -> WorkflowLogEntry:
     return WorkflowLogEntry(
         "audit", "fiche", audit.fiche_id, str(audit.audit_id), message, level=level, data=data or {}

@@ -4,13 +4,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from automation_pipeline.audits.models.audits import (
-    RequestedAudit,
-    StepLocation,
-    batch_item_id,
-    rerun_id,
-    single_id,
-)
+from automation_pipeline.audits.models.audits import RequestedAudit, StepLocation, rerun_id
 from automation_pipeline.audits.models.requests import INVALID_REQUEST
 from automation_pipeline.audits.queries.audits import get_changeable_audit
 from automation_pipeline.audits.queries.configs import get_config
@@ -22,6 +16,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
 
 AUDIT_JOB = "audit_fiche"
+RERUN_JOB = "audit_rerun"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,26 +52,18 @@ def request_audits(
     """
     now, config_id = clock.now(), options.audit_config_id
     batch_id = str(uuid.uuid4()) if options.batch else None
+    prefix, suffix = f"batch-{batch_id}-", ""
+    if batch_id is None:
+        prefix, suffix = "", f"-{round(now.timestamp() * 1000)}"
     audits = [
-        RequestedAudit(
-            fiche_id,
-            batch_item_id(batch_id, fiche_id, config_id)
-            if batch_id
-            else single_id(fiche_id, config_id, now),
-        )
+        RequestedAudit(fiche_id, f"{prefix}audit-{fiche_id}-{config_id}{suffix}")
         for fiche_id in dict.fromkeys(fiche_ids)
     ]
     with database.transaction() as session:
         get_config(session, config_id)
         check_automation_links(session, options.linkage, INVALID_REQUEST)
         if batch_id:
-            add_batch(
-                session,
-                batch_id,
-                config_id,
-                [(audit.fiche_id, audit.tracking_id) for audit in audits],
-                now,
-            )
+            add_batch(session, batch_id, config_id, audits, now)
         file_requests(session, [_run_request(audit, options) for audit in audits], now)
     return FiledAudits(audits, batch_id)
 
@@ -101,9 +88,6 @@ def _run_request(audit: RequestedAudit, options: AuditRequestOptions) -> NewRunR
     return NewRunRequest(audit.tracking_id, AUDIT_JOB, config, tags)
 
 
-RERUN_JOB = "audit_rerun"
-
-
 @dataclass(frozen=True)
 class RequestedRerun:
     """A filed rerun. `key` is the key of the run request."""
@@ -118,8 +102,8 @@ def request_rerun(
 ) -> RequestedRerun:
     """Request a rerun. Raises NotFoundError for an unknown step or control point, and ConflictError
     unless the audit is completed."""
-    payload, event_id = validate_instructions(instructions), str(uuid.uuid4())
-    key = rerun_id(location.audit_id, location.position, location.point, event_id)
+    prompt, event_id = validate_instructions(instructions), str(uuid.uuid4())
+    key = rerun_id(location, event_id)
     with database.transaction() as session:
         found = get_changeable_audit(session, location.audit_id)
         get_step(session, location)
@@ -127,9 +111,9 @@ def request_rerun(
             "audit_id": location.audit_id,
             "step_position": location.position,
             "rerun_id": key,
-            **({"control_point_index": location.point} if location.point is not None else {}),
-            **({"custom_prompt": payload} if payload is not None else {}),
         }
+        optional = {"control_point_index": location.point, "custom_prompt": prompt}
+        config.update((name, value) for name, value in optional.items() if value is not None)
         tags = {
             "automation/fiche_id": found.summary.fiche_id,
             "automation/audit_id": str(location.audit_id),

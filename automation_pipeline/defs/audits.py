@@ -5,9 +5,13 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.audits.models.audits import FicheAuditRequest, rerun_id
+from automation_pipeline.audits.models.audits import (
+    FicheAuditRequest,
+    Rerun,
+    StepLocation,
+    rerun_id,
+)
 from automation_pipeline.audits.rules.days import AUDIT_CHECKS
-from automation_pipeline.audits.rules.reviews import Rerun
 from automation_pipeline.defs.transcription import transcripts
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.job_registry import take_request
@@ -131,26 +135,18 @@ def rerun(
     context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource
 ) -> None:
     """Ask the model and store what it finds. A retry of what is stored asks nothing."""
-    from automation_pipeline.audits.reviews import rerun_control_point, rerun_step
+    from automation_pipeline.audits.reviews import run_rerun
     from automation_pipeline.orchestration.audits import step_metadata
 
-    our, wish = services.get(), _rerun_of(config, context.run)
+    our, run = services.get(), context.run
+    location = StepLocation(config.audit_id, config.step_position, config.control_point_index)
+    # Without an id, the retries of a run share one.
+    key = config.rerun_id or rerun_id(location, run.root_run_id or run.run_id)
+    request = Rerun(rerun_id=key, place=location, instructions=config.custom_prompt)
     with verdicts():
         take_request(context, our)
-        judge_again = rerun_step if config.control_point_index is None else rerun_control_point
-        document = our.run(judge_again(wish, database=our.database, judge=our.judge))
+        document = our.run(run_rerun(request, database=our.database, judge=our.judge))
     context.add_output_metadata(step_metadata(document))
-
-
-def _rerun_of(config: AuditRerunConfig, run: dg.DagsterRun) -> Rerun:
-    """Retries of a run carry out its rerun."""
-    from automation_pipeline.audits.models.audits import StepLocation
-
-    place = StepLocation(config.audit_id, config.step_position, config.control_point_index)
-    made_up = rerun_id(place.audit_id, place.position, place.point, run.root_run_id or run.run_id)
-    return Rerun(
-        rerun_id=config.rerun_id or made_up, place=place, instructions=config.custom_prompt
-    )
 
 
 @dg.job(

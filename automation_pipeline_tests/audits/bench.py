@@ -1,11 +1,12 @@
 """A room with everything that audits need: the CRM and the model in memory, the database real."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
 from automation_pipeline.audits.audits import audit_fiche
 from automation_pipeline.audits.configs import import_config
@@ -46,6 +47,21 @@ SAID = "speaker_0: Bonjour, cet appel est enregistré.\nspeaker_1: Très bien, j
 
 def call(call_id: str, *, url: str | None = None) -> Recording:
     return recording(call_id, url=f"https://records.example.test/{call_id}" if url is None else url)
+
+
+@contextmanager
+def counting(database: Database) -> Iterator[list[str]]:
+    """The statements that the database executes meanwhile."""
+    executed: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        executed.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield executed
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
 
 
 @dataclass

@@ -10,9 +10,9 @@ from sqlalchemy import update
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.chat import Question, Reply, Role
 from automation_pipeline.audits.tables import AuditRow
-from automation_pipeline.core.errors import NotFoundError, TransientError
+from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench, call
+from automation_pipeline_tests.audits.bench import Bench, call, counting
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
@@ -249,3 +249,34 @@ def test_an_unknown_configuration_is_no_audit(bench: Bench) -> None:
     bench.sell("1900417")
     with pytest.raises(NotFoundError, match="77"):
         bench.audit("1900417", 77)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements(
+    bench: Bench, fails: bool
+) -> None:
+    """The steps end at the same moment, so that one unit of work stores them."""
+
+    def statements(steps: int, fiche_id: str) -> list[str]:
+        config_id = bench.configure(steps, f"With {steps} steps")
+        bench.turn(steps_at_once=steps)
+        bench.sell(fiche_id)
+        asked, all_asked = 0, asyncio.Event()
+
+        async def wait_for_all(_: Question) -> None:
+            nonlocal asked
+            asked += 1
+            if asked == steps:
+                all_asked.set()
+            await all_asked.wait()
+            if fails:
+                raise PermanentError("The key is refused.")
+
+        bench.model = FakeLanguageModel(meanwhile=wait_for_all)
+        with counting(bench.database) as executed:
+            bench.audit(fiche_id, config_id, f"audit-{steps}")
+        writes = [one for one in executed if not one.startswith("SELECT")]
+        return [one for one in writes if "audit_step_result" in one]
+
+    few, many = statements(2, "1900417"), statements(12, "1900418")
+    assert len(few) == len(many) == (2 if fails else 4)

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from automation_pipeline.audits.reviews import delete_audit, restore_audit
+from automation_pipeline.audits.reviews import set_audit_deleted
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
@@ -31,9 +31,9 @@ def latest(bench: Bench) -> list[int]:
 
 
 def test_the_one_before_takes_its_place_and_gives_it_back(bench: Bench) -> None:
-    delete_audit(3, database=bench.database)
+    set_audit_deleted(3, deleted=True, database=bench.database)
     assert (latest(bench), bench.row("audit-3").deleted_at is None) == ([2], False)
-    restore_audit(3, database=bench.database)
+    set_audit_deleted(3, deleted=False, database=bench.database)
     assert (latest(bench), bench.row("audit-3").deleted_at) == ([3], None)
     assert bench.notes()[-2:] == [
         "DELETE: the audit is deleted",
@@ -50,15 +50,15 @@ def test_the_newest_that_is_not_deleted_is_the_latest(
     bench: Bench, moves: list[tuple[bool, int]]
 ) -> None:
     for audit_id in (1, 2, 3):
-        restore_audit(audit_id, database=bench.database)
+        set_audit_deleted(audit_id, deleted=False, database=bench.database)
     left = {1, 2, 3}
     for deletes, audit_id in moves:
-        (delete_audit if deletes else restore_audit)(audit_id, database=bench.database)
+        set_audit_deleted(audit_id, deleted=deletes, database=bench.database)
         left = left - {audit_id} if deletes else left | {audit_id}
         assert latest(bench) == ([max(left)] if left else [])
 
 
 def test_what_is_not_there_is_not_found(bench: Bench) -> None:
-    for change in (delete_audit, restore_audit):
+    for deleted in (True, False):
         with pytest.raises(NotFoundError, match="Audit not found"):
-            change(7, database=bench.database)
+            set_audit_deleted(7, deleted=deleted, database=bench.database)

@@ -2,15 +2,13 @@
 points."""
 
 import asyncio
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.models.audits import StepLocation
-from automation_pipeline.audits.models.findings import AuditGating, GatingStats
-from automation_pipeline.audits.reviews import rerun_control_point, review_control_point
-from automation_pipeline.audits.rules.reviews import Rerun
+from automation_pipeline.audits.models.audits import Rerun, StepLocation
+from automation_pipeline.audits.models.findings import GatingStats
+from automation_pipeline.audits.reviews import record_review, run_rerun
 from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -33,7 +31,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def rerun(bench: Bench, index: int, event: str = "e", **wish: Any) -> dict[str, Any]:
     made = Rerun(rerun_id=f"rerun-1-1-cp-{index}-{event}", place=StepLocation(1, 1, index), **wish)
-    return asyncio.run(rerun_control_point(made, database=bench.database, judge=bench.judge))
+    return asyncio.run(run_rerun(made, database=bench.database, judge=bench.judge))
 
 
 def test_the_point_alone_is_asked_for_and_replaced_and_the_score_may_rise(bench: Bench) -> None:
@@ -97,8 +95,14 @@ def test_the_totals_of_gating_follow(bench: Bench) -> None:
     assert stats == before + GatingStats(
         1, 1, 1, step_score_reduced=True, step_conforme_adjusted=True
     )
-    assert gating == asdict(AuditGating.of([stats]))
-    review_control_point(1, 1, 1, {"statut": "PRESENT"}, database=bench.database)
+    assert gating == {
+        "total_citations": stats.total_citations,
+        "removed_citations": stats.removed_citations,
+        "downgraded_control_points": stats.downgraded_control_points,
+        "steps_score_reduced": 1,
+        "steps_conforme_adjusted": 1,
+    }
+    record_review(StepLocation(1, 1, 1), {"statut": "PRESENT"}, database=bench.database)
     assert bench.row().gating == gating
 
 
@@ -110,7 +114,9 @@ def test_a_rerun_happens_once(bench: Bench) -> None:
 def test_what_people_said_of_the_other_point_meanwhile_stays(bench: Bench) -> None:
     async def review(_asked: object) -> None:
         given = {"statut": "PARTIEL", "commentaire": "Mumbled."}
-        await asyncio.to_thread(review_control_point, 1, 1, 1, given, database=bench.database)
+        await asyncio.to_thread(
+            record_review, StepLocation(1, 1, 1), given, database=bench.database
+        )
 
     bench.model = FakeLanguageModel(meanwhile=review)
     step = rerun(bench, 2)
@@ -123,11 +129,10 @@ def test_two_points_judged_at_once_both_change(bench: Bench) -> None:
     judge = bench.judge
 
     async def both() -> None:
-        await asyncio.gather(*(
-            rerun_control_point(Rerun(rerun_id=f"r{index}", place=StepLocation(1, 1, index)), database=bench.database,
-                                judge=judge)
-            for index in (1, 2)
-        ))  # fmt: skip
+        reruns = [Rerun(rerun_id=f"r{index}", place=StepLocation(1, 1, index)) for index in (1, 2)]
+        await asyncio.gather(
+            *(run_rerun(one, database=bench.database, judge=judge) for one in reruns)
+        )
 
     asyncio.run(both())
     [step] = bench.steps()

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.audits import Rerun, StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply, Usage
-from automation_pipeline.audits.reviews import rerun_step, review_step
-from automation_pipeline.audits.rules.reviews import Rerun
+from automation_pipeline.audits.reviews import record_review, run_rerun
 from automation_pipeline.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -49,7 +48,7 @@ def rerun(
         place=StepLocation(audit_id, position),
         **wish,
     )
-    return asyncio.run(rerun_step(made, database=bench.database, judge=bench.judge))
+    return asyncio.run(run_rerun(made, database=bench.database, judge=bench.judge))
 
 
 def told(bench: Bench, name: str) -> list[dict[str, Any]]:
@@ -122,7 +121,7 @@ def test_two_tries_of_one_rerun_at_once_ask_the_model_once(bench: Bench, audit_i
     wish, judge = Rerun(rerun_id="one", place=StepLocation(audit_id, 1)), bench.judge
 
     async def both() -> list[dict[str, object]]:
-        tries = (rerun_step(wish, database=bench.database, judge=judge) for _ in range(2))
+        tries = (run_rerun(wish, database=bench.database, judge=judge) for _ in range(2))
         return await asyncio.gather(*tries)
 
     one, two = asyncio.run(both())
@@ -174,7 +173,9 @@ def test_calls_that_have_grown_too_long_are_read_with_tools(bench: Bench, audit_
 def test_a_review_made_meanwhile_is_what_the_trail_finds(bench: Bench, audit_id: int) -> None:
     async def review(_asked: Question) -> None:
         given = {"conforme": "NON_CONFORME", "score": 1}
-        await asyncio.to_thread(review_step, audit_id, 1, given, database=bench.database)
+        await asyncio.to_thread(
+            record_review, StepLocation(audit_id, 1), given, database=bench.database
+        )
 
     bench.model = FakeLanguageModel(lambda asked: step_answer(asked, usage=AGAIN), meanwhile=review)
     step = rerun(bench)

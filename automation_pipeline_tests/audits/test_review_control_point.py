@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.audits.queries.steps import history_by_step
-from automation_pipeline.audits.reviews import review_control_point, review_step
+from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.queries.steps import step_histories
+from automation_pipeline.audits.reviews import record_review
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -37,7 +38,7 @@ def audit_id(bench: Bench) -> int:
 
 
 def overruled(bench: Bench, audit_id: int, index: int, **given: object) -> dict[str, Any]:
-    return review_control_point(audit_id, 1, index, given, database=bench.database)
+    return record_review(StepLocation(audit_id, 1, index), given, database=bench.database)
 
 
 def test_a_person_raises_a_control_point_and_with_it_the_step_and_the_audit(
@@ -74,7 +75,9 @@ def test_a_person_raises_a_control_point_and_with_it_the_step_and_the_audit(
 
 
 def test_a_comment_alone_leaves_the_score_that_a_person_gave(bench: Bench, audit_id: int) -> None:
-    review_step(audit_id, 1, {"conforme": "CONFORME", "score": 7}, database=bench.database)
+    record_review(
+        StepLocation(audit_id, 1), {"conforme": "CONFORME", "score": 7}, database=bench.database
+    )
     step = overruled(bench, audit_id, 2, commentaire="")
     assert (step["score"], step["conforme"], step["points_controle"][1]["commentaire"]) == (
         7,
@@ -110,7 +113,7 @@ def test_nothing_is_lost_when_several_people_review_one_step_at_once(
     ] * 4
     assert (step.finding.score, bench.row().niveau) == (8, "EXCELLENT")
     with bench.database.reading() as session:
-        reviews = history_by_step(session, audit_id)[1].human_review
+        reviews = step_histories(session, [audit_id])[audit_id, 1].human_review
     assert len(reviews) == 20
     for index in range(1, 5):
         of_point = [review for review in reviews if review["control_point_index"] == index]

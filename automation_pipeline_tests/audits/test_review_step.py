@@ -2,8 +2,9 @@
 
 import pytest
 
+from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.queries.documents import audit_document
-from automation_pipeline.audits.reviews import review_step
+from automation_pipeline.audits.reviews import record_review
 from automation_pipeline.audits.tables import HumanReviewRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
@@ -36,7 +37,7 @@ def test_a_person_raises_a_step_and_everything_follows(bench: Bench) -> None:
         "reviewer": "qa",
         "reason": "Heard.",
     }
-    step = review_step(audit_id, 1, given, database=bench.database)
+    step = record_review(StepLocation(audit_id, 1), given, database=bench.database)
     assert (step["conforme"], step["score"], step["niveau_conformite"]) == (
         "CONFORME",
         5,
@@ -77,11 +78,11 @@ def test_a_person_raises_a_step_and_everything_follows(bench: Bench) -> None:
 def test_tokens_and_times_stay_and_the_trail_only_grows(bench: Bench) -> None:
     audit_id = audited(bench)
     before = bench.row()
-    review_step(audit_id, 1, {"conforme": "CONFORME"}, database=bench.database)
+    record_review(StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=bench.database)
     with bench.database.reading() as session:
         first = session.get_one(HumanReviewRow, 1)
-    step = review_step(
-        audit_id, 1, {"conforme": "NON_CONFORME", "score": 0}, database=bench.database
+    step = record_review(
+        StepLocation(audit_id, 1), {"conforme": "NON_CONFORME", "score": 0}, database=bench.database
     )
     after = bench.row()
     assert (after.total_tokens, after.completed_at, after.duration_ms) == (
@@ -123,7 +124,7 @@ def test_what_cannot_be_accepted_changes_nothing(
     audit_id = audited(bench)
     before = bench.steps()
     with pytest.raises(error, match=words):
-        review_step(audit_id, position, given, database=bench.database)
+        record_review(StepLocation(audit_id, position), given, database=bench.database)
     assert bench.steps() == before
     with bench.database.reading() as session:
         assert session.get(HumanReviewRow, 1) is None
@@ -131,7 +132,7 @@ def test_what_cannot_be_accepted_changes_nothing(
 
 def test_an_unknown_audit_is_not_found(bench: Bench) -> None:
     with pytest.raises(NotFoundError, match="Audit not found"):
-        review_step(7, 1, {"conforme": "CONFORME"}, database=bench.database)
+        record_review(StepLocation(7, 1), {"conforme": "CONFORME"}, database=bench.database)
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "deleted"])
@@ -139,4 +140,4 @@ def test_only_a_completed_audit_is_reviewed(bench: Bench, state: str) -> None:
     audit_id = audited(bench)
     put(bench.database, audit_id, state)
     with pytest.raises(ConflictError, match=f"Audit 1 is {state}"):
-        review_step(audit_id, 1, {"conforme": "CONFORME"}, database=bench.database)
+        record_review(StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=bench.database)

@@ -1,15 +1,23 @@
 """What is noted about an audit is changed field by field; its findings stay."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from automation_pipeline.audits.models.requests import AuditFilter
+from automation_pipeline.audits.models.requests import INVALID_CHANGE, AuditChange, AuditFilter
 from automation_pipeline.audits.queries.documents import list_audits
 from automation_pipeline.audits.reviews import update_audit
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run
+
+
+def change(bench: Bench, audit_id: int, given: Mapping[str, object]) -> dict[str, object]:
+    changed = parse(AuditChange, given, INVALID_CHANGE)
+    return update_audit(audit_id, changed, database=bench.database)
 
 
 @pytest.fixture
@@ -38,7 +46,9 @@ def test_what_is_named_changes_and_the_rest_stays(
         "automation_run_id": run_id,
         "trigger_user_id": "anna",
     }
-    document = update_audit(audit_id, given, database=bench.database)
+    document = update_audit(
+        audit_id, parse(AuditChange, given, INVALID_CHANGE), database=bench.database
+    )
     told = {
         "notes": "Called back", "automationScheduleId": "1", "automationRunId": str(run_id),
         "triggerUserId": "anna", "triggerSource": "api", "niveau": "EXCELLENT",
@@ -48,7 +58,7 @@ def test_what_is_named_changes_and_the_rest_stays(
         bench.notes()[-1]
         == "UPDATE: automation_run_id, automation_schedule_id, notes, trigger_user_id"
     )
-    assert update_audit(audit_id, {}, database=bench.database) == document
+    assert change(bench, audit_id, {}) == document
 
 
 @pytest.mark.parametrize(
@@ -70,21 +80,25 @@ def test_a_run_of_another_schedule_is_refused(
         1,
         2,
     )
-    update_audit(audit_id, before, database=bench.database)
+    change(bench, audit_id, before)
     with pytest.raises(InvalidInputError) as refused:
-        update_audit(audit_id, given, database=bench.database)
+        change(bench, audit_id, given)
     assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
-    told = update_audit(
-        audit_id, {"automation_schedule_id": 1, "automation_run_id": 1}, database=bench.database
-    )
+    told = change(bench, audit_id, {"automation_schedule_id": 1, "automation_run_id": 1})
     assert (told["automationScheduleId"], told["automationRunId"]) == ("1", "1")
 
 
 def test_null_clears(bench: Bench, audit_id: int, clock: StandingClock) -> None:
     run_id = an_open_run(bench.database, clock).run_id
-    update_audit(audit_id, {"notes": "x", "automation_run_id": run_id}, database=bench.database)
+    update_audit(
+        audit_id,
+        parse(AuditChange, {"notes": "x", "automation_run_id": run_id}, INVALID_CHANGE),
+        database=bench.database,
+    )
     given = dict.fromkeys(("notes", "automation_run_id", "trigger_source"))
-    document = update_audit(audit_id, given, database=bench.database)
+    document = update_audit(
+        audit_id, parse(AuditChange, given, INVALID_CHANGE), database=bench.database
+    )
     assert (document["notes"], document["automationRunId"], document["triggerSource"]) == (
         None,
         None,
@@ -94,14 +108,22 @@ def test_null_clears(bench: Bench, audit_id: int, clock: StandingClock) -> None:
 
 def test_an_audit_is_deleted_and_restored(bench: Bench, audit_id: int) -> None:
     later = bench.audit("1900417", 1, "audit-2").audit_id
-    deleted = update_audit(later, {"deleted": True}, database=bench.database)
+    deleted = update_audit(
+        later, parse(AuditChange, {"deleted": True}, INVALID_CHANGE), database=bench.database
+    )
     assert deleted["deletedAt"] is not None
     assert listed(bench) == [str(audit_id)]
     assert (
-        update_audit(later, {"deleted": True}, database=bench.database)["deletedAt"]
+        update_audit(
+            later, parse(AuditChange, {"deleted": True}, INVALID_CHANGE), database=bench.database
+        )["deletedAt"]
         == deleted["deletedAt"]
     )
-    restored = update_audit(later, {"deleted": False, "notes": "back"}, database=bench.database)
+    restored = update_audit(
+        later,
+        parse(AuditChange, {"deleted": False, "notes": "back"}, INVALID_CHANGE),
+        database=bench.database,
+    )
     assert (restored["deletedAt"], restored["isLatest"], restored["notes"]) == (None, True, "back")
     assert listed(bench) == [str(later)]
 
@@ -130,11 +152,17 @@ def test_what_cannot_be_accepted_changes_nothing(
     bench: Bench, audit_id: int, given: dict[str, object], field: str, fault: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        update_audit(audit_id, {"trigger_source": "cli", **given}, database=bench.database)
+        update_audit(
+            audit_id,
+            parse(AuditChange, {"trigger_source": "cli", **given}, INVALID_CHANGE),
+            database=bench.database,
+        )
     assert refused.value.fields == ((field, fault),)
     assert bench.row().trigger_source == "api"
 
 
 def test_an_unknown_audit_is_not_found(bench: Bench) -> None:
     with pytest.raises(NotFoundError, match="Audit not found"):
-        update_audit(77, {"notes": "x"}, database=bench.database)
+        update_audit(
+            77, parse(AuditChange, {"notes": "x"}, INVALID_CHANGE), database=bench.database
+        )

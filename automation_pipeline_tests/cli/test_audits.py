@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.audits import Rerun, StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply
-from automation_pipeline.audits.reviews import rerun_step
-from automation_pipeline.audits.rules.reviews import Rerun
+from automation_pipeline.audits.reviews import run_rerun
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
@@ -186,7 +185,7 @@ def test_a_rerun_is_followed_to_its_end(
     def carry_out() -> None:
         wish = Rerun(rerun_id=request_key(terminal), place=StepLocation(1, 1))
         bench.model = FakeLanguageModel()
-        asyncio.run(rerun_step(wish, database=bench.database, judge=bench.judge))
+        asyncio.run(run_rerun(wish, database=bench.database, judge=bench.judge))
 
     meanwhile(monkeypatch, carry_out)
     told = terminal.json("audits", "rerun", "1", "--step", "1", "--wait")

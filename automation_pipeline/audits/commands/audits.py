@@ -21,12 +21,7 @@ from automation_pipeline.audits.requests import (
     request_audits,
     request_rerun,
 )
-from automation_pipeline.audits.reviews import (
-    delete_audit,
-    restore_audit,
-    review_control_point,
-    review_step,
-)
+from automation_pipeline.audits.reviews import record_review, set_audit_deleted
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.operations import Document, operation
@@ -166,10 +161,7 @@ def get_audit(services: Services, audit_id: int) -> Document:
 def review_finding(
     services: Services, audit_id: int, step: int, point: int | None, given: Document
 ) -> None:
-    if point is None:
-        review_step(audit_id, step, given, database=services.database)
-    else:
-        review_control_point(audit_id, step, point, given, database=services.database)
+    record_review(StepLocation(audit_id, step, point), given, database=services.database)
 
 
 @dataclass(frozen=True)
@@ -209,13 +201,12 @@ def reruns(services: Services, key: str) -> Sequence[RerunOutcome]:
 
 @operation(f"DELETE {PATH}/{{audit_id}}")
 def hide_audit(services: Services, audit_id: int) -> None:
-    delete_audit(audit_id, database=services.database)
+    set_audit_deleted(audit_id, deleted=True, database=services.database)
 
 
 @operation(f"PATCH {PATH}/{{audit_id}}")
 def unhide_audit(services: Services, audit_id: int, *, deleted: bool = False) -> None:
-    assert not deleted  # noqa: S101  what the API is asked for
-    restore_audit(audit_id, database=services.database)
+    set_audit_deleted(audit_id, deleted=deleted, database=services.database)
 
 
 def audit(

@@ -1,4 +1,4 @@
-"""Values of an audit: its request, status and summary, the calls that it reads, its options."""
+"""Values of an audit: its request, status and result, the calls that it reads, its options."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,14 @@ from datetime import datetime
 from enum import StrEnum
 from math import isfinite
 
+from automation_pipeline.audits.models.configs import AuditConfig
 from automation_pipeline.core.retry import Backoff
 
 
 class AuditStatus(StrEnum):
-    """`completed`: every step was judged on every recording that can be heard. `incomplete`: a step
-    could not be judged or a recording has no transcript, which says nothing about the calls: the
-    next attempt finishes it. `failed`: there is nothing to judge, or the work on it ended."""
+    """`completed`: every step was judged, on the transcripts of every recording with audio. `incomplete`: a
+    step or a transcript is missing, which says nothing about the calls; the next attempt continues.
+    `failed`: there is nothing to judge, or the work on the audit ended."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -22,7 +23,13 @@ class AuditStatus(StrEnum):
 
 
 ENDED = frozenset({AuditStatus.COMPLETED, AuditStatus.INCOMPLETE, AuditStatus.FAILED})
-FINAL = frozenset({AuditStatus.COMPLETED, AuditStatus.FAILED})
+
+
+class TranscriptMode(StrEnum):
+    """The model reads the transcripts in the prompt, or with the tools of `rules.tools`."""
+
+    PROMPT = "prompt"
+    TOOLS = "tools"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +76,60 @@ class AuditSummary:
     @property
     def is_final(self) -> bool:
         """Another attempt changes nothing."""
-        return self.status in FINAL
+        return self.status in {AuditStatus.COMPLETED, AuditStatus.FAILED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """A stored audit, with the configuration as it was when the audit started."""
+
+    summary: AuditSummary
+    config: AuditConfig
+    version: int
+    is_latest: bool
+    is_deleted: bool
+    use_rlm: bool
+    transcript_mode: TranscriptMode
+    timeline_fingerprint: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    trigger_source: str | None
+    automation_schedule_id: int | None
+    automation_run_id: int | None
+    prospect_name: str
+    groupe: str | None
+    recordings: int
+    chunks: int
+    coverage: Mapping[str, object] | None
+
+    def duration_ms(self, until: datetime) -> int:
+        return round(1000 * (until - self.started_at).total_seconds())
+
+
+@dataclass(frozen=True)
+class AuditBatchSummary:
+    """`failures` are the fiches whose audit failed, with the reason."""
+
+    batch_id: str
+    audit_config_id: int
+    total: int
+    succeeded: int
+    failed: int
+    started_at: datetime
+    completed_at: datetime | None
+    failures: Sequence[tuple[str, str]] = ()
+
+    @property
+    def ended(self) -> int:
+        return self.succeeded + self.failed
+
+
+@dataclass(frozen=True)
+class RequestedAudit:
+    """The outcome of a request. `tracking_id` is known at once, the audit's own id when it starts."""
+
+    fiche_id: str
+    tracking_id: str
 
 
 @dataclass(frozen=True)
@@ -81,31 +141,25 @@ class StepLocation:
     point: int | None = None
 
 
-@dataclass(frozen=True)
-class RequestedAudit:
-    """The outcome of a request. `tracking_id` is known at once, the audit's own id when it starts."""
-
-    fiche_id: str
-    tracking_id: str
+def rerun_id(location: StepLocation, event_id: str) -> str:
+    of_point = f"-cp-{location.point}" if location.point is not None else ""
+    return f"rerun-{location.audit_id}-{location.position}{of_point}-{event_id}"
 
 
-def single_id(fiche_id: str, config_id: int, now: datetime) -> str:
-    """Each request for a single fiche has a tracking id of its own."""
-    return f"audit-{fiche_id}-{config_id}-{round(now.timestamp() * 1000)}"
+@dataclass(frozen=True, kw_only=True)
+class Rerun:
+    """A request to judge a step or a control point again. Repeating it by its `rerun_id` changes
+    nothing."""
 
+    rerun_id: str
+    place: StepLocation
+    instructions: str | None = None
 
-def batch_item_id(batch_id: str, fiche_id: str, config_id: int) -> str:
-    return f"batch-{batch_id}-audit-{fiche_id}-{config_id}"
-
-
-def day_id(day: str, fiche_id: str, config_id: int, attempt: str) -> str:
-    """`attempt` identifies the Dagster run, so that a later materialisation retries failed audits."""
-    return f"day-{day}-audit-{fiche_id}-{config_id}-{attempt}"
-
-
-def rerun_id(audit_id: int, position: int, point: int | None, event_id: str) -> str:
-    of_point = f"-cp-{point}" if point is not None else ""
-    return f"rerun-{audit_id}-{position}{of_point}-{event_id}"
+    @property
+    def event_id(self) -> str | None:
+        """The part of the id that `rerun_id` made it from; None for any other id."""
+        prefix = rerun_id(self.place, "")
+        return self.rerun_id.removeprefix(prefix) if self.rerun_id.startswith(prefix) else None
 
 
 @dataclass(frozen=True)
@@ -117,14 +171,10 @@ class CallRecording:
     has_transcript: bool
 
 
-def is_required(call: CallRecording) -> bool:
-    """An audit needs the transcripts of all recordings with audio; others can never be transcribed."""
-    return call.has_audio
-
-
 @dataclass(frozen=True)
 class TranscriptCoverage:
-    """The call ids of a fiche: transcribed, missing a transcript, or without audio and not required."""
+    """The call ids of a fiche. An audit needs the transcripts of all recordings with audio; others can never
+    be transcribed."""
 
     transcribed: tuple[str, ...]
     missing: tuple[str, ...]
@@ -147,35 +197,90 @@ class TranscriptCoverage:
         left_out = f" ({len(self.without_audio)} more without audio)" if self.without_audio else ""
         return f"transcripts of {len(self.transcribed)} of {self.required} recordings{left_out}"
 
+    @property
+    def document(self) -> Mapping[str, object]:
+        return {
+            "recordings": self.recordings,
+            "required": self.required,
+            "transcribed": len(self.transcribed),
+            "missing": list(self.missing),
+            "without_audio": list(self.without_audio),
+        }
+
 
 def coverage_of(calls: Sequence[CallRecording]) -> TranscriptCoverage:
-    required = [call for call in calls if is_required(call)]
+    required = [call for call in calls if call.has_audio]
     return TranscriptCoverage(
         transcribed=tuple(call.call_id for call in required if call.has_transcript),
         missing=tuple(call.call_id for call in required if not call.has_transcript),
-        without_audio=tuple(call.call_id for call in calls if not is_required(call)),
+        without_audio=tuple(call.call_id for call in calls if not call.has_audio),
     )
 
 
-def coverage_document(coverage: TranscriptCoverage) -> Mapping[str, object]:
-    return {
-        "recordings": coverage.recordings,
-        "required": coverage.required,
-        "transcribed": len(coverage.transcribed),
-        "missing": list(coverage.missing),
-        "without_audio": list(coverage.without_audio),
-    }
+@dataclass(frozen=True)
+class TimelineChunk:
+    """A part of a transcript. `index` counts from 0 in its recording; times are seconds from the
+    recording's start."""
+
+    index: int
+    start: float
+    end: float
+    message_count: int
+    speakers: tuple[str, ...]
+    full_text: str
 
 
-def steps_sentence(judged: int, steps: int) -> str:
-    return f"{judged} of {steps} steps judged"
+@dataclass(frozen=True, kw_only=True)
+class TimelineRecording:
+    """A recording with its transcript. `index` counts from 0 in the timeline."""
+
+    index: int
+    call_id: str
+    date: str
+    time: str
+    url: str
+    duration_seconds: int
+    from_number: str
+    to_number: str
+    chunks: tuple[TimelineChunk, ...]
 
 
-class TranscriptMode(StrEnum):
-    """In the prompt, or through the tools of `tools`."""
+@dataclass(frozen=True)
+class Timeline:
+    """What was said in the calls of a fiche, in the order of the calls."""
 
-    PROMPT = "prompt"
-    TOOLS = "tools"
+    recordings: tuple[TimelineRecording, ...]
+
+    def recording(self, index: int) -> TimelineRecording | None:
+        return self.recordings[index] if 0 <= index < len(self.recordings) else None
+
+    def chunk(self, recording_index: int, chunk_index: int) -> TimelineChunk | None:
+        recording = self.recording(recording_index)
+        if recording is None:
+            return None
+        return next((chunk for chunk in recording.chunks if chunk.index == chunk_index), None)
+
+    @property
+    def chunk_count(self) -> int:
+        return sum(len(recording.chunks) for recording in self.recordings)
+
+
+@dataclass(frozen=True)
+class TranscriptSnapshot:
+    """`timeline`: recordings with a transcript in which something was said. `coverage`: which recordings the
+    audit needs, and which of them have a transcript. `product`: what was sold, according to the CRM.
+    `fingerprint`: equal for equal calls with equal words, so that judged steps can be kept."""
+
+    timeline: Timeline
+    coverage: TranscriptCoverage
+    product: str | None
+    fingerprint: str
+
+
+def minutage(seconds: float) -> str:
+    """MM:SS, rounded down. Minutes continue after 59: three hours are 180:00."""
+    whole = int(seconds) if isfinite(seconds) and seconds > 0 else 0
+    return f"{whole // 60:02d}:{whole % 60:02d}"
 
 
 @dataclass(frozen=True)
@@ -196,8 +301,8 @@ class ExcerptOptions:
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """`attempts` are calls of the model that get no answer; `repairs` are answers that break the
-    schema and are sent back. `rounds` bounds the tool mode, its last answer included."""
+    """`attempts` bounds the calls that get no answer, `repairs` the invalid answers that are sent
+    back, and `rounds` the calls in tool mode, including the last answer."""
 
     per_minute: int
     attempts: int
@@ -209,54 +314,3 @@ class AuditOptions:
     rounds: int = 8
     gating: GatingOptions = GatingOptions()
     excerpt: ExcerptOptions = ExcerptOptions()
-
-
-@dataclass(frozen=True)
-class TimelineChunk:
-    """`index` from 0 in its recording; times in seconds from the recording's start."""
-
-    index: int
-    start: float
-    end: float
-    message_count: int
-    speakers: tuple[str, ...]
-    full_text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimelineRecording:
-    """`index` from 0 in the timeline."""
-
-    index: int
-    call_id: str
-    date: str
-    time: str
-    url: str
-    duration_seconds: int
-    from_number: str
-    to_number: str
-    chunks: tuple[TimelineChunk, ...]
-
-
-@dataclass(frozen=True)
-class Timeline:
-    recordings: tuple[TimelineRecording, ...]
-
-    def recording(self, index: int) -> TimelineRecording | None:
-        return self.recordings[index] if 0 <= index < len(self.recordings) else None
-
-    def chunk(self, recording_index: int, chunk_index: int) -> TimelineChunk | None:
-        recording = self.recording(recording_index)
-        if recording is None:
-            return None
-        return next((chunk for chunk in recording.chunks if chunk.index == chunk_index), None)
-
-    @property
-    def chunk_count(self) -> int:
-        return sum(len(recording.chunks) for recording in self.recordings)
-
-
-def minutage(seconds: float) -> str:
-    """MM:SS, the second having begun. Minutes go on after 59: three hours are 180:00."""
-    whole = int(seconds) if isfinite(seconds) and seconds > 0 else 0
-    return f"{whole // 60:02d}:{whole % 60:02d}"

@@ -1,11 +1,10 @@
-"""What an audit finds: verdicts, control points and citations per step, and what gating did to
-them.
+"""The findings of an audit: verdicts, control points and citations per step, and their history.
 
 The French words are those of the reports.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from automation_pipeline.audits.models.audits import TranscriptMode
@@ -16,7 +15,7 @@ UNKNOWN = "N/A"
 
 
 class Statut(StrEnum):
-    """Of a control point."""
+    """The verdict on a control point."""
 
     PRESENT = "PRESENT"
     ABSENT = "ABSENT"
@@ -25,7 +24,7 @@ class Statut(StrEnum):
 
 
 class Conforme(StrEnum):
-    """Of a step."""
+    """The verdict on a step."""
 
     CONFORME = "CONFORME"
     PARTIEL = "PARTIEL"
@@ -33,7 +32,7 @@ class Conforme(StrEnum):
 
 
 class Niveau(StrEnum):
-    """Of a step or of a whole audit; PENDING until the audit has one."""
+    """The grade of a step or of a whole audit; PENDING until the audit has one."""
 
     PENDING = "PENDING"
     EXCELLENT = "EXCELLENT"
@@ -45,8 +44,7 @@ class Niveau(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Citation:
-    """A quotation and where it stands: both indexes from 0. What is known of the recording is
-    filled in by us."""
+    """A quotation and its position; both indexes count from 0. Gating fills in the recording's facts."""
 
     texte: str
     minutage: str
@@ -73,7 +71,7 @@ class ControlPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class StepFinding:
-    """`score` is as it was given, and may exceed the step's weight."""
+    """The model's `score` may exceed the step's weight."""
 
     traite: bool
     conforme: Conforme
@@ -92,7 +90,7 @@ class StepFinding:
 
 @dataclass(frozen=True)
 class GatingStats:
-    """What gating did to a step. `total_citations` are those it was given."""
+    """What gating did to a step. `total_citations` counts those of the model."""
 
     total_citations: int
     removed_citations: int = 0
@@ -111,27 +109,6 @@ class GatingStats:
 
 
 @dataclass(frozen=True)
-class AuditGating:
-    """What gating did to an audit."""
-
-    total_citations: int = 0
-    removed_citations: int = 0
-    downgraded_control_points: int = 0
-    steps_score_reduced: int = 0
-    steps_conforme_adjusted: int = 0
-
-    @classmethod
-    def of(cls, steps: Sequence[GatingStats]) -> "AuditGating":
-        return cls(
-            sum(step.total_citations for step in steps),
-            sum(step.removed_citations for step in steps),
-            sum(step.downgraded_control_points for step in steps),
-            sum(step.step_score_reduced for step in steps),
-            sum(step.step_conforme_adjusted for step in steps),
-        )
-
-
-@dataclass(frozen=True)
 class GatedFinding:
     finding: StepFinding
     stats: GatingStats
@@ -139,25 +116,21 @@ class GatedFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """`missing` control points were not dealt with by the model, `unknown` ones were not asked
-    for."""
+    """A judged step. `missing` counts the control points that the model left out, `unknown` those that were
+    not in the question."""
 
     step: AuditStep
-    gated: GatedFinding
+    finding: StepFinding
+    stats: GatingStats
     usage: Usage
     mode: TranscriptMode
     missing: int = 0
     unknown: int = 0
 
-    @property
-    def finding(self) -> StepFinding:
-        return self.gated.finding
-
 
 @dataclass(frozen=True, kw_only=True)
 class UnjudgedStep:
-    """A step that got no usable answer, and why: it has no verdict. `usage` is what was spent on it
-    in vain."""
+    """A step without a usable answer. `usage` is what the attempts cost."""
 
     step: AuditStep
     error: str
@@ -165,27 +138,31 @@ class UnjudgedStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MissingStep:
-    """An unjudged step as it is kept."""
-
+class _StepOfAudit:
     position: int
     name: str
     severity: str
     is_critical: bool
     weight: int
-    error: str
     usage: Usage
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredStep:
-    """A judged step as it is kept."""
-
-    position: int
-    name: str
-    severity: str
-    is_critical: bool
-    weight: int
+class StoredStep(_StepOfAudit):
     finding: StepFinding
-    usage: Usage
     stats: GatingStats
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingStep(_StepOfAudit):
+    """A stored step that could not be judged."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class StepHistory:
+    """The reviews and the reruns of a step, as documents."""
+
+    human_review: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+    rerun_history: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])

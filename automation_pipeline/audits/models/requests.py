@@ -1,12 +1,11 @@
-"""Request bodies and query parameters of the audit endpoints."""
+"""The filter of audit lists and groups, the change of an audit, and ids in request bodies."""
 
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, cast
 
 from pydantic import (
-    AliasChoices,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -17,7 +16,6 @@ from pydantic import (
 
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.findings import Niveau
-from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import (
     ID_DIGITS,
     ID_SCHEMA,
@@ -25,15 +23,12 @@ from automation_pipeline.core.json_model import (
     BigCount,
     Count,
     Day,
-    DigitsText,
     JsonModel,
     ListOf,
     Moment,
     RowId,
     SearchText,
-    parse,
 )
-from automation_pipeline.fiches.models.fiches import RequestedFicheIds
 
 
 def _number_or_digits(given: object) -> object:
@@ -57,70 +52,6 @@ UserId = Annotated[str, Field(min_length=1, max_length=200)]
 INVALID_REQUEST = "The audit cannot be asked for so"
 MISSING_PARAMETERS = "Missing required parameters"
 
-UseRlm = Annotated[StrictBool, Field(validation_alias=AliasChoices("use_rlm", "useRlm"))]
-ConfigId = Annotated[IdInBody, Field(validation_alias=AliasChoices("audit_config_id", "audit_id"))]
-
-
-class LatestAuditInput(JsonModel):
-    """By the newest active configuration."""
-
-    model_config = ConfigDict(alias_generator=None)
-
-    fiche_id: DigitsText
-    user_id: UserId | None = None
-    use_rlm: UseRlm = False
-
-
-class RunAuditInput(LatestAuditInput):
-    audit_config_id: ConfigId
-
-
-class AuditInput(RunAuditInput):
-    """May belong to an automation, and say what asked for it."""
-
-    automation_schedule_id: IdInBody | None = None
-    automation_run_id: IdInBody | None = None
-    trigger_source: TriggerSource = "api"
-
-
-class AuditBatchInput(JsonModel):
-    """Followed as one. By the newest active configuration unless one is named."""
-
-    model_config = ConfigDict(alias_generator=None)
-
-    fiche_ids: RequestedFicheIds
-    audit_config_id: IdInBody | None = None
-    user_id: UserId | None = None
-    use_rlm: UseRlm = False
-
-
-class RerunInput(JsonModel):
-    """What the model is told beside, under either name."""
-
-    custom_prompt: str | None = Field(default=None, max_length=5000)
-    custom_instructions: str | None = Field(default=None, max_length=5000)
-
-    @property
-    def instructions(self) -> str | None:
-        return self.custom_prompt or self.custom_instructions
-
-
-RequestModel = TypeVar("RequestModel", bound=LatestAuditInput)
-
-
-def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> RequestModel:
-    """Raises InvalidInputError with one error per invalid field; the message says if one is missing."""
-    try:
-        return parse(model, given, INVALID_REQUEST)
-    except InvalidInputError as error:
-        if not any(fault == "is required" for _, fault in error.fields):
-            raise
-        alone = model is LatestAuditInput
-        raise InvalidInputError(
-            "Missing required parameter" if alone else MISSING_PARAMETERS, error.fields
-        ) from None
-
-
 INVALID_CHANGE = "The audit cannot be changed so"
 
 
@@ -136,8 +67,6 @@ class AuditChange(JsonModel):
     trigger_source: TriggerSource | None = None
     trigger_user_id: UserId | None = None
 
-
-INVALID_LIST = "The list of audits cannot be made"
 
 Score = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
@@ -228,23 +157,10 @@ class AuditGrouping(AuditFilter):
     bucket_size: Annotated[int, Field(ge=1, le=100)] = 10
 
 
-def parse_filter(given: Mapping[str, object]) -> AuditFilter:
-    """Raises InvalidInputError with one error per invalid parameter."""
-    return parse(AuditFilter, given, INVALID_LIST)
-
-
-def parse_grouping(given: Mapping[str, object]) -> AuditGrouping:
-    """Raises InvalidInputError with one error per invalid parameter."""
-    return parse(AuditGrouping, given, INVALID_LIST)
-
-
-HIGHEST = 100
-
-
 def last_bucket(size: int) -> int:
-    """The lower bound of the last bucket."""
-    return (HIGHEST - 1) // size * size
+    """The lower bound of the last bucket of scores."""
+    return 99 // size * size
 
 
 def bucket_name(lowest: int, size: int) -> str:
-    return f"{lowest}-{min(lowest + size, HIGHEST)}"
+    return f"{lowest}-{min(lowest + size, 100)}"

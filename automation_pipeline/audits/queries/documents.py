@@ -1,12 +1,11 @@
-"""Audits as JSON documents: lists, groups, one with its steps, summaries of fiches, logs."""
+"""Audits as JSON documents: lists, groups, one with its steps, log entries, and summaries of fiches."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
-from typing import cast as typing_cast
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from pydantic.alias_generators import to_camel
@@ -15,11 +14,8 @@ from sqlalchemy import (
     Integer,
     Select,
     SQLColumnExpression,
-    Subquery,
     and_,
     case,
-    cast,
-    false,
     func,
     inspect,
     literal,
@@ -27,55 +23,43 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, load_only
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, defer
 
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
-from automation_pipeline.audits.models.findings import MissingStep, StoredStep
 from automation_pipeline.audits.models.requests import (
     AuditFilter,
     AuditGrouping,
     GroupBy,
-    SortBy,
     SortOrder,
     bucket_name,
     last_bucket,
 )
-from automation_pipeline.audits.queries.steps import (
-    all_steps,
-    get_step,
-    histories_of_audits,
-    history_by_step,
-)
-from automation_pipeline.audits.rules.results import (
-    missing_step_document,
-    missing_step_summary,
-    point_document,
-    step_document,
-    step_summary,
-)
-from automation_pipeline.audits.rules.reviews import StepHistory
-from automation_pipeline.audits.rules.tools import case_variants
+from automation_pipeline.audits.queries.steps import all_steps, get_step, step_histories
+from automation_pipeline.audits.rules.results import point_document, step_document, step_summary
 from automation_pipeline.audits.tables import AuditConfigRow, AuditRow
 from automation_pipeline.core.access import EVERYTHING, Reach
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import begin_of, end_of
-from automation_pipeline.fiches.queries import fiches as status
+from automation_pipeline.fiches.queries import fiches
 from automation_pipeline.fiches.queries.fiches import within
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow, InformationRow
 from automation_pipeline.storage.clock import day_of
 from automation_pipeline.storage.statements import among
 from automation_pipeline.storage.workflow_logs import LogPage, log_lines
 
+Document = dict[str, object]
 Condition = ColumnElement[bool]
+AuditListRow = tuple[AuditRow, str, str | None, str | None, str | None, str]
 
 _UTC = ZoneInfo("UTC")
 _details = aliased(InformationRow)
-
-COMPLETED = AuditRow.status == AuditStatus.COMPLETED
-# Hundredths of a percent, so that both databases reckon with whole numbers.
-HUNDREDTHS = cast(func.round(AuditRow.score_percentage * 100), Integer)
-GROUPE = func.coalesce(
+_IS_COMPLETED = AuditRow.status == AuditStatus.COMPLETED
+_IS_COMPLIANT = _IS_COMPLETED & AuditRow.is_compliant.is_(True)
+# Hundredths of a percent, so that both databases calculate with whole numbers.
+_HUNDREDTHS = func.round(AuditRow.score_percentage * 100).cast(Integer)
+_SCORE = case((_IS_COMPLETED, _HUNDREDTHS))
+_GROUPE = func.coalesce(
     select(_details.groupe).where(_details.fiche_cache_id == FicheCacheRow.id).scalar_subquery(),
     FicheCacheRow.groupe,
 )
@@ -86,151 +70,6 @@ _RECORDINGS = (
     )
     .scalar_subquery()
 )
-
-
-@dataclass(frozen=True)
-class ListingScope:
-    """Who looks, and whose calendar days count."""
-
-    reach: Reach = EVERYTHING
-    zone: ZoneInfo = _UTC
-
-
-UNRESTRICTED = ListingScope()
-
-
-def conditions(session: Session, chosen: AuditFilter, view: ListingScope) -> list[Condition]:
-    """The filters of lists of audits as SQL conditions on an audit, its fiche and its
-    configuration, joined."""
-    return [
-        within(session, view.reach),
-        *_lists(session, chosen),
-        *_times(chosen, view.zone),
-        *_ranges(chosen),
-        *_flags(chosen),
-        *_texts(chosen),
-    ]
-
-
-def _lists(session: Session, chosen: AuditFilter) -> Iterator[Condition]:
-    texts = (
-        (FicheCacheRow.fiche_id, chosen.fiche_ids),
-        (AuditRow.status, chosen.status),
-        (GROUPE, chosen.groupes),
-        (FicheCacheRow.sales_date, [day.isoformat() for day in chosen.sales_dates]),
-        (AuditRow.niveau, chosen.niveau),
-        (AuditRow.trigger_source, chosen.trigger_source),
-    )
-    ids = (
-        (AuditRow.audit_config_id, chosen.audit_config_ids),
-        (AuditRow.automation_schedule_id, chosen.automation_schedule_ids),
-        (AuditRow.automation_run_id, chosen.automation_run_ids),
-    )
-    yield from (among(session, column, named) for column, named in texts if named)
-    yield from (among(session, column, named) for column, named in ids if named)
-
-
-def _times(chosen: AuditFilter, zone: ZoneInfo) -> Iterator[Condition]:
-    wanted = (
-        (AuditRow.created_at, chosen.date_from, chosen.date_to),
-        (FicheCacheRow.fetched_at, chosen.fetched_at_from, chosen.fetched_at_to),
-        (
-            FicheCacheRow.last_revalidated_at,
-            chosen.last_revalidated_from,
-            chosen.last_revalidated_to,
-        ),
-    )
-    for column, first, last in wanted:
-        if first is not None:
-            yield column >= begin_of(first, zone)
-        if last is not None:
-            yield column < end_of(last, zone)
-
-
-def _ranges(chosen: AuditFilter) -> Iterator[Condition]:
-    wanted = (
-        (FicheCacheRow.sales_date, _text(chosen.sales_date_from), _text(chosen.sales_date_to)),
-        (_RECORDINGS, chosen.recordings_count_min, chosen.recordings_count_max),
-        (
-            case((COMPLETED, HUNDREDTHS)),
-            _hundredths(chosen.score_min),
-            _hundredths(chosen.score_max),
-        ),
-        (AuditRow.duration_ms, chosen.duration_min_ms, chosen.duration_max_ms),
-        (AuditRow.total_tokens, chosen.tokens_min, chosen.tokens_max),
-    )
-    for column, least, most in wanted:
-        if least is not None:
-            yield column >= least
-        if most is not None:
-            yield column <= most
-
-
-def _flags(chosen: AuditFilter) -> Iterator[Condition]:
-    wanted = (
-        (
-            chosen.is_compliant,
-            and_(COMPLETED, AuditRow.is_compliant.is_(True)),
-            and_(COMPLETED, AuditRow.is_compliant.is_(False)),
-        ),
-        (chosen.has_recordings, _RECORDINGS > 0, _RECORDINGS == 0),
-        (
-            chosen.has_failed_steps,
-            func.coalesce(AuditRow.failed_steps, 0) > 0,
-            func.coalesce(AuditRow.failed_steps, 0) == 0,
-        ),
-        (chosen.latest_only or None, AuditRow.is_latest.is_(True), false()),
-        (False if not chosen.include_deleted else None, false(), AuditRow.deleted_at.is_(None)),
-    )
-    return (if_so if flag else if_not for flag, if_so, if_not in wanted if flag is not None)
-
-
-def _texts(chosen: AuditFilter) -> Iterator[Condition]:
-    names = (FicheCacheRow.prospect_prenom, FicheCacheRow.prospect_nom)
-    either_way = (_joined(*names), _joined(*reversed(names)))
-    anywhere = (
-        FicheCacheRow.fiche_id, AuditRow.tracking_id, GROUPE, FicheCacheRow.agence_nom, AuditConfigRow.name,
-        AuditRow.notes, *either_way,
-    )  # fmt: skip
-    wanted = (
-        (chosen.groupe_query, (GROUPE,)),
-        (chosen.agence_query, (FicheCacheRow.agence_nom,)),
-        (chosen.prospect_query, either_way),
-        (chosen.q, anywhere),
-    )
-    return (_contains(text, columns) for text, columns in wanted if text)
-
-
-def _contains(
-    text: str, columns: Sequence[SQLColumnExpression[Any]]
-) -> Condition:  # texts, there or not
-    """Wildcards of LIKE stand for themselves."""
-    return or_(
-        *(
-            column.icontains(strategy, autoescape=True)
-            for column in columns
-            for strategy in sorted(case_variants(text))
-        )
-    )
-
-
-def _joined(
-    first: InstrumentedAttribute[str | None], second: InstrumentedAttribute[str | None]
-) -> ColumnElement[str]:
-    return func.coalesce(first, "").concat(" ").concat(func.coalesce(second, ""))
-
-
-def _text(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()
-
-
-def _hundredths(score: float | None) -> int | None:
-    return None if score is None else round(Decimal(str(score)) * 100)
-
-
-Document = dict[str, object]
-AuditListRow = tuple[AuditRow, str, str | None, str | None, str | None, str]
-
 _HIDDEN = {
     "fiche_cache_id",
     "config_fingerprint",
@@ -243,25 +82,125 @@ _IDS = {"id", "audit_config_id", "automation_schedule_id", "automation_run_id"}
 _NAMES = [column.key for column in inspect(AuditRow).column_attrs if column.key not in _HIDDEN]
 
 
-def select_audits(*conditions: ColumnElement[bool]):  # noqa: ANN201  SQLAlchemy's own type names every column
-    """What `audit_row_document` reads."""
-    fiche = (
-        FicheCacheRow.fiche_id,
-        GROUPE,
-        FicheCacheRow.prospect_prenom,
-        FicheCacheRow.prospect_nom,
-    )
+@dataclass(frozen=True)
+class ListingScope:
+    """The fiches within the caller's reach, and the time zone of calendar days."""
+
+    reach: Reach = EVERYTHING
+    zone: ZoneInfo = _UTC
+
+
+UNRESTRICTED = ListingScope()
+
+
+def _joined(*columns: SQLColumnExpression[Any] | type[AuditRow | FicheCacheRow]) -> Select[Any]:
+    """Audits with their fiche and configuration, to which the conditions of a filter apply."""
     return (
-        select(AuditRow, *fiche, AuditConfigRow.name)
+        select(*columns)
+        .select_from(AuditRow)
         .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
         .join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
-        .where(*conditions)
-        .execution_options(populate_existing=True)
     )
 
 
-def audit_row_document(found: AuditListRow) -> Document:
-    """Its result has no steps."""
+def _conditions(session: Session, chosen: AuditFilter, scope: ListingScope) -> list[Condition]:
+    texts = (
+        (FicheCacheRow.fiche_id, chosen.fiche_ids),
+        (AuditRow.status, chosen.status),
+        (_GROUPE, chosen.groupes),
+        (FicheCacheRow.sales_date, [day.isoformat() for day in chosen.sales_dates]),
+        (AuditRow.niveau, chosen.niveau),
+        (AuditRow.trigger_source, chosen.trigger_source),
+    )
+    ids = (
+        (AuditRow.audit_config_id, chosen.audit_config_ids),
+        (AuditRow.automation_schedule_id, chosen.automation_schedule_ids),
+        (AuditRow.automation_run_id, chosen.automation_run_ids),
+    )
+    failed_steps = func.coalesce(AuditRow.failed_steps, 0)
+    is_noncompliant = and_(_IS_COMPLETED, AuditRow.is_compliant.is_(False))
+    flags = (
+        (chosen.is_compliant, _IS_COMPLIANT, is_noncompliant),
+        (chosen.has_recordings, _RECORDINGS > 0, _RECORDINGS == 0),
+        (chosen.has_failed_steps, failed_steps > 0, failed_steps == 0),
+    )
+    first_name = func.coalesce(FicheCacheRow.prospect_prenom, "")
+    last_name = func.coalesce(FicheCacheRow.prospect_nom, "")
+    names = (
+        first_name.concat(" ").concat(last_name),
+        last_name.concat(" ").concat(first_name),
+    )
+    agence = FicheCacheRow.agence_nom
+    anywhere = (FicheCacheRow.fiche_id, AuditRow.tracking_id, _GROUPE, agence, AuditConfigRow.name)
+    searches = (
+        (chosen.groupe_query, (_GROUPE,)),
+        (chosen.agence_query, (agence,)),
+        (chosen.prospect_query, names),
+        (chosen.q, (*anywhere, AuditRow.notes, *names)),
+    )
+    found = [within(session, scope.reach), *_bounds(chosen, scope.zone)]
+    found += [among(session, column, values) for column, values in texts if values]
+    found += [among(session, column, values) for column, values in ids if values]
+    found += [yes if flag else no for flag, yes, no in flags if flag is not None]
+    found += [_contains(text, columns) for text, columns in searches if text]
+    if chosen.latest_only:
+        found.append(AuditRow.is_latest.is_(True))
+    if not chosen.include_deleted:
+        found.append(AuditRow.deleted_at.is_(None))
+    return found
+
+
+def _bounds(chosen: AuditFilter, zone: ZoneInfo) -> Iterator[Condition]:
+    revalidated = (chosen.last_revalidated_from, chosen.last_revalidated_to)
+    moments = (
+        (AuditRow.created_at, chosen.date_from, chosen.date_to),
+        (FicheCacheRow.fetched_at, chosen.fetched_at_from, chosen.fetched_at_to),
+        (FicheCacheRow.last_revalidated_at, *revalidated),
+    )
+    for column, first, last in moments:
+        if first is not None:
+            yield column >= begin_of(first, zone)
+        if last is not None:
+            yield column < end_of(last, zone)
+    sold_from, sold_to = chosen.sales_date_from, chosen.sales_date_to
+    score_min, score_max = (
+        None if score is None else round(Decimal(str(score)) * 100)
+        for score in (chosen.score_min, chosen.score_max)
+    )
+    ranges = (
+        (
+            FicheCacheRow.sales_date,
+            sold_from and sold_from.isoformat(),
+            sold_to and sold_to.isoformat(),
+        ),
+        (_RECORDINGS, chosen.recordings_count_min, chosen.recordings_count_max),
+        (_SCORE, score_min, score_max),
+        (AuditRow.duration_ms, chosen.duration_min_ms, chosen.duration_max_ms),
+        (AuditRow.total_tokens, chosen.tokens_min, chosen.tokens_max),
+    )
+    for column, least, most in ranges:
+        if least is not None:
+            yield column >= least
+        if most is not None:
+            yield column <= most
+
+
+def _contains(text: str, columns: Sequence[SQLColumnExpression[Any]]) -> Condition:
+    """Databases ignore the case of unaccented letters only, so the accented ones are tried in each case."""
+    variants = sorted({text, text.lower(), text.upper(), text.title()})
+    return or_(*(column.icontains(one, autoescape=True) for column in columns for one in variants))
+
+
+def _audits(*conditions: Condition) -> Select[Any]:
+    """The columns that `_audit_document` reads."""
+    names = (FicheCacheRow.prospect_prenom, FicheCacheRow.prospect_nom)
+    columns = (FicheCacheRow.fiche_id, _GROUPE, *names, AuditConfigRow.name)
+    query = _joined(AuditRow, *columns).where(*conditions)
+    return query.execution_options(populate_existing=True)
+
+
+def _audit_document(found: AuditListRow) -> Document:
+    """The audit without its steps."""
     row, fiche_id, groupe, first_name, last_name, config_name = found
     return {
         **{to_camel(name): _json(name, getattr(row, name)) for name in _NAMES},
@@ -281,314 +220,227 @@ def _json(name: str, value: object) -> object:
     return float(value) if isinstance(value, Decimal) else value
 
 
-_SORTED: Mapping[SortBy, InstrumentedAttribute[Any]] = {
-    SortBy.CREATED_AT: AuditRow.created_at,
-    SortBy.COMPLETED_AT: AuditRow.completed_at,
-    SortBy.SCORE_PERCENTAGE: AuditRow.score_percentage,
-    SortBy.DURATION_MS: AuditRow.duration_ms,
-}
-
-
-def list_audits(
-    session: Session, chosen: AuditFilter, view: ListingScope = UNRESTRICTED
-) -> tuple[list[Document], int]:
-    """A page of them, without steps; and how many there are without `limit` and `offset`. Two
-    queries."""
-    wanted = conditions(session, chosen, view)
-    page = (
-        select_audits(*wanted)
-        .order_by(*_audit_order(chosen))
-        .limit(chosen.limit)
-        .offset(chosen.offset)
-    )
-    total = session.scalar(joined(func.count()).where(*wanted)) or 0
-    return [audit_row_document(row) for row in session.execute(page).tuples()], total
-
-
-def list_by_fiche(
-    session: Session, chosen: AuditFilter, view: ListingScope = UNRESTRICTED
-) -> tuple[list[Document], int]:
-    """A page of fiches with their audits, that with the newest audit first, and how many fiches
-    there are. Three queries. Averages are of completed audits."""
-    wanted = conditions(session, chosen, view)
-    newest = func.max(AuditRow.created_at)
-    in_order = (
-        (newest.asc(), FicheCacheRow.id)
-        if chosen.sort_order is SortOrder.ASC
-        else (newest.desc(), FicheCacheRow.id.desc())
-    )
-    of_fiche = (
-        joined(FicheCacheRow, GROUPE, func.count(), *scores(), newest)
-        .where(*wanted)
-        .group_by(FicheCacheRow.id)
-    )
-    page = (
-        session.execute(of_fiche.order_by(*in_order).limit(chosen.limit).offset(chosen.offset))
-        .tuples()
-        .all()
-    )
-    shown = among(session, AuditRow.fiche_cache_id, [row[0].id for row in page])
-    audits: dict[object, list[Document]] = defaultdict(list)
-    for row in session.execute(
-        select_audits(*wanted, shown).order_by(*_audit_order(chosen))
-    ).tuples():
-        audits[row[1]].append(audit_row_document(row))
-    total = (
-        session.scalar(joined(func.count(AuditRow.fiche_cache_id.distinct())).where(*wanted)) or 0
-    )
-    return [_fiche(row, audits[row[0].fiche_id]) for row in page], total
-
-
-def joined(*columns: ColumnElement[Any] | type[FicheCacheRow]) -> Select[Any]:
-    """Of audits, as the conditions want them."""
-    return (
-        select(*columns)
-        .select_from(AuditRow)
-        .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
-        .join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
-    )
-
-
-def scores() -> tuple[ColumnElement[Any], ...]:
-    """Of the completed: how many, how many of them compliant, and the sum of their scores in
-    hundredths."""
-    compliant = func.sum(case((COMPLETED & AuditRow.is_compliant.is_(True), 1), else_=0))
-    return (
-        func.sum(case((COMPLETED, 1), else_=0)),
-        compliant,
-        func.sum(case((COMPLETED, HUNDREDTHS))),
-    )
-
-
-def average(hundredths: int | None, count: int) -> float | None:
-    """Rounded as people round, and the same on both databases."""
-    return None if not count else float(round(Decimal(int(hundredths or 0)) / count / 100, 2))
-
-
 def _audit_order(chosen: AuditFilter) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """What has no value comes last, whichever way round."""
-    column = _SORTED[chosen.sort_by]
+    """Audits without the value come last in either order."""
+    column = getattr(AuditRow, chosen.sort_by.value)
     if chosen.sort_order is SortOrder.ASC:
         return column.asc().nulls_last(), AuditRow.id.asc()
     return column.desc().nulls_last(), AuditRow.id.desc()
 
 
-def _fiche(row: tuple[Any, ...], audits: list[Document]) -> Document:
-    fiche, groupe, count, completed, compliant, hundredths, newest = row
-    return {
-        "fiche": {
-            "ficheId": fiche.fiche_id,
-            "groupe": groupe,
-            "agenceNom": fiche.agence_nom,
-            "prospectNom": fiche.prospect_nom,
-            "prospectPrenom": fiche.prospect_prenom,
-            "salesDate": fiche.sales_date,
-        },
-        "audits": audits,
-        "summary": {
-            "totalAudits": count,
-            "compliantCount": compliant,
-            "averageScore": average(hundredths, completed),
-            "latestAuditDate": iso(newest),
-        },
-    }
+def list_audits(
+    session: Session, chosen: AuditFilter, scope: ListingScope = UNRESTRICTED
+) -> tuple[list[Document], int]:
+    """A page of audits without steps, and the number of audits on all pages."""
+    wanted = _conditions(session, chosen, scope)
+    page = _audits(*wanted).order_by(*_audit_order(chosen))
+    rows = session.execute(page.limit(chosen.limit).offset(chosen.offset)).tuples()
+    total = session.scalar(_joined(func.count()).where(*wanted)) or 0
+    return [_audit_document(row) for row in rows], total
 
 
-_COLUMNS: Mapping[GroupBy, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
+def list_by_fiche(
+    session: Session, chosen: AuditFilter, scope: ListingScope = UNRESTRICTED
+) -> tuple[list[Document], int]:
+    """A page of fiches with their audits, by their newest audit, and the number of fiches. Averages are of
+    completed audits."""
+    wanted = _conditions(session, chosen, scope)
+    newest = func.max(AuditRow.created_at)
+    in_order = (newest.desc(), FicheCacheRow.id.desc())
+    if chosen.sort_order is SortOrder.ASC:
+        in_order = (newest.asc(), FicheCacheRow.id)
+    fiches = _joined(
+        FicheCacheRow,
+        _GROUPE,
+        func.count(),
+        func.count(_SCORE),
+        func.sum(case((_IS_COMPLIANT, 1), else_=0)),
+        func.sum(_SCORE),
+        newest,
+    )
+    fiches = fiches.where(*wanted).group_by(FicheCacheRow.id).order_by(*in_order)
+    page = session.execute(fiches.limit(chosen.limit).offset(chosen.offset)).tuples().all()
+    on_page = among(session, AuditRow.fiche_cache_id, [row[0].id for row in page])
+    audits: dict[str, list[Document]] = defaultdict(list)
+    for row in session.execute(_audits(*wanted, on_page).order_by(*_audit_order(chosen))).tuples():
+        audits[row[1]].append(_audit_document(row))
+    total = _joined(func.count(AuditRow.fiche_cache_id.distinct())).where(*wanted)
+    documents: list[Document] = [
+        {
+            "fiche": {
+                "ficheId": fiche.fiche_id,
+                "groupe": groupe,
+                "agenceNom": fiche.agence_nom,
+                "prospectNom": fiche.prospect_nom,
+                "prospectPrenom": fiche.prospect_prenom,
+                "salesDate": fiche.sales_date,
+            },
+            "audits": audits[fiche.fiche_id],
+            "summary": {
+                "totalAudits": count,
+                "compliantCount": compliant,
+                "averageScore": _average(hundredths, completed),
+                "latestAuditDate": iso(latest),
+            },
+        }
+        for fiche, groupe, count, completed, compliant, hundredths, latest in page
+    ]
+    return documents, session.scalar(total) or 0
+
+
+def _average(hundredths: int | None, count: int) -> float | None:
+    """Rounded half to even in decimals, and so equal on both databases."""
+    return None if not count else float(round(Decimal(int(hundredths or 0)) / count / 100, 2))
+
+
+_GROUPS: Mapping[GroupBy, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
     GroupBy.FICHE: FicheCacheRow.fiche_id,
     GroupBy.AUDIT_CONFIG: AuditRow.audit_config_id,
     GroupBy.STATUS: AuditRow.status,
     GroupBy.NIVEAU: AuditRow.niveau,
     GroupBy.AUTOMATION_SCHEDULE: AuditRow.automation_schedule_id,
     GroupBy.AUTOMATION_RUN: AuditRow.automation_run_id,
-    GroupBy.GROUPE: GROUPE,
+    GroupBy.GROUPE: _GROUPE,
 }
-# Groups on a scale are shown in its order, all others by their size.
-_ORDERED_BY_KEY = {GroupBy.CREATED_DAY, GroupBy.SCORE_BUCKET}
 
 
 def group_audits(
-    session: Session, chosen: AuditGrouping, view: ListingScope = UNRESTRICTED
+    session: Session, chosen: AuditGrouping, scope: ListingScope = UNRESTRICTED
 ) -> tuple[list[Document], int]:
-    """A page of groups, and how many there are. Three queries at most."""
-    wanted = conditions(session, chosen, view)
-    key = _key(session, chosen, wanted, view.zone)
-    # Grouped from outside: the key may hold parameters, and PostgreSQL takes no two of them for the
-    # same.
-    of_each = joined(
-        key.label("key"),
+    """A page of groups, and the number of groups. Days and scores are in their own order, others by size."""
+    wanted = _conditions(session, chosen, scope)
+    # Grouped from outside: the key may have parameters, and PostgreSQL does not see that two with
+    # equal values are the same.
+    audits = _joined(
+        _group_key(session, chosen, wanted, scope.zone).label("key"),
         AuditRow.status.label("status"),
-        case((COMPLETED & AuditRow.is_compliant.is_(True), 1), else_=0).label("compliant"),
-        case((COMPLETED, HUNDREDTHS)).label("score"),
+        case((_IS_COMPLIANT, 1), else_=0).label("compliant"),
+        _SCORE.label("score"),
     )
-    audits = of_each.where(*wanted).subquery()
-    groups = _grouped(audits).group_by(audits.c.key).order_by(*_group_order(chosen, audits.c.key))
-    rows = session.execute(groups.limit(chosen.limit).offset(chosen.offset)).tuples().all()
-    total = session.scalar(
-        select(func.count()).select_from(select(audits.c.key).distinct().subquery())
-    )
-    return [_group(row, chosen) for row in rows], total or 0
-
-
-def _key(
-    session: Session, chosen: AuditGrouping, wanted: list[Condition], zone: ZoneInfo
-) -> ColumnElement[Any]:
-    match chosen.group_by:
-        case GroupBy.CREATED_DAY:
-            return _created_day(session, wanted, zone)
-        case GroupBy.SCORE_BUCKET:
-            size = chosen.bucket_size
-            bucket = HUNDREDTHS // literal(100 * size) * literal(size)
-            last = last_bucket(size)
-            return case((COMPLETED, case((bucket > last, last), else_=bucket)))
-        case by:
-            return _COLUMNS[by].expression
-
-
-def _created_day(session: Session, wanted: list[Condition], zone: ZoneInfo) -> ColumnElement[Any]:
-    ends = joined(func.min(AuditRow.created_at), func.max(AuditRow.created_at)).where(*wanted)
-    span: tuple[datetime | None, datetime | None] = session.execute(ends).tuples().one()
-    return (
-        null()
-        if span[0] is None or span[1] is None
-        else day_of(AuditRow.created_at.expression, (span[0], span[1]), zone)
-    )
-
-
-def _grouped(audits: Subquery):  # noqa: ANN202  SQLAlchemy's own type names every column
-    counts = (func.sum(case((audits.c.status == status, 1), else_=0)) for status in AuditStatus)
-    score = audits.c.score
-    return select(
-        audits.c.key,
-        func.count(),
+    audits = audits.where(*wanted).subquery()
+    key, score, count = audits.c.key, audits.c.score, func.count()
+    ascending = chosen.sort_order is SortOrder.ASC
+    in_order = (count.asc() if ascending else count.desc(), key.asc().nulls_last())
+    if chosen.group_by in {GroupBy.CREATED_DAY, GroupBy.SCORE_BUCKET}:
+        in_order = ((key.asc() if ascending else key.desc()).nulls_last(),)
+    groups = select(
+        key,
+        count,
         func.count(score),
         func.sum(audits.c.compliant),
         func.sum(score),
         func.min(score),
         func.max(score),
-        *counts,
+        *(func.sum(case((audits.c.status == status, 1), else_=0)) for status in AuditStatus),
     )
+    groups = groups.group_by(key).order_by(*in_order).limit(chosen.limit).offset(chosen.offset)
+    rows = session.execute(groups).tuples().all()
+    total = select(func.count()).select_from(select(key).distinct().subquery())
+    return [_group_document(row, chosen) for row in rows], session.scalar(total) or 0
 
 
-def _group_order(chosen: AuditGrouping, key: ColumnElement[Any]) -> tuple[ColumnElement[Any], ...]:
-    ascending = chosen.sort_order is SortOrder.ASC
-    if chosen.group_by in _ORDERED_BY_KEY:
-        return ((key.asc() if ascending else key.desc()).nulls_last(),)
-    count = func.count()
-    return count.asc() if ascending else count.desc(), key.asc().nulls_last()
+def _group_key(
+    session: Session, chosen: AuditGrouping, wanted: list[Condition], zone: ZoneInfo
+) -> ColumnElement[Any]:
+    if chosen.group_by is GroupBy.SCORE_BUCKET:
+        size, last = chosen.bucket_size, last_bucket(chosen.bucket_size)
+        bucket = _HUNDREDTHS // literal(100 * size) * literal(size)
+        return case((_IS_COMPLETED, case((bucket > last, last), else_=bucket)))
+    if chosen.group_by is not GroupBy.CREATED_DAY:
+        return _GROUPS[chosen.group_by].expression
+    ends = _joined(func.min(AuditRow.created_at), func.max(AuditRow.created_at)).where(*wanted)
+    first, last = session.execute(ends).tuples().one()
+    return null() if first is None else day_of(AuditRow.created_at.expression, (first, last), zone)
 
 
-def _group(row: tuple[Any, ...], chosen: AuditGrouping) -> Document:
+def _group_document(row: tuple[Any, ...], chosen: AuditGrouping) -> Document:
     key, count, completed, compliant, total, least, most, *by_status = row
+    name = None if key is None else str(key)
+    if key is not None and chosen.group_by is GroupBy.SCORE_BUCKET:
+        name = bucket_name(key, chosen.bucket_size)
     return {
-        "key": _name(key, chosen),
+        "key": name,
         "count": count,
         "compliantCount": compliant,
         "nonCompliantCount": completed - compliant,
-        "avgScore": average(total, completed),
+        "avgScore": _average(total, completed),
         "minScore": None if least is None else least / 100,
         "maxScore": None if most is None else most / 100,
         "statusCounts": dict(zip(AuditStatus, by_status, strict=True)),
     }
 
 
-def _name(key: object, chosen: AuditGrouping) -> str | None:
-    if isinstance(key, int) and chosen.group_by is GroupBy.SCORE_BUCKET:
-        return bucket_name(key, chosen.bucket_size)
-    return None if key is None else str(key)
-
-
 def audit_document(session: Session, audit_id: int, *, details: bool = True) -> Document:
     """One audit, deleted or not. Without `details` its result has no steps."""
-    found = session.execute(select_audits(AuditRow.id == audit_id)).tuples().one_or_none()
-    if found is None:
+    found = _documents(session, _audits(AuditRow.id == audit_id), details=details)
+    if not found:
         raise NotFoundError("Audit not found")
-    [document] = _with_details(session, [found]) if details else [audit_row_document(found)]
-    return document
+    return found[0]
 
 
 def latest_of_fiche(session: Session, fiche_id: str, *, details: bool = True) -> list[Document]:
-    """The latest audit of the fiche by each configuration, newest first; deleted ones are never the
-    latest."""
-    latest = select_audits(FicheCacheRow.fiche_id == fiche_id, AuditRow.is_latest.is_(True))
-    found = (
-        session.execute(latest.order_by(AuditRow.created_at.desc(), AuditRow.id.desc()))
-        .tuples()
-        .all()
-    )
-    return _with_details(session, found) if details else [audit_row_document(one) for one in found]
+    """The latest audit of the fiche by each configuration, newest first."""
+    latest = _audits(FicheCacheRow.fiche_id == fiche_id, AuditRow.is_latest.is_(True))
+    newest_first = (AuditRow.created_at.desc(), AuditRow.id.desc())
+    return _documents(session, latest.order_by(*newest_first), details=details)
 
 
-def audit_step_document(session: Session, place: StepLocation) -> Document:
-    history = history_by_step(session, place.audit_id).get(place.position, StepHistory())
-    return step_document(get_step(session, place), history)
-
-
-def control_point_document(session: Session, place: StepLocation) -> Document:
-    """NotFoundError when there is no such control point; `place` names one."""
-    step = get_step(session, place)
-    assert place.point is not None  # noqa: S101  the caller asks for a control point
-    where = {
-        "audit_id": str(place.audit_id),
-        "step_position": step.position,
-        "step_name": step.name,
-    }
-    point = point_document(step.finding.points[place.point - 1])
-    return {**where, "control_point_index": place.point, **point}
-
-
-def _with_details(session: Session, audits: Sequence[AuditListRow]) -> list[Document]:
-    """As many queries for many as for one."""
-    ids = [row.id for row, *_ in audits]
-    steps, histories = all_steps(session, ids), histories_of_audits(session, ids)
-    documents: list[Document] = []
-    for found in audits:
-        audit_id, document = found[0].id, audit_row_document(found)
-        of_it = [
-            _step_document(step, histories.get((audit_id, step.position), StepHistory()))
-            for step in steps[audit_id]
+def _documents(session: Session, audits: Select[Any], *, details: bool) -> list[Document]:
+    """The number of queries is constant. The steps are also in the result of an audit that has not ended."""
+    rows = session.execute(audits).tuples().all()
+    documents = [_audit_document(row) for row in rows]
+    if not details:
+        return documents
+    ids = [row[0].id for row in rows]
+    steps, histories = all_steps(session, ids), step_histories(session, ids)
+    for audit_id, document in zip(ids, documents, strict=True):
+        result = _part(document["resultData"])
+        audit = _part(result.get("audit"))
+        found = [
+            step_document(step, histories[audit_id, step.position]) for step in steps[audit_id]
         ]
-        whole = {"resultData": _with_steps(document["resultData"], of_it)}
-        documents.append(
-            {**document, **whole, "stepResults": [_step_summary(step) for step in steps[audit_id]]}
-        )
+        results = {**_part(audit.get("results")), "steps": found}
+        document["resultData"] = {**result, "audit": {**audit, "results": results}}
+        document["stepResults"] = [step_summary(step) for step in steps[audit_id]]
     return documents
 
 
-def _step_document(step: StoredStep | MissingStep, history: StepHistory) -> dict[str, object]:
-    return (
-        missing_step_document(step)
-        if isinstance(step, MissingStep)
-        else step_document(step, history)
-    )
-
-
-def _step_summary(step: StoredStep | MissingStep) -> dict[str, object]:
-    return missing_step_summary(step) if isinstance(step, MissingStep) else step_summary(step)
-
-
-def _with_steps(result: object, steps: list[Document]) -> Document:
-    """Also in the result of an audit that has not ended, which says nothing else of its
-    findings."""
-    whole = _part(result)
-    audit = _part(whole.get("audit"))
-    results = {**_part(audit.get("results")), "steps": steps}
-    return {**whole, "audit": {**audit, "results": results}}
-
-
 def _part(value: object) -> Mapping[str, object]:
-    return typing_cast("Mapping[str, object]", value or {})
+    return cast("Mapping[str, object]", value or {})
 
 
-# Not the result: it is as long as everything that was found.
-_SUMMARY_COLUMNS = (
-    AuditRow.audit_config_id, AuditRow.status, AuditRow.score_percentage, AuditRow.niveau, AuditRow.is_compliant,
-    AuditRow.error_message, AuditRow.created_at, AuditRow.completed_at,
-)  # fmt: skip
+def audit_step_document(session: Session, location: StepLocation) -> Document:
+    history = step_histories(session, [location.audit_id])[location.audit_id, location.position]
+    return step_document(get_step(session, location), history)
+
+
+def control_point_document(session: Session, audit_id: int, position: int, index: int) -> Document:
+    """Raises NotFoundError for an unknown control point; `index` counts from 1."""
+    step = get_step(session, StepLocation(audit_id, position, index))
+    return {
+        "audit_id": str(audit_id),
+        "step_position": step.position,
+        "step_name": step.name,
+        "control_point_index": index,
+        **point_document(step.finding.points[index - 1]),
+    }
+
+
+def audit_logs(
+    session: Session, audit_id: int, *, level: str | None = None, limit: int = 200, offset: int = 0
+) -> tuple[list[Document], int]:
+    """A page of the log entries of the audit, its reruns and reviews, oldest first, and their number."""
+    tracking_id = session.scalar(select(AuditRow.tracking_id).where(AuditRow.id == audit_id))
+    if tracking_id is None:
+        raise NotFoundError("Audit not found")
+    # Entries from before the audit had a row are traced by its tracking id.
+    traces = (str(audit_id), tracking_id)
+    page = LogPage(workflow="audit", trace_ids=traces, level=level, limit=limit, offset=offset)
+    return log_lines(session, page)
 
 
 def fiche_status(session: Session, fiche_id: str, reach: Reach) -> Document:
-    """NotFoundError when it is hidden or missing."""
+    """Raises NotFoundError for a hidden or unknown fiche."""
     found = fiche_statuses(session, [fiche_id], reach)[fiche_id]
     if not found["hasData"]:
         raise NotFoundError("Fiche not found in database")
@@ -596,92 +448,71 @@ def fiche_status(session: Session, fiche_id: str, reach: Reach) -> Document:
 
 
 def fiche_statuses(session: Session, fiche_ids: Iterable[str], reach: Reach) -> dict[str, Document]:
-    """By fiche id; what is hidden or missing has the empty status."""
-    known = status.statuses_of(session, fiche_ids, reach)
-    audits = audits_of_fiches(
-        session, [fiche_id for fiche_id, payload in known.items() if payload["hasData"]]
-    )
+    """By fiche id; hidden and unknown fiches have the empty status."""
+    known = fiches.statuses_of(session, fiche_ids, reach)
+    with_data = [fiche_id for fiche_id, status in known.items() if status["hasData"]]
+    audits = _audits_of_fiches(session, with_data)
     return {
-        fiche_id: {**payload, "audit": audits.get(fiche_id) or summarise_audits(())}
-        for fiche_id, payload in known.items()
+        fiche_id: {**status, "audit": _summarise(audits[fiche_id])}
+        for fiche_id, status in known.items()
     }
 
 
 def fiches_with_audits(
-    session: Session, days: Sequence[date], reach: Reach, page: status.FichePage
+    session: Session, days: Sequence[date], reach: Reach, page: fiches.FichePage
 ) -> tuple[list[Document], int]:
-    """The rows of a date list; and how many there are on all pages."""
-    rows, total = status.fiches_sold(session, days, reach, page)
-    audits = audits_of_fiches(session, [str(row["ficheId"]) for row in rows])
-    return [
-        {**row, "audit": audits.get(str(row["ficheId"])) or summarise_audits(())} for row in rows
-    ], total
+    """A page of the fiches sold on the days, and the number of fiches on all pages."""
+    rows, total = fiches.fiches_sold(session, days, reach, page)
+    audits = _audits_of_fiches(session, [str(row["ficheId"]) for row in rows])
+    return [{**row, "audit": _summarise(audits[str(row["ficheId"])])} for row in rows], total
 
 
-def audits_of_fiches(session: Session, fiche_ids: Sequence[str]) -> dict[str, Document]:
-    """Of those that have one. The latest of each configuration counts, deleted ones never do."""
+def _audits_of_fiches(
+    session: Session, fiche_ids: Sequence[str]
+) -> Mapping[str, list[tuple[AuditRow, str]]]:
+    """The latest audits of each fiche with the names of their configurations, newest first."""
     query = (
-        select(FicheCacheRow.fiche_id, AuditRow, AuditConfigRow.name)
-        .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
-        .join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
+        _joined(FicheCacheRow.fiche_id, AuditRow, AuditConfigRow.name)
         .where(among(session, FicheCacheRow.fiche_id, fiche_ids), AuditRow.is_latest.is_(True))
         .order_by(AuditRow.created_at.desc(), AuditRow.id.desc())
-        .options(load_only(*_SUMMARY_COLUMNS))
+        .options(defer(AuditRow.result_data))
     )
-    found: dict[str, list[tuple[AuditRow, str]]] = {}
-    for fiche_id, row, name in session.execute(query).tuples():
-        found.setdefault(fiche_id, []).append((row, name))
-    return {fiche_id: summarise_audits(rows) for fiche_id, rows in found.items()}
+    found: dict[str, list[tuple[AuditRow, str]]] = defaultdict(list)
+    for fiche_id, row, config_name in session.execute(query).tuples():
+        found[fiche_id].append((row, config_name))
+    return found
 
 
-def summarise_audits(audits: Sequence[tuple[AuditRow, str]]) -> Document:
-    """Of one fiche, the newest first. Only what was judged to the end is compliant or not."""
+def _summarise(audits: Sequence[tuple[AuditRow, str]]) -> Document:
+    """Of one fiche, newest first. Only completed audits have a grade."""
     rows = [row for row, _ in audits]
-    judged = [row for row in rows if row.status == AuditStatus.COMPLETED]
-    scores = [float(row.score_percentage) for row in judged if row.score_percentage is not None]
-    listed = [_audit(row, name) for row, name in audits]
+    completed = [row for row in rows if row.status == AuditStatus.COMPLETED]
+    scores = [float(row.score_percentage) for row in completed if row.score_percentage is not None]
+    listed = [_brief(row, name, is_graded=row in completed) for row, name in audits]
     return {
         "total": len(rows),
-        "completed": len(judged),
+        "completed": len(completed),
         "pending": sum(row.status == AuditStatus.PENDING for row in rows),
         "running": sum(row.status == AuditStatus.RUNNING for row in rows),
-        "compliant": sum(row.is_compliant is True for row in judged),
-        "nonCompliant": sum(row.is_compliant is False for row in judged),
+        "compliant": sum(row.is_compliant is True for row in completed),
+        "nonCompliant": sum(row.is_compliant is False for row in completed),
         "averageScore": round(sum(scores) / len(scores), 2) if scores else None,
         "latestAudit": listed[0] if listed else None,
         "audits": listed,
     }
 
 
-def _audit(row: AuditRow, config_name: str) -> Document:
-    judged = row.status == AuditStatus.COMPLETED
+def _brief(row: AuditRow, config_name: str, *, is_graded: bool) -> Document:
+    score = row.score_percentage
     return {
         "id": str(row.id),
         "auditConfigId": str(row.audit_config_id),
         "auditConfigName": config_name,
         "status": row.status,
-        "scorePercentage": float(row.score_percentage)
-        if judged and row.score_percentage is not None
-        else None,
-        "niveau": row.niveau if judged else None,
-        "isCompliant": row.is_compliant if judged else None,
+        "scorePercentage": float(score) if is_graded and score is not None else None,
+        "niveau": row.niveau if is_graded else None,
+        "isCompliant": row.is_compliant if is_graded else None,
         "errorMessage": row.error_message,
         "createdAt": iso(row.created_at),
         "completedAt": row.completed_at and iso(row.completed_at),
     }
-
-
-def audit_logs(
-    session: Session, audit_id: int, *, level: str | None = None, limit: int = 200, offset: int = 0
-) -> tuple[list[Document], int]:
-    """Oldest first, and how many there are without `limit` and `offset`. Its reruns, reviews and
-    changes are there."""
-    tracking_id = session.scalar(select(AuditRow.tracking_id).where(AuditRow.id == audit_id))
-    if tracking_id is None:
-        raise NotFoundError("Audit not found")
-    # Traced by the id of the row; by the tracking id only what was written before there was one.
-    traces = (str(audit_id), tracking_id)
-    return log_lines(
-        session,
-        LogPage(workflow="audit", trace_ids=traces, level=level, limit=limit, offset=offset),
-    )

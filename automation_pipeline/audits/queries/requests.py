@@ -1,5 +1,4 @@
-"""Queries of requested audits: batches, what became of requests, and the automation that they
-belong to."""
+"""Queries of requested audits: batches, the outcomes of requests, and links to an automation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     bindparam,
+    case,
     column,
     exists,
     func,
@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.models.audits import AuditSummary
+from automation_pipeline.audits.models.audits import AuditBatchSummary, AuditSummary, RequestedAudit
 from automation_pipeline.audits.queries.audits import summaries_by_tracking_id
 from automation_pipeline.audits.tables import (
     AuditBatchItemRow,
@@ -32,102 +32,64 @@ from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.run_requests import RunRequestRow, refusals, taken
 
-# Of every audit, which is seldom of a batch.
+_IS_PENDING = AuditBatchItemRow.state == "pending"
+# Prepared, because every audit runs it and few belong to a batch.
 _END_ITEM = (
     update(AuditBatchItemRow)
-    .where(
-        AuditBatchItemRow.tracking_id == bindparam("audit"), AuditBatchItemRow.state == "pending"
-    )
+    .where(AuditBatchItemRow.tracking_id == bindparam("audit"), _IS_PENDING)
     .values(state=bindparam("then"), error=bindparam("why"), finished_at=bindparam("at"))
     .returning(AuditBatchItemRow.batch_id)
 )
-
-
-@dataclass(frozen=True)
-class AuditBatchSummary:
-    """`failures` are the fiches whose audit failed, with the reason."""
-
-    batch_id: str
-    audit_config_id: int
-    total: int
-    succeeded: int
-    failed: int
-    started_at: datetime
-    completed_at: datetime | None
-    failures: Sequence[tuple[str, str]] = ()
-
-    @property
-    def ended(self) -> int:
-        return self.succeeded + self.failed
+_SCHEDULES = table("automation_schedules", column("id", BigInteger))
+_RUNS = table("automation_runs", column("id", BigInteger), column("schedule_id", BigInteger))
 
 
 def add_batch(
     session: Session,
     batch_id: str,
     audit_config_id: int,
-    items: Sequence[tuple[str, str]],
+    audits: Sequence[RequestedAudit],
     now: datetime,
 ) -> None:
-    """`items` are fiches with the tracking ids of their audits."""
-    counts = {"total": len(items), "succeeded": 0, "failed": 0}
-    session.execute(
-        insert(AuditBatchRow),
-        [{"id": batch_id, "audit_config_id": audit_config_id, **counts, "started_at": now}],
-    )
-    rows = [
-        {"batch_id": batch_id, "fiche_id": fiche_id, "tracking_id": tracking_id, "state": "pending"}
-        for fiche_id, tracking_id in items
-    ]
-    if rows:
-        session.execute(insert(AuditBatchItemRow), rows)
+    batch = {"id": batch_id, "audit_config_id": audit_config_id, "started_at": now}
+    counts = {"total": len(audits), "succeeded": 0, "failed": 0}
+    session.execute(insert(AuditBatchRow), [{**batch, **counts}])
+    items = [{**vars(audit), "batch_id": batch_id, "state": "pending"} for audit in audits]
+    if items:
+        session.execute(insert(AuditBatchItemRow), items)
 
 
 def end_item(
     session: Session, tracking_id: str, error: str | None, now: datetime
 ) -> AuditBatchSummary | None:
-    """How the batch stands now, if the audit is of one and its end was not counted before."""
-    payload = {
-        "audit": tracking_id,
-        "then": "failed" if error else "completed",
-        "why": error,
-        "at": now,
-    }
-    batch_id = execute(session, _END_ITEM, payload).value()
+    """Count the end of an audit, once, and return its batch. None if it has none."""
+    state = "failed" if error else "completed"
+    values = {"audit": tracking_id, "then": state, "why": error, "at": now}
+    batch_id = execute(session, _END_ITEM, values).value()
     if batch_id is None:
         return None
-    # The row is locked by this, so the last of the items sees all the others.
-    succeeded, failed = int(error is None), int(error is not None)
+    # This locks the batch, so that the last item sees the others.
+    succeeded = AuditBatchRow.succeeded + int(error is None)
+    failed = AuditBatchRow.failed + int(error is not None)
+    is_last = AuditBatchRow.completed_at.is_(None) & (succeeded + failed >= AuditBatchRow.total)
+    completed_at = case((is_last, now), else_=AuditBatchRow.completed_at)
     session.execute(
         update(AuditBatchRow)
         .where(AuditBatchRow.id == batch_id)
-        .values(succeeded=AuditBatchRow.succeeded + succeeded, failed=AuditBatchRow.failed + failed)
-        .execution_options(synchronize_session=False)
-    )
-    session.execute(
-        update(AuditBatchRow)
-        .where(
-            AuditBatchRow.id == batch_id,
-            AuditBatchRow.completed_at.is_(None),
-            AuditBatchRow.succeeded + AuditBatchRow.failed >= AuditBatchRow.total,
-        )
-        .values(completed_at=now)
+        .values(succeeded=succeeded, failed=failed, completed_at=completed_at)
         .execution_options(synchronize_session=False)
     )
     return batch_summary(session, batch_id)
 
 
 def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
-    row = session.scalars(
-        select(AuditBatchRow)
-        .where(AuditBatchRow.id == batch_id)
-        .execution_options(populate_existing=True)
-    ).one_or_none()
+    found = select(AuditBatchRow).where(AuditBatchRow.id == batch_id)
+    row = session.scalars(found.execution_options(populate_existing=True)).one_or_none()
     if row is None:
         raise NotFoundError(f"Batch {batch_id} not found")
     failed = select(AuditBatchItemRow.fiche_id, func.coalesce(AuditBatchItemRow.error, "")).where(
         AuditBatchItemRow.batch_id == batch_id, AuditBatchItemRow.state == "failed"
     )
-    failures = [*session.execute(failed.order_by(AuditBatchItemRow.fiche_id)).tuples()]
     return AuditBatchSummary(
         row.id,
         row.audit_config_id,
@@ -136,34 +98,31 @@ def batch_summary(session: Session, batch_id: str) -> AuditBatchSummary:
         row.failed,
         row.started_at,
         row.completed_at,
-        failures,
+        list(session.execute(failed.order_by(AuditBatchItemRow.fiche_id)).tuples()),
     )
 
 
 def fiches_of_batch(session: Session, batch_id: str) -> list[str]:
-    """None of a batch that does not exist."""
-    return list(
-        session.scalars(
-            select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)
-        )
-    )
+    """Empty for an unknown batch."""
+    items = select(AuditBatchItemRow.fiche_id).where(AuditBatchItemRow.batch_id == batch_id)
+    return list(session.scalars(items))
 
 
 def pending_items(session: Session, *, limit: int) -> list[str]:
-    """Tracking ids of audits that batches still wait for, the oldest first."""
-    waiting = select(AuditBatchItemRow.tracking_id).where(AuditBatchItemRow.state == "pending")
+    """Tracking ids of audits for which batches wait, oldest first."""
+    waiting = select(AuditBatchItemRow.tracking_id).where(_IS_PENDING)
     return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))
 
 
 def items_never_started(session: Session, asked_before_seconds: float, *, limit: int) -> list[str]:
-    """Tracking ids of audits that batches still wait for, whose request was filed so long ago and
-    taken by a Dagster run, and of which there is no row all the same; the oldest first."""
+    """Tracking ids of audits for which batches wait, oldest first, whose request is that old and was taken by
+    a Dagster run, but which have no row."""
     waiting = (
         select(AuditBatchItemRow.tracking_id)
         .join(RunRequestRow, RunRequestRow.request_key == AuditBatchItemRow.tracking_id)
         .outerjoin(AuditRow, AuditRow.tracking_id == AuditBatchItemRow.tracking_id)
         .where(
-            AuditBatchItemRow.state == "pending",
+            _IS_PENDING,
             RunRequestRow.state == "taken",
             RunRequestRow.created_at <= database_now(-asked_before_seconds),
             AuditRow.id.is_(None),
@@ -172,9 +131,14 @@ def items_never_started(session: Session, asked_before_seconds: float, *, limit:
     return list(session.scalars(waiting.order_by(AuditBatchItemRow.id).limit(limit)))
 
 
+def is_awaited_by_batch() -> ColumnElement[bool]:
+    """A condition on rows of RunRequestRow. Such a request is the only evidence whether its audit started."""
+    return exists().where(AuditBatchItemRow.tracking_id == RunRequestRow.request_key, _IS_PENDING)
+
+
 @dataclass(frozen=True)
 class RerunStatus:
-    """`error`: it came to nothing."""
+    """With an `error`, the request was refused."""
 
     begun: bool
     done: bool
@@ -184,65 +148,40 @@ class RerunStatus:
 def audit_request_outcomes(
     session: Session, tracking_ids: Sequence[str]
 ) -> dict[str, AuditSummary | str]:
-    """By tracking id, in that order, of those that have begun or never will."""
-    refused, begun = (
-        refusals(session, tracking_ids),
-        summaries_by_tracking_id(session, tracking_ids),
-    )
-    found: dict[str, AuditSummary | str] = {**refused, **begun}
+    """By tracking id, in the given order: the audit, or why there will be none. Requests that wait are left
+    out."""
+    found: dict[str, AuditSummary | str] = {
+        **refusals(session, tracking_ids),
+        **summaries_by_tracking_id(session, tracking_ids),
+    }
     return {key: found[key] for key in dict.fromkeys(tracking_ids) if key in found}
 
 
 def rerun_request_outcomes(session: Session, rerun_ids: Sequence[str]) -> dict[str, RerunStatus]:
-    """All of them: one that nobody knows has not begun."""
+    """By rerun id; an unknown one has not begun."""
     refused, begun = refusals(session, rerun_ids), taken(session, rerun_ids)
-    done = set(
-        session.scalars(select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids)))
-    )
+    ended = select(RerunEventRow.rerun_id).where(RerunEventRow.rerun_id.in_(rerun_ids))
+    done = set(session.scalars(ended))
     return {
         key: RerunStatus(key in begun or key in done, key in done, refused.get(key))
         for key in rerun_ids
     }
 
 
-def is_awaited_by_batch() -> ColumnElement[bool]:
-    """A condition on rows of RunRequestRow: whether the audit ever began is known by its request
-    alone."""
-    return exists().where(
-        AuditBatchItemRow.tracking_id == RunRequestRow.request_key,
-        AuditBatchItemRow.state == "pending",
-    )
-
-
-_TABLES = {"automation_schedule_id": "automation_schedules", "automation_run_id": "automation_runs"}
-
-
 def check_automation_links(session: Session, links: dict[str, int | None], complaint: str) -> None:
-    """InvalidInputError for what does not exist, and for a run of another schedule. `links` are
-    named as the columns of the audit."""
-    missing = [
-        name
+    """Raise InvalidInputError for what does not exist, and for a run of another schedule. `links` has the
+    names of the audit's columns."""
+    tables = {"automation_schedule_id": _SCHEDULES, "automation_run_id": _RUNS}
+    faults = [
+        (name, "does not exist")
         for name, row_id in links.items()
-        if row_id is not None and not _exists(session, name, row_id)
+        if row_id is not None
+        and not session.scalar(select(exists().where(tables[name].c.id == row_id)))
     ]
-    if missing:
-        raise InvalidInputError(complaint, tuple((name, "does not exist") for name in missing))
     schedule_id, run_id = links.get("automation_schedule_id"), links.get("automation_run_id")
-    if (
-        schedule_id is not None
-        and run_id is not None
-        and _schedule_of(session, run_id) != schedule_id
-    ):
-        raise InvalidInputError(complaint, (("automation_run_id", "belongs to another schedule"),))
-
-
-def _exists(session: Session, name: str, row_id: int) -> bool:
-    linked = table(_TABLES[name], column("id", BigInteger))
-    return session.scalar(select(linked.c.id).where(linked.c.id == row_id)) is not None
-
-
-def _schedule_of(session: Session, run_id: int) -> int | None:
-    runs = table(
-        _TABLES["automation_run_id"], column("id", BigInteger), column("schedule_id", BigInteger)
-    )
-    return session.scalar(select(runs.c.schedule_id).where(runs.c.id == run_id))
+    if not faults and schedule_id is not None and run_id is not None:
+        schedule_of_run = select(_RUNS.c.schedule_id).where(_RUNS.c.id == run_id)
+        if session.scalar(schedule_of_run) != schedule_id:
+            faults = [("automation_run_id", "belongs to another schedule")]
+    if faults:
+        raise InvalidInputError(complaint, tuple(faults))

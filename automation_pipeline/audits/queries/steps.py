@@ -1,18 +1,17 @@
 """Queries of step results: verdicts, control points, citations, and the history of reviews and reruns."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from datetime import datetime
-from functools import cache
-from typing import TypeVar, cast
+from functools import partial
+from typing import Any, cast
 
-from sqlalchemy import Select, bindparam, delete, insert, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import Delete, Select, and_, bindparam, delete, insert, select, update
+from sqlalchemy.orm import Session
 
-from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.audits import Rerun, StepLocation
 from automation_pipeline.audits.models.chat import Usage
-from automation_pipeline.audits.models.configs import AuditStep
 from automation_pipeline.audits.models.findings import (
     Citation,
     Conforme,
@@ -22,22 +21,19 @@ from automation_pipeline.audits.models.findings import (
     Niveau,
     Statut,
     StepFinding,
+    StepHistory,
     StepResult,
     StoredStep,
     UnjudgedStep,
 )
-from automation_pipeline.audits.queries.audits import AuditRecord, get_audit, update_audit_row
-from automation_pipeline.audits.rules.results import ResultContext, compliance_of, summary_columns
-from automation_pipeline.audits.rules.reviews import (
-    POINT_FIELDS,
-    STEP_FIELDS,
-    Rerun,
-    ReviewEntry,
-    StepHistory,
+from automation_pipeline.audits.queries.audits import get_audit, update_audit_row
+from automation_pipeline.audits.rules.results import (
+    summary_columns,
+    usage_document,
+    verdict_columns,
 )
-from automation_pipeline.audits.rules.verdicts import Compliance
+from automation_pipeline.audits.rules.verdicts import Compliance, score_audit
 from automation_pipeline.audits.tables import (
-    AuditRow,
     CitationRow,
     ControlPointRow,
     HumanReviewRow,
@@ -46,43 +42,145 @@ from automation_pipeline.audits.tables import (
 )
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.prepared import execute, execute_each
 from automation_pipeline.storage.statements import among, among_given
 
 Document = Mapping[str, object]
-StepTable = TypeVar("StepTable", StepResultRow, ControlPointRow, CitationRow)
 
-_CITATION_COLUMNS = (
-    "texte",
-    "minutage",
-    "minutage_secondes",
-    "speaker",
-    "recording_index",
-    "chunk_index",
-    "recording_date",
-    "recording_time",
-    "recording_url",
-    "call_id",
-)
+_CITATION_COLUMNS = tuple(field.name for field in fields(Citation))
+_ADD_STEPS = insert(StepResultRow)
+_ADD_POINTS = insert(ControlPointRow)
+_ADD_CITATIONS = insert(CitationRow)
+_ATTEMPTED = select(
+    StepResultRow.step_position, StepResultRow.error, StepResultRow.raw_result
+).where(StepResultRow.audit_id == bindparam("audit"))
 
 
-_DELETE_STEP = delete(StepResultRow).where(
-    StepResultRow.audit_id == bindparam("of_audit"),
-    StepResultRow.step_position == bindparam("at_position"),
-)
-_JUDGED = select(StepResultRow.step_position).where(
-    StepResultRow.audit_id == bindparam("of_audit"), StepResultRow.error.is_(None)
-)
-_ADD_STEPS, _ADD_POINTS, _ADD_CITATIONS = (
-    insert(StepResultRow),
-    insert(ControlPointRow),
-    insert(CitationRow),
-)
+def _delete_steps(postgres: bool) -> Delete:
+    among_positions = among_given(StepResultRow.step_position, "positions", postgres=postgres)
+    return delete(StepResultRow).where(
+        StepResultRow.audit_id == bindparam("audit"), among_positions
+    )
 
 
-def judged_positions(session: Session, audit_id: int) -> set[int]:
-    return {position for (position,) in execute(session, _JUDGED, {"of_audit": audit_id})}
+def save_steps(
+    session: Session, audit_id: int, results: Sequence[StepResult | UnjudgedStep], now: datetime
+) -> None:
+    """Store the results; each replaces an earlier result of its step. The number of statements is
+    constant."""
+    positions = [result.step.position for result in results]
+    execute(session, _delete_steps, {"audit": audit_id, "positions": positions})
+    execute_each(session, _ADD_STEPS, [_step_row(audit_id, result, now) for result in results])
+    points = {
+        result.step.position: result.finding.points
+        for result in results
+        if isinstance(result, StepResult)
+    }
+    _add_points(session, audit_id, points)
+
+
+def _step_row(audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -> Document:
+    step = result.step
+    is_judged = isinstance(result, StepResult)
+    analysis: dict[str, object] = {
+        "step_metadata": {
+            "position": step.position,
+            "name": step.name,
+            "severity": step.severity,
+            "is_critical": step.is_critical,
+            "weight": step.weight,
+        },
+        "usage": usage_document(result.usage),
+    }
+    if is_judged:
+        analysis |= {
+            "gating": asdict(result.stats),
+            "transcript_mode": result.mode,
+            "control_points_missing": result.missing,
+            "control_points_unknown": result.unknown,
+        }
+    return {
+        "audit_id": audit_id,
+        "step_position": step.position,
+        "step_name": step.name,
+        "severity_level": step.severity,
+        "is_critical": step.is_critical,
+        "weight": step.weight,
+        **verdict_columns(result.finding if is_judged else None),
+        "total_citations": result.finding.citations if is_judged else 0,
+        "total_tokens": result.usage.total_tokens,
+        "error": None if is_judged else result.error,
+        "raw_result": analysis,
+        "analysed_at": now,
+    }
+
+
+def _add_points(
+    session: Session, audit_id: int, points: Mapping[int, Sequence[ControlPoint]]
+) -> None:
+    """Store the control points by the position of their step."""
+    numbered = [
+        ({"audit_id": audit_id, "step_position": position, "control_point_index": index}, point)
+        for position, of_step in points.items()
+        for index, point in enumerate(of_step, start=1)
+    ]
+    execute_each(
+        session,
+        _ADD_POINTS,
+        [
+            {
+                **place,
+                "point": point.point,
+                "statut": point.statut.value,
+                "commentaire": point.commentaire,
+                "minutages": list(point.minutages),
+                "erreur_transcription_notee": point.erreur_transcription_notee,
+                "variation_phonetique_utilisee": point.variation_phonetique_utilisee,
+            }
+            for place, point in numbered
+        ],
+    )
+    execute_each(
+        session,
+        _ADD_CITATIONS,
+        [
+            {**place, "citation_index": number, **vars(citation)}
+            for place, point in numbered
+            for number, citation in enumerate(point.citations, start=1)
+        ],
+    )
+
+
+def save_finding(
+    session: Session,
+    audit_id: int,
+    step: StoredStep,
+    finding: StepFinding,
+    usage: Usage,
+    stats: GatingStats | None = None,
+) -> None:
+    """Store what a review or a rerun of a control point made of the step. The record of the step's analysis
+    stays, except for the usage and, if given, the `stats`."""
+    is_it = and_(StepResultRow.audit_id == audit_id, StepResultRow.step_position == step.position)
+    analysis = session.scalars(select(StepResultRow.raw_result).where(is_it)).one()
+    gating = {} if stats is None else {"gating": asdict(stats)}
+    session.execute(
+        update(StepResultRow)
+        .where(is_it)
+        .values(
+            **verdict_columns(finding),
+            total_citations=finding.citations,
+            total_tokens=usage.total_tokens,
+            raw_result={**analysis, "usage": usage_document(usage), **gating},
+        )
+        .execution_options(synchronize_session=False)
+    )
+    session.execute(
+        delete(ControlPointRow).where(
+            ControlPointRow.audit_id == audit_id, ControlPointRow.step_position == step.position
+        )
+    )
+    _add_points(session, audit_id, {step.position: finding.points})
 
 
 def delete_steps(session: Session, audit_id: int) -> None:
@@ -90,264 +188,96 @@ def delete_steps(session: Session, audit_id: int) -> None:
 
 
 def copy_judged_steps(session: Session, audit_id: int, from_audit_id: int) -> int:
-    """Copy the judged steps of another audit, which were paid for there; how many they are."""
-    judged = judged_positions(session, from_audit_id)
-    free = {"usage": _usage(Usage()), "judged_in_audit": str(from_audit_id)}
+    """Copy the judged steps of another audit, which has paid for them, and return their number."""
+    judged, _ = attempted_steps(session, from_audit_id)
+    of_copy = {"usage": usage_document(Usage()), "judged_in_audit": str(from_audit_id)}
     for table in (StepResultRow, ControlPointRow, CitationRow):
-        rows = session.execute(
-            select(table.__table__).where(table.audit_id == from_audit_id)
-        ).mappings()
-        copies = [{**row, "audit_id": audit_id} for row in rows if row["step_position"] in judged]
+        is_judged = and_(
+            table.audit_id == from_audit_id, among(session, table.step_position, judged)
+        )
+        rows = session.execute(select(table.__table__).where(is_judged)).mappings()
+        copies = [{**row, "audit_id": audit_id} for row in rows]
         for copy in copies:
-            copy.pop("id")
+            del copy["id"]
             if table is StepResultRow:
-                copy.update(
-                    total_tokens=0, raw_result={**cast("Document", copy["raw_result"]), **free}
-                )
+                analysis = cast("Document", copy["raw_result"])
+                copy |= {"total_tokens": 0, "raw_result": {**analysis, **of_copy}}
         if copies:
             session.execute(insert(table), copies)
     return len(judged)
 
 
-def save_step(
-    session: Session, audit_id: int, result: StepResult | UnjudgedStep, now: datetime
-) -> None:
-    """Replaces an earlier result of the step."""
-    step = {
-        "step_position": result.step.position,
-        "step_name": result.step.name,
-        "severity_level": result.step.severity,
-        "is_critical": result.step.is_critical,
-        "weight": result.step.weight,
-        "total_tokens": result.usage.total_tokens,
-        "raw_result": _raw_result(result),
-        "analysed_at": now,
-    }
-    execute(session, _DELETE_STEP, {"of_audit": audit_id, "at_position": result.step.position})
-    is_judged = isinstance(result, StepResult)
-    verdict = _verdict(result.finding) if is_judged else {**_NO_VERDICT, "error": result.error}
-    execute_each(session, _ADD_STEPS, [{"audit_id": audit_id, **step, **verdict}])
-    if is_judged:
-        _add_points(session, audit_id, result.step.position, result.finding.points)
+def attempted_steps(session: Session, audit_id: int) -> tuple[set[int], dict[int, Usage]]:
+    """The positions of the judged steps, and the usage of the steps that could not be judged."""
+    judged, spent = set[int](), dict[int, Usage]()
+    for row in execute(session, _ATTEMPTED, {"audit": audit_id}):
+        if row.error is None:
+            judged.add(row.step_position)
+        else:
+            spent[row.step_position] = _usage_of(row.raw_result)
+    return judged, spent
 
 
-def _raw_result(result: StepResult | UnjudgedStep) -> Document:
-    attempt: Document = {"step_metadata": _metadata(result.step), "usage": _usage(result.usage)}
-    if isinstance(result, UnjudgedStep):
-        return attempt
-    return {
-        **attempt,
-        "gating": asdict(result.gated.stats),
-        "transcript_mode": result.mode,
-        "control_points_missing": result.missing,
-        "control_points_unknown": result.unknown,
-    }
+def _usage_of(analysis: Document) -> Usage:
+    usage = cast("Mapping[str, int]", analysis["usage"])
+    return Usage(usage["prompt_tokens"], usage["completion_tokens"])
 
 
-def save_finding(
-    session: Session,
-    audit_id: int,
-    position: int,
-    finding: StepFinding,
-    usage: Usage,
-    stats: GatingStats | None = None,
-) -> None:
-    """What a person or a control-point rerun made of a stored step; how it was analysed stays on
-    record, but for the `stats` of gating where they are given."""
-    place = (StepResultRow.audit_id == audit_id, StepResultRow.step_position == position)
-    row = session.scalars(select(StepResultRow).where(*place)).one()
-    gating = {} if stats is None else {"gating": asdict(stats)}
-    row.total_tokens, row.raw_result = (
-        usage.total_tokens,
-        {**row.raw_result, "usage": _usage(usage), **gating},
-    )
-    for name, value in _verdict(finding).items():
-        setattr(row, name, value)
-    of_step = (ControlPointRow.audit_id == audit_id, ControlPointRow.step_position == position)
-    session.execute(delete(ControlPointRow).where(*of_step))
-    session.flush()
-    _add_points(session, audit_id, position, finding.points)
+def _in_order(
+    table: type[StepResultRow | ControlPointRow | CitationRow], order: str, postgres: bool
+) -> Select[Any]:  # the columns of the table
+    of_audits = among_given(table.audit_id, "audits", postgres=postgres)
+    return select(table.__table__).where(of_audits).order_by(getattr(table, order))
 
 
-def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
-    """Every judged step, by position."""
-    return judged_steps(session, [audit_id])[audit_id]
-
-
-def judged_steps(session: Session, audit_ids: Sequence[int]) -> Mapping[int, list[StoredStep]]:
-    """The same of many audits, by as many queries. None of an audit that is unknown."""
-    found = all_steps(session, audit_ids)
-    judged = {
-        audit_id: [step for step in steps if isinstance(step, StoredStep)]
-        for audit_id, steps in found.items()
-    }
-    return defaultdict(list, judged)
-
-
-def missing_steps(session: Session, audit_id: int) -> list[MissingStep]:
-    """The steps that could not be judged so far."""
-    return [
-        step for step in all_steps(session, [audit_id])[audit_id] if isinstance(step, MissingStep)
-    ]
+_STEPS = partial(_in_order, StepResultRow, "step_position")
+_POINTS = partial(_in_order, ControlPointRow, "control_point_index")
+_CITATIONS = partial(_in_order, CitationRow, "citation_index")
 
 
 def all_steps(
     session: Session, audit_ids: Sequence[int]
 ) -> Mapping[int, list[StoredStep | MissingStep]]:
-    """Judged or not, by position, of many audits."""
+    """The steps of each audit by position, judged or not. The number of queries is constant."""
+    given = {"audits": audit_ids}
     citations: dict[tuple[int, int, int], list[Citation]] = defaultdict(list)
-    for row in _rows(session, CitationRow, audit_ids, CitationRow.citation_index):
-        citations[row.audit_id, row.step_position, row.control_point_index].append(_citation(row))
-    points: dict[tuple[int, int], list[ControlPoint]] = defaultdict(list)
-    for row in _rows(session, ControlPointRow, audit_ids, ControlPointRow.control_point_index):
-        cited = tuple(citations[row.audit_id, row.step_position, row.control_point_index])
-        points[row.audit_id, row.step_position].append(_point(row, cited))
-    steps: dict[int, list[StoredStep | MissingStep]] = defaultdict(list)
-    for row in _rows(session, StepResultRow, audit_ids, StepResultRow.step_position):
-        of_step = tuple(points[row.audit_id, row.step_position])
-        steps[row.audit_id].append(
-            _judged_step(row, of_step) if row.error is None else _missing_step(row, row.error)
+    for row in execute(session, _CITATIONS, given):
+        citations[row.audit_id, row.step_position, row.control_point_index].append(
+            Citation(**{name: getattr(row, name) for name in _CITATION_COLUMNS})
         )
+    points: dict[tuple[int, int], list[ControlPoint]] = defaultdict(list)
+    for row in execute(session, _POINTS, given):
+        point = ControlPoint(
+            point=row.point,
+            statut=Statut(row.statut),
+            commentaire=row.commentaire,
+            citations=tuple(citations[row.audit_id, row.step_position, row.control_point_index]),
+            minutages=tuple(row.minutages),
+            erreur_transcription_notee=row.erreur_transcription_notee,
+            variation_phonetique_utilisee=row.variation_phonetique_utilisee,
+        )
+        points[row.audit_id, row.step_position].append(point)
+    steps: dict[int, list[StoredStep | MissingStep]] = defaultdict(list)
+    for row in execute(session, _STEPS, given):
+        steps[row.audit_id].append(_step(row, tuple(points[row.audit_id, row.step_position])))
     return steps
 
 
-def _rows(
-    session: Session,
-    table: type[StepTable],
-    audit_ids: Sequence[int],
-    order: InstrumentedAttribute[int],
-) -> Iterable[StepTable]:
-    """As plain rows, which have the columns' names: many are read, and none is changed."""
-    return cast(
-        "Iterable[StepTable]", execute(session, _rows_in_order(table, order), {"audits": audit_ids})
-    )
-
-
-@cache
-def _rows_in_order(
-    table: type[StepTable], order: InstrumentedAttribute[int]
-) -> Callable[[bool], Select[tuple[object, ...]]]:
-    def made(postgres: bool) -> Select[tuple[object, ...]]:
-        wanted = among_given(table.audit_id, "audits", postgres=postgres)
-        return select(table.__table__).where(wanted).order_by(order)
-
-    return made
-
-
-def get_step(session: Session, place: StepLocation) -> StoredStep:
-    """The step at the place; NotFoundError when there is no such step or control point."""
-    step = next(
-        (step for step in stored_steps(session, place.audit_id) if step.position == place.position),
-        None,
-    )
-    if step is None:
-        raise NotFoundError(f"Audit step with ID '{place.audit_id}:{place.position}' not found")
-    if place.point is not None and not 1 <= place.point <= len(step.finding.points):
-        where = f"{place.audit_id}:{place.position}:{place.point}"
-        raise NotFoundError(f"Audit control point with ID '{where}' not found")
-    return step
-
-
-def _verdict(finding: StepFinding) -> dict[str, object]:
-    return {
-        "traite": finding.traite,
-        "conforme": finding.conforme,
-        "score": finding.score,
-        "niveau_conformite": finding.niveau_conformite,
-        "commentaire_global": finding.commentaire_global,
-        "mots_cles_trouves": list(finding.mots_cles_trouves),
-        "minutages": list(finding.minutages),
-        "erreurs_transcription_tolerees": finding.erreurs_transcription_tolerees,
-        "total_citations": finding.citations,
-        "error": None,
+def _step(row: StepResultRow, points: tuple[ControlPoint, ...]) -> StoredStep | MissingStep:
+    facts: dict[str, Any] = {
+        "position": row.step_position,
+        "name": row.step_name,
+        "severity": row.severity_level,
+        "is_critical": row.is_critical,
+        "weight": row.weight,
+        "usage": _usage_of(row.raw_result),
     }
-
-
-_NO_VERDICT: Document = {
-    "traite": False,
-    "conforme": None,
-    "score": None,
-    "niveau_conformite": None,
-    "commentaire_global": "",
-    "mots_cles_trouves": [],
-    "minutages": [],
-    "erreurs_transcription_tolerees": 0,
-    "total_citations": 0,
-}
-
-
-def _add_points(
-    session: Session, audit_id: int, position: int, points: Sequence[ControlPoint]
-) -> None:
-    place = {"audit_id": audit_id, "step_position": position}
-    rows = [
-        {
-            **place,
-            "control_point_index": index,
-            "point": point.point,
-            "statut": point.statut,
-            "commentaire": point.commentaire,
-            "minutages": list(point.minutages),
-            "erreur_transcription_notee": point.erreur_transcription_notee,
-            "variation_phonetique_utilisee": point.variation_phonetique_utilisee,
-        }
-        for index, point in enumerate(points, start=1)
-    ]
-    cited = [
-        {
-            **place,
-            "control_point_index": index,
-            "citation_index": number,
-            **{name: getattr(citation, name) for name in _CITATION_COLUMNS},
-        }
-        for index, point in enumerate(points, start=1)
-        for number, citation in enumerate(point.citations, start=1)
-    ]
-    execute_each(session, _ADD_POINTS, rows)
-    execute_each(session, _ADD_CITATIONS, cited)
-
-
-def _metadata(step: AuditStep) -> Document:
-    return {
-        "position": step.position,
-        "name": step.name,
-        "severity": step.severity,
-        "is_critical": step.is_critical,
-        "weight": step.weight,
-    }
-
-
-def _usage(usage: Usage) -> Document:
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
-    }
-
-
-def _missing_step(row: StepResultRow, error: str) -> MissingStep:
-    return MissingStep(
-        position=row.step_position,
-        name=row.step_name,
-        severity=row.severity_level,
-        is_critical=row.is_critical,
-        weight=row.weight,
-        error=error,
-        usage=_usage_of_row(row),
-    )
-
-
-def _usage_of_row(row: StepResultRow) -> Usage:
-    usage = cast("Mapping[str, int]", row.raw_result["usage"])
-    return Usage(usage["prompt_tokens"], usage["completion_tokens"])
-
-
-def _judged_step(row: StepResultRow, points: tuple[ControlPoint, ...]) -> StoredStep:
-    gating = cast("Mapping[str, int]", row.raw_result["gating"])
+    if row.error is not None:
+        return MissingStep(**facts, error=row.error)
     finding = StepFinding(
         traite=row.traite,
         conforme=Conforme(row.conforme),
-        score=cast("int", row.score),  # a judged step has one
+        score=cast("int", row.score),
         niveau_conformite=Niveau(row.niveau_conformite),
         points=points,
         commentaire_global=row.commentaire_global,
@@ -355,102 +285,68 @@ def _judged_step(row: StepResultRow, points: tuple[ControlPoint, ...]) -> Stored
         mots_cles_trouves=tuple(row.mots_cles_trouves),
         erreurs_transcription_tolerees=row.erreurs_transcription_tolerees,
     )
-    return StoredStep(
-        position=row.step_position,
-        name=row.step_name,
-        severity=row.severity_level,
-        is_critical=row.is_critical,
-        weight=row.weight,
-        finding=finding,
-        usage=_usage_of_row(row),
-        stats=GatingStats(**gating),  # type: ignore[arg-type]  # as `asdict` wrote them
-    )
+    stats = GatingStats(**cast("dict[str, Any]", row.raw_result["gating"]))
+    return StoredStep(**facts, finding=finding, stats=stats)
 
 
-def _point(row: ControlPointRow, citations: tuple[Citation, ...]) -> ControlPoint:
-    return ControlPoint(
-        point=row.point,
-        statut=Statut(row.statut),
-        commentaire=row.commentaire,
-        citations=citations,
-        minutages=tuple(row.minutages),
-        erreur_transcription_notee=row.erreur_transcription_notee,
-        variation_phonetique_utilisee=row.variation_phonetique_utilisee,
-    )
+def stored_steps(session: Session, audit_id: int) -> list[StoredStep]:
+    """The judged steps of the audit, by position."""
+    return [s for s in all_steps(session, [audit_id])[audit_id] if isinstance(s, StoredStep)]
 
 
-def _citation(row: CitationRow) -> Citation:
-    return Citation(**{name: getattr(row, name) for name in _CITATION_COLUMNS})
-
-
-_CONTEXT = (
-    select(
-        AuditRow.completed_at,
-        AuditRow.recordings_count,
-        AuditRow.timeline_chunks,
-        AuditRow.coverage,
-        FicheCacheRow.prospect_prenom,
-        FicheCacheRow.prospect_nom,
-        FicheCacheRow.groupe,
-    )
-    .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
-    .where(AuditRow.id == bindparam("audit"))
-)
+def get_step(session: Session, location: StepLocation) -> StoredStep:
+    """Raises NotFoundError for an unknown or unjudged step, and for an unknown control point."""
+    name = f"{location.audit_id}:{location.position}"
+    for step in stored_steps(session, location.audit_id):
+        if step.position == location.position:
+            if location.point is not None and not 1 <= location.point <= len(step.finding.points):
+                raise NotFoundError(
+                    f"Audit control point with ID '{name}:{location.point}' not found"
+                )
+            return step
+    raise NotFoundError(f"Audit step with ID '{name}' not found")
 
 
 def write_summary(session: Session, audit_id: int, now: datetime) -> Compliance:
-    """`now` is when the audit ended, unless it had ended before."""
-    return write_summary_of(
-        session, get_audit(session, audit_id), stored_steps(session, audit_id), now
-    )
+    """Compute the audit's result from its steps. `now` is its end unless it has one."""
+    found, steps = get_audit(session, audit_id), stored_steps(session, audit_id)
+    compliance = score_audit(steps)
+    update_audit_row(session, audit_id, summary_columns(found, steps, compliance, now))
+    return compliance
 
 
-def write_summary_of(
-    session: Session, found: AuditRecord, steps: Sequence[StoredStep], now: datetime, **more: object
-) -> Compliance:
-    """The same of what has been read already; `more` columns are written with it."""
-    columns = summary_columns(_result_context(session, found, now), steps)
-    update_audit_row(session, found.summary.audit_id, {**columns, **more})
-    return compliance_of(steps)
+_STEP_FIELDS = ("traite", "conforme", "score", "niveau_conformite")
+_POINT_FIELDS = ("statut", "commentaire")
 
 
-def _result_context(session: Session, found: AuditRecord, now: datetime) -> ResultContext:
-    audit = found.summary
-    row = execute(session, _CONTEXT, {"audit": audit.audit_id}).one()
-    return ResultContext(
-        audit_id=audit.audit_id,
-        tracking_id=audit.tracking_id,
-        config_id=audit.audit_config_id,
-        config=found.config,
-        fiche_id=audit.fiche_id,
-        prospect_name=" ".join(filter(None, (row.prospect_prenom, row.prospect_nom))),
-        groupe=row.groupe,
-        use_rlm=found.use_rlm,
-        transcript_mode=found.transcript_mode,
-        started_at=found.started_at,
-        completed_at=row.completed_at or now,
-        recordings=row.recordings_count or 0,
-        chunks=row.timeline_chunks or 0,
-        coverage=row.coverage,
-    )
-
-
-def add_review(session: Session, place: StepLocation, entry: ReviewEntry, now: datetime) -> None:
-    values = {
-        **{f"previous_{name}": value for name, value in entry.previous.items()},
-        **{f"override_{name}": value for name, value in entry.override.items()},
-    }
+def add_review(
+    session: Session,
+    location: StepLocation,
+    findings: tuple[StepFinding, StepFinding],
+    reviewer: str | None,
+    reason: str | None,
+    now: datetime,
+) -> None:
+    """Record a review with the findings before and after it."""
+    (before, after), index = findings, location.point
+    names, changed, point = _STEP_FIELDS, (before, after), None
+    if index is not None:
+        point = before.points[index - 1].point
+        names, changed = _POINT_FIELDS, (before.points[index - 1], after.points[index - 1])
+    previous = {f"previous_{name}": getattr(changed[0], name) for name in names}
+    override = {f"override_{name}": getattr(changed[1], name) for name in names}
     session.add(
         HumanReviewRow(
-            audit_id=place.audit_id,
-            step_position=place.position,
+            audit_id=location.audit_id,
+            step_position=location.position,
             reviewed_at=now,
-            reviewer=entry.reviewer,
-            reason=entry.reason,
-            kind="step" if entry.index is None else "control_point",
-            control_point_index=entry.index,
-            point=entry.point,
-            **values,
+            reviewer=reviewer,
+            reason=reason,
+            kind="step" if index is None else "control_point",
+            control_point_index=index,
+            point=point,
+            **previous,
+            **override,
         )
     )
     session.flush()
@@ -464,18 +360,19 @@ def add_rerun(
     tokens: int,
     now: datetime,
 ) -> None:
-    """`verdicts` before and after; `point` is the control point's text, for a rerun of one."""
-    place = rerun.place
+    """Record a rerun with the verdicts before and after it. `point` is the text of the control point, if it
+    was of one."""
+    location = rerun.place
     session.add(
         RerunEventRow(
-            audit_id=place.audit_id,
-            step_position=place.position,
+            audit_id=location.audit_id,
+            step_position=location.position,
             occurred_at=now,
-            kind="step_rerun" if place.point is None else "control_point_rerun",
+            kind="step_rerun" if location.point is None else "control_point_rerun",
             rerun_id=rerun.rerun_id,
             event_id=rerun.event_id,
             custom_prompt=rerun.instructions,
-            control_point_index=place.point,
+            control_point_index=location.point,
             point=point,
             tokens=tokens,
             previous=dict(verdicts[0]),
@@ -487,64 +384,45 @@ def add_rerun(
 
 def has_rerun(session: Session, rerun_id: str) -> bool:
     """Whether the rerun has been carried out."""
-    return (
-        session.scalar(select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id))
-        is not None
-    )
+    done = select(RerunEventRow.id).where(RerunEventRow.rerun_id == rerun_id)
+    return session.scalar(done) is not None
 
 
-def history_by_step(session: Session, audit_id: int) -> dict[int, StepHistory]:
-    """By the position of the step; those of other steps are empty."""
-    histories: dict[int, StepHistory] = defaultdict(StepHistory)
-    histories.update(
-        {
-            position: history
-            for (_, position), history in histories_of_audits(session, [audit_id]).items()
-        }
-    )
-    return histories
-
-
-def histories_of_audits(
+def step_histories(
     session: Session, audit_ids: Sequence[int]
-) -> dict[tuple[int, int], StepHistory]:
-    """Of many audits: by audit and position. Those of other steps are empty."""
+) -> Mapping[tuple[int, int], StepHistory]:
+    """By audit and position. The history of any other step is empty."""
     histories: dict[tuple[int, int], StepHistory] = defaultdict(StepHistory)
     reviews = select(HumanReviewRow).where(among(session, HumanReviewRow.audit_id, audit_ids))
     for row in session.scalars(reviews.order_by(HumanReviewRow.id)):
-        histories[row.audit_id, row.step_position].human_review.append(_review(row))
+        names = _STEP_FIELDS if row.control_point_index is None else _POINT_FIELDS
+        review = {
+            "at": iso(row.reviewed_at),
+            "by": row.reviewer,
+            "reason": row.reason,
+            "kind": row.kind,
+            **_point_of(row),
+            "previous": {name: getattr(row, f"previous_{name}") for name in names},
+            "override": {name: getattr(row, f"override_{name}") for name in names},
+        }
+        histories[row.audit_id, row.step_position].human_review.append(review)
     reruns = select(RerunEventRow).where(among(session, RerunEventRow.audit_id, audit_ids))
     for row in session.scalars(reruns.order_by(RerunEventRow.id)):
-        histories[row.audit_id, row.step_position].rerun_history.append(_rerun(row))
+        rerun = {
+            "at": iso(row.occurred_at),
+            "kind": row.kind,
+            "rerun_id": row.rerun_id,
+            "event_id": row.event_id,
+            "step_position": row.step_position,
+            **_point_of(row),
+            "custom_prompt": row.custom_prompt,
+            "previous": dict(row.previous),
+            "next": dict(row.next),
+        }
+        histories[row.audit_id, row.step_position].rerun_history.append(rerun)
     return histories
 
 
-def _review(row: HumanReviewRow) -> Document:
-    names = STEP_FIELDS if row.control_point_index is None else POINT_FIELDS
-    return {
-        "at": iso(row.reviewed_at),
-        "by": row.reviewer,
-        "reason": row.reason,
-        "kind": row.kind,
-        **_of_point(row.control_point_index, row.point),
-        "previous": {name: getattr(row, f"previous_{name}") for name in names},
-        "override": {name: getattr(row, f"override_{name}") for name in names},
-    }
-
-
-def _rerun(row: RerunEventRow) -> Document:
-    return {
-        "at": iso(row.occurred_at),
-        "kind": row.kind,
-        "rerun_id": row.rerun_id,
-        "event_id": row.event_id,
-        "step_position": row.step_position,
-        **_of_point(row.control_point_index, row.point),
-        "custom_prompt": row.custom_prompt,
-        "previous": dict(row.previous),
-        "next": dict(row.next),
-    }
-
-
-def _of_point(index: int | None, point: str | None) -> Document:
-    return {} if index is None else {"control_point_index": index, "point": point}
+def _point_of(row: HumanReviewRow | RerunEventRow) -> Document:
+    index = row.control_point_index
+    return {} if index is None else {"control_point_index": index, "point": row.point}

@@ -1,10 +1,9 @@
-"""The transcripts of a fiche's calls as audits read them."""
+"""Queries of transcripts: what audits read of the calls of a fiche."""
 
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from sqlalchemy import Select, bindparam, select
@@ -15,7 +14,7 @@ from automation_pipeline.audits.models.audits import (
     Timeline,
     TimelineChunk,
     TimelineRecording,
-    TranscriptCoverage,
+    TranscriptSnapshot,
     coverage_of,
 )
 from automation_pipeline.audits.models.findings import UNKNOWN
@@ -57,104 +56,65 @@ _PRODUCT = (
 )
 
 
-def _chunks_of(postgres: bool) -> Select[tuple[object, ...]]:
-    snapshot = among_given(ChunkRow.recording_id, "recordings", postgres=postgres)
-    return select(ChunkRow.__table__).where(snapshot).order_by(ChunkRow.chunk_index)
-
-
-@dataclass(frozen=True)
-class TranscriptSnapshot:
-    """`timeline`: recordings with a transcript in which something was said, in the order of the
-    calls. `coverage`: which recordings the audit needs, and which of them have a transcript.
-    `product`: what the CRM says was sold."""
-
-    timeline: Timeline
-    coverage: TranscriptCoverage
-    product: str | None
-
-    @property
-    def fingerprint(self) -> str:
-        """The same for the same calls in the same words: what was judged on one timeline holds for
-        no other."""
-        said = [
-            (call.call_id, [chunk.full_text for chunk in call.chunks])
-            for call in self.timeline.recordings
-        ]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+def _chunks(postgres: bool) -> Select[tuple[object, ...]]:
+    of_recordings = among_given(ChunkRow.recording_id, "recordings", postgres=postgres)
+    return select(ChunkRow.__table__).where(of_recordings).order_by(ChunkRow.chunk_index)
 
 
 def get_transcript_snapshot(session: Session, fiche_id: str) -> TranscriptSnapshot:
-    rows = _recordings(session, fiche_id)
-    snapshot = [row for row in rows if row.has_transcription and row.recording_url.strip()]
-    chunks = _chunks(session, [row.id for row in snapshot])
-    spoken = [row for row in snapshot if chunks[row.id]]
+    # Plain rows with the names of the columns.
+    calls = cast("Sequence[CallRecordingRow]", execute(session, _CALLS, {"fiche": fiche_id}).rows)
+    usable = [row for row in calls if row.has_transcription and row.recording_url.strip()]
+    chunks: dict[int, list[TimelineChunk]] = defaultdict(list)
+    for row in execute(session, _chunks, {"recordings": [call.id for call in usable]}):
+        chunks[row.recording_id].append(
+            TimelineChunk(
+                index=row.chunk_index,
+                start=row.start_timestamp,
+                end=row.end_timestamp,
+                message_count=row.message_count,
+                speakers=tuple(row.speakers),
+                full_text=row.full_text,
+            )
+        )
     timeline = Timeline(
-        tuple(_recording(index, row, tuple(chunks[row.id])) for index, row in enumerate(spoken))
+        tuple(
+            TimelineRecording(
+                index=index,
+                call_id=row.call_id,
+                date=row.recording_date or UNKNOWN,
+                time=row.recording_time or UNKNOWN,
+                url=row.recording_url,
+                duration_seconds=row.duration_seconds,
+                from_number=row.from_number,
+                to_number=row.to_number,
+                chunks=tuple(chunks[row.id]),
+            )
+            for index, row in enumerate(row for row in usable if chunks[row.id])
+        )
     )
+    said = [
+        (call.call_id, [part.full_text for part in call.chunks]) for call in timeline.recordings
+    ]
     return TranscriptSnapshot(
         timeline,
         coverage_of(
             [
                 CallRecording(row.call_id, bool(row.recording_url.strip()), row.has_transcription)
-                for row in rows
+                for row in calls
             ]
         ),
         product=_product_text(session, fiche_id),
-    )
-
-
-def last_transcription_error(session: Session, fiche_id: str) -> str | None:
-    """What the last recording of the fiche that could not be transcribed was given up for."""
-    given_up = select(TranscriptionTaskRow.error).where(
-        TranscriptionTaskRow.fiche_id == fiche_id, TranscriptionTaskRow.error.is_not(None)
-    )
-    return session.scalar(given_up.order_by(TranscriptionTaskRow.id.desc()).limit(1))
-
-
-def _recordings(session: Session, fiche_id: str) -> Sequence[CallRecordingRow]:
-    found = execute(session, _CALLS, {"fiche": fiche_id}).rows
-    return cast("Sequence[CallRecordingRow]", found)  # plain rows, which have the columns' names
-
-
-def _chunks(session: Session, recording_ids: Sequence[int]) -> dict[int, list[TimelineChunk]]:
-    found: dict[int, list[TimelineChunk]] = defaultdict(list)
-    for row in execute(session, _chunks_of, {"recordings": recording_ids}):
-        speakers = tuple(row.speakers)
-        chunk = TimelineChunk(
-            row.chunk_index,
-            row.start_timestamp,
-            row.end_timestamp,
-            row.message_count,
-            speakers,
-            row.full_text,
-        )
-        found[row.recording_id].append(chunk)
-    return found
-
-
-def _recording(
-    index: int, row: CallRecordingRow, chunks: tuple[TimelineChunk, ...]
-) -> TimelineRecording:
-    return TimelineRecording(
-        index=index,
-        call_id=row.call_id,
-        date=row.recording_date or UNKNOWN,
-        time=row.recording_time or UNKNOWN,
-        url=row.recording_url,
-        duration_seconds=row.duration_seconds,
-        from_number=row.from_number,
-        to_number=row.to_number,
-        chunks=chunks,
+        fingerprint=hashlib.sha256(json.dumps(said).encode()).hexdigest(),
     )
 
 
 def _product_text(session: Session, fiche_id: str) -> str | None:
-    """What the CRM says was sold, for steps that verify the product; None when it says nothing of
-    it."""
+    """What was sold according to the CRM, for steps that verify the product."""
     row = execute(session, _PRODUCT, {"fiche": fiche_id}).first()
     if row is None:
         return None
-    payload = {
+    facts = {
         "Assureur": row.produit_groupe_nom,
         "Gamme": row.produit_gamme_nom,
         "Formule": row.produit_formule_nom or row.produit_formule,
@@ -163,4 +123,12 @@ def _product_text(session: Session, fiche_id: str) -> str | None:
         "Type de contrat": row.produit_type_contrat,
         "Type de client": row.produit_type_client,
     }
-    return "\n".join(f"{name} : {value}" for name, value in payload.items() if value) or None
+    return "\n".join(f"{name} : {value}" for name, value in facts.items() if value) or None
+
+
+def last_transcription_error(session: Session, fiche_id: str) -> str | None:
+    """Why the last recording of the fiche that could not be transcribed was given up."""
+    given_up = select(TranscriptionTaskRow.error).where(
+        TranscriptionTaskRow.fiche_id == fiche_id, TranscriptionTaskRow.error.is_not(None)
+    )
+    return session.scalar(given_up.order_by(TranscriptionTaskRow.id.desc()).limit(1))

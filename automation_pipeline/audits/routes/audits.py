@@ -1,4 +1,4 @@
-"""HTTP endpoints of audits: list, group, show, annotate."""
+"""HTTP endpoints of audits: list, group, show, annotate, review."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -43,15 +43,22 @@ from automation_pipeline.audits.queries.documents import (
     list_audits,
     list_by_fiche,
 )
-from automation_pipeline.audits.reviews import delete_audit, update_audit
+from automation_pipeline.audits.reviews import record_review, set_audit_deleted, update_audit
+from automation_pipeline.audits.rules.reviews import PointReview, StepReview
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.access import Reach
+from automation_pipeline.core.access import Caller, Reach
 from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import Instant, parse
 from automation_pipeline.core.scheduling.zones import zone
 
 Json = dict[str, Any]  # Any: JSON, whose form is told in docs/api.md
 CHANGE_EXAMPLE: Mapping[str, object] = {"notes": "Called back on Monday", "automation_run_id": None}
+STEP_REVIEW_EXAMPLE: Mapping[str, object] = {
+    "conforme": "CONFORME",
+    "score": 5,
+    "reason": "It is said at 02:10",
+}
+POINT_REVIEW_EXAMPLE: Mapping[str, object] = {"statut": "PRESENT", "reason": "It is said at 02:10"}
 
 
 class _Camel(BaseModel):
@@ -207,9 +214,30 @@ class PointShown(BaseModel):
     citations: list[Json]
 
 
+class AuditedStep(BaseModel):
+    """The step as it is in the audit's result."""
+
+    traite: bool
+    conforme: Conforme
+    score: int
+    niveau_conformite: Niveau
+    commentaire_global: str
+    minutages: list[str]
+    mots_cles_trouves: list[str]
+    erreurs_transcription_tolerees: int
+    error: str | None
+    points_controle: list[Json]
+    step_metadata: Json
+    usage: Json
+    human_review: list[Json]
+    rerun_history: list[Json]
+
+
 router = APIRouter(route_class=GuardedRoute, tags=["audits"])
 PATH = "/api/audits"
 ONE = f"{PATH}/{{audit_id}}"
+STEP = f"{ONE}/steps/{{position}}"
+POINT = f"{STEP}/control-points/{{point}}"
 
 
 @router.get(PATH, response_model=AuditList, openapi_extra=EMPTY_IS_NOT_GIVEN)
@@ -281,14 +309,14 @@ def update(audit_id: IdInPath, body: TheBody, caller: TheCaller, services: TheSe
     restores it."""
     change = parse(AuditChange, body, INVALID_CHANGE)
     check_links(change.model_dump(), caller, services.database, INVALID_CHANGE)
-    return answer(update_audit(audit_id, body, database=services.database))
+    return answer(update_audit(audit_id, change, database=services.database))
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404))
 def delete(audit_id: IdInPath, services: TheServices) -> Response:
     """Put an audit out of sight: it is kept, and the newest completed one that is left is the
     latest."""
-    delete_audit(audit_id, database=services.database)
+    set_audit_deleted(audit_id, deleted=True, database=services.database)
     return said(message="Audit deleted")
 
 
@@ -308,7 +336,7 @@ def logs(
 
 
 @router.get(
-    f"{ONE}/steps/{{position}}/control-points/{{point}}",
+    POINT,
     response_model=Answer[PointShown],
     responses=refusals(404),
 )
@@ -317,7 +345,51 @@ def control_point(
 ) -> Response:
     """Show one control point with what proves it. Both positions count from 1."""
     with services.database.reading() as session:
-        return answer(control_point_document(session, StepLocation(audit_id, position, point)))
+        return answer(control_point_document(session, audit_id, position, point))
+
+
+@router.patch(
+    f"{STEP}/review",
+    response_model=Answer[AuditedStep],
+    responses=refusals(404, 409),
+    openapi_extra=takes(StepReview, overruled=STEP_REVIEW_EXAMPLE),
+)
+def review_step(
+    audit_id: IdInPath, position: IdInPath, body: TheBody, caller: TheCaller, services: TheServices
+) -> Response:
+    """Overrule a step of a completed audit. The caller is the reviewer; a machine may name
+    another."""
+    given = _with_reviewer(body, caller)
+    location = StepLocation(audit_id, position)
+    return answer(record_review(location, given, database=services.database))
+
+
+@router.patch(
+    f"{POINT}/review",
+    response_model=Answer[AuditedStep],
+    responses=refusals(404, 409),
+    openapi_extra=takes(PointReview, overruled=POINT_REVIEW_EXAMPLE),
+)
+def review_control_point(
+    audit_id: IdInPath,
+    position: IdInPath,
+    point: IdInPath,
+    body: TheBody,
+    caller: TheCaller,
+    services: TheServices,
+) -> Response:
+    """Overrule one control point of a completed audit. The caller is the reviewer; a machine may
+    name another."""
+    given = _with_reviewer(body, caller)
+    location = StepLocation(audit_id, position, point)
+    return answer(record_review(location, given, database=services.database))
+
+
+def _with_reviewer(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
+    """Only a machine may name another reviewer than itself."""
+    own = (caller.name or caller.id)[:200]
+    named = body.get("reviewer") if caller.is_machine else None
+    return {**body, "reviewer": named or own}
 
 
 def _view(reach: Reach, services: Services) -> ListingScope:

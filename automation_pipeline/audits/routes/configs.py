@@ -265,11 +265,8 @@ def stats(config_id: IdInPath, services: TheServices) -> Response:
     return answer(as_document(found[config_id]))
 
 
-import_router = APIRouter(route_class=GuardedRoute, tags=["audit configurations"])
-
-
-@import_router.post(
-    "/api/audit-configs/import",
+@router.post(
+    f"{PATH}/import",
     response_model=Answer[ConfigImported],
     responses=refusals(409),
     openapi_extra=takes(ConfigDocument, sales=CONFIG_EXAMPLE),

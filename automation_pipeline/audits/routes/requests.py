@@ -1,10 +1,10 @@
-"""HTTP endpoints that request audits and reruns. Dagster begins them within seconds."""
+"""HTTP endpoints that request audits and reruns, and tell what became of requests."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Query
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody, TheBody
@@ -12,26 +12,41 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, TheCaller, TheReach, TheServices
-from automation_pipeline.api.responses import refusals, said
+from automation_pipeline.api.responses import Answer, answer, refusals, said
 from automation_pipeline.api.scopes import check_links
-from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.requests import (
     INVALID_REQUEST,
-    AuditBatchInput,
-    AuditInput,
-    LatestAuditInput,
-    RerunInput,
-    RunAuditInput,
-    parse_request,
+    IdInBody,
+    TriggerSource,
+    UserId,
 )
 from automation_pipeline.audits.queries.configs import StoredConfig, newest_active
-from automation_pipeline.audits.requests import AuditRequestOptions, request_audits, request_rerun
+from automation_pipeline.audits.queries.requests import (
+    audit_request_outcomes,
+    rerun_request_outcomes,
+)
+from automation_pipeline.audits.requests import (
+    AUDIT_JOB,
+    RERUN_JOB,
+    AuditRequestOptions,
+    request_audits,
+    request_rerun,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller, Reach
 from automation_pipeline.core.clock import iso
-from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.core.json_model import Instant, parse
-from automation_pipeline.fiches.queries.fiches import check_visible
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.json_model import DigitsText, Id, Instant, JsonModel, parse
+from automation_pipeline.fiches.models.fiches import RequestedFicheIds
+from automation_pipeline.fiches.queries.fiches import check_visible, visible_fiches
+from automation_pipeline.storage.database import Session
+from automation_pipeline.storage.run_requests import FiledRequest, filed_requests
+from automation_pipeline.transcription.queries.requests import (
+    TRANSCRIPTION_JOB,
+    request_outcomes,
+    requested_transcriptions,
+)
 
 AUDIT_EXAMPLE: Mapping[str, object] = {"fiche_id": "1900417", "audit_config_id": "11"}
 LINKED_EXAMPLE: Mapping[str, object] = {
@@ -44,6 +59,68 @@ BATCH_EXAMPLE: Mapping[str, object] = {"fiche_ids": ["1900417", "1900418"], "aud
 RERUN_EXAMPLE: Mapping[str, object] = {
     "customPrompt": "The recording notice counts when it is said by the prospect"
 }
+
+
+UseRlm = Annotated[StrictBool, Field(validation_alias=AliasChoices("use_rlm", "useRlm"))]
+ConfigId = Annotated[IdInBody, Field(validation_alias=AliasChoices("audit_config_id", "audit_id"))]
+
+
+class LatestAuditInput(JsonModel):
+    """By the newest active configuration."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    fiche_id: DigitsText
+    user_id: UserId | None = None
+    use_rlm: UseRlm = False
+
+
+class RunAuditInput(LatestAuditInput):
+    audit_config_id: ConfigId
+
+
+class AuditInput(RunAuditInput):
+    """May belong to an automation, and say what asked for it."""
+
+    automation_schedule_id: IdInBody | None = None
+    automation_run_id: IdInBody | None = None
+    trigger_source: TriggerSource = "api"
+
+
+class AuditBatchInput(JsonModel):
+    """Followed as one. By the newest active configuration unless one is named."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    fiche_ids: RequestedFicheIds
+    audit_config_id: IdInBody | None = None
+    user_id: UserId | None = None
+    use_rlm: UseRlm = False
+
+
+class RerunInput(JsonModel):
+    """What the model is told beside, under either name."""
+
+    custom_prompt: str | None = Field(default=None, max_length=5000)
+    custom_instructions: str | None = Field(default=None, max_length=5000)
+
+    @property
+    def instructions(self) -> str | None:
+        return self.custom_prompt or self.custom_instructions
+
+
+RequestModel = TypeVar("RequestModel", bound=LatestAuditInput)
+
+
+def parse_request(model: type[RequestModel], given: Mapping[str, object]) -> RequestModel:
+    """Raises InvalidInputError with one error per invalid field; the message says if one is missing."""
+    try:
+        return parse(model, given, INVALID_REQUEST)
+    except InvalidInputError as error:
+        if not any(fault == "is required" for _, fault in error.fields):
+            raise
+        noun = "parameter" if model is LatestAuditInput else "parameters"
+        raise InvalidInputError(f"Missing required {noun}", error.fields) from None
 
 
 class QueuedAt(BaseModel):
@@ -90,10 +167,77 @@ class PointRerunQueued(StepRerunQueued):
     control_point_index: int
 
 
+class TranscriptionProgress(BaseModel):
+    run_id: str
+    fiche_id: str
+    status: Literal["running", "completed", "failed"]
+    total: int
+    already_transcribed: int
+    target_total: int
+    processed: int
+    cached: int
+    failed: int
+    error: str | None
+
+
+class TranscriptionRequest(BaseModel):
+    """Neither `standing` nor `refused` while nothing has begun."""
+
+    key: str = Field(examples=["transcribe-1900417-1770111111111"])
+    fiche_id: str
+    run_id: str | None
+    standing: TranscriptionProgress | None
+    refused: str | None
+
+
+class AuditRequestStatus(BaseModel):
+    """`done` steps are judged, `failed` ones could not be. Only a completed audit has a score."""
+
+    audit_id: Id
+    tracking_id: str
+    fiche_id: str
+    audit_config_id: Id
+    status: AuditStatus
+    niveau: str
+    score_percentage: float | None
+    steps: int
+    done: int
+    failed: int
+    error: str | None
+
+
+class AuditRequest(BaseModel):
+    """Neither `standing` nor `refused` while nothing has begun."""
+
+    key: str = Field(examples=["audit-1900417-11-1770111111111"])
+    fiche_id: str
+    standing: AuditRequestStatus | None
+    refused: str | None
+
+
+class RerunRequest(BaseModel):
+    key: str = Field(examples=["rerun-501-3-2f1c"])
+    fiche_id: str
+    begun: bool
+    done: bool
+    refused: str | None
+
+
 router = APIRouter(route_class=GuardedRoute, tags=["audits"])
 PATH = "/api/audits"
 STEP = f"{PATH}/{{audit_id}}/steps/{{position}}"
 POINT = f"{STEP}/control-points/{{point}}"
+
+status_router = APIRouter(route_class=GuardedRoute, tags=["requests"])
+STATUS_PATH = "/api/requests"
+MAX_KEYS = 200
+Key = Annotated[str, Query(min_length=1, max_length=300)]
+Keys = Annotated[
+    list[Key],
+    Query(
+        min_length=1, max_length=MAX_KEYS, description="Repeat it for several. Unknown: left out."
+    ),
+]
 
 
 @router.post(
@@ -106,18 +250,18 @@ def ask(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
     """Ask for an audit, which may belong to an automation."""
-    wish = parse_request(AuditInput, body)
-    check_links(wish.model_dump(), caller, services.database, INVALID_REQUEST)
-    asking = AuditRequestOptions(
-        audit_config_id=wish.audit_config_id,
-        use_rlm=wish.use_rlm,
-        trigger_source=wish.trigger_source,
-        user_id=_requested_by(wish.user_id, caller),
-        schedule_id=wish.automation_schedule_id,
-        run_id=wish.automation_run_id,
+    given = parse_request(AuditInput, body)
+    check_links(given.model_dump(), caller, services.database, INVALID_REQUEST)
+    options = AuditRequestOptions(
+        audit_config_id=given.audit_config_id,
+        use_rlm=given.use_rlm,
+        trigger_source=given.trigger_source,
+        user_id=_requested_by(given.user_id, caller),
+        schedule_id=given.automation_schedule_id,
+        run_id=given.automation_run_id,
     )
-    _check([wish.fiche_id], reach, services)
-    return once(lambda: _queue_audit(wish.fiche_id, asking, services))
+    _check_visible([given.fiche_id], reach, services)
+    return once(lambda: _queue_audit(given.fiche_id, options, services))
 
 
 @router.post(
@@ -130,13 +274,14 @@ def run(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
     """Ask for an audit of one fiche by one configuration."""
-    wish = parse_request(RunAuditInput, body)
-    user = _requested_by(wish.user_id, caller)
-    asking = AuditRequestOptions(
-        audit_config_id=wish.audit_config_id, use_rlm=wish.use_rlm, user_id=user
+    given = parse_request(RunAuditInput, body)
+    options = AuditRequestOptions(
+        audit_config_id=given.audit_config_id,
+        use_rlm=given.use_rlm,
+        user_id=_requested_by(given.user_id, caller),
     )
-    _check([wish.fiche_id], reach, services)
-    return once(lambda: _queue_audit(wish.fiche_id, asking, services))
+    _check_visible([given.fiche_id], reach, services)
+    return once(lambda: _queue_audit(given.fiche_id, options, services))
 
 
 @router.post(
@@ -149,14 +294,17 @@ def run_latest(
     body: TheBody, caller: TheCaller, reach: TheReach, services: TheServices, once: DoneOnce
 ) -> Response:
     """Ask for an audit by the newest active configuration."""
-    wish = parse_request(LatestAuditInput, body)
-    _check([wish.fiche_id], reach, services)
+    given = parse_request(LatestAuditInput, body)
+    _check_visible([given.fiche_id], reach, services)
 
     def work() -> Response:
         newest = _newest_active_config(services)
-        user = _requested_by(wish.user_id, caller)
-        asking = AuditRequestOptions(audit_config_id=newest.id, use_rlm=wish.use_rlm, user_id=user)
-        return _queue_audit(wish.fiche_id, asking, services, audit_config_name=newest.config.name)
+        options = AuditRequestOptions(
+            audit_config_id=newest.id,
+            use_rlm=given.use_rlm,
+            user_id=_requested_by(given.user_id, caller),
+        )
+        return _queue_audit(given.fiche_id, options, services, audit_config_name=newest.config.name)
 
     return once(work)
 
@@ -172,23 +320,23 @@ def batch(
 ) -> Response:
     """Ask for audits of many fiches, followed as one. Without a configuration the newest active one
     judges."""
-    wish = parse(AuditBatchInput, body, INVALID_REQUEST)
-    _check(wish.fiche_ids, reach, services)
+    given = parse(AuditBatchInput, body, INVALID_REQUEST)
+    _check_visible(given.fiche_ids, reach, services)
 
     def work() -> Response:
-        asking = AuditRequestOptions(
-            audit_config_id=wish.audit_config_id or _newest_active_config(services).id,
-            use_rlm=wish.use_rlm,
-            user_id=_requested_by(wish.user_id, caller),
+        options = AuditRequestOptions(
+            audit_config_id=given.audit_config_id or _newest_active_config(services).id,
+            use_rlm=given.use_rlm,
+            user_id=_requested_by(given.user_id, caller),
             batch=True,
         )
         filed = request_audits(
-            wish.fiche_ids, asking, database=services.database, clock=services.clock
+            given.fiche_ids, options, database=services.database, clock=services.clock
         )
         return said(
             message=f"{len(filed.audits)} audits queued for processing",
             fiche_ids=[one.fiche_id for one in filed.audits],
-            audit_config_id=str(asking.audit_config_id),
+            audit_config_id=str(options.audit_config_id),
             batch_id=filed.batch_id,
             event_ids=[one.tracking_id for one in filed.audits],
         )
@@ -210,8 +358,8 @@ def rerun_step(
     once: DoneOnce,
 ) -> Response:
     """Have a step judged again. Its audit must be completed."""
-    wish = parse(RerunInput, body, INVALID_REQUEST)
-    return once(lambda: _rerun(StepLocation(audit_id, position), wish, services))
+    given = parse(RerunInput, body, INVALID_REQUEST)
+    return once(lambda: _rerun(StepLocation(audit_id, position), given, services))
 
 
 @router.post(
@@ -229,21 +377,17 @@ def rerun_point(
     once: DoneOnce,
 ) -> Response:
     """Have one control point judged again. Its audit must be completed."""
-    wish = parse(RerunInput, body, INVALID_REQUEST)
-    return once(
-        lambda: _rerun(
-            StepLocation(audit_id, position, point), wish, services, control_point_index=point
-        )
-    )
+    given = parse(RerunInput, body, INVALID_REQUEST)
+    return once(lambda: _rerun(StepLocation(audit_id, position, point), given, services))
 
 
-def _check(fiche_ids: Sequence[str], reach: Reach, services: Services) -> None:
+def _check_visible(fiche_ids: Sequence[str], reach: Reach, services: Services) -> None:
     with services.database.reading() as session:
         check_visible(session, reach, fiche_ids)
 
 
 def _requested_by(named: str | None, caller: Caller) -> str:
-    """A machine may ask on behalf of somebody."""
+    """A machine may request on behalf of a user."""
     return named if named is not None and caller.is_machine else caller.id
 
 
@@ -256,34 +400,108 @@ def _newest_active_config(services: Services) -> StoredConfig:
 
 
 def _queue_audit(
-    fiche_id: str, asking: AuditRequestOptions, services: Services, **beside: object
+    fiche_id: str, options: AuditRequestOptions, services: Services, **more: object
 ) -> Response:
     now = services.clock.now()
-    [asked] = request_audits(
-        [fiche_id], asking, database=services.database, clock=services.clock
-    ).audits
+    filed = request_audits([fiche_id], options, database=services.database, clock=services.clock)
+    [requested] = filed.audits
     return said(
         200,
         message="Audit queued for processing",
-        event_id=asked.tracking_id,
-        audit_id=asked.tracking_id,
+        event_id=requested.tracking_id,
+        audit_id=requested.tracking_id,
         fiche_id=fiche_id,
-        audit_config_id=str(asking.audit_config_id),
+        audit_config_id=str(options.audit_config_id),
         metadata={"timestamp": iso(now), "status": "queued"},
-        **beside,
+        **more,
     )
 
 
-def _rerun(place: StepLocation, wish: RerunInput, services: Services, **beside: object) -> Response:
-    asked = request_rerun(
-        place, instructions=wish.instructions, database=services.database, clock=services.clock
+def _rerun(location: StepLocation, given: RerunInput, services: Services) -> Response:
+    requested = request_rerun(
+        location, instructions=given.instructions, database=services.database, clock=services.clock
     )
+    point: dict[str, Any] = {}
+    if location.point is not None:
+        point["control_point_index"] = location.point
     return said(
-        200,
         message="Rerun queued for processing",
-        event_id=asked.event_id,
-        rerun_id=asked.rerun_id,
-        audit_id=str(place.audit_id),
-        step_position=place.position,
-        **beside,
+        event_id=requested.event_id,
+        rerun_id=requested.rerun_id,
+        audit_id=str(location.audit_id),
+        step_position=location.position,
+        **point,
     )
+
+
+@status_router.get(
+    f"{STATUS_PATH}/transcriptions", response_model=Answer[list[TranscriptionRequest]]
+)
+def transcriptions(key: Keys, reach: TheReach, services: TheServices) -> Response:
+    """How transcriptions stand that were asked for. `key` is what was answered as `event_id`."""
+    with services.database.reading() as session:
+        filed = _filed(session, key, TRANSCRIPTION_JOB, reach)
+        requested = requested_transcriptions(session, filed)
+        since = min((one.created_at for one in filed), default=services.clock.now())
+        found = request_outcomes(session, requested, since)
+    return _answer(
+        TranscriptionRequest(
+            key=request.key,
+            fiche_id=one.fiche_id,
+            run_id=one.run_id,
+            **_outcome(found.get(one.fiche_id)),
+        )
+        for request, one in zip(filed, requested, strict=True)
+    )
+
+
+@status_router.get(f"{STATUS_PATH}/audits", response_model=Answer[list[AuditRequest]])
+def audits(key: Keys, reach: TheReach, services: TheServices) -> Response:
+    """How audits stand that were asked for. `key` is what was answered as `event_id`."""
+    with services.database.reading() as session:
+        filed = _filed(session, key, AUDIT_JOB, reach)
+        found = audit_request_outcomes(session, [one.key for one in filed])
+    return _answer(
+        AuditRequest(key=one.key, fiche_id=_fiche_id(one), **_outcome(found.get(one.key)))
+        for one in filed
+    )
+
+
+@status_router.get(f"{STATUS_PATH}/reruns", response_model=Answer[list[RerunRequest]])
+def reruns(key: Keys, reach: TheReach, services: TheServices) -> Response:
+    """How reruns stand that were asked for. `key` is what was answered as `rerun_id`."""
+    with services.database.reading() as session:
+        filed = _filed(session, key, RERUN_JOB, reach)
+        found = rerun_request_outcomes(session, [one.key for one in filed])
+    return _answer(
+        RerunRequest(
+            key=one.key,
+            fiche_id=_fiche_id(one),
+            begun=found[one.key].begun,
+            done=found[one.key].done,
+            refused=found[one.key].error,
+        )
+        for one in filed
+    )
+
+
+def _filed(session: Session, keys: Sequence[str], job: str, reach: Reach) -> list[FiledRequest]:
+    """The requests of the job for fiches within reach."""
+    filed = [one for one in filed_requests(session, keys) if one.job == job]
+    visible = visible_fiches(session, reach, map(_fiche_id, filed))
+    return [one for one in filed if _fiche_id(one) in visible]
+
+
+def _fiche_id(filed: FiledRequest) -> str:
+    return filed.tags["automation/fiche_id"]
+
+
+def _outcome(found: object) -> dict[str, Any]:
+    """`found` is a status, the reason of a refusal, or None while nothing has begun."""
+    if isinstance(found, str):
+        return {"standing": None, "refused": found}
+    return {"standing": None if found is None else vars(found), "refused": None}
+
+
+def _answer(found: Iterable[BaseModel]) -> Response:
+    return answer([one.model_dump(mode="json") for one in found])

@@ -1,75 +1,37 @@
-"""The result of an audit, computed from its stored steps: columns, documents, and the sentences of
-failures."""
+"""The result of an audit, computed from its stored steps: columns, documents, and the sentences of failures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 
 from pydantic.alias_generators import to_camel
 
-from automation_pipeline.audits.models.audits import (
-    AuditSummary,
-    TranscriptCoverage,
-    steps_sentence,
-)
-from automation_pipeline.audits.models.configs import AuditConfig
+from automation_pipeline.audits.models.audits import AuditRecord, AuditSummary, TranscriptCoverage
+from automation_pipeline.audits.models.chat import Usage
 from automation_pipeline.audits.models.findings import (
-    AuditGating,
     ControlPoint,
     MissingStep,
+    StepFinding,
+    StepHistory,
     StoredStep,
 )
-from automation_pipeline.audits.rules.reviews import StepHistory
-from automation_pipeline.audits.rules.verdicts import Compliance, StepScore, score_audit
+from automation_pipeline.audits.rules.verdicts import Compliance
 from automation_pipeline.core.clock import iso
 
 Document = Mapping[str, object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResultContext:
-    """What the result document says of an audit besides its steps."""
-
-    audit_id: int
-    tracking_id: str
-    config_id: int
-    config: AuditConfig
-    fiche_id: str
-    prospect_name: str
-    groupe: str | None
-    use_rlm: bool
-    transcript_mode: str
-    started_at: datetime
-    completed_at: datetime
-    recordings: int
-    chunks: int
-    coverage: Document | None
-
-    @property
-    def duration_ms(self) -> int:
-        return round(1000 * (self.completed_at - self.started_at).total_seconds())
-
-    @property
-    def approach(self) -> Document:
-        return {"use_rlm": self.use_rlm, "transcript_mode": self.transcript_mode}
-
-
-def compliance_of(steps: Sequence[StoredStep]) -> Compliance:
-    return score_audit([
-        StepScore(step.weight, step.is_critical, step.finding.score, step.finding.conforme, step.finding.traite)
-        for step in steps
-    ])  # fmt: skip
-
-
 def tokens_of(steps: Sequence[StoredStep | MissingStep]) -> int:
-    """A step's usage is of all its analyses, reruns too, so the sum is what the audit has cost."""
+    """The usage of a step includes all its analyses and reruns, so the sum is the cost of the audit."""
     return sum(step.usage.total_tokens for step in steps)
 
 
-def summary_columns(frame: ResultContext, steps: Sequence[StoredStep]) -> dict[str, object]:
-    """The same after a first run, a rerun and a review: nothing of it is remembered apart from the
-    steps."""
-    compliance, tokens = compliance_of(steps), tokens_of(steps)
+def summary_columns(
+    found: AuditRecord, steps: Sequence[StoredStep], compliance: Compliance, now: datetime
+) -> dict[str, object]:
+    """The columns of a completed audit. They depend on the steps alone, also after a rerun or a review."""
+    tokens, completed_at = tokens_of(steps), found.completed_at or now
+    stats = [step.stats for step in steps]
     return {
         "overall_score": compliance.score_percentage,
         "score_percentage": compliance.score_percentage,
@@ -80,63 +42,24 @@ def summary_columns(frame: ResultContext, steps: Sequence[StoredStep]) -> dict[s
         "successful_steps": compliance.successful_steps,
         "failed_steps": compliance.failed_steps,
         "total_tokens": tokens,
-        "completed_at": frame.completed_at,
-        "duration_ms": frame.duration_ms,
-        "gating": asdict(AuditGating.of([step.stats for step in steps])),
-        "result_data": _result_document(frame, compliance, tokens),
-    }
-
-
-def incomplete_columns(
-    audit: AuditSummary,
-    steps: Sequence[StoredStep | MissingStep],
-    coverage: Document,
-    started_at: datetime,
-    now: datetime,
-) -> dict[str, object]:
-    """No grade, no score and no compliance: what is missing says nothing about the calls."""
-    missing = [step for step in steps if isinstance(step, MissingStep)]
-    judged, tokens = len(steps) - len(missing), tokens_of(steps)
-    return {
-        "status": audit.status,
-        "error_message": audit.error,
-        "coverage": coverage,
-        "successful_steps": judged,
-        "failed_steps": len(missing),
-        "total_tokens": tokens,
-        "result_data": {
-            "status": audit.status,
-            "audit_db_id": str(audit.audit_id),
-            "audit_tracking_id": audit.tracking_id,
-            "reason": audit.error,
-            "coverage": {
-                "recordings": coverage,
-                "steps": {
-                    "total": audit.steps,
-                    "judged": judged,
-                    "not_judged": [
-                        {"position": step.position, "error": step.error} for step in missing
-                    ],
-                },
-            },
-            "statistics": {
-                "successful_steps": judged,
-                "failed_steps": len(missing),
-                "total_tokens": tokens,
-            },
-            "metadata": {"started_at": iso(started_at), "ended_at": iso(now)},
+        "completed_at": completed_at,
+        "duration_ms": found.duration_ms(completed_at),
+        "gating": {
+            "total_citations": sum(step.total_citations for step in stats),
+            "removed_citations": sum(step.removed_citations for step in stats),
+            "downgraded_control_points": sum(step.downgraded_control_points for step in stats),
+            "steps_score_reduced": sum(step.step_score_reduced for step in stats),
+            "steps_conforme_adjusted": sum(step.step_conforme_adjusted for step in stats),
         },
+        "result_data": _result_document(found, compliance, tokens, completed_at),
     }
 
 
-def running_document(frame_of: Document, started_at: datetime, approach: Document) -> Document:
-    """What is read while the audit runs. `frame_of` holds how it was triggered, as far as that is
-    known."""
-    known = {name: value for name, value in frame_of.items() if value is not None}
-    return {"status": "running", "started_at": iso(started_at), "approach": approach, **known}
-
-
-def _result_document(frame: ResultContext, compliance: Compliance, tokens: int) -> Document:
+def _result_document(
+    found: AuditRecord, compliance: Compliance, tokens: int, completed_at: datetime
+) -> Document:
+    audit, duration_ms = found.summary, found.duration_ms(completed_at)
+    approach = {"use_rlm": found.use_rlm, "transcript_mode": found.transcript_mode}
     verdict = {
         "score": float(compliance.score_percentage),
         "niveau": compliance.niveau,
@@ -144,91 +67,146 @@ def _result_document(frame: ResultContext, compliance: Compliance, tokens: int) 
         "poids_obtenu": compliance.earned,
         "poids_total": compliance.total_weight,
     }
-    config = {
-        "id": str(frame.config_id),
-        "name": frame.config.name,
-        "description": frame.config.description,
-    }
     return {
-        "audit_db_id": str(frame.audit_id),
-        "audit_tracking_id": frame.tracking_id,
+        "audit_db_id": str(audit.audit_id),
+        "audit_tracking_id": audit.tracking_id,
         "audit": {
-            "config": config,
-            "fiche": {
-                "fiche_id": frame.fiche_id,
-                "prospect_name": frame.prospect_name,
-                "groupe": frame.groupe,
+            "config": {
+                "id": str(audit.audit_config_id),
+                "name": found.config.name,
+                "description": found.config.description,
             },
-            "results": {"compliance": verdict, "approach": frame.approach},
+            "fiche": {
+                "fiche_id": audit.fiche_id,
+                "prospect_name": found.prospect_name,
+                "groupe": found.groupe,
+            },
+            "results": {"compliance": verdict, "approach": approach},
             "compliance": verdict,
-            "approach": frame.approach,
+            "approach": approach,
         },
         "statistics": {
-            "recordings_count": frame.recordings,
-            "coverage": frame.coverage,
-            "transcriptions_count": frame.recordings,
-            "timeline_chunks": frame.chunks,
+            "recordings_count": found.recordings,
+            "coverage": found.coverage,
+            "transcriptions_count": found.recordings,
+            "timeline_chunks": found.chunks,
             "successful_steps": compliance.successful_steps,
             "failed_steps": compliance.failed_steps,
-            "total_time_seconds": round(frame.duration_ms / 1000, 3),
+            "total_time_seconds": round(duration_ms / 1000, 3),
             "total_tokens": tokens,
         },
         "metadata": {
-            "started_at": iso(frame.started_at),
-            "completed_at": iso(frame.completed_at),
-            "duration_ms": frame.duration_ms,
-            "approach": frame.approach,
+            "started_at": iso(found.started_at),
+            "completed_at": iso(completed_at),
+            "duration_ms": duration_ms,
+            "approach": approach,
         },
     }
 
 
-# What an unjudged step lacks, as documents name it.
+def incomplete_columns(
+    found: AuditRecord,
+    audit: AuditSummary,
+    steps: Sequence[StoredStep | MissingStep],
+    coverage: TranscriptCoverage,
+    now: datetime,
+) -> dict[str, object]:
+    """The columns of an incomplete `audit`, which has no grade: what is missing says nothing about the
+    calls."""
+    missing = [step for step in steps if isinstance(step, MissingStep)]
+    counts = {
+        "successful_steps": len(steps) - len(missing),
+        "failed_steps": len(missing),
+        "total_tokens": tokens_of(steps),
+    }
+    return {
+        "status": audit.status,
+        "error_message": audit.error,
+        "coverage": coverage.document,
+        **counts,
+        "completed_at": now,
+        "duration_ms": found.duration_ms(now),
+        "result_data": {
+            "status": audit.status,
+            "audit_db_id": str(audit.audit_id),
+            "audit_tracking_id": audit.tracking_id,
+            "reason": audit.error,
+            "coverage": {
+                "recordings": coverage.document,
+                "steps": {
+                    "total": audit.steps,
+                    "judged": counts["successful_steps"],
+                    "not_judged": [
+                        {"position": step.position, "error": step.error} for step in missing
+                    ],
+                },
+            },
+            "statistics": counts,
+            "metadata": {"started_at": iso(found.started_at), "ended_at": iso(now)},
+        },
+    }
+
+
+def running_document(found: AuditRecord) -> Document:
+    """The result while the audit runs."""
+    schedule_id, run_id = found.automation_schedule_id, found.automation_run_id
+    known = {
+        "audit_id": found.summary.tracking_id,
+        "trigger_source": found.trigger_source,
+        "automation_schedule_id": None if schedule_id is None else str(schedule_id),
+        "automation_run_id": None if run_id is None else str(run_id),
+    }
+    return {
+        "status": "running",
+        "started_at": iso(found.started_at),
+        "approach": {"use_rlm": found.use_rlm, "transcript_mode": found.transcript_mode},
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
 _NO_VERDICT: Document = {
     "traite": False,
     "conforme": None,
     "score": None,
     "niveau_conformite": None,
     "commentaire_global": "",
-    "minutages": [],
     "mots_cles_trouves": [],
+    "minutages": [],
     "erreurs_transcription_tolerees": 0,
 }
 
 
-def step_document(step: StoredStep, history: StepHistory) -> dict[str, object]:
-    """A stored step as people read it: the form that it has in the result document."""
-    finding = step.finding
+def verdict_columns(finding: StepFinding | None) -> Document:
+    """The verdict of a step; empty values for a step that could not be judged."""
+    if finding is None:
+        return _NO_VERDICT
     return {
         "traite": finding.traite,
         "conforme": finding.conforme.value,
         "score": finding.score,
         "niveau_conformite": finding.niveau_conformite.value,
         "commentaire_global": finding.commentaire_global,
-        "minutages": list(finding.minutages),
         "mots_cles_trouves": list(finding.mots_cles_trouves),
+        "minutages": list(finding.minutages),
         "erreurs_transcription_tolerees": finding.erreurs_transcription_tolerees,
-        "error": None,
-        "points_controle": [point_document(point) for point in finding.points],
-        **_metadata_and_usage(step),
-        "human_review": history.human_review,
-        "rerun_history": history.rerun_history,
     }
 
 
-def missing_step_document(step: MissingStep) -> dict[str, object]:
-    """In the same form: `error` is why the model could not judge the step, and there is no
-    verdict."""
-    nothing: Document = {"points_controle": [], "human_review": [], "rerun_history": []}
-    return {**_NO_VERDICT, "error": step.error, **_metadata_and_usage(step), **nothing}
-
-
-def missing_step_summary(step: MissingStep) -> dict[str, object]:
-    no_verdict = {to_camel(name): value for name, value in _NO_VERDICT.items()}
-    return {**_summary_row(step), **no_verdict, "totalCitations": 0, "error": step.error}
-
-
-def _metadata_and_usage(step: StoredStep | MissingStep) -> dict[str, object]:
+def usage_document(usage: Usage) -> Document:
     return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def step_document(step: StoredStep | MissingStep, history: StepHistory) -> dict[str, object]:
+    """A stored step as it is in the result document. `error` says why it could not be judged."""
+    finding = step.finding if isinstance(step, StoredStep) else None
+    return {
+        **verdict_columns(finding),
+        "error": step.error if isinstance(step, MissingStep) else None,
+        "points_controle": [point_document(point) for point in finding.points] if finding else [],
         "step_metadata": {
             "position": step.position,
             "name": step.name,
@@ -236,51 +214,34 @@ def _metadata_and_usage(step: StoredStep | MissingStep) -> dict[str, object]:
             "is_critical": step.is_critical,
             "weight": step.weight,
         },
-        "usage": {
-            "prompt_tokens": step.usage.prompt_tokens,
-            "completion_tokens": step.usage.completion_tokens,
-            "total_tokens": step.usage.total_tokens,
-        },
+        "usage": usage_document(step.usage),
+        "human_review": history.human_review,
+        "rerun_history": history.rerun_history,
     }
 
 
-def _summary_row(step: StoredStep | MissingStep) -> dict[str, object]:
-    return {
-        "stepPosition": step.position,
-        "stepName": step.name,
-        "severityLevel": step.severity,
-        "isCritical": step.is_critical,
+def step_summary(step: StoredStep | MissingStep) -> dict[str, object]:
+    """The step without control points, citations and history."""
+    finding = step.finding if isinstance(step, StoredStep) else None
+    row = {
+        "step_position": step.position,
+        "step_name": step.name,
+        "severity_level": step.severity,
+        "is_critical": step.is_critical,
         "weight": step.weight,
-        "totalTokens": step.usage.total_tokens,
+        **verdict_columns(finding),
+        "total_citations": finding.citations if finding else 0,
+        "total_tokens": step.usage.total_tokens,
+        "error": step.error if isinstance(step, MissingStep) else None,
     }
-
-
-def step_summary(step: StoredStep) -> dict[str, object]:
-    """The step alone, as its row: without control points, quotations and trails."""
-    finding = step.finding
-    return {
-        **_summary_row(step),
-        "traite": finding.traite,
-        "conforme": finding.conforme.value,
-        "score": finding.score,
-        "niveauConformite": finding.niveau_conformite.value,
-        "commentaireGlobal": finding.commentaire_global,
-        "motsClesTrouves": list(finding.mots_cles_trouves),
-        "minutages": list(finding.minutages),
-        "erreursTranscriptionTolerees": finding.erreurs_transcription_tolerees,
-        "totalCitations": finding.citations,
-        "error": None,
-    }
+    return {to_camel(name): value for name, value in row.items()}
 
 
 def point_document(point: ControlPoint) -> Document:
     return {
-        "point": point.point,
+        **asdict(point),
         "statut": point.statut.value,
-        "commentaire": point.commentaire,
         "minutages": list(point.minutages),
-        "erreur_transcription_notee": point.erreur_transcription_notee,
-        "variation_phonetique_utilisee": point.variation_phonetique_utilisee,
         "citations": [asdict(citation) for citation in point.citations],
     }
 
@@ -289,8 +250,9 @@ def fiche_not_found(fiche_id: str) -> str:
     return f"Fiche {fiche_id} not found (404)"
 
 
-def nothing_to_judge(fiche_id: str, recordings: int, transcribed: int) -> str:
+def nothing_to_judge(fiche_id: str, coverage: TranscriptCoverage) -> str:
     """Why the timeline is empty."""
+    recordings, transcribed = coverage.recordings, len(coverage.transcribed)
     if recordings == 0:
         return f"No recordings found for fiche {fiche_id} (cannot run audit)"
     if transcribed == 0:
@@ -301,10 +263,9 @@ def nothing_to_judge(fiche_id: str, recordings: int, transcribed: int) -> str:
 def transcripts_missing(fiche_id: str, coverage: TranscriptCoverage, cause: str | None) -> str:
     sentence = f"Audit incomplete: {coverage.sentence}"
     if not coverage.transcribed:
-        sentence += f". {nothing_to_judge(fiche_id, coverage.recordings, 0)}"
+        sentence += f". {nothing_to_judge(fiche_id, coverage)}"
     return f"{sentence}: {cause}" if cause else sentence
 
 
-def steps_missing(judged: int, steps: int, cause: str) -> str:
-    """One cause stands for all."""
-    return f"Audit incomplete: {steps_sentence(judged, steps)}: {cause}"
+def steps_sentence(judged: int, steps: int) -> str:
+    return f"{judged} of {steps} steps judged"

@@ -1,12 +1,11 @@
-"""Reviews and reruns: how they change a stored step, and the history that they leave."""
+"""Reviews and reruns: how they change a stored step, and the verdicts that their history keeps."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from automation_pipeline.audits.models.audits import StepLocation, rerun_id
 from automation_pipeline.audits.models.configs import AuditStep
 from automation_pipeline.audits.models.findings import (
     Conforme,
@@ -20,9 +19,10 @@ from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import JsonModel, text_fault
 
 INVALID_REVIEW = "The review cannot be accepted"
+MAX_INSTRUCTIONS = 5_000
 
 
-def _decided(niveau: Niveau | None) -> Niveau | None:
+def _not_pending(niveau: Niveau | None) -> Niveau | None:
     if niveau is Niveau.PENDING:
         raise ValueError("cannot be PENDING after a review")
     return niveau
@@ -39,7 +39,7 @@ class StepReview(_Review):
     conforme: Conforme
     traite: bool | None = None
     score: Annotated[int | None, Field(ge=0)] = None
-    niveau_conformite: Annotated[Niveau | None, AfterValidator(_decided)] = None
+    niveau_conformite: Annotated[Niveau | None, AfterValidator(_not_pending)] = None
 
 
 class PointReview(_Review):
@@ -56,7 +56,7 @@ class PointReview(_Review):
 
 
 def apply_step_review(finding: StepFinding, weight: int, change: StepReview) -> StepFinding:
-    """InvalidInputError for a score above the step's weight."""
+    """Raises InvalidInputError for a score above the step's weight."""
     if change.score is not None and change.score > weight:
         complaint = f"must not be above the weight of the step, {weight}"
         raise InvalidInputError(INVALID_REVIEW, (("score", complaint),))
@@ -72,9 +72,8 @@ def apply_step_review(finding: StepFinding, weight: int, change: StepReview) -> 
 def apply_control_point_review(
     finding: StepFinding, weight: int, index: int, change: PointReview
 ) -> StepFinding:
-    """`index` from 1, else NotFoundError. Citations stay, whatever the statut: they are what was
-    overruled. A comment alone does not score the step anew: what people said of the whole step
-    holds."""
+    """Change the control point `index`, from 1, and keep its citations. A new statut scores the step again; a
+    comment alone does not, so that a review of the whole step holds. Raises NotFoundError."""
     point = _point(finding, index)
     if change.commentaire is not None:
         point = replace(point, commentaire=change.commentaire)
@@ -86,9 +85,19 @@ def apply_control_point_review(
 def replace_control_point(
     finding: StepFinding, weight: int, index: int, point: ControlPoint
 ) -> StepFinding:
-    """`index` from 1, else NotFoundError. The step is scored anew from all its points."""
+    """Replace the control point `index`, from 1, and score the step again from all its points. Raises
+    NotFoundError."""
     _point(finding, index)
-    return _rescore(finding, _with(finding, index, point), weight)
+    points = _with(finding, index, point)
+    verdict = derive_verdict(points, weight)
+    return replace(
+        finding,
+        points=points,
+        score=verdict.score,
+        conforme=verdict.conforme,
+        niveau_conformite=verdict.niveau,
+        minutages=minutages_of(points),
+    )
 
 
 def _point(finding: StepFinding, index: int) -> ControlPoint:
@@ -103,40 +112,9 @@ def _with(finding: StepFinding, index: int, point: ControlPoint) -> tuple[Contro
     return (*finding.points[: index - 1], point, *finding.points[index:])
 
 
-def _rescore(finding: StepFinding, points: Sequence[ControlPoint], weight: int) -> StepFinding:
-    result = derive_verdict(points, weight)
-    return replace(
-        finding,
-        points=tuple(points),
-        score=result.score,
-        conforme=result.conforme,
-        niveau_conformite=result.niveau,
-        minutages=minutages_of(points),
-    )
-
-
-MAX_INSTRUCTIONS = 5_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rerun:
-    """A wish to judge again. Repeating one by its `rerun_id` changes nothing."""
-
-    rerun_id: str
-    place: StepLocation
-    instructions: str | None = None
-
-    @property
-    def event_id(self) -> str | None:
-        """What the id was made of, if it was made by us."""
-        place = self.place
-        prefix = rerun_id(place.audit_id, place.position, place.point, "")
-        return self.rerun_id.removeprefix(prefix) if self.rerun_id.startswith(prefix) else None
-
-
 def validate_instructions(given: str | None) -> str | None:
-    """None for blank ones; InvalidInputError for those that no model should have to read or no
-    database can keep."""
+    """Strip the instructions; None for blank ones. Raises InvalidInputError for texts that are too long or
+    that no database can store."""
     text = (given or "").strip()
     problem = text_fault(text)
     if len(text) > MAX_INSTRUCTIONS:
@@ -147,14 +125,13 @@ def validate_instructions(given: str | None) -> str | None:
 
 
 def single_point_step(step: AuditStep, finding: StepFinding, index: int) -> tuple[AuditStep, str]:
-    """The step with nothing but this control point, and what was found about that before. `index`
-    from 1."""
+    """The step with the control point `index`, from 1, alone, and the previous verdict on it."""
     point = finding.points[index - 1]
     return replace(step, control_points=(point.point,)), f"{point.statut} : {point.commentaire}"
 
 
 def verdict_summary(finding: StepFinding, index: int | None) -> Mapping[str, object]:
-    """What a trail keeps of a step, or of its control point `index`, before and after."""
+    """What the history keeps of the step, or of its control point `index`."""
     if index is None:
         return {
             "score": finding.score,
@@ -169,50 +146,3 @@ def verdict_summary(finding: StepFinding, index: int | None) -> Mapping[str, obj
         "step_score": finding.score,
         "step_conforme": finding.conforme,
     }
-
-
-Document = Mapping[str, object]
-STEP_FIELDS = ("traite", "conforme", "score", "niveau_conformite")
-POINT_FIELDS = ("statut", "commentaire")
-
-
-@dataclass(frozen=True)
-class StepHistory:
-    human_review: list[Document] = field(default_factory=list[Document])
-    rerun_history: list[Document] = field(default_factory=list[Document])
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReviewEntry:
-    """What a review found and what it left; `index` from 1 and `point`, its text, where it was of a
-    control point."""
-
-    previous: Document
-    override: Document
-    reviewer: str | None
-    reason: str | None
-    index: int | None = None
-    point: str | None = None
-
-
-def review_entry(
-    before: StepFinding,
-    after: StepFinding,
-    change: StepReview | PointReview,
-    index: int | None = None,
-) -> ReviewEntry:
-    point = None if index is None else (before.points[index - 1], after.points[index - 1])
-    old, new = point or (before, after)
-    names = POINT_FIELDS if point else STEP_FIELDS
-    return ReviewEntry(
-        previous=_verdict_fields(old, names),
-        override=_verdict_fields(new, names),
-        reviewer=change.reviewer,
-        reason=change.reason,
-        index=index,
-        point=point[0].point if point else None,
-    )
-
-
-def _verdict_fields(of: object, names: tuple[str, ...]) -> Document:
-    return {name: getattr(of, name) for name in names}

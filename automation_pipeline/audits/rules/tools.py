@@ -50,12 +50,6 @@ def search_terms(texts: Iterable[str], min_length: int) -> tuple[str, ...]:
     return tuple(islice(dict.fromkeys(message), MAX_TERMS))
 
 
-def case_variants(text: str) -> frozenset[str]:
-    """Databases fold the case of unaccented letters only; these are the ways of writing the
-    accented ones."""
-    return frozenset({text, text.lower(), text.upper(), text.title()})
-
-
 SHORTEST_TERM = 4
 FIRST_CHUNKS = 2
 

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import floor
 
 from automation_pipeline.audits.models.audits import GatingOptions, Timeline, TimelineChunk
@@ -19,14 +19,19 @@ from automation_pipeline.audits.models.findings import (
     Niveau,
     Statut,
     StepFinding,
+    StoredStep,
 )
 from automation_pipeline.audits.rules.tools import normalise
 
 _WORTH = {Statut.PRESENT: Fraction(1), Statut.PARTIEL: Fraction(1, 2), Statut.ABSENT: Fraction(0)}
-_FROM_STRICT = (Conforme.NON_CONFORME, Conforme.PARTIEL, Conforme.CONFORME)
-_CONFORME_FROM = Fraction("0.85")
-_PARTIEL_FROM = Fraction("0.4")
-_EXCELLENT_FROM = Fraction("0.95")
+_STRICTEST_FIRST = (Conforme.NON_CONFORME, Conforme.PARTIEL, Conforme.CONFORME)
+# The verdict and the grade of a step, by the least ratio of points met.
+_STEP_VERDICTS = (
+    (Fraction("0.95"), Conforme.CONFORME, Niveau.EXCELLENT),
+    (Fraction("0.85"), Conforme.CONFORME, Niveau.BON),
+    (Fraction("0.4"), Conforme.PARTIEL, Niveau.ACCEPTABLE),
+    (Fraction(0), Conforme.NON_CONFORME, Niveau.INSUFFISANT),
+)
 
 
 @dataclass(frozen=True)
@@ -37,72 +42,46 @@ class DerivedVerdict:
 
 
 def round_half_up(value: Fraction) -> int:
-    """The nearest whole number, of two the higher. Python's round() would make 2 of 2.5."""
+    """Round to the nearest whole number, and halves up. Python's round() turns 2.5 into 2."""
     return floor(value + Fraction(1, 2))
 
 
 def met_ratio(points: Sequence[ControlPoint]) -> Fraction:
-    """From 0 to 1. What is not applicable does not count, and where nothing is, nothing is
-    lacking."""
+    """The ratio of the applicable points that are met, from 0 to 1. It is 1 if none is applicable."""
     worths = [_WORTH[point.statut] for point in points if point.statut in _WORTH]
     return sum(worths, Fraction()) / len(worths) if worths else Fraction(1)
 
 
 def derive_verdict(points: Sequence[ControlPoint], weight: int) -> DerivedVerdict:
     ratio = met_ratio(points)
-    conforme = _conforme(ratio)
-    return DerivedVerdict(
-        clamp_score(round_half_up(ratio * weight), weight), conforme, _step_niveau(conforme, ratio)
-    )
+    score = clamp_score(round_half_up(ratio * weight), weight)
+    for least, conforme, niveau in _STEP_VERDICTS:
+        if ratio >= least:
+            return DerivedVerdict(score, conforme, niveau)
+    raise AssertionError(ratio)
 
 
 def clamp_score(score: int, weight: int) -> int:
     return max(0, min(score, weight))
 
 
-def is_stricter(conforme: Conforme, than: Conforme) -> bool:
-    return _FROM_STRICT.index(conforme) < _FROM_STRICT.index(than)
-
-
 def minutages_of(points: Sequence[ControlPoint]) -> tuple[str, ...]:
-    """Of every citation, each once, in their order."""
+    """The minutages of the citations in their order, each once."""
     return tuple(
         dict.fromkeys(citation.minutage for point in points for citation in point.citations)
     )
 
 
-def _conforme(ratio: Fraction) -> Conforme:
-    if ratio >= _CONFORME_FROM:
-        return Conforme.CONFORME
-    return Conforme.PARTIEL if ratio >= _PARTIEL_FROM else Conforme.NON_CONFORME
-
-
-def _step_niveau(conforme: Conforme, ratio: Fraction) -> Niveau:
-    if conforme is Conforme.CONFORME:
-        return Niveau.EXCELLENT if ratio >= _EXCELLENT_FROM else Niveau.BON
-    return Niveau.ACCEPTABLE if conforme is Conforme.PARTIEL else Niveau.INSUFFISANT
-
-
-_LEAST = (
+_AUDIT_GRADES = (
     (Fraction(90), Niveau.EXCELLENT),
     (Fraction(75), Niveau.BON),
     (Fraction(60), Niveau.ACCEPTABLE),
 )
-_COMPLIANT = frozenset(niveau for _, niveau in _LEAST)
-
-
-@dataclass(frozen=True)
-class StepScore:
-    weight: int
-    is_critical: bool
-    score: int
-    conforme: Conforme
-    traite: bool
 
 
 @dataclass(frozen=True)
 class Compliance:
-    """`score_percentage` is rounded to be read: the niveau is of the exact one, so 89.995 reads
+    """`score_percentage` is rounded. The niveau comes from the exact percentage: 89.995 is shown as
     90.00 and is BON."""
 
     score_percentage: Decimal
@@ -116,21 +95,22 @@ class Compliance:
 
     @property
     def is_compliant(self) -> bool:
-        """An INSUFFISANT audit is not, though no critical step rejects it."""
-        return self.niveau in _COMPLIANT
+        """False also for an INSUFFISANT audit that no critical step rejects."""
+        return any(self.niveau is niveau for _, niveau in _AUDIT_GRADES)
 
 
-def score_audit(steps: Sequence[StepScore]) -> Compliance:
-    """A critical step passes only when CONFORME, and one that does not pass rejects the audit
-    whatever its score."""
+def score_audit(steps: Sequence[StoredStep]) -> Compliance:
+    """A critical step passes only if it is CONFORME. One that does not pass rejects the audit, whatever its
+    score."""
     total = sum(step.weight for step in steps)
-    earned = sum(clamp_score(step.score, step.weight) for step in steps)
+    earned = sum(clamp_score(step.finding.score, step.weight) for step in steps)
     percentage = Fraction(100 * earned, total) if total else Fraction(0)
-    critical = [step.conforme is Conforme.CONFORME for step in steps if step.is_critical]
-    treated = sum(step.traite for step in steps)
+    grades = (niveau for least, niveau in _AUDIT_GRADES if percentage >= least)
+    critical = [step.finding.conforme is Conforme.CONFORME for step in steps if step.is_critical]
+    treated = sum(step.finding.traite for step in steps)
     return Compliance(
         score_percentage=Decimal(round_half_up(percentage * 100)).scaleb(-2),
-        niveau=_audit_niveau(percentage) if all(critical) else Niveau.REJET,
+        niveau=next(grades, Niveau.INSUFFISANT) if all(critical) else Niveau.REJET,
         critical_passed=sum(critical),
         critical_total=len(critical),
         earned=earned,
@@ -140,102 +120,64 @@ def score_audit(steps: Sequence[StepScore]) -> Compliance:
     )
 
 
-def _audit_niveau(percentage: Fraction) -> Niveau:
-    return next((niveau for least, niveau in _LEAST if percentage >= least), Niveau.INSUFFISANT)
-
-
 UNKNOWN_SPEAKER = "unknown"
 
 
-class SpeakerLabels:
-    """The speakers of a chunk, as they stand before what each of them says."""
+class _SpokenChunk:
+    """The words of a chunk, without the labels of the speakers."""
 
-    def __init__(self, speakers: Collection[str]) -> None:
-        names = sorted({*speakers, UNKNOWN_SPEAKER} - {""}, key=len, reverse=True)
-        message = [word for word in map(normalise, names) if word]
+    def __init__(self, chunk: TimelineChunk) -> None:
+        names = sorted({*chunk.speakers, UNKNOWN_SPEAKER} - {""}, key=len, reverse=True)
         self._before_turns = re.compile(
             rf"^[^\S\n]*(?:{_one_of(names)})[^\S\n]*:", re.IGNORECASE | re.MULTILINE
         )
-        self._anywhere = re.compile(rf"\b(?:{_one_of(message)})\b")
+        self._anywhere = re.compile(rf"\b(?:{_one_of([*filter(None, map(normalise, names))])})\b")
+        self._words = self._turns(chunk.full_text)
 
-    def off_turns(self, text: str) -> str:
-        """The words of the turns, each of which has a line of its own."""
+    def holds(self, quotation: str, shortest: int) -> bool:
+        """Try without the labels before turns and, because a model may put turns into one line, without
+        labels anywhere. A speaker may say a word that is also a label."""
+        quotes = (
+            self._turns(quotation),
+            normalise(self._anywhere.sub("", normalise(quotation))),
+        )
+        return any(len(quote) >= shortest and quote in self._words for quote in quotes)
+
+    def _turns(self, text: str) -> str:
         return normalise(self._before_turns.sub("", text))
-
-    def off(self, text: str) -> str:
-        """The words without any label, for turns that somebody has put into one line."""
-        return normalise(self._anywhere.sub("", normalise(text)))
-
-
-@dataclass(frozen=True)
-class _SpokenChunk:
-    chunk: TimelineChunk
-
-    @cached_property
-    def labels(self) -> SpeakerLabels:
-        return SpeakerLabels(self.chunk.speakers)
-
-    @cached_property
-    def words(self) -> str:
-        return self.labels.off_turns(self.chunk.full_text)
-
-
-@dataclass(frozen=True)
-class SpokenTimeline:
-    """The chunks of a timeline, each made into words once, however often it is quoted."""
-
-    timeline: Timeline
-    _known: dict[tuple[int, int], _SpokenChunk | None] = field(
-        default_factory=dict[tuple[int, int], "_SpokenChunk | None"],
-        init=False,
-        repr=False,
-        compare=False,
-    )
-
-    def holds(self, quotation: str, place: tuple[int, int], shortest: int) -> bool:
-        """Whether it was said word for word in the chunk (recording, chunk), in at least so many
-        characters. Somebody may have said a word that is a label too, so the quotation counts with
-        such words and without."""
-        said = self._said(place)
-        if said is None:
-            return False
-        quotes = said.labels.off_turns(quotation), said.labels.off(quotation)
-        return any(len(quote) >= shortest and quote in said.words for quote in quotes)
-
-    def _said(self, place: tuple[int, int]) -> _SpokenChunk | None:
-        if place not in self._known:
-            chunk = self.timeline.chunk(*place)
-            self._known[place] = _SpokenChunk(chunk) if chunk else None
-        return self._known[place]
-
-
-# Of the audits under way: the steps of one are proven by the same calls.
-@lru_cache(maxsize=32)
-def spoken_timeline(timeline: Timeline) -> SpokenTimeline:
-    return SpokenTimeline(timeline)
 
 
 def _one_of(texts: Collection[str]) -> str:
     return "|".join(map(re.escape, texts))
 
 
+# The steps of an audit quote the same chunks.
+_spoken_chunk = lru_cache(maxsize=2_000)(_SpokenChunk)
+
+
+def was_said(quotation: str, place: tuple[int, int], timeline: Timeline, shortest: int) -> bool:
+    """Whether the chunk (recording, chunk) contains the quotation word for word. A quotation of fewer than
+    `shortest` characters proves nothing."""
+    chunk = timeline.chunk(*place)
+    return chunk is not None and _spoken_chunk(chunk).holds(quotation, shortest)
+
+
 UNPROVEN = "[Auto-check] Aucune citation vérifiable : point compté comme ABSENT."
 
 
 def gate(
-    finding: StepFinding, weight: int, timeline: Timeline, rules: GatingOptions
+    finding: StepFinding, weight: int, timeline: Timeline, options: GatingOptions
 ) -> GatedFinding:
-    """The finding as far as the timeline bears it out. Its score, its conforme and every statut are
-    at most what they were, and gating it again changes nothing. When switched off, citations still
-    get to know their recording."""
-    if not rules.enabled:
+    """Reduce the finding to what the timeline proves. Score, conforme and statuts can only get lower, and
+    gating the result again changes nothing. If gating is disabled, citations only get the facts of
+    their recordings."""
+    if not options.enabled:
         known = tuple(
             replace(point, citations=_with_recordings(point.citations, timeline))
             for point in finding.points
         )
         return GatedFinding(replace(finding, points=known), GatingStats(finding.citations))
-    speech = spoken_timeline(timeline)
-    points = tuple(_gate_point(point, speech, rules) for point in finding.points)
+    points = tuple(_gate_point(point, timeline, options) for point in finding.points)
     lowered = _lower_to_proof(
         replace(finding, points=points, minutages=minutages_of(points)), weight
     )
@@ -254,7 +196,8 @@ def gate(
 
 def _lower_to_proof(finding: StepFinding, weight: int) -> StepFinding:
     proven = derive_verdict(finding.points, weight)
-    if is_stricter(proven.conforme, than=finding.conforme):
+    strictness = _STRICTEST_FIRST.index
+    if strictness(proven.conforme) < strictness(finding.conforme):
         finding = replace(finding, conforme=proven.conforme, niveau_conformite=proven.niveau)
     if proven.score < min(finding.score, weight):
         note = f"[Auto-check] Score ramené de {finding.score} à {proven.score} : les points prouvés ne valent pas plus."
@@ -263,40 +206,39 @@ def _lower_to_proof(finding: StepFinding, weight: int) -> StepFinding:
     return finding
 
 
-def _gate_point(point: ControlPoint, speech: SpokenTimeline, rules: GatingOptions) -> ControlPoint:
+def _gate_point(point: ControlPoint, timeline: Timeline, options: GatingOptions) -> ControlPoint:
     if point.statut in {Statut.ABSENT, Statut.NON_APPLICABLE}:
         return replace(point, citations=(), minutages=())
-    valid = tuple(citation for citation in point.citations if _is_said(citation, speech, rules))
+    # Without a minimum, an empty quotation would prove anything.
+    shortest = (
+        options.min_quote_characters
+        if options.min_quote_characters > 0
+        else GatingOptions.min_quote_characters
+    )
+    valid = [
+        cited
+        for cited in point.citations
+        if was_said(cited.texte, (cited.recording_index, cited.chunk_index), timeline, shortest)
+    ]
     if not valid:
         comment = _with_note(point.commentaire, UNPROVEN)
         return replace(point, statut=Statut.ABSENT, commentaire=comment, citations=(), minutages=())
-    kept = replace(point, citations=_with_recordings(valid, speech.timeline))
+    kept = replace(point, citations=_with_recordings(valid, timeline))
     return replace(kept, minutages=minutages_of((kept,)))
 
 
-def _is_said(citation: Citation, speech: SpokenTimeline, rules: GatingOptions) -> bool:
-    # No minimum at all would let an empty quotation prove anything.
-    shortest = (
-        rules.min_quote_characters
-        if rules.min_quote_characters > 0
-        else GatingOptions.min_quote_characters
-    )
-    return speech.holds(citation.texte, (citation.recording_index, citation.chunk_index), shortest)
-
-
 def _with_recordings(citations: Sequence[Citation], timeline: Timeline) -> tuple[Citation, ...]:
-    return tuple(_with_recording(citation, timeline) for citation in citations)
-
-
-def _with_recording(citation: Citation, timeline: Timeline) -> Citation:
-    """What the model said of the recording is never kept: it may be invented."""
-    recording = timeline.recording(citation.recording_index)
-    return replace(
-        citation,
-        recording_date=(recording and recording.date) or UNKNOWN,
-        recording_time=(recording and recording.time) or UNKNOWN,
-        recording_url=(recording and recording.url) or UNKNOWN,
-        call_id=recording.call_id if recording else None,
+    """Replace what the model says about the recordings, which it may have invented."""
+    known = [(citation, timeline.recording(citation.recording_index)) for citation in citations]
+    return tuple(
+        replace(
+            citation,
+            recording_date=(recording and recording.date) or UNKNOWN,
+            recording_time=(recording and recording.time) or UNKNOWN,
+            recording_url=(recording and recording.url) or UNKNOWN,
+            call_id=recording.call_id if recording else None,
+        )
+        for citation, recording in known
     )
 
 

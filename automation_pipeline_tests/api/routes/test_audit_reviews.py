@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from automation_pipeline.audits.routes.reviews import AuditedStep
+from automation_pipeline.audits.routes.audits import AuditedStep
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.bench import Bench

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from automation_pipeline.audits.routes.request_status import (
+from automation_pipeline.audits.routes.requests import (
     AuditRequest,
     RerunRequest,
     TranscriptionRequest,

@@ -2,6 +2,7 @@
 
 from sqlalchemy.orm import Session
 
+from automation_pipeline.audits.models.audits import RequestedAudit
 from automation_pipeline.audits.queries.requests import add_batch, batch_summary
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -15,10 +16,10 @@ def test_items_that_end_in_several_processes_are_each_counted_once(
 ) -> None:
     bench = Bench(database, clock)
     config = bench.configure(steps=1)
-    items = [(f"19004{number:02}", f"item {number}") for number in range(20)]
+    items = [RequestedAudit(f"19004{number:02}", f"item {number}") for number in range(20)]
     with database.transaction() as session:
         add_batch(session, "batch", config, items, clock.now())
-    names = [name for _, name in items]
+    names = [item.tracking_id for item in items]
     lasts = at_once(
         end_items, *((database_url, order) for order in (names, names[::-1], names[7:], names[:12]))
     )

@@ -8,7 +8,7 @@ from automation_pipeline.audits.queries.documents import (
     fiche_statuses,
     fiches_with_audits,
 )
-from automation_pipeline.audits.reviews import delete_audit
+from automation_pipeline.audits.reviews import set_audit_deleted
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.queries.fiches import FichePage
@@ -48,7 +48,7 @@ def test_the_latest_audit_of_each_configuration_counts(bench: Bench) -> None:
 def test_deleted_audits_are_not_counted(bench: Bench) -> None:
     bench.sell("7")
     bench.audit("7", bench.configure(steps=1))
-    delete_audit(bench.row().id, database=bench.database)
+    set_audit_deleted(bench.row().id, deleted=True, database=bench.database)
     with bench.database.reading() as session:
         assert fiche_status(session, "7", EVERYTHING)["audit"] == EMPTY
 

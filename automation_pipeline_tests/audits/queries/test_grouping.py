@@ -11,10 +11,11 @@ import pytest
 from sqlalchemy import select
 
 from automation_pipeline.audits.models.audits import AuditStatus
-from automation_pipeline.audits.models.requests import parse_grouping
+from automation_pipeline.audits.models.requests import AuditGrouping
 from automation_pipeline.audits.queries.documents import ListingScope, group_audits
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import Archive
@@ -67,7 +68,9 @@ def archive(database: Database, clock: StandingClock) -> Archive:
 def grouped(
     database: Database, by: str, reach: Reach = EVERYTHING, **given: str
 ) -> list[dict[str, Any]]:
-    chosen = parse_grouping({"group_by": by, "latest_only": "false", "limit": "500", **given})
+    chosen = parse(
+        AuditGrouping, {"group_by": by, "latest_only": "false", "limit": "500", **given}, "no list"
+    )
     with database.reading() as session:
         groups, total = group_audits(session, chosen, ListingScope(reach, PARIS))
     assert total == len(groups)
@@ -171,9 +174,8 @@ def test_groups_are_filtered_and_within_reach(archive: Archive) -> None:
 
 def test_groups_are_paged_by_three_queries_at_most(archive: Archive) -> None:
     everything = grouped(archive.database, "created_day")
-    chosen = parse_grouping(
-        {"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"}
-    )
+    given = {"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"}
+    chosen = parse(AuditGrouping, given, "no list")
     with counting(archive.database) as statements, archive.database.reading() as session:
         page, total = group_audits(session, chosen, ListingScope(zone=PARIS))
     assert (page, total) == (everything[10:15], len(everything))

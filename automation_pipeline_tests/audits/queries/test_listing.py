@@ -1,21 +1,20 @@
 """Every filter of lists lets the right audits through, on both databases, by as many queries for
 many as for one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import event
 
-from automation_pipeline.audits.models.requests import parse_filter
+from automation_pipeline.audits.models.requests import AuditFilter
 from automation_pipeline.audits.queries.documents import ListingScope, list_audits, list_by_fiche
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive
+from automation_pipeline_tests.audits.bench import counting
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import an_open_run
 
@@ -31,23 +30,11 @@ def archive(database: Database) -> Archive:
 def listed(database: Database, reach: Reach = EVERYTHING, **given: str) -> list[str]:
     """The fiches whose audits are let through, in the order of the list."""
     with database.reading() as session:
-        rows, total = list_audits(session, parse_filter(given), ListingScope(reach, PARIS))
+        rows, total = list_audits(
+            session, parse(AuditFilter, given, "no list"), ListingScope(reach, PARIS)
+        )
     assert total == len(rows)
     return [str(row["ficheId"]) for row in rows]
-
-
-@contextmanager
-def counting(database: Database) -> Iterator[list[str]]:
-    said: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        said.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    try:
-        yield said
-    finally:
-        event.remove(database.engine, "before_cursor_execute", note)
 
 
 # The parameter, the fields that it lets through, and fields that it does not.
@@ -264,7 +251,7 @@ def test_a_page_costs_two_queries_and_knows_the_total(archive: Archive) -> None:
         archive.put(f"90{number}", calls=1)
     everything = {"q": "9", "groupes": "", "has_recordings": "true", "limit": "3", "offset": "2"}
     with counting(archive.database) as statements, archive.database.reading() as session:
-        rows, total = list_audits(session, parse_filter(everything))
+        rows, total = list_audits(session, parse(AuditFilter, everything, "no list"))
     assert ([row["ficheId"] for row in rows], total) == (["904", "903", "902"], 7)
     assert len([one for one in statements if one.startswith("SELECT")]) == 2
 
@@ -284,7 +271,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     )
     third = archive.put("902")
     with counting(archive.database) as statements, archive.database.reading() as session:
-        page, total = list_by_fiche(session, parse_filter({"limit": "2"}))
+        page, total = list_by_fiche(session, parse(AuditFilter, {"limit": "2"}, "no list"))
     assert total == 3
     assert [
         (one["fiche"]["ficheId"], [audit["id"] for audit in one["audits"]]) for one in page
@@ -294,7 +281,9 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     ]
     assert len([one for one in statements if one.startswith("SELECT")]) == 3
     with archive.database.reading() as session:
-        [last], _ = list_by_fiche(session, parse_filter({"limit": "2", "offset": "2"}))
+        [last], _ = list_by_fiche(
+            session, parse(AuditFilter, {"limit": "2", "offset": "2"}, "no list")
+        )
     assert [audit["id"] for audit in last["audits"]] == [str(second), str(first)]  # type: ignore[attr-defined]
     assert last["summary"] == {
         "totalAudits": 2, "compliantCount": 1, "averageScore": 70.0, "latestAuditDate": "2026-05-04T12:00:00.000Z",
@@ -307,10 +296,14 @@ def test_a_fiche_shows_only_the_audits_that_the_filters_let_through(archive: Arc
     archive.put("901", audit_config_id=2)
     with archive.database.reading() as session:
         [one], total = list_by_fiche(
-            session, parse_filter({"status": "completed"}), ListingScope(Reach(Scope.ALL))
+            session,
+            parse(AuditFilter, {"status": "completed"}, "no list"),
+            ListingScope(Reach(Scope.ALL)),
         )
         hidden, none = list_by_fiche(
-            session, parse_filter({}), ListingScope(Reach(Scope.GROUP, frozenset({"SUD"})))
+            session,
+            parse(AuditFilter, {}, "no list"),
+            ListingScope(Reach(Scope.GROUP, frozenset({"SUD"}))),
         )
     assert (total, len(one["audits"]), one["summary"]["totalAudits"]) == (1, 1, 1)  # type: ignore[arg-type, index]
     assert (hidden, none) == ([], 0)

@@ -5,7 +5,7 @@ import pytest
 from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.queries.documents import audit_logs
 from automation_pipeline.audits.requests import request_rerun
-from automation_pipeline.audits.reviews import review_step
+from automation_pipeline.audits.reviews import record_review
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.bench import Bench
@@ -23,7 +23,7 @@ def test_an_audit_that_was_worked_on_has_lines_and_only_its_own(bench: Bench) ->
     for fiche_id in ("1900417", "1900418"):
         bench.sell(fiche_id)
         ids.append(bench.audit(fiche_id, config, f"audit-{fiche_id}").audit_id)
-    review_step(ids[0], 1, {"conforme": "PARTIEL"}, database=bench.database)
+    record_review(StepLocation(ids[0], 1), {"conforme": "PARTIEL"}, database=bench.database)
     request_rerun(StepLocation(ids[0], 1), database=bench.database, clock=bench.clock)
     with bench.database.reading() as session:
         lines, total = audit_logs(session, ids[0])

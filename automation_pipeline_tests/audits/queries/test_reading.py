@@ -1,13 +1,10 @@
 """Audits as they are read: whole with their steps, or listed and filtered, by as many queries
 however many they are."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
 from automation_pipeline.audits.models.findings import Niveau
@@ -20,7 +17,7 @@ from automation_pipeline.audits.queries.documents import (
 )
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.bench import Bench, counting
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.conftest import StandingClock
@@ -50,20 +47,6 @@ def found(database: Database, **wanted: object) -> list[str]:
         rows, total = list_audits(session, AuditFilter(**wanted))  # type: ignore[arg-type]
     assert total == len(rows)
     return [str(row["id"]) for row in rows]
-
-
-@contextmanager
-def counting(database: Database) -> Iterator[list[str]]:
-    said: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        said.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    try:
-        yield said
-    finally:
-        event.remove(database.engine, "before_cursor_execute", note)
 
 
 def test_an_audit_is_read_with_its_row_its_fiche_and_its_steps(bench: Bench, audit_id: int) -> None:

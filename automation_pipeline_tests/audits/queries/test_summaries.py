@@ -9,15 +9,9 @@ from typing import TypeAlias
 import pytest
 from sqlalchemy import text
 
-from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.audits import Rerun, StepLocation
 from automation_pipeline.audits.queries import steps as summaries
-from automation_pipeline.audits.reviews import (
-    rerun_control_point,
-    rerun_step,
-    review_control_point,
-    review_step,
-)
-from automation_pipeline.audits.rules.reviews import Rerun
+from automation_pipeline.audits.reviews import record_review, run_rerun
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock
@@ -41,21 +35,25 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def review_of_step(bench: Bench, position: int) -> object:
-    return review_step(1, position, {"conforme": "CONFORME", "score": 5}, database=bench.database)
+    return record_review(
+        StepLocation(1, position), {"conforme": "CONFORME", "score": 5}, database=bench.database
+    )
 
 
 def review_of_point(bench: Bench, position: int) -> object:
-    return review_control_point(1, position, 2, {"statut": "PRESENT"}, database=bench.database)
+    return record_review(
+        StepLocation(1, position, 2), {"statut": "PRESENT"}, database=bench.database
+    )
 
 
 def rerun_of_step(bench: Bench, position: int) -> object:
     rerun = Rerun(rerun_id="r", place=StepLocation(1, position))
-    return asyncio.run(rerun_step(rerun, database=bench.database, judge=bench.judge))
+    return asyncio.run(run_rerun(rerun, database=bench.database, judge=bench.judge))
 
 
 def rerun_of_point(bench: Bench, position: int) -> object:
     rerun = Rerun(rerun_id="r", place=StepLocation(1, position, 2))
-    return asyncio.run(rerun_control_point(rerun, database=bench.database, judge=bench.judge))
+    return asyncio.run(run_rerun(rerun, database=bench.database, judge=bench.judge))
 
 
 def somebody_waits(database: Database) -> bool:

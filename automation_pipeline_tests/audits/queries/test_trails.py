@@ -3,16 +3,17 @@
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.models.audits import StepLocation
+from automation_pipeline.audits.models.audits import Rerun, StepLocation
+from automation_pipeline.audits.models.findings import Statut
 from automation_pipeline.audits.queries.steps import (
     add_rerun,
     add_review,
     has_rerun,
-    history_by_step,
+    step_histories,
 )
-from automation_pipeline.audits.rules.reviews import Rerun, ReviewEntry
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
+from automation_pipeline_tests.audits.rules.strategies import finding, point
 
 AT = "2026-05-04T10:00:00.000Z"
 OLD, NEW = ({"score": score, "conforme": "PARTIEL", "total_citations": 1} for score in (2, 3))
@@ -27,13 +28,13 @@ def audit_id(database: Database) -> int:
 
 
 def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None:
-    said = ({"statut": "ABSENT", "commentaire": ""}, {"statut": "PRESENT", "commentaire": ""})
-    entry = ReviewEntry(
-        previous=said[0], override=said[1], reviewer=None, reason=None, index=2, point="Name"
-    )
+    said = ({"statut": "ABSENT", "commentaire": "Vu."}, {"statut": "PRESENT", "commentaire": "Vu."})
+    first = point(Statut.PRESENT)
+    before = finding(first, point(Statut.ABSENT, text="Name"))
+    after = finding(first, point(Statut.PRESENT, text="Name"))
     made = f"rerun-{audit_id}-2-e"
     with database.transaction() as session:
-        add_review(session, StepLocation(audit_id, 1, 2), entry, NOW)
+        add_review(session, StepLocation(audit_id, 1, 2), (before, after), None, None, NOW)
         add_rerun(
             session, Rerun(rerun_id=made, place=StepLocation(audit_id, 2)), (OLD, NEW), None, 9, NOW
         )
@@ -42,8 +43,10 @@ def test_both_trails_are_read_by_step(database: Database, audit_id: int) -> None
         )
         add_rerun(session, of_point, (NEW, OLD), "Name", 9, NOW)
     with database.reading() as session:
-        trails = history_by_step(session, audit_id)
-        assert history_by_step(session, 7) == {}
+        trails = {
+            position: trail for (_, position), trail in step_histories(session, [audit_id]).items()
+        }
+        assert step_histories(session, [7]) == {}
         assert (has_rerun(session, made), has_rerun(session, "another")) == (True, False)
     assert set(trails) == {1, 2}
     assert (trails[1].rerun_history, trails[2].human_review) == ([], [])

@@ -11,12 +11,11 @@ from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.findings import Niveau
 from automation_pipeline.audits.models.requests import (
     AuditFilter,
+    AuditGrouping,
     GroupBy,
-    parse_filter,
-    parse_grouping,
 )
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.core.json_model import LARGEST_ID, parse
 
 NAMES = st.sampled_from(sorted(AuditFilter.model_fields))
 
@@ -25,7 +24,7 @@ NAMES = st.sampled_from(sorted(AuditFilter.model_fields))
 def test_anything_is_read_or_refused_by_name(sent: dict[str, Any]) -> None:
     faults: tuple[tuple[str, str], ...] = ()
     try:
-        chosen = parse_filter(sent)
+        chosen = parse(AuditFilter, sent, "no list")
     except InvalidInputError as error:
         faults = error.fields
     else:
@@ -43,16 +42,15 @@ def test_lists_come_back_in_their_order(
     statuses: Any, niveaux: Any, ids: list[int], days: Any
 ) -> None:
     sent = {"status": statuses, "niveau": niveaux, "audit_config_ids": ids, "sales_dates": days}
-    chosen = parse_filter(
-        {name: ",".join(str(one) for one in values) for name, values in sent.items()}
-    )
+    texts = {name: ",".join(str(one) for one in values) for name, values in sent.items()}
+    chosen = parse(AuditFilter, texts, "no list")
     assert chosen == AuditFilter(**{name: tuple(values) for name, values in sent.items()})
 
 
 def test_nothing_sent_is_the_latest_audits_newest_first() -> None:
     assert (
-        parse_filter({})
-        == parse_filter({"q": "", "status": [""], "limit": "", "is_compliant": ""})
+        parse(AuditFilter, {}, "no list")
+        == parse(AuditFilter, {"q": "", "status": [""], "limit": "", "is_compliant": ""}, "no list")
         == AuditFilter()
     )
 
@@ -98,15 +96,15 @@ def test_nothing_sent_is_the_latest_audits_newest_first() -> None:
 )
 def test_what_is_wrong_is_named(sent: dict[str, str], field: str, fault: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        parse_filter(sent)
+        parse(AuditFilter, sent, "no list")
     assert refused.value.fields == ((field, fault),)
 
 
 def test_a_grouping_says_by_what() -> None:
     assert (
-        parse_grouping({"group_by": "score_bucket", "bucket_size": "25"}).group_by
+        parse(AuditGrouping, {"group_by": "score_bucket", "bucket_size": "25"}, "no list").group_by
         is GroupBy.SCORE_BUCKET
     )
     for sent in ({}, {"group_by": "colour"}, {"group_by": "niveau", "bucket_size": "101"}):
         with pytest.raises(InvalidInputError):
-            parse_grouping(sent)
+            parse(AuditGrouping, sent, "no list")

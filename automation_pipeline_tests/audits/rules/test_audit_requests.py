@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.audits.models.requests import (
+from automation_pipeline.audits.routes.requests import (
     AuditBatchInput,
     AuditInput,
     LatestAuditInput,

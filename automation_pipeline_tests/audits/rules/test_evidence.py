@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.audits import GatingOptions, Timeline
 from automation_pipeline.audits.models.findings import (
-    AuditGating,
     Conforme,
     ControlPoint,
     GatingStats,
@@ -260,18 +259,6 @@ def test_what_was_done_to_a_step_twice_adds_up() -> None:
     assert first + again == GatingStats(
         8, 3, 1, step_score_reduced=True, step_conforme_adjusted=True
     )
-
-
-def test_what_was_done_to_the_steps_adds_up() -> None:
-    steps = [
-        GatingStats(5, 2, 1, step_score_reduced=True, step_conforme_adjusted=True),
-        GatingStats(3, 1, 0, step_score_reduced=True),
-        GatingStats(4),
-    ]
-    assert AuditGating.of(steps) == AuditGating(
-        12, 3, 1, steps_score_reduced=2, steps_conforme_adjusted=1
-    )
-    assert AuditGating.of([]) == AuditGating()
 
 
 rules = st.builds(GatingOptions, enabled=st.booleans(), min_quote_characters=st.integers(-1, 20))

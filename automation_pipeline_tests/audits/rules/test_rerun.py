@@ -2,10 +2,9 @@
 
 import pytest
 
-from automation_pipeline.audits.models.audits import StepLocation, rerun_id
+from automation_pipeline.audits.models.audits import Rerun, StepLocation, rerun_id
 from automation_pipeline.audits.models.findings import Conforme, Statut
 from automation_pipeline.audits.rules.reviews import (
-    Rerun,
     single_point_step,
     validate_instructions,
     verdict_summary,
@@ -25,7 +24,7 @@ FOUND = finding(
 
 @every_case("place", [StepLocation(501, 3), StepLocation(501, 3, 2)])
 def test_the_event_is_read_from_the_id_that_was_made_of_it(place: StepLocation) -> None:
-    made = rerun_id(place.audit_id, place.position, place.point, "e-1")
+    made = rerun_id(place, "e-1")
     assert Rerun(rerun_id=made, place=place).event_id == "e-1"
     assert Rerun(rerun_id="by hand", place=place).event_id is None
 

@@ -5,8 +5,15 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.findings import Conforme, Niveau
-from automation_pipeline.audits.rules.verdicts import StepScore, score_audit
+from automation_pipeline.audits.models.chat import Usage
+from automation_pipeline.audits.models.findings import (
+    Conforme,
+    GatingStats,
+    Niveau,
+    StepFinding,
+    StoredStep,
+)
+from automation_pipeline.audits.rules.verdicts import score_audit
 from automation_pipeline_tests.tables import every_case
 
 C, PC, NC = Conforme.CONFORME, Conforme.PARTIEL, Conforme.NON_CONFORME
@@ -14,11 +21,26 @@ C, PC, NC = Conforme.CONFORME, Conforme.PARTIEL, Conforme.NON_CONFORME
 
 def step(
     weight: int, score: int, conforme: Conforme = C, *, critical: bool = False, traite: bool = True
-) -> StepScore:
-    return StepScore(weight, critical, score, conforme, traite)
+) -> StoredStep:
+    return StoredStep(
+        position=1,
+        name="Greeting",
+        severity="HIGH",
+        is_critical=critical,
+        weight=weight,
+        usage=Usage(),
+        finding=StepFinding(
+            traite=traite,
+            conforme=conforme,
+            score=score,
+            niveau_conformite=Niveau.BON,
+            points=(),
+        ),
+        stats=GatingStats(0),
+    )
 
 
-def scored(earned: int, of: int) -> list[StepScore]:
+def scored(earned: int, of: int) -> list[StoredStep]:
     return [step(1, 1)] * earned + [step(1, 0, NC)] * (of - earned)
 
 
@@ -96,7 +118,7 @@ def test_a_step_earns_from_nothing_to_its_weight(
 
 
 @every_case("steps", [[], [step(0, 0)], [step(0, 3)]])
-def test_without_any_weight_the_score_is_nothing(steps: list[StepScore]) -> None:
+def test_without_any_weight_the_score_is_nothing(steps: list[StoredStep]) -> None:
     result = score_audit(steps)
     assert (result.score_percentage, result.total_weight) == (Decimal(0), 0)
     assert (result.niveau, result.is_compliant) == (Niveau.INSUFFISANT, False)
@@ -120,17 +142,17 @@ def test_a_failed_critical_step_rejects() -> None:
 
 
 _steps = st.builds(
-    StepScore,
+    step,
     st.integers(0, 10),
-    st.booleans(),
     st.integers(-5, 20),
     st.sampled_from(Conforme),
-    st.booleans(),
+    critical=st.booleans(),
+    traite=st.booleans(),
 )
 
 
 @given(st.lists(_steps, max_size=20))
-def test_every_audit_has_a_percentage_and_a_niveau(steps: list[StepScore]) -> None:
+def test_every_audit_has_a_percentage_and_a_niveau(steps: list[StoredStep]) -> None:
     result = score_audit(steps)
     assert Decimal(0) <= result.score_percentage <= Decimal(100)
     assert 0 <= result.earned <= result.total_weight

@@ -8,7 +8,7 @@ from automation_pipeline.audits.models.audits import GatingOptions, Timeline
 from automation_pipeline.audits.models.findings import Statut
 from automation_pipeline.audits.rules import verdicts as speech
 from automation_pipeline.audits.rules.tools import normalise
-from automation_pipeline.audits.rules.verdicts import SpokenTimeline, gate
+from automation_pipeline.audits.rules.verdicts import gate, was_said
 from automation_pipeline_tests.audits.rules.strategies import citation, finding, point, recording
 from automation_pipeline_tests.tables import every_case
 
@@ -46,7 +46,7 @@ CALLS = Timeline((recording(0, "\n".join(LINES)),))
     ],
 )
 def test_a_quotation_is_measured_and_found_without_labels(quotation: str, holds: bool) -> None:
-    assert SpokenTimeline(CALLS).holds(quotation, (0, 0), 12) == holds
+    assert was_said(quotation, (0, 0), CALLS, 12) == holds
     gated = gate(finding(point(Statut.PRESENT, citation(quotation))), 10, CALLS, GatingOptions())
     assert (gated.finding.points[0].statut is Statut.PRESENT) == holds
 
@@ -73,12 +73,12 @@ def called(*speakers: str, text: str) -> Timeline:
 def test_labels_may_be_words_and_signs_of_any_kind(
     speakers: tuple[str, ...], text: str, quotation: str
 ) -> None:
-    assert SpokenTimeline(called(*speakers, text=text)).holds(quotation, (0, 0), 12)
+    assert was_said(quotation, (0, 0), called(*speakers, text=text), 12)
 
 
 @every_case("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])
 def test_nothing_was_said_where_there_is_no_chunk(place: tuple[int, int]) -> None:
-    assert not SpokenTimeline(CALLS).holds("Vous êtes d'accord", place, 12)
+    assert not was_said("Vous êtes d'accord", place, CALLS, 12)
 
 
 def test_a_chunk_is_made_into_words_once_however_often_it_is_quoted(
@@ -92,7 +92,7 @@ def test_a_chunk_is_made_into_words_once_however_often_it_is_quoted(
 
     monkeypatch.setattr(speech, "normalise", counted)
     quoted = [citation(f"je note : c'est parfait {number}") for number in range(50)]
-    speech.spoken_timeline.cache_clear()
+    speech._spoken_chunk.cache_clear()
     for _ in range(2):  # steps of one audit
         gate(finding(point(Statut.PRESENT, *quoted)), 10, CALLS, GatingOptions())
     assert len([text for text in read if len(text) > len(whole) / 2]) == 1
