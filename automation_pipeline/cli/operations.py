@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -16,9 +16,11 @@ from pydantic_core import to_jsonable_python
 
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError, UpstreamError
 from automation_pipeline.core.settings import load_settings
 from automation_pipeline.core.settings_types import http_address
+from automation_pipeline.storage.database import Database
 
 Document = Mapping[str, object]
 Arguments = ParamSpec("Arguments")
@@ -69,6 +71,17 @@ def actor() -> str:
         return f"cli:{getpass.getuser()}"
     except (KeyError, ImportError, OSError):  # a container's user may have no name
         return f"cli:uid-{os.getuid()}"
+
+
+class Acting(TypedDict):
+    database: Database
+    clock: Clock
+    actor: str
+
+
+def acting(services: Services) -> Acting:
+    """What use cases take that record who did something."""
+    return {"database": services.database, "clock": services.clock, "actor": actor()}
 
 
 class RemoteApi(Protocol):

@@ -75,6 +75,10 @@ def consent(question: str, deed: str) -> bool:
     return typer.confirm(question, err=True)
 
 
+def json_line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -108,7 +112,7 @@ def print_result(document: object, sentence: str, *, as_json: bool) -> None:
         say(sentence)
 
 
-def show(value: Model, page: Callable[[Model], object], *, as_json: bool) -> None:
+def show_one(value: Model, page: Callable[[Model], object], *, as_json: bool) -> None:
     """One value: its document for programs, or its page for people."""
     if as_json:
         print_json(as_document(value))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.cli import main, progress
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
 
 DAILY: dict[str, Any] = {
     "name": "Sales",
@@ -96,6 +98,13 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> N
         act()
 
     monkeypatch.setattr(progress, "pause", pause)
+
+
+def time_passes(monkeypatch: pytest.MonkeyPatch, clock: StandingClock, pauses: int) -> None:
+    """Time passes in so many pauses of a command that follows its work, and then Ctrl-C ends it."""
+    monkeypatch.setattr(bootstrap.services(), "clock", clock)
+    second = timedelta(seconds=progress.POLL_SECONDS)
+    meanwhile(monkeypatch, *[lambda: clock.pass_time(second)] * pauses)
 
 
 @contextmanager

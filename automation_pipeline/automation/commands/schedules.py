@@ -44,9 +44,7 @@ from automation_pipeline.cli.output import (
     print_table,
     read_json_object,
     say,
-)
-from automation_pipeline.cli.output import (
-    show as show_one,
+    show_one,
 )
 from automation_pipeline.cli.progress import Here, Timeout, follows, waiting
 from automation_pipeline.core.errors import InvalidInputError

@@ -8,7 +8,6 @@ from functools import cached_property
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.client.org_jobs import LocalOrgJobs
 from automation_pipeline.cli.client.ports import Worker
-from automation_pipeline.cli.client.pricing import LocalPricing
 from automation_pipeline.core.launching import LaunchFacts, NotStartedError, launch_obstacle
 from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.run_requests import hold_requests, launch_states
@@ -42,5 +41,4 @@ class LocalClient:
         self._services = services
         self.clock = services.clock
         self.launching = LocalLaunching(services)
-        self.pricing = LocalPricing(services)
         self.org_jobs = LocalOrgJobs(services)

@@ -2,7 +2,6 @@
 values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -18,23 +17,6 @@ from automation_pipeline.org_jobs.queries.schedules import ScheduleFilter
 from automation_pipeline.org_jobs.rules.backfills import Backfill
 from automation_pipeline.org_jobs.rules.health import OrgAlert
 from automation_pipeline.org_jobs.rules.previews import SchedulePreview
-from automation_pipeline.pricing.models.history import (
-    DeadLetterReport,
-    PriceChange,
-    PriceChangeFilter,
-    PricingAlert,
-    ReconciliationReport,
-)
-from automation_pipeline.pricing.models.rules import Policy, PricingRule, RuleVersion
-from automation_pipeline.pricing.models.runs import (
-    LoggedMove,
-    PricingRunState,
-    RuleRun,
-    RuleTarget,
-    SkippedVariant,
-    TargetState,
-)
-from automation_pipeline.pricing.shop import ShopShown
 
 Document = Mapping[str, object]
 
@@ -156,114 +138,6 @@ class OrgJobsClient(Protocol):
         ...
 
 
-class PricingRuleClient(Protocol):
-    def create(self, given: Document, project_id: str) -> PricingRule: ...
-    def listed(
-        self, *, project_id: str | None, enabled: bool | None, query: str | None, span: Span
-    ) -> Sequence[PricingRule]: ...
-    def get(self, rule_id: int) -> PricingRule: ...
-    def versions(self, rule_id: int, span: Span) -> Sequence[RuleVersion]: ...
-    def update(self, rule_id: int, patch: Document) -> PricingRule: ...
-    def delete(self, rule_id: int) -> None: ...
-
-    def preview(self, rule_id: int) -> RuleRun:
-        """A planned run in PREVIEW."""
-        ...
-
-    def request_run(self, rule_id: int, *, force: bool) -> RuleRun:
-        """A run that is planned and applied as soon as a worker is at it."""
-        ...
-
-
-class PricingRunClient(Protocol):
-    """`target_ids` None: all to which it may be done."""
-
-    def listed(
-        self,
-        *,
-        project_id: str | None,
-        rule_id: int | None,
-        status: PricingRunState | None,
-        span: Span,
-    ) -> Sequence[RuleRun]: ...
-    def get(self, run_id: int) -> RuleRun: ...
-
-    def targets(
-        self, run_id: int, *, status: TargetState | None, limit: int, after_id: int = 0
-    ) -> Sequence[RuleTarget]: ...
-
-    def skipped(
-        self, run_id: int, *, reason: str | None, span: Span
-    ) -> Sequence[SkippedVariant]: ...
-    def log(self, run_id: int, *, limit: int, after_id: int = 0) -> Sequence[LoggedMove]: ...
-    def approve(self, run_id: int) -> RuleRun: ...
-    def apply(self, run_id: int, *, force: bool) -> RuleRun: ...
-    def retry(self, run_id: int, *, target_ids: Sequence[int] | None, force: bool) -> RuleRun: ...
-    def roll_back(
-        self, run_id: int, *, target_ids: Sequence[int] | None, force: bool
-    ) -> RuleRun: ...
-    def cancel(self, run_id: int) -> RuleRun: ...
-    def reconcile(self, run_id: int) -> ReconciliationReport: ...
-
-    def repair(self, run_id: int) -> RuleRun:
-        """A new run, in PREVIEW, that restores what the last reconciliation has found changed."""
-        ...
-
-
-class DeadLetterClient(Protocol):
-    def report(self, project_id: str) -> DeadLetterReport: ...
-
-    def retry(self, project_id: str, *, force: bool) -> Sequence[int]:
-        """The runs that are tried again."""
-        ...
-
-    def acknowledge(self, project_id: str, target_ids: Sequence[int] | None) -> int:
-        """How many were."""
-        ...
-
-
-class PolicyClient(Protocol):
-    def get(self, project_id: str) -> Policy | None: ...
-    def put(self, project_id: str, given: Document) -> Policy: ...
-    def remove(self, project_id: str) -> None: ...
-
-
-class ShopClient(Protocol):
-    """Whether the shop accepts calls, and who has paused it."""
-
-    def standing(self) -> ShopShown: ...
-    def pause(self, reason: str | None) -> ShopShown: ...
-    def resume(self) -> ShopShown: ...
-
-
-class PricingClient(Protocol):
-    @property
-    def rules(self) -> PricingRuleClient: ...
-    @property
-    def runs(self) -> PricingRunClient: ...
-    @property
-    def dead_letters(self) -> DeadLetterClient: ...
-    @property
-    def policies(self) -> PolicyClient: ...
-    @property
-    def shop(self) -> ShopClient: ...
-    def alerts(self, *, project_id: str | None, span: Span) -> Sequence[PricingAlert]: ...
-
-    def changes(
-        self, chosen: PriceChangeFilter, *, limit: int, after_id: int = 0
-    ) -> Sequence[PriceChange]:
-        """Prices that were written, oldest first."""
-        ...
-
-
-@dataclass(frozen=True)
-class NeverStarted:
-    """What became of something whose request came to nothing."""
-
-    fiche_id: str
-    error: str
-
-
 class LaunchClient(Protocol):
     """Whether work that was asked for begins. `keys` are those of the requests, as far as the
     command knows them."""
@@ -282,7 +156,5 @@ class Client(Protocol):
     def clock(self) -> Clock: ...
     @property
     def launching(self) -> LaunchClient: ...
-    @property
-    def pricing(self) -> PricingClient: ...
     @property
     def org_jobs(self) -> OrgJobsClient: ...

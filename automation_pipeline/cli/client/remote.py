@@ -6,7 +6,6 @@ from typing import cast
 from automation_pipeline.cli.client.http import Api
 from automation_pipeline.cli.client.org_jobs import RemoteOrgJobs
 from automation_pipeline.cli.client.ports import Worker
-from automation_pipeline.cli.client.pricing import RemotePricing
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.launching import NotStartedError
@@ -40,5 +39,4 @@ class RemoteClient:
         self._api = api
         self.clock = clock
         self.launching = RemoteLaunching(api)
-        self.pricing = RemotePricing(api)
         self.org_jobs = RemoteOrgJobs(api)

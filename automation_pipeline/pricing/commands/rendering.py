@@ -7,7 +7,7 @@ from typing import cast
 
 from rich.text import Text
 
-from automation_pipeline.cli.output import minute, one_line, print_facts, print_fitted_table, say
+from automation_pipeline.cli.output import Columns, minute, one_line, print_facts, say, second
 from automation_pipeline.pricing.models.rules import Policy
 from automation_pipeline.pricing.models.runs import (
     LoggedMove,
@@ -160,21 +160,7 @@ _SKIPS = {str(one): one.why for one in Skip}
 def print_targets(run: RuleRun, targets: Sequence[RuleTarget]) -> None:
     if not targets:
         return
-    print_fitted_table(
-        (
-            "target",
-            "variant",
-            "sku",
-            "before",
-            "after",
-            "change",
-            "compare-at",
-            "limited by",
-            "warnings",
-        ),
-        map(_target, targets),
-        texts={"variant", "sku", "limited by", "warnings"},
-    )
+    PLANNED.print(targets)
     for warning, count in Counter(
         warning for target in targets for warning in target.warnings
     ).items():
@@ -187,8 +173,7 @@ def print_blocked(run: RuleRun, blocked: Sequence[SkippedVariant]) -> None:
     if not blocked:
         return
     say(f"Blocked by the project's guardrails: {run.blocked}")
-    columns = ("variant", "sku", "price", "proposed", "because")
-    print_fitted_table(columns, map(_blocked, blocked), texts={"variant", "sku", "because"})
+    BLOCKED.print(blocked)
     if run.blocked > len(blocked):
         say(f"{len(blocked)} of {run.blocked} blocked ones are shown: --all shows every one.")
 
@@ -215,61 +200,30 @@ def skipped_by_reason(run: RuleRun) -> Mapping[str, int]:
     return dict(sorted(counted.items(), key=lambda entry: -entry[1]))
 
 
-def variant_name(title: str | None, product_id: str, variant_id: str | None) -> str:
-    ids = f"{product_id}/{variant_id or '?'}"
-    return f"{title}  {ids}" if title else ids
-
-
-def _target(target: RuleTarget) -> tuple[object, ...]:
-    before, after = target.before, target.after
-    return (
-        target.id,
-        variant_name(target.title, target.product_id, target.variant_id),
-        target.sku_id,
-        price(before),
-        price(after),
-        change(before.unit_amount, after.unit_amount, before.currency),
-        compare_at_change(before, after, is_written=target.writes_compare_at),
-        ", ".join(_limits(target)),
-        Text(", ".join(_IN_SHORT.get(warning, warning) for warning in target.warnings), "yellow"),
-    )
-
-
 def _limits(target: RuleTarget) -> Iterable[str]:
     """The limits of the rule that moved the price, each once."""
     constraints = cast("Mapping[str, Sequence[str]]", (target.trace or {}).get("constraints") or {})
     return dict.fromkeys(limit.partition(":")[0] for limit in constraints.get("applied", ()))
 
 
-def _blocked(variant: SkippedVariant) -> tuple[object, ...]:
-    failing = [check_words(check, variant.currency) for check in variant.checks] or [variant.why]
-    return (
-        variant_name(variant.title, variant.product_id, variant.variant_id),
-        variant.sku_id,
-        amount(variant.current_amount, variant.currency),
-        amount(variant.proposed_amount, variant.currency),
-        Text("; ".join(failing), "yellow"),
-    )
-
-
-RUNS = "automation pricing runs"
+COMMAND = "automation pricing runs"
 
 
 def next_step(run: RuleRun, policy: Policy | None) -> str | None:
     """A sentence; None where nothing is left to be done. A project without a policy needs no
     approval."""
     if run.wish is not None or run.status in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
-        return f"Follow it: `{RUNS} watch {run.id}`."
+        return f"Follow it: `{COMMAND} watch {run.id}`."
     if run.status is PricingRunState.PREVIEW:
         return _of_preview(run, policy)
     steps: list[str] = []
     if run.targets.failed:
         steps += [
-            f"See what failed: `{RUNS} targets {run.id} --status FAILED`; try again: `{RUNS} retry {run.id}`."
+            f"See what failed: `{COMMAND} targets {run.id} --status FAILED`; try again: `{COMMAND} retry {run.id}`."
         ]
     if run.targets.applied:
         rest = "the rest" if run.rollback_state is RollbackState.PARTIAL else "it"
-        steps += [f"Take {rest} back: `{RUNS} rollback {run.id}`."]
+        steps += [f"Take {rest} back: `{COMMAND} rollback {run.id}`."]
     return " ".join(steps) or None
 
 
@@ -279,7 +233,7 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
     if run.total_targets == 0:
         return "There is nothing to apply."
     until = f"until {run.previewed_at + PREVIEW_LIFETIME:%H:%M} UTC"
-    apply = f"`{RUNS} apply {run.id}`"
+    apply = f"`{COMMAND} apply {run.id}`"
     # Who wrote the rule is not told here: it is asked where somebody approves, and again where the
     # run is queued.
     fault = policy and approval_fault(
@@ -289,7 +243,7 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
         approved_by=run.approved_by,
     )
     if fault:
-        return f"A second person must approve it, with `{RUNS} approve {run.id}`. Then apply it, {until}: {apply}."
+        return f"A second person must approve it, with `{COMMAND} approve {run.id}`. Then apply it, {until}: {apply}."
     return f"Apply it, {until}: {apply}."
 
 
@@ -308,19 +262,6 @@ TARGET_COLOURS = {
 }
 
 
-def print_runs(runs: Iterable[RuleRun]) -> None:
-    """Left alone and blocked variants are told by `show`."""
-    print_fitted_table(
-        ("id", "rule", "project", "status", "by", "made (UTC)", "targets"),
-        (
-            (r.id, f"{r.rule_id} {r.rule_name}", r.project_id, _status(r), r.trigger, minute(r.created_at),
-             target_counts(r))
-            for r in runs
-        ),
-        texts={"rule", "project", "status", "targets"},
-    )  # fmt: skip
-
-
 def print_run(run: RuleRun, policy: Policy | None) -> None:
     print_facts(
         {
@@ -328,15 +269,14 @@ def print_run(run: RuleRun, policy: Policy | None) -> None:
             "project": run.project_id,
             "shop": run.shop,
             "status": _status(run),
-            "made": f"{_second(run.created_at)} by {run.created_by} ({run.trigger})",
-            "approved": run.approved_by and f"{_second(run.approved_at)} by {run.approved_by}",
-            "planned": _second(run.previewed_at),
-            "queued": _second(run.queued_at),
-            "began": _second(run.started_at),
-            "ended": _second(run.finished_at),
-            "goes on": _second(run.resume_at),
-            "cancelled": run.cancel_requested_at
-            and f"asked for {_second(run.cancel_requested_at)}",
+            "made": f"{second(run.created_at)} by {run.created_by} ({run.trigger})",
+            "approved": run.approved_by and f"{second(run.approved_at)} by {run.approved_by}",
+            "planned": second(run.previewed_at),
+            "queued": second(run.queued_at),
+            "began": second(run.started_at),
+            "ended": second(run.finished_at),
+            "goes on": second(run.resume_at),
+            "cancelled": run.cancel_requested_at and f"asked for {second(run.cancel_requested_at)}",
             "picked": picked(run),
             "left alone": ", ".join(
                 f"{count} {reason}" for reason, count in skipped_by_reason(run).items()
@@ -353,14 +293,6 @@ def print_run(run: RuleRun, policy: Policy | None) -> None:
     step = next_step(run, policy)
     if step:
         say(step)
-
-
-def print_run_targets(targets: Iterable[RuleTarget]) -> None:
-    print_fitted_table(
-        ("target", "variant", "sku", "before", "after", "change", "status", "tries", "why"),
-        map(_run_target, targets),
-        texts={"variant", "sku", "why"},
-    )
 
 
 def print_log(moves: Iterable[LoggedMove]) -> None:
@@ -404,27 +336,79 @@ def _error(run: RuleRun) -> Text | None:
     return Text(one_line(": ".join(told)), "red") if told else None
 
 
-def _second(instant: object) -> str | None:
-    return f"{instant:%Y-%m-%d %H:%M:%S} UTC" if instant else None
-
-
-def _run_target(target: RuleTarget) -> tuple[object, ...]:
-    before, after = target.before, target.after
-    return (
-        target.id,
-        variant_name(target.title, target.product_id, target.variant_id),
-        target.sku_id,
-        price(before),
-        price(after),
-        change(before.unit_amount, after.unit_amount, before.currency),
-        Text(target.status, TARGET_COLOURS.get(target.status, "")),
-        target.attempts or "",
-        _why(target),
-    )
-
-
 def _why(target: RuleTarget) -> str:
     if target.error_type is None:
         return one_line(target.error_message or "")
     again = "" if target.error_retryable else ", not worth another try as things are"
     return one_line(f"{target.error_type}{again}: {target.error_message or ''}")
+
+
+def _variant(one: RuleTarget | SkippedVariant) -> str:
+    ids = f"{one.product_id}/{one.variant_id or '?'}"
+    return f"{one.title}  {ids}" if one.title else ids
+
+
+def _change(target: RuleTarget) -> Text:
+    before, after = target.before, target.after
+    return change(before.unit_amount, after.unit_amount, before.currency)
+
+
+def _because(variant: SkippedVariant) -> Text:
+    failing = [check_words(check, variant.currency) for check in variant.checks] or [variant.why]
+    return Text("; ".join(failing), "yellow")
+
+
+PLANNED = Columns[RuleTarget](
+    {
+        "target": lambda one: one.id,
+        "variant": _variant,
+        "sku": lambda one: one.sku_id,
+        "before": lambda one: price(one.before),
+        "after": lambda one: price(one.after),
+        "change": _change,
+        "compare-at": lambda one: compare_at_change(
+            one.before, one.after, is_written=one.writes_compare_at
+        ),
+        "limited by": lambda one: ", ".join(_limits(one)),
+        "warnings": lambda one: Text(
+            ", ".join(_IN_SHORT.get(warning, warning) for warning in one.warnings), "yellow"
+        ),
+    },
+    texts={"variant", "sku", "limited by", "warnings"},
+)
+TARGETS = Columns[RuleTarget](
+    {
+        "target": lambda one: one.id,
+        "variant": _variant,
+        "sku": lambda one: one.sku_id,
+        "before": lambda one: price(one.before),
+        "after": lambda one: price(one.after),
+        "change": _change,
+        "status": lambda one: Text(one.status, TARGET_COLOURS.get(one.status, "")),
+        "tries": lambda one: one.attempts or "",
+        "why": _why,
+    },
+    texts={"variant", "sku", "why"},
+)
+BLOCKED = Columns[SkippedVariant](
+    {
+        "variant": _variant,
+        "sku": lambda one: one.sku_id,
+        "price": lambda one: amount(one.current_amount, one.currency),
+        "proposed": lambda one: amount(one.proposed_amount, one.currency),
+        "because": _because,
+    },
+    texts={"variant", "sku", "because"},
+)
+RUNS = Columns[RuleRun](
+    {
+        "id": lambda one: one.id,
+        "rule": lambda one: f"{one.rule_id} {one.rule_name}",
+        "project": lambda one: one.project_id,
+        "status": _status,
+        "by": lambda one: one.trigger,
+        "made (UTC)": lambda one: minute(one.created_at),
+        "targets": target_counts,
+    },
+    texts={"rule", "project", "status", "targets"},
+)

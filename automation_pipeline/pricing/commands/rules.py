@@ -1,61 +1,359 @@
-"""`automation pricing rules` and `preview`."""
+"""`automation pricing rules`, `preview` and `policy`."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.ports import PricingClient, Span
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
+from automation_pipeline.cli.operations import Document, acting, every, operation
 from automation_pipeline.cli.output import (
     AsJson,
+    Columns,
     Limit,
     Offset,
     consent,
+    json_line,
     minute,
-    one_more,
     print_facts,
-    print_fitted_table,
     print_json,
+    print_result,
     read_json_object,
     say,
-    say_more,
+    show_one,
+    show_page,
 )
+from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.commands.arguments import (
-    PROJECT,
     OfProject,
     Project,
     RuleId,
-    every_skipped,
-    every_target,
     shop_status_line,
 )
 from automation_pipeline.pricing.commands.rendering import (
     next_step,
     print_account,
     print_blocked,
+    print_policy,
     print_targets,
 )
-from automation_pipeline.pricing.models.rules import PricingRule, RuleVersion, input_document
-from automation_pipeline.pricing.models.runs import BLOCKED, RuleRun, RuleTarget, SkippedVariant
+from automation_pipeline.pricing.models.rules import (
+    DEFAULT_PROJECT,
+    Policy,
+    PricingRule,
+    RuleVersion,
+    input_document,
+)
+from automation_pipeline.pricing.models.runs import (
+    BLOCKED,
+    RuleRun,
+    RuleTarget,
+    RuleTrigger,
+    SkippedVariant,
+    TargetState,
+)
 from automation_pipeline.pricing.models.shop import price_text
 from automation_pipeline.pricing.models.transforms import IN_MINOR_UNITS, UNTOUCHED, Operation
+from automation_pipeline.pricing.planning import preview_rule
+from automation_pipeline.pricing.pricing_rules import (
+    create_rule,
+    delete_rule,
+    put_policy,
+    remove_policy,
+    update_rule,
+)
+from automation_pipeline.pricing.queries.rules import get_rule, list_rules, policy_of, versions_of
+from automation_pipeline.pricing.queries.runs import skipped_of, targets_of
+
+app = command_group("Say which variants get which price, and when.")
+policy_app = command_group(
+    "Set a project's guardrails: which prices are blocked, and who must approve."
+)
+
+RULES = "/api/pricing/rules"
+RUN = "/api/pricing/runs/{run_id}"
+POLICY = "/api/pricing/policies/{project}"
+SHOWN = 50
+
+RuleFile = Annotated[
+    Path, typer.Option("--file", "-f", help="JSON file of the rule; - reads standard input.")
+]
+ChangesFile = Annotated[
+    Path,
+    typer.Option(
+        "--file", "-f", help="JSON file of the fields that change; - reads standard input."
+    ),
+]
+PolicyFile = Annotated[
+    Path, typer.Option("--file", "-f", help="JSON file of the policy; - reads standard input.")
+]
 
 
-def print_rules(rules: Iterable[PricingRule]) -> None:
-    print_fitted_table(
-        ("id", "name", "project", "state", "version", "does", "starts (UTC)", "ends (UTC)"),
-        (
-            (r.id, r.name, r.project_id, _state(r), r.version, _transform(input_document(r)), minute(r.schedule_at),
-             minute(r.ends_at))
-            for r in rules
-        ),
-        texts={"name", "project", "does"},
-    )  # fmt: skip
+@operation(f"POST {RULES}", query=["project"])
+def new_rule(services: Services, given: Document, *, project: str) -> PricingRule:
+    return create_rule(given, project_id=project, **acting(services))
+
+
+@operation(f"GET {RULES}")
+def rules(
+    services: Services,
+    *,
+    project: str | None,
+    enabled: bool | None,
+    q: str | None,
+    limit: int,
+    offset: int,
+) -> Sequence[PricingRule]:
+    with services.database.reading() as session:
+        return list_rules(
+            session, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset
+        )
+
+
+@operation(f"GET {RULES}/{{rule_id}}")
+def rule(services: Services, rule_id: int) -> PricingRule:
+    with services.database.reading() as session:
+        return get_rule(session, rule_id)
+
+
+@operation(f"GET {RULES}/{{rule_id}}/versions")
+def versions_of_rule(
+    services: Services, rule_id: int, *, limit: int, offset: int
+) -> Sequence[RuleVersion]:
+    with services.database.reading() as session:
+        return versions_of(session, rule_id, limit, offset)
+
+
+@operation(f"PATCH {RULES}/{{rule_id}}")
+def change_rule(services: Services, rule_id: int, given: Document) -> PricingRule:
+    return update_rule(rule_id, given, **acting(services))
+
+
+@operation(f"DELETE {RULES}/{{rule_id}}")
+def remove_rule(services: Services, rule_id: int) -> None:
+    delete_rule(rule_id, **acting(services))
+
+
+@operation(f"POST {RULES}/{{rule_id}}/preview")
+def plan_preview(services: Services, rule_id: int) -> RuleRun:
+    plan = preview_rule(
+        rule_id, front=services.storefront, trigger=RuleTrigger.CLI, **acting(services)
+    )
+    return services.run(plan)
+
+
+@operation(f"GET {RUN}/targets")
+def targets_of_run(
+    services: Services, run_id: int, *, status: TargetState | None, limit: int, after: int = 0
+) -> Sequence[RuleTarget]:
+    with services.database.reading() as session:
+        return targets_of(session, run_id, status=status, limit=limit, after_id=after)
+
+
+@operation(f"GET {RUN}/skipped")
+def skipped_by_run(
+    services: Services, run_id: int, *, reason: str | None, limit: int, offset: int = 0
+) -> Sequence[SkippedVariant]:
+    with services.database.reading() as session:
+        return skipped_of(session, run_id, reason=reason, limit=limit, offset=offset)
+
+
+@operation(f"GET {POLICY}")
+def get_policy(services: Services, project: str) -> Policy:
+    with services.database.reading() as session:
+        found = policy_of(session, project)
+    if found is None:
+        raise NotFoundError(f"Project {project} has no pricing policy.")
+    return found
+
+
+@operation(f"PUT {POLICY}")
+def save_policy(services: Services, project: str, given: Document) -> Policy:
+    return put_policy(project, given, **acting(services))
+
+
+@operation(f"DELETE {POLICY}")
+def drop_policy(services: Services, project: str) -> None:
+    remove_policy(project, **acting(services))
+
+
+def guardrails(project: str) -> Policy | None:
+    try:
+        return get_policy(project)
+    except NotFoundError:
+        return None
+
+
+@app.command()
+def create(*, file: RuleFile, project: Project = DEFAULT_PROJECT, as_json: AsJson = False) -> None:
+    """Store a new rule. No price changes by it: preview it, then apply the preview. For example, 10
+    % off what is tagged summer, down to 5.00 EUR at most, to prices that end in .99:
+
+    {"name": "Summer", "selector": {"tag": "summer"}, "transform": {"op": "percent", "value": -10,
+    "floor": 500, "ending": ".99"}, "currency": "EUR"}
+
+    Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts it by itself; with `endsAt`
+    it is a promotion, whose prices are taken back then. A fault is told by the name of its field.
+    """
+    show_one(new_rule(read_json_object(file), project=project), print_rule, as_json=as_json)
+
+
+@app.command("list")
+def list_(
+    *,
+    project: OfProject = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Only those that are so; else both.")
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", help="Only those with this in their name.")
+    ] = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    as_json: AsJson = False,
+) -> None:
+    """List the rules, newest first. For example: automation pricing rules list --enabled --query
+    summer"""
+    found = rules(project=project, enabled=enabled, q=query, limit=limit + 1, offset=offset)
+    show_page("rules", found, RULE_COLUMNS.print, limit=limit, offset=offset, as_json=as_json)
+
+
+@app.command()
+def show(rule_id: RuleId, *, as_json: AsJson = False) -> None:
+    """Show one rule: what it picks, what it does to prices, and when. For example: automation
+    pricing rules show 3"""
+    show_one(rule(rule_id), print_rule, as_json=as_json)
+
+
+@app.command()
+def versions(
+    rule_id: RuleId, *, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
+    """List what the rule was before, newest first. A change of what decides prices makes a version.
+
+    For example: automation pricing rules versions 3 --json
+    """
+    found = versions_of_rule(rule_id, limit=limit + 1, offset=offset)
+    show_page("versions", found, VERSIONS.print, limit=limit, offset=offset, as_json=as_json)
+
+
+@app.command()
+def update(rule_id: RuleId, *, file: ChangesFile, as_json: AsJson = False) -> None:
+    """Change the fields that the file names. Null clears a field; selector and transform are
+    replaced whole. What was previewed before is stale by it.
+
+    For example: echo '{"enabled": false}' | automation pricing rules update 3 --file -
+    """
+    show_one(change_rule(rule_id, read_json_object(file)), print_rule, as_json=as_json)
+
+
+@app.command()
+def delete(
+    rule_id: RuleId,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a rule. Its runs stay, and so do the prices that they have written.
+
+    For example: automation pricing rules delete 3 --yes
+    """
+    if not yes:
+        question = f"Delete pricing rule {rule_id}, {rule(rule_id).name}? The prices that it has written stay."
+        if not consent(question, f"delete pricing rule {rule_id}"):
+            raise typer.Abort
+    remove_rule(rule_id)
+    document = {"id": str(rule_id), "deleted": True}
+    print_result(document, f"Pricing rule {rule_id} is deleted.", as_json=as_json)
+
+
+def preview(
+    rule_id: RuleId,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help=f"Show every row, not the first {SHOWN}.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """See what a rule would do to every price: nothing is written. Exactly this is applied
+    afterwards, by its number.
+
+    For example: automation pricing preview 3, then automation pricing runs apply 7
+
+    A preview is good for 15 minutes, and until the rule is changed. A disabled rule can be
+    previewed too.
+    """
+    with shop_status_line("Reading the catalogue", quiet=as_json):
+        run = plan_preview(rule_id)
+    if everything:
+        targets = list(every(targets_of_run, run_id=run.id, status=None))
+        blocked = list(every(skipped_by_run, by="offset", run_id=run.id, reason=BLOCKED))
+    else:
+        targets = targets_of_run(run.id, status=None, limit=SHOWN)
+        blocked = skipped_by_run(run.id, reason=BLOCKED, limit=SHOWN)
+    if as_json:
+        print_json(
+            {
+                "run_id": str(run.id),
+                "run": as_document(run),
+                "targets": [as_document(target) for target in targets],
+                "blocked": [as_document(variant) for variant in blocked],
+                "truncated": run.total_targets > len(targets) or run.blocked > len(blocked),
+            }
+        )
+        return
+    say(
+        f"Run {run.id} is a preview of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}."
+    )
+    print_targets(run, targets)
+    print_blocked(run, blocked)
+    print_account(run)
+    if not rule(rule_id).enabled:
+        say("The rule is disabled: it can be applied once it is enabled.")
+    step = next_step(run, guardrails(run.project_id))
+    if step:
+        say(step)
+
+
+@policy_app.command("show")
+def show_policy(*, project: Project = DEFAULT_PROJECT, as_json: AsJson = False) -> None:
+    """Show a project's guardrails. For example: automation pricing policy show --project summer"""
+    _show_policy(project, guardrails(project), as_json=as_json)
+
+
+@policy_app.command("set")
+def set_policy(
+    *, file: PolicyFile, project: Project = DEFAULT_PROJECT, as_json: AsJson = False
+) -> None:
+    """Give a project guardrails, in place of those that it has. For example, no change of more than
+    30 %, no price below 1.00 EUR, and no run that nobody has approved:
+
+    {"maxPctDelta": 0.3, "floor": 100, "currency": "EUR", "autoApply": false}
+
+    They hold at the preview and again before each price is written: a price is blocked, never bent.
+    """
+    _show_policy(project, save_policy(project, read_json_object(file)), as_json=as_json)
+
+
+@policy_app.command("remove")
+def remove_policy_(*, project: Project = DEFAULT_PROJECT, as_json: AsJson = False) -> None:
+    """Take a project's guardrails away: its runs need no approval then.
+
+    For example: automation pricing policy remove --project summer
+    """
+    drop_policy(project)
+    document = {"project": project, "removed": True}
+    print_result(document, f"Project {project} has no guardrails any more.", as_json=as_json)
+
+
+def _show_policy(project: str, found: Policy | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"project": project, "policy": found and as_document(found)})
+    else:
+        print_policy(project, found)
 
 
 def print_rule(rule: PricingRule) -> None:
@@ -66,12 +364,12 @@ def print_rule(rule: PricingRule) -> None:
             "description": rule.description,
             "project": rule.project_id,
             "state": f"{_state(rule)}, version {rule.version}",
-            "picks": _json(written["selector"]),
-            "does": _json(_used_fields(written["transform"])),
+            "picks": json_line(written["selector"]),
+            "does": json_line(_used_fields(written["transform"])),
             "currency": rule.currency or "any; each variant's own",
             "starts": rule.schedule_at and f"{minute(rule.schedule_at)} UTC",
             "ends": rule.ends_at and f"{minute(rule.ends_at)} UTC: its prices are taken back then",
-            "on drift": _on_drift(rule),
+            "on drift": f"{rule.on_drift} a price that is no longer the one that was previewed",
             "rests": f"{rule.cooldown_minutes} minutes after a run"
             if rule.cooldown_minutes
             else None,
@@ -85,31 +383,10 @@ def print_rule(rule: PricingRule) -> None:
         say(f"See what it would do: `automation pricing preview {rule.id}`.")
 
 
-def print_versions(versions: Iterable[RuleVersion]) -> None:
-    print_fitted_table(
-        ("version", "from (UTC)", "by", "picks", "does"),
-        (
-            (
-                v.version,
-                minute(v.created_at),
-                v.created_by,
-                _json(v.rule.get("selector")),
-                _transform(v.rule),
-            )
-            for v in versions
-        ),
-        texts={"by", "picks", "does"},
-    )
-
-
 def _state(rule: PricingRule) -> str:
     if rule.deleted_at is not None:
         return "deleted"
     return "enabled" if rule.enabled else "disabled"
-
-
-def _on_drift(rule: PricingRule) -> str:
-    return f"{rule.on_drift} a price that is no longer the one that was previewed"
 
 
 def _transform(rule: Mapping[str, object]) -> str:
@@ -137,190 +414,26 @@ def _is_unused(name: str, value: object) -> bool:
     return value is False or value in {UNTOUCHED, "none"}
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-app = command_group("Say which variants get which price, and when.")
-
-RuleFile = Annotated[
-    Path, typer.Option("--file", "-f", help="JSON file of the rule; - reads standard input.")
-]
-ChangesFile = Annotated[
-    Path,
-    typer.Option(
-        "--file", "-f", help="JSON file of the fields that change; - reads standard input."
-    ),
-]
-
-
-@app.command()
-def create(*, file: RuleFile, project: Project = PROJECT, as_json: AsJson = False) -> None:
-    """Store a new rule. No price changes by it: preview it, then apply the preview. For example, 10
-    % off what is tagged summer, down to 5.00 EUR at most, to prices that end in .99:
-
-    {"name": "Summer", "selector": {"tag": "summer"}, "transform": {"op": "percent", "value": -10,
-    "floor": 500, "ending": ".99"}, "currency": "EUR"}
-
-    Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts it by itself; with `endsAt`
-    it is a promotion, whose prices are taken back then. A fault is told by the name of its field.
-    """
-    _show(open_client().pricing.rules.create(read_json_object(file), project), as_json=as_json)
-
-
-@app.command("list")
-def list_(
-    *,
-    project: OfProject = None,
-    enabled: Annotated[
-        bool | None, typer.Option("--enabled/--disabled", help="Only those that are so; else both.")
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option("--query", "-q", help="Only those with this in their name.")
-    ] = None,
-    limit: Limit = 50,
-    offset: Offset = 0,
-    as_json: AsJson = False,
-) -> None:
-    """List the rules, newest first. For example: automation pricing rules list --enabled --query
-    summer"""
-    found = open_client().pricing.rules.listed(
-        project_id=project, enabled=enabled, query=query, span=one_more(limit, offset)
-    )
-    if as_json:
-        print_json(
-            {"rules": [as_document(rule) for rule in found[:limit]], "more": len(found) > limit}
-        )
-        return
-    print_rules(found[:limit])
-    say_more(found, limit, offset)
-
-
-@app.command()
-def show(rule_id: RuleId, *, as_json: AsJson = False) -> None:
-    """Show one rule: what it picks, what it does to prices, and when. For example: automation
-    pricing rules show 3"""
-    _show(open_client().pricing.rules.get(rule_id), as_json=as_json)
-
-
-@app.command()
-def versions(
-    rule_id: RuleId, *, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
-) -> None:
-    """List what the rule was before, newest first. A change of what decides prices makes a version.
-
-    For example: automation pricing rules versions 3 --json
-    """
-    found = open_client().pricing.rules.versions(rule_id, one_more(limit, offset))
-    if as_json:
-        print_json(
-            {
-                "versions": [as_document(version) for version in found[:limit]],
-                "more": len(found) > limit,
-            }
-        )
-        return
-    print_versions(found[:limit])
-    say_more(found, limit, offset)
-
-
-@app.command()
-def update(rule_id: RuleId, *, file: ChangesFile, as_json: AsJson = False) -> None:
-    """Change the fields that the file names. Null clears a field; selector and transform are
-    replaced whole. What was previewed before is stale by it.
-
-    For example: echo '{"enabled": false}' | automation pricing rules update 3 --file -
-    """
-    _show(open_client().pricing.rules.update(rule_id, read_json_object(file)), as_json=as_json)
-
-
-@app.command()
-def delete(
-    rule_id: RuleId,
-    *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Delete a rule. Its runs stay, and so do the prices that they have written.
-
-    For example: automation pricing rules delete 3 --yes
-    """
-    client = open_client().pricing.rules
-    if not yes:
-        question = f"Delete pricing rule {rule_id}, {client.get(rule_id).name}? The prices that it has written stay."
-        if not consent(question, f"delete pricing rule {rule_id}"):
-            raise typer.Abort
-    client.delete(rule_id)
-    if as_json:
-        print_json({"id": str(rule_id), "deleted": True})
-    else:
-        say(f"Pricing rule {rule_id} is deleted.")
-
-
-def _show(rule: PricingRule, *, as_json: bool) -> None:
-    if as_json:
-        print_json(as_document(rule))
-    else:
-        print_rule(rule)
-
-
-SHOWN = 50
-
-
-def preview(
-    rule_id: RuleId,
-    *,
-    everything: Annotated[
-        bool, typer.Option("--all", help=f"Show every row, not the first {SHOWN}.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """See what a rule would do to every price: nothing is written. Exactly this is applied
-    afterwards, by its number.
-
-    For example: automation pricing preview 3, then automation pricing runs apply 7
-
-    A preview is good for 15 minutes, and until the rule is changed. A disabled rule can be
-    previewed too.
-    """
-    client = open_client().pricing
-    with shop_status_line("Reading the catalogue", quiet=as_json):
-        run = client.rules.preview(rule_id)
-    targets, blocked = _rows(run, client, everything=everything)
-    if as_json:
-        print_json(_document(run, targets, blocked))
-        return
-    say(
-        f"Run {run.id} is a preview of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}."
-    )
-    print_targets(run, targets)
-    print_blocked(run, blocked)
-    print_account(run)
-    if not client.rules.get(rule_id).enabled:
-        say("The rule is disabled: it can be applied once it is enabled.")
-    step = next_step(run, client.policies.get(run.project_id))
-    if step:
-        say(step)
-
-
-def _rows(
-    run: RuleRun, client: PricingClient, *, everything: bool
-) -> tuple[list[RuleTarget], list[SkippedVariant]]:
-    if everything:
-        return list(every_target(client.runs, run.id, None)), list(
-            every_skipped(client.runs, run.id, BLOCKED)
-        )
-    targets = client.runs.targets(run.id, status=None, limit=SHOWN)
-    return list(targets), list(client.runs.skipped(run.id, reason=BLOCKED, span=Span(SHOWN)))
-
-
-def _document(
-    run: RuleRun, targets: list[RuleTarget], blocked: list[SkippedVariant]
-) -> dict[str, object]:
-    return {
-        "run_id": str(run.id),
-        "run": as_document(run),
-        "targets": [as_document(target) for target in targets],
-        "blocked": [as_document(variant) for variant in blocked],
-        "truncated": run.total_targets > len(targets) or run.blocked > len(blocked),
-    }
+RULE_COLUMNS = Columns[PricingRule](
+    {
+        "id": lambda one: one.id,
+        "name": lambda one: one.name,
+        "project": lambda one: one.project_id,
+        "state": _state,
+        "version": lambda one: one.version,
+        "does": lambda one: _transform(input_document(one)),
+        "starts (UTC)": lambda one: minute(one.schedule_at),
+        "ends (UTC)": lambda one: minute(one.ends_at),
+    },
+    texts={"name", "project", "does"},
+)
+VERSIONS = Columns[RuleVersion](
+    {
+        "version": lambda one: one.version,
+        "from (UTC)": lambda one: minute(one.created_at),
+        "by": lambda one: one.created_by,
+        "picks": lambda one: json_line(one.rule.get("selector")),
+        "does": lambda one: _transform(one.rule),
+    },
+    texts={"by", "picks", "does"},
+)

@@ -1,23 +1,138 @@
-"""`automation pricing shop`: status, pause, resume."""
+"""`automation pricing shop`, `alerts`, `changes` and `dlq`: the shop, what was written, what failed."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from automation_pipeline.cli.client.base import open_client
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.output import AsJson, minute, print_facts, print_json
-from automation_pipeline.core.json_model import as_document
+from automation_pipeline.cli.operations import acting, every, operation
+from automation_pipeline.cli.output import (
+    AsJson,
+    Columns,
+    Limit,
+    Offset,
+    counted,
+    minute,
+    one_line,
+    print_facts,
+    print_json,
+    print_result,
+    say,
+    second,
+    show_one,
+    show_page,
+)
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import LARGEST_ID, as_document
+from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.pricing.commands.arguments import OfProject, Project, Targets
+from automation_pipeline.pricing.commands.rendering import amount, change
+from automation_pipeline.pricing.dead_letters import (
+    acknowledge_dead_letters,
+    report_dead_letters,
+    retry_dead_letters,
+)
+from automation_pipeline.pricing.models.history import (
+    DeadLetter,
+    DeadLetterReport,
+    PriceChange,
+    PriceChangeFilter,
+    PricingAlert,
+)
+from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
+from automation_pipeline.pricing.queries.history import list_alerts, price_changes
+from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.rules.pacing import CircuitState
-from automation_pipeline.pricing.shop import ShopShown
+from automation_pipeline.pricing.shop import ShopShown, pause_shop, resume_shop
 
 app = command_group("See how the shop takes our calls; pause all writing in it.")
+
+SHOP = "/api/pricing/shop"
+LETTERS = "/api/pricing/dead-letters"
+ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
+
+
+@operation(f"GET {SHOP}")
+def get_shop(services: Services) -> ShopShown:
+    name = services.storefront.name
+    with services.database.reading() as session:
+        found = shop_status(session, name)
+    return ShopShown(shop=name) if found is None else ShopShown.of(found)
+
+
+@operation(f"POST {SHOP}/pause")
+def stop_writing(services: Services, reason: str | None) -> ShopShown:
+    name, acts = services.storefront.name, acting(services)
+    return ShopShown.of(
+        pause_shop(name, database=acts["database"], actor=acts["actor"], reason=reason)
+    )
+
+
+@operation(f"POST {SHOP}/resume")
+def resume_writing(services: Services) -> ShopShown:
+    name = services.storefront.name
+    return ShopShown.of(resume_shop(name, database=services.database, clock=services.clock))
+
+
+@operation("GET /api/pricing/alerts")
+def price_alerts(
+    services: Services, *, project: str | None, limit: int, offset: int
+) -> Sequence[PricingAlert]:
+    with services.database.reading() as session:
+        return list_alerts(session, project, limit, offset)
+
+
+@operation("GET /api/pricing/price-changes")
+def written_prices(
+    services: Services,
+    *,
+    project: str | None,
+    variant: str | None,
+    run_id: int | None,
+    limit: int,
+    after: int,
+) -> Sequence[PriceChange]:
+    chosen = PriceChangeFilter(project_id=project, variant_id=variant, run_id=run_id)
+    with services.database.reading() as session:
+        return price_changes(session, chosen, limit, after)
+
+
+@operation(f"GET {LETTERS}")
+def dead_letters(services: Services, project: str) -> DeadLetterReport:
+    return report_dead_letters(project, database=services.database, clock=services.clock)
+
+
+@dataclass(frozen=True)
+class RetriedLetters:
+    run_ids: Sequence[int]
+
+
+@operation(f"POST {LETTERS}/retry", query=["project"])
+def retry_letters(services: Services, project: str, *, force: bool) -> RetriedLetters:
+    retried = retry_dead_letters(project, force=force, **acting(services))
+    return RetriedLetters(retried.runs)
+
+
+@dataclass(frozen=True)
+class AcknowledgedLetters:
+    acknowledged: int
+
+
+@operation(f"POST {LETTERS}/acknowledge", query=["project"])
+def acknowledge_letters(
+    services: Services, project: str, target_ids: Sequence[int] | None
+) -> AcknowledgedLetters:
+    return AcknowledgedLetters(acknowledge_dead_letters(project, target_ids, **acting(services)))
 
 
 @app.command()
 def show(*, as_json: AsJson = False) -> None:
     """Show how the shop stands, without calling it. For example: automation pricing shop show"""
-    _show(open_client().pricing.shop.standing(), as_json=as_json)
+    show_one(get_shop(), print_shop, as_json=as_json)
 
 
 @app.command()
@@ -31,20 +146,116 @@ def pause(
 
     For example: automation pricing shop pause --reason "The accountants count the stock"
     """
-    _show(open_client().pricing.shop.pause(reason), as_json=as_json)
+    show_one(stop_writing(reason), print_shop, as_json=as_json)
 
 
 @app.command()
 def resume(*, as_json: AsJson = False) -> None:
     """Write prices again: runs go on where they were. For example: automation pricing shop
     resume"""
-    _show(open_client().pricing.shop.resume(), as_json=as_json)
+    show_one(resume_writing(), print_shop, as_json=as_json)
 
 
-def _show(shop: ShopShown, *, as_json: bool) -> None:
+def alerts(
+    *, project: OfProject = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
+) -> None:
+    """List the alerts, newest first: why somebody was called, and what became of the message.
+
+    For example: automation pricing alerts --project summer
+    """
+    found = price_alerts(project=project, limit=limit + 1, offset=offset)
+    show_page("alerts", found, ALERTS.print, limit=limit, offset=offset, as_json=as_json)
+
+
+def changes(
+    *,
+    variant: Annotated[str | None, typer.Option(help="Only the prices of this variant.")] = None,
+    run: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_ID, help="Only what this run has written.")
+    ] = None,
+    project: OfProject = None,
+    as_json: AsJson = False,
+) -> None:
+    """List every price that was written in the shop, by runs and by taking them back, newest last.
+
+    For example: automation pricing changes --variant 44120301
+    """
+    found = every(written_prices, project=project, variant=variant, run_id=run)
     if as_json:
-        print_json(as_document(shop))
+        print_json({"changes": [as_document(one) for one in found]})
+    else:
+        CHANGES.print(found)
+
+
+def dlq(
+    *,
+    project: Project = DEFAULT_PROJECT,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Try again what is worth it, run by run.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="With --retry: try those too that would fail again as things were."
+        ),
+    ] = False,
+    acknowledge: Annotated[
+        bool,
+        typer.Option(
+            "--acknowledge", help="Say that somebody has seen them: they raise no alert any more."
+        ),
+    ] = False,
+    target: Targets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Report a project's dead letters: the price changes that have failed and are not tried again
+    by themselves.
+
+    For example: automation pricing dlq --project summer --retry
+    """
+    if retry and acknowledge:
+        raise InvalidInputError("--retry and --acknowledge are two things: say one of them.")
+    if force and not retry:
+        raise InvalidInputError("--force goes with --retry.")
+    if target and not acknowledge:
+        raise InvalidInputError(
+            "--target goes with --acknowledge: `automation pricing runs retry` tries some again."
+        )
+    if retry:
+        run_ids = retry_letters(project, force=force).run_ids
+        document = {"project": project, "run_ids": [str(run_id) for run_id in run_ids]}
+        print_result(document, _retried(run_ids), as_json=as_json)
+    elif acknowledge:
+        count = acknowledge_letters(project, target or None).acknowledged
+        sentence = f"{counted(count, 'dead letter')} of {project} acknowledged."
+        print_result({"project": project, "acknowledged": count}, sentence, as_json=as_json)
+    else:
+        show_one(dead_letters(project), _print_report, as_json=as_json)
+
+
+def _retried(run_ids: Sequence[int]) -> str:
+    if not run_ids:
+        return "No dead letter is worth another try as things are: remove the cause, then say --retry --force."
+    runs = ", ".join(map(str, run_ids))
+    return f"Tried again in run {runs}: `automation pricing runs watch {run_ids[0]}` follows it."
+
+
+def _print_report(report: DeadLetterReport) -> None:
+    if not report.total_failed:
+        say(f"Project {report.project_id} has no dead letter.")
         return
+    LETTER_COLUMNS.print(report.entries)
+    say(
+        f"{report.total_failed} failed: {report.retryable} worth another try, {report.stale} older than a day. "
+        f"By reason: {', '.join(f'{count} {kind}' for kind, count in report.by_error_type.items())}."
+    )
+    for recommendation in report.recommendations:
+        say(f"- {recommendation}.")
+    if report.retryable:
+        say(f"Try them again: `automation pricing dlq --project {report.project_id} --retry`.")
+
+
+def print_shop(shop: ShopShown) -> None:
     print_facts(
         {
             "shop": shop.shop,
@@ -65,7 +276,7 @@ def _paused(shop: ShopShown) -> str:
 
 def _circuit(shop: ShopShown) -> str:
     circuit = shop.circuit
-    until = f" until {circuit.until:%Y-%m-%d %H:%M:%S} UTC" if circuit.until else ""
+    until = f" until {second(circuit.until)}" if circuit.until else ""
     words = {
         CircuitState.CLOSED: f"the shop asked us to wait{until}" if until else "are made",
         CircuitState.OPEN: f"are not made{until}: too many have failed",
@@ -81,3 +292,47 @@ def _bucket(shop: ShopShown) -> str | None:
         round, (shop.bucket.available, shop.bucket.maximum, shop.bucket.restore_rate)
     )
     return f"{available} of {maximum} were left at the last call, {rate} come back a second"
+
+
+def _carried(alert: PricingAlert) -> str:
+    return f"{alert.status}: {one_line(alert.last_error)}" if alert.last_error else alert.status
+
+
+ALERTS = Columns[PricingAlert](
+    {
+        "id": lambda one: one.id,
+        "raised (UTC)": lambda one: minute(one.raised_at),
+        "project": lambda one: one.project_id,
+        "alert": lambda one: one.name,
+        "severity": lambda one: Text(one.severity, ALERT_COLOURS[one.severity]),
+        "message": lambda one: one.message,
+        "webhook": _carried,
+    },
+    texts={"project", "message", "webhook"},
+)
+CHANGES = Columns[PriceChange](
+    {
+        "written (UTC)": lambda one: f"{one.applied_at:%Y-%m-%d %H:%M:%S}",
+        "run": lambda one: one.rule_run_id,
+        "by": lambda one: f"{one.kind} ({one.source})",
+        "variant": lambda one: f"{one.product_id}/{one.variant_id}",
+        "sku": lambda one: one.sku_id,
+        "before": lambda one: amount(one.from_amount, one.currency),
+        "after": lambda one: amount(one.to_amount, one.currency),
+        "change": lambda one: change(one.from_amount, one.to_amount, one.currency),
+        "note": lambda one: "it was there already" if one.was_found else "",
+    },
+    texts={"by", "variant", "sku", "note"},
+)
+LETTER_COLUMNS = Columns[DeadLetter](
+    {
+        "target": lambda one: one.target_id,
+        "run": lambda one: one.run_id,
+        "variant": lambda one: f"{one.product_id}/{one.variant_id or '?'}",
+        "failed (UTC)": lambda one: minute(one.failed_at),
+        "reason": lambda one: one.error_type,
+        "worth a retry": lambda one: "yes" if one.retryable else "no",
+        "error": lambda one: one_line(one.error),
+    },
+    texts={"variant", "worth a retry", "error"},
+)

@@ -11,8 +11,8 @@ from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.history import add_alerts
 from automation_pipeline_tests.cli.client.served import Far
-from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop, meanwhile
-from automation_pipeline_tests.cli.terminal import Terminal
+from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.pricing.ended import EVERY_ALERT

@@ -1,16 +1,14 @@
 """Following a run: Ctrl-C leaves it at work, the command says why a run does not begin, the bar
 counts targets."""
 
-import threading
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from automation_pipeline.cli.client.ports import Client
+from automation_pipeline.cli.progress import LaunchWait
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.launching import NotStartedError
+from automation_pipeline.pricing.commands import runs
 from automation_pipeline.pricing.commands.runs import follow_run, is_over, run_bar
 from automation_pipeline.pricing.models.runs import (
     PricingRunState,
@@ -18,7 +16,9 @@ from automation_pipeline.pricing.models.runs import (
     RunAction,
     TargetCounts,
 )
-from automation_pipeline_tests.cli.pricing.workshop import Workshop, meanwhile
+from automation_pipeline.pricing.shop import ShopShown
+from automation_pipeline_tests.cli.pricing.workshop import Workshop
+from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.tables import every_case
 
@@ -40,38 +40,23 @@ def a_run(clock: StandingClock, **fields: object) -> RuleRun:
     return RuleRun.model_validate(nothing | known | fields)
 
 
-class Passing(threading.Event):
-    """Time passes and nobody sleeps, until somebody presses Ctrl-C."""
-
-    def __init__(self, clock: StandingClock, waits: int) -> None:
-        super().__init__()
-        self._clock, self._left = clock, waits
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if self._left == 0:
-            raise KeyboardInterrupt
-        self._left -= 1
-        self._clock.pass_time(timedelta(seconds=timeout or 0))
-        return False
-
-
-def why(clock: StandingClock, run: RuleRun, *, paused: bool = False) -> str | None:
+def why(
+    monkeypatch: pytest.MonkeyPatch, clock: StandingClock, run: RuleRun, *, paused: bool = False
+) -> str | None:
     """The code by which the command stops to follow the run within a minute; None if it goes on."""
-    standing = SimpleNamespace(paused_at=clock.now() if paused else None)
-    pricing = SimpleNamespace(
-        runs=SimpleNamespace(get=lambda _run_id: run),
-        shop=SimpleNamespace(standing=lambda: standing),
-    )
-    launching = SimpleNamespace(
-        probe=lambda: None, missing=lambda _keys, _waited: NotStartedError("NO_DAEMON", "")
-    )
-    client = cast("Client", SimpleNamespace(clock=clock, pricing=pricing, launching=launching))
-    try:
-        follow_run(1, client, pause=Passing(clock, 120), quiet=True)
-    except NotStartedError as error:
-        return error.code
-    except KeyboardInterrupt:
-        return None
+    shop = ShopShown(shop="shop.test", paused_at=clock.now() if paused else None)
+    no_daemon = NotStartedError("NO_DAEMON", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "rule_run", lambda _run_id: run)
+        patch.setattr(runs, "get_shop", lambda: shop)
+        patch.setattr(LaunchWait, "_local_obstacle", lambda _wait, _waited: no_daemon)
+        time_passes(patch, clock, 120)
+        try:
+            follow_run(1, quiet=True)
+        except NotStartedError as error:
+            return error.code
+        except KeyboardInterrupt:
+            return None
     return "ended"
 
 
@@ -86,12 +71,15 @@ def test_ctrl_c_says_that_the_run_goes_on(
     assert workshop.json("runs", "show", run_id)["status"] == "QUEUED"
 
 
-def test_the_command_says_why_a_run_does_not_begin(clock: StandingClock) -> None:
-    assert why(clock, a_run(clock)) == "NO_DAEMON"
-    assert why(clock, a_run(clock), paused=True) == "SHOP_PAUSED"
-    assert why(clock, a_run(clock, status=PricingRunState.APPLYING)) is None
+@pytest.mark.usefixtures("workshop")
+def test_the_command_says_why_a_run_does_not_begin(
+    clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert why(monkeypatch, clock, a_run(clock)) == "NO_DAEMON"
+    assert why(monkeypatch, clock, a_run(clock), paused=True) == "SHOP_PAUSED"
+    assert why(monkeypatch, clock, a_run(clock, status=PricingRunState.APPLYING)) is None
     later = clock.now() + timedelta(hours=1)
-    assert why(clock, a_run(clock, resume_at=iso(later))) is None, "it has a time"
+    assert why(monkeypatch, clock, a_run(clock, resume_at=iso(later))) is None, "it has a time"
 
 
 @pytest.mark.parametrize(

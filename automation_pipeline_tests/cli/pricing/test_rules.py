@@ -150,4 +150,4 @@ def test_a_project_has_a_plain_name(workshop: Workshop) -> None:
     said = workshop.refused(
         "rules", "create", "--file", "-", "--project", "a b", code=2, given=given
     )
-    assert said.startswith("Invalid pricing rule data: project: must be 1 to 100 of the letters")
+    assert said.startswith("Invalid request: project: must be 1 to 100 of the letters")

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from automation_pipeline_tests.cli.pricing.workshop import Workshop, meanwhile
+from automation_pipeline_tests.cli.pricing.workshop import Workshop
+from automation_pipeline_tests.cli.terminal import meanwhile
 from automation_pipeline_tests.fakes.shop import FakeShop
 
 

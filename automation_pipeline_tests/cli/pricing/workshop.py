@@ -1,13 +1,7 @@
 """What tests of the pricing commands do again and again."""
 
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 
-import pytest
-
-from automation_pipeline.pricing.commands import runs as run_deeds
 from automation_pipeline_tests.cli.terminal import Ended, Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, variant
 from automation_pipeline_tests.pricing.bench import Bench
@@ -29,21 +23,6 @@ def a_shop() -> FakeShop:
         variant("21", "2", 50_000, sku="TABLE", title="Table", cost=49_000),
         variant("31", "3", 100, sku="GONE", title="Gone", is_active=False),
     )
-
-
-class Meanwhile(threading.Event):
-    """Nobody sleeps: in the first pauses between two looks something is done, then somebody presses
-    Ctrl-C."""
-
-    def __init__(self, *acts: Callable[[], object]) -> None:
-        super().__init__()
-        self._acts = list(acts)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if not self._acts:
-            raise KeyboardInterrupt
-        self._acts.pop(0)()
-        return False
 
 
 @dataclass(frozen=True)
@@ -92,8 +71,3 @@ class Workshop:
             one["variantId"]: one["id"] for one in self.json("runs", "targets", run_id)["targets"]
         }
         return found[variant_id]
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
-    """What happens while a run is followed."""
-    monkeypatch.setattr(run_deeds, "threading", SimpleNamespace(Event=lambda: Meanwhile(*acts)))

@@ -1,6 +1,5 @@
 """Who mistypes a project is told so, and not that all is well."""
 
-from automation_pipeline.cli.client.pricing import refuse_strange_project
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.tables import every_case
 
@@ -18,7 +17,3 @@ def test_a_name_that_no_project_can_have_is_refused(
     ended = terminal.run("pricing", *words, "--project", name)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Invalid request: project: must be 1 to 100 of the letters")
-
-
-def test_no_name_is_every_project() -> None:
-    refuse_strange_project(None)
