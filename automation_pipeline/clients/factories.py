@@ -10,24 +10,26 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from automation_pipeline.automation.ports import (
-    EventPublisher,
-    MailSender,
-    PublishResult,
-    RealtimeClient,
-)
 from automation_pipeline.core.coordination import Rate, RateLimiter
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
-from automation_pipeline.enrichment.ports import Registries, Registry, RegistrySource, SharedLogin
 
+# A step of a run imports only the packages whose clients it uses.
 if TYPE_CHECKING:
     from automation_pipeline.audits.models import audits as audit_models
     from automation_pipeline.audits.ports import LanguageModel
+    from automation_pipeline.automation.ports import (
+        EventPublisher,
+        MailSender,
+        PublishResult,
+        RealtimeClient,
+    )
+    from automation_pipeline.clients.registries.calls import ConnectionOptions
+    from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
+    from automation_pipeline.enrichment.ports import Registries, RegistrySource, SharedLogin
     from automation_pipeline.fiches.ports import FicheSource
     from automation_pipeline.org_jobs.ports import HttpsCaller
     from automation_pipeline.pricing.models.shop import ShopOptions
@@ -193,12 +195,12 @@ def host_of(address: str) -> str:
     return shown if parts.port is None else f"{shown}:{parts.port}"
 
 
-# A registry is configured if all its variables are set.
-VARIABLES: Mapping[SourceApi, tuple[str, ...]] = MappingProxyType(
+# By the name of the register's source. It is configured if all its variables are set.
+VARIABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        SourceApi.SEARCH: ("recherche_entreprises_base_url",),
-        SourceApi.INPI: ("inpi_rne_base_url", "inpi_rne_username", "inpi_rne_password"),
-        SourceApi.RCS: (
+        "API_RECHERCHE_ENTREPRISES": ("recherche_entreprises_base_url",),
+        "INPI_RNE": ("inpi_rne_base_url", "inpi_rne_username", "inpi_rne_password"),
+        "API_ENTREPRISE_RCS": (
             "api_entreprise_base_url",
             "api_entreprise_token",
             "api_entreprise_recipient",
@@ -212,42 +214,63 @@ def open_registries(
     now: Callable[[], datetime],
     meter: Meter,
     limiter: RateLimiter,
-    login: SharedLogin,
-) -> Registries:
+    login: "SharedLogin",
+) -> "Registries":
     """Raises PermanentError if a registry is only partly configured."""
+    from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  only where it is used
+    from automation_pipeline.enrichment.ports import Registries  # noqa: PLC0415  the same
+
     opened = {api: open_source(api, settings, now, meter, limiter, login) for api in SourceApi}
     sources = {api: source for api, source in opened.items() if source is not None}
     return Registries(sources, limiter, login.claims, registry_options(settings), meter)
 
 
 def open_source(
-    api: SourceApi,
+    api: "SourceApi",
     settings: Settings,
     now: Callable[[], datetime],
     meter: Meter,
     limiter: RateLimiter,
-    login: SharedLogin | None = None,
-) -> RegistrySource | None:
+    login: "SharedLogin | None" = None,
+) -> "RegistrySource | None":
     """None if the registry is not configured. Raises PermanentError if it is only partly configured.
     Without a shared `login` it has its own."""
+    from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  only where it is used
+    from automation_pipeline.enrichment.ports import RegistrySource  # noqa: PLC0415  the same
+
     values = _configured_values(api, settings)
     if values is None:
         return None
+    seconds = settings.enrichment_timeout_seconds
+    connection: ConnectionOptions = {"now": now, "timeout_seconds": seconds, "meter": meter}
     if api is SourceApi.SEARCH:
-        rate = Rate(settings.recherche_entreprises_per_second, 1.0)
-        search = _search(*values, settings=settings, now=now, meter=meter)
-        return RegistrySource(api, search, rate)
+        from automation_pipeline.clients.registries.company_search import CompanySearch  # noqa: PLC0415  httpx only where it is used
+
+        search = CompanySearch(values[0], **connection)
+        return RegistrySource(api, search, Rate(settings.recherche_entreprises_per_second, 1.0))
     if api is SourceApi.INPI:
+        from automation_pipeline.clients.registries.inpi import Account, InpiRegister  # noqa: PLC0415  the same
+
+        address, username, password = values
+        account = Account(username, password)
+        inpi = InpiRegister(address, account, limiter=limiter, shared=login, **connection)
         rate = Rate(settings.inpi_rne_per_minute, 60.0)
-        inpi = _inpi(*values, settings=settings, now=now, meter=meter, limiter=limiter, login=login)
         return RegistrySource(api, inpi, rate, settings.inpi_rne_calls_per_day)
-    rate = Rate(settings.api_entreprise_per_second, 1.0)
-    return RegistrySource(
-        api, _api_entreprise(*values, settings=settings, now=now, meter=meter), rate
+    from automation_pipeline.clients.registries.api_entreprise import (  # noqa: PLC0415  the same
+        Bearer,
+        CommerceRegister,
+        Purpose,
     )
 
+    address, token, recipient = values
+    purpose = Purpose(recipient, settings.api_entreprise_context, settings.api_entreprise_object)
+    register = CommerceRegister(address, Bearer(token), purpose, **connection)
+    return RegistrySource(api, register, Rate(settings.api_entreprise_per_second, 1.0))
 
-def registry_options(settings: Settings) -> EnrichmentOptions:
+
+def registry_options(settings: Settings) -> "EnrichmentOptions":
+    from automation_pipeline.enrichment.models import EnrichmentOptions  # noqa: PLC0415  only where it is used
+
     return EnrichmentOptions(
         freshness=timedelta(days=settings.enrichment_freshness_days),
         lock_seconds=settings.enrichment_lock_seconds,
@@ -258,83 +281,23 @@ def registry_options(settings: Settings) -> EnrichmentOptions:
     )
 
 
-def _configured_values(api: SourceApi, settings: Settings) -> tuple[str, ...] | None:
-    values = {name: _plain(getattr(settings, name)) for name in VARIABLES[api]}
-    missing = [name.upper() for name, value in values.items() if not value]
+def _configured_values(api: str, settings: Settings) -> tuple[str, ...] | None:
+    values: dict[str, str] = {}
+    for name in VARIABLES[api]:
+        value = getattr(settings, name)
+        values[name.upper()] = (
+            value.get_secret_value() if isinstance(value, SecretStr) else value or ""
+        )
+    missing = [name for name, value in values.items() if not value]
     if len(missing) == len(values):
         return None
     if missing:
-        present = next(name.upper() for name, value in values.items() if value)
+        present = next(name for name, value in values.items() if value)
         raise PermanentError(f"{missing[0]} is not set, though {present} is: {api} needs both.")
     return tuple(values.values())
 
 
-def _plain(value: str | SecretStr | None) -> str:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
-
-
-def _search(
-    address: str, *, settings: Settings, now: Callable[[], datetime], meter: Meter
-) -> Registry:
-    from automation_pipeline.clients.registries.company_search import CompanySearch  # noqa: PLC0415  httpx only where it is used
-
-    return CompanySearch(
-        address, now=now, timeout_seconds=settings.enrichment_timeout_seconds, meter=meter
-    )
-
-
-def _inpi(  # noqa: PLR0913  three variables of one source
-    address: str,
-    username: str,
-    password: str,
-    *,
-    settings: Settings,
-    now: Callable[[], datetime],
-    meter: Meter,
-    limiter: RateLimiter,
-    login: SharedLogin | None,
-) -> Registry:
-    from automation_pipeline.clients.registries.inpi import (  # noqa: PLC0415  only where it is used
-        Account,
-        InpiRegister,
-    )
-
-    seconds = settings.enrichment_timeout_seconds
-    account = Account(username, password)
-    return InpiRegister(
-        address,
-        account,
-        now=now,
-        limiter=limiter,
-        shared=login,
-        timeout_seconds=seconds,
-        meter=meter,
-    )
-
-
-def _api_entreprise(
-    address: str,
-    token: str,
-    recipient: str,
-    *,
-    settings: Settings,
-    now: Callable[[], datetime],
-    meter: Meter,
-) -> Registry:
-    from automation_pipeline.clients.registries.api_entreprise import (  # noqa: PLC0415  only where it is used
-        Bearer,
-        CommerceRegister,
-        Purpose,
-    )
-
-    purpose = Purpose(recipient, settings.api_entreprise_context, settings.api_entreprise_object)
-    seconds = settings.enrichment_timeout_seconds
-    return CommerceRegister(
-        address, Bearer(token), purpose, now=now, timeout_seconds=seconds, meter=meter
-    )
-
-
-def open_mail(settings: Settings) -> MailSender | None:
+def open_mail(settings: Settings) -> "MailSender | None":
     """None without a mail server or a sender address."""
     sender = settings.smtp_from or settings.smtp_user
     if settings.smtp_host is None or sender is None:
@@ -355,7 +318,7 @@ def open_mail(settings: Settings) -> MailSender | None:
 
 def open_realtime(
     settings: Settings, now: Callable[[], datetime], meter: Meter
-) -> RealtimeClient | None:
+) -> "RealtimeClient | None":
     """None if no Pusher setting is set. Raises PermanentError if only some of the four are set."""
     secret = settings.pusher_secret
     app_id, key, cluster = settings.pusher_app_id, settings.pusher_key, settings.pusher_cluster
@@ -391,7 +354,9 @@ def open_realtime(
     )
 
 
-def open_publisher(open_client: Callable[[], RealtimeClient | None]) -> EventPublisher | None:
+def open_publisher(
+    open_client: "Callable[[], RealtimeClient | None]",
+) -> "EventPublisher | None":
     """With incomplete settings, events wait until they are completed. Webhooks and e-mails are not
     affected."""
     try:
@@ -404,7 +369,9 @@ class _UnconfiguredPublisher:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    async def publish(self, events: Sequence[Event]) -> PublishResult:
+    async def publish(self, events: Sequence[Event]) -> "PublishResult":
+        from automation_pipeline.automation.ports import PublishResult  # noqa: PLC0415  only where it is used
+
         return PublishResult(0, TransientError(self._reason)) if events else PublishResult(0)
 
 

@@ -2,29 +2,29 @@
 `enrichment.ports.Registry`."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import cast
+from typing import Unpack, cast
 from urllib.parse import quote
 
-import httpx
 from pydantic import Field
 
 from automation_pipeline.clients.registries.calls import (
+    ConnectionOptions,
     Document,
     LenientText,
     RegistryAnswer,
+    RegistryCallError,
+    RegistryClient,
     RegistryFormatError,
-    RegistryHttp,
     RegistryInfo,
     RegistryPayload,
+    check_error,
+    has_masked_value,
     parse_answer,
-    raise_source_error,
     without_entries,
 )
-from automation_pipeline.core.metrics import Meter
-from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
+from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline.enrichment.rules import normalisation as normal
 
 _CODE = re.compile(r"[0-9]{5}")
@@ -109,7 +109,7 @@ def company_of(body: bytes | None, siren: str) -> SourceRecord:
         siren=siren,
         said=payload.data.fields(),
         document=kept,
-        is_masked=payload.data.has_masked_value,
+        is_masked=has_masked_value(payload.data),
     )
 
 
@@ -150,73 +150,54 @@ class Purpose:
     context: str
     object: str
 
-    def parameters(self) -> dict[str, str]:
-        return {"recipient": self.recipient, "context": self.context, "object": self.object}
-
 
 @dataclass(frozen=True)
 class Bearer:
     token: str = field(repr=False)
 
 
-class CommerceRegister:
-    def __init__(  # noqa: PLR0913  what a connection needs, by name
+class CommerceRegister(RegistryClient):
+    info = RCS
+
+    def __init__(
         self,
         base_url: str,
         bearer: Bearer,
         purpose: Purpose,
-        *,
-        now: Callable[[], datetime],
-        timeout_seconds: float = 5.0,
-        meter: Meter | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
+        super().__init__(base_url, **connection)
         self._bearer, self._purpose = bearer, purpose
-        self._http = RegistryHttp(
-            RCS,
-            base_url,
-            now=now,
-            timeout_seconds=timeout_seconds,
-            meter=meter,
-            transport=transport,
-        )
 
-    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+    async def _record(self, siren: str, siret: str | None) -> SourceRecord:
         _ = siret  # the register has companies only
         answer = await self._fetch_extract(siren)
-        if isinstance(answer, SourceError):
-            return answer
         if answer.status != 200:
-            return self._refusal(answer)
-        try:
-            return company_of(answer.body, siren)
-        except RegistryFormatError as error:
-            return self._http.not_understood(str(error))
+            raise self._refusal(answer)
+        return company_of(answer.body, siren)
 
     async def check(self) -> None:
-        answer = await self._fetch_extract(UNKNOWN_COMPANY)
-        if isinstance(answer, SourceError):
-            raise_source_error(answer)
-            return
+        try:
+            answer = await self._fetch_extract(UNKNOWN_COMPANY)
+        except RegistryCallError as failure:
+            raise check_error(failure.error) from None
         codes, _ = errors_of(answer.body)
         if not codes or set(codes) - {UNKNOWN, BAD_SIREN}:
-            raise_source_error(self._refusal(answer))
+            raise check_error(self._refusal(answer).error)
 
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    async def _fetch_extract(self, siren: str) -> RegistryAnswer | SourceError:
+    async def _fetch_extract(self, siren: str) -> RegistryAnswer:
         path = f"/v3/infogreffe/rcs/unites_legales/{quote(siren, safe='')}/extrait_kbis"
-        return await self._http.get(path, self._purpose.parameters(), self._bearer.token)
+        params = {
+            "recipient": self._purpose.recipient,
+            "context": self._purpose.context,
+            "object": self._purpose.object,
+        }
+        return await self.send("GET", path, params=params, token=self._bearer.token)
 
-    def _refusal(self, answer: RegistryAnswer) -> SourceError:
+    def _refusal(self, answer: RegistryAnswer) -> RegistryCallError:
         codes, wait = errors_of(answer.body)
-        hints = [ADVICE.get(code, f"code {code}") for code in codes if code != BAD_SIREN] or list(
-            codes
-        )
-        refusal = self._http.refusal(
-            answer, hints[0] if hints and answer.status in {400, 422} else ""
-        )
-        return (
-            refusal if refusal.retry_after_seconds else replace(refusal, retry_after_seconds=wait)
+        hints = [ADVICE.get(code, f"code {code}") for code in codes if code != BAD_SIREN] or codes
+        hint = hints[0] if hints and answer.status in {400, 422} else ""
+        return self.refusal(
+            replace(answer, retry_after_seconds=answer.retry_after_seconds or wait), hint
         )

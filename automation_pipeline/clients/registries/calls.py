@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import ClassVar, NotRequired, TypedDict, TypeVar, cast
 
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,10 +19,10 @@ from automation_pipeline.clients.http import (
     PerLoop,
 )
 from automation_pipeline.clients.payloads import without_nul
-from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import retry_after_seconds
-from automation_pipeline.enrichment.models import ErrorCode, SourceError
+from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
 from automation_pipeline.enrichment.rules.normalisation import is_masked
 
 # The normalisation makes a text of any scalar. A list or an object is a format error.
@@ -34,11 +34,6 @@ class RegistryPayload(BaseModel):
     """Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-
-    @property
-    def has_masked_value(self) -> bool:
-        """Whether the register masks any value, at any depth."""
-        return _has_masked_value(self)
 
 
 class RegistryFormatError(Exception):
@@ -76,11 +71,12 @@ def without_entries(names: Collection[str], value: object) -> object:
     return value
 
 
-def _has_masked_value(value: object) -> bool:
+def has_masked_value(value: object) -> bool:
+    """Whether the register masks any value of the payload, at any depth."""
     if isinstance(value, BaseModel):
-        return any(_has_masked_value(getattr(value, name)) for name in type(value).model_fields)
+        return any(has_masked_value(getattr(value, name)) for name in type(value).model_fields)
     if isinstance(value, list | tuple):
-        return any(map(_has_masked_value, cast("list[object]", value)))
+        return any(map(has_masked_value, cast("list[object]", value)))
     return is_masked(value)
 
 
@@ -122,117 +118,134 @@ class RegistryAnswer:
     retry_after_seconds: float | None = None
 
 
-class RegistryHttp:
-    """Makes calls, with connections per event loop. Redirects are not followed."""
+class RegistryCallError(Exception):
+    """A call that failed, with the value that `RegistryClient.fetch` returns for it."""
+
+    def __init__(self, error: SourceError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def call_error(
+    code: ErrorCode, message: str, status: int | None = None, retry_after: float | None = None
+) -> RegistryCallError:
+    return RegistryCallError(
+        SourceError(
+            error_code=code,
+            message=message,
+            http_status=status,
+            retryable=code in _RETRYABLE,
+            retry_after_seconds=retry_after,
+        )
+    )
+
+
+def check_error(error: SourceError) -> AutomationError:
+    """What `check` of a client raises: TransientError for a retryable error, else PermanentError."""
+    if error.retryable:
+        return TransientError(error.message, retry_after_seconds=error.retry_after_seconds)
+    return PermanentError(error.message)
+
+
+class ConnectionOptions(TypedDict):
+    """The options of `RegistryClient`, for the clients that add some."""
+
+    now: Callable[[], datetime]
+    timeout_seconds: NotRequired[float]
+    meter: NotRequired[Meter | None]
+    transport: NotRequired[httpx.AsyncBaseTransport | None]
+
+
+class RegistryClient:
+    """The base of the clients. It has connections per event loop, and follows no redirects."""
+
+    info: ClassVar[RegistryInfo]
 
     def __init__(
         self,
-        info: RegistryInfo,
         base_url: str,
         *,
         now: Callable[[], datetime],
-        timeout_seconds: float,
+        timeout_seconds: float = 5.0,
         meter: Meter | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._info, self._base_url = info, base_url.rstrip("/")
+        self._base_url = base_url.rstrip("/")
         self._now, self._timeout_seconds = now, timeout_seconds
         self._meter, self._transport = meter or Meter(), transport
-        self._clients = PerLoop(self._client)
+        self._clients = PerLoop(self._open)
 
-    def _client(self) -> HttpClient:
+    def _open(self) -> HttpClient:
         return HttpClient(
-            Observation(self._info.provider, self._meter, is_trusted=True),
+            Observation(self.info.provider, self._meter, is_trusted=True),
             headers={"Accept": "application/json", "User-Agent": USER_AGENT},
             timeout=httpx.Timeout(self._timeout_seconds, pool=None),
             transport=self._transport,
         )
 
-    async def get(
-        self, path: str, params: Mapping[str, str] | None = None, token: str | None = None
-    ) -> RegistryAnswer | SourceError:
-        headers = {"Authorization": f"Bearer {token}"} if token else None
-        url = self._base_url + path
-        return await self._call(
-            lambda client: client.build_request("GET", url, params=params, headers=headers)
-        )
+    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+        try:
+            return await self._record(siren, siret)
+        except RegistryCallError as failure:
+            return failure.error
+        except RegistryFormatError as problem:
+            message = f"The answer of {self.info.name} is not understood: {problem}."
+            return call_error(ErrorCode.INTERNAL_ERROR, message, 200).error
 
-    async def post(self, path: str, document: Mapping[str, str]) -> RegistryAnswer | SourceError:
-        return await self._call(
-            lambda client: client.build_request("POST", self._base_url + path, json=document)
-        )
+    async def _record(self, siren: str, siret: str | None) -> SourceRecord:
+        """Raises RegistryCallError or RegistryFormatError."""
+        raise NotImplementedError
 
     async def aclose(self) -> None:
         client = self._clients.pop()
         if client is not None:
             await client.aclose()
 
-    async def _call(
-        self, build: Callable[[HttpClient], httpx.Request]
-    ) -> RegistryAnswer | SourceError:
-        """Errors become values, because httpx's errors contain the headers with the token."""
-        name, setting = self._info.name, self._info.address_setting
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        json: Mapping[str, str] | None = None,
+        token: str | None = None,
+    ) -> RegistryAnswer:
+        """Any answer. RegistryCallError: there is none. No error is chained, because httpx's errors
+        contain the headers with the token."""
+        name, setting = self.info.name, self.info.address_setting
+        headers = {"Authorization": f"Bearer {token}"} if token else None
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                client = self._clients.current()
-                return await self._send(client, build(client))
+                client, url = self._clients.current(), self._base_url + path
+                request = client.build_request(
+                    method, url, params=params, json=json, headers=headers
+                )
+                answer = await client.call(request, MAX_BYTES)
         except (TimeoutError, httpx.TimeoutException):
-            return failed(
-                ErrorCode.TIMEOUT, f"{name} did not answer within {self._timeout_seconds:g} s."
-            )
-        except httpx.HTTPError as error:
-            how = f"{type(error).__name__}; check {setting}"
-            return failed(ErrorCode.SOURCE_UNAVAILABLE, f"{name} could not be reached ({how}).")
-        except (UnicodeError, httpx.InvalidURL):
-            return failed(
-                ErrorCode.SOURCE_UNAVAILABLE, f"{name} cannot be looked up (check {setting})."
-            )
-
-    async def _send(self, client: HttpClient, request: httpx.Request) -> RegistryAnswer:
-        try:
-            answer = await client.call(request, MAX_BYTES)
+            message = f"{name} did not answer within {self._timeout_seconds:g} s."
+            raise call_error(ErrorCode.TIMEOUT, message) from None
         except BodyRefusedError:
             return RegistryAnswer(200, None)
+        except httpx.HTTPError as error:
+            message = f"{name} could not be reached ({type(error).__name__}; check {setting})."
+            raise call_error(ErrorCode.SOURCE_UNAVAILABLE, message) from None
+        except (UnicodeError, httpx.InvalidURL):
+            message = f"{name} cannot be looked up (check {setting})."
+            raise call_error(ErrorCode.SOURCE_UNAVAILABLE, message) from None
         wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
         return RegistryAnswer(answer.status, answer.body, wait)
 
-    def refusal(self, answer: RegistryAnswer, hint: str = "") -> SourceError:
+    def refusal(self, answer: RegistryAnswer, hint: str = "") -> RegistryCallError:
         """The error for a status other than 200."""
-        status, info = answer.status, self._info
-        fallback = (ErrorCode.UPSTREAM_5XX, "is in trouble") if status >= 500 else None
-        code, problem = (
-            _BY_STATUS.get(status)
-            or fallback
-            or (ErrorCode.INTERNAL_ERROR, "answers as nobody expects")
-        )
+        status, info = answer.status, self.info
+        if status in _BY_STATUS:
+            code, problem = _BY_STATUS[status]
+        elif status >= 500:
+            code, problem = ErrorCode.UPSTREAM_5XX, "is in trouble"
+        else:
+            code, problem = ErrorCode.INTERNAL_ERROR, "answers as nobody expects"
+            hint = hint or f"check {info.address_setting}"
         if code is ErrorCode.AUTH_ERROR:
             hint = hint or f"check {info.access_settings}"
-        elif status not in _BY_STATUS and status < 500:
-            hint = hint or f"check {info.address_setting}"
         message = f"{info.name} {problem} (status {status}{'; ' if hint else ''}{hint})."
-        return failed(code, message, status, answer.retry_after_seconds)
-
-    def not_understood(self, problem: str) -> SourceError:
-        message = f"The answer of {self._info.name} is not understood: {problem}."
-        return failed(ErrorCode.INTERNAL_ERROR, message, 200)
-
-
-def failed(
-    code: ErrorCode, message: str, status: int | None = None, retry_after: float | None = None
-) -> SourceError:
-    return SourceError(
-        error_code=code,
-        message=message,
-        http_status=status,
-        retryable=code in _RETRYABLE,
-        retry_after_seconds=retry_after,
-    )
-
-
-def raise_source_error(error: SourceError | None) -> None:
-    """Raises TransientError for a retryable error, else PermanentError."""
-    if error is None:
-        return
-    if error.retryable:
-        raise TransientError(error.message, retry_after_seconds=error.retry_after_seconds)
-    raise PermanentError(error.message)
+        return call_error(code, message, status, answer.retry_after_seconds)

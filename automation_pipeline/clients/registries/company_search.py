@@ -1,27 +1,22 @@
 """The client of the Recherche d'entreprises API, which needs no credentials. It implements
 `enrichment.ports.Registry`."""
 
-from collections.abc import Callable
-from datetime import datetime
 from typing import cast
 
-import httpx
 from pydantic import Field
 
 from automation_pipeline.clients.registries.calls import (
     Document,
     LenientText,
-    RegistryAnswer,
-    RegistryFormatError,
-    RegistryHttp,
+    RegistryClient,
     RegistryInfo,
     RegistryPayload,
-    failed,
+    call_error,
+    check_error,
+    has_masked_value,
     parse_answer,
-    raise_source_error,
     without_entries,
 )
-from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import (
     CompanyFields,
     ErrorCode,
@@ -138,7 +133,7 @@ def company_of(body: bytes | None, siren: str, siret: str | None = None) -> Sour
         said=company.fields(),
         document=cast("Document", without_entries(_VOLATILE_FIELDS, results[0])),
         is_masked=normal.text(company.statut_diffusion) in _PARTLY_PUBLISHED
-        or company.has_masked_value,
+        or has_masked_value(company),
         warnings=_warnings(establishment),
     )
 
@@ -162,57 +157,29 @@ INCLUDED = "siege,complements,finances"
 PROBE_SIREN = "130025265"
 
 
-class CompanySearch:
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        now: Callable[[], datetime],
-        timeout_seconds: float = 5.0,
-        meter: Meter | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._http = RegistryHttp(
-            SEARCH,
-            base_url,
-            now=now,
-            timeout_seconds=timeout_seconds,
-            meter=meter,
-            transport=transport,
-        )
+class CompanySearch(RegistryClient):
+    info = SEARCH
 
-    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+    async def _record(self, siren: str, siret: str | None) -> SourceRecord:
         """With a SIRET, looks up that establishment."""
-        answer = await self._search(siren, siret)
-        if isinstance(answer, SourceError):
-            return answer
+        params = {
+            "q": siret or siren,
+            "page": "1",
+            "per_page": "1",
+            "minimal": "true",
+            "include": INCLUDED if siret is None else f"{INCLUDED},matching_etablissements",
+        }
+        answer = await self.send("GET", "/search", params=params)
         if answer.status != 200:
-            return self._http.refusal(answer)
-        try:
-            company = company_of(answer.body, siren, siret)
-        except RegistryFormatError as error:
-            return self._http.not_understood(str(error))
-        what = "company" if siret is None else "establishment"
-        return company or failed(
-            ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the {what}.", 200
-        )
+            raise self.refusal(answer)
+        company = company_of(answer.body, siren, siret)
+        if company is None:
+            what = "company" if siret is None else "establishment"
+            raise call_error(ErrorCode.NOT_FOUND, f"{SEARCH.name} does not know the {what}.", 200)
+        return company
 
     async def check(self) -> None:
         result = await self.fetch(PROBE_SIREN, None)
         is_unknown = isinstance(result, SourceError) and result.error_code is ErrorCode.NOT_FOUND
         if isinstance(result, SourceError) and not (is_unknown and result.http_status == 200):
-            raise_source_error(result)
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    async def _search(self, siren: str, siret: str | None) -> RegistryAnswer | SourceError:
-        included = INCLUDED if siret is None else f"{INCLUDED},matching_etablissements"
-        wanted = {
-            "q": siret or siren,
-            "page": "1",
-            "per_page": "1",
-            "minimal": "true",
-            "include": included,
-        }
-        return await self._http.get("/search", wanted)
+            raise check_error(result)

@@ -7,27 +7,27 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeVar, Unpack
 from urllib.parse import quote
 
-import httpx
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from automation_pipeline.clients.http import PerLoop
 from automation_pipeline.clients.registries.calls import (
+    ConnectionOptions,
     LenientText,
-    RegistryAnswer,
+    RegistryCallError,
+    RegistryClient,
     RegistryFormatError,
-    RegistryHttp,
     RegistryInfo,
     RegistryPayload,
-    failed,
+    call_error,
+    check_error,
+    has_masked_value,
     parse_answer,
-    raise_source_error,
 )
 from automation_pipeline.core.coordination import Claim, Rate, RateLimiter
-from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import (
     CompanyFields,
     ErrorCode,
@@ -187,7 +187,7 @@ def company_of(body: bytes | None, siren: str) -> SourceRecord:
     if (normal.text(payload.siren) or normal.text(formality.siren)) != siren:
         raise RegistryFormatError("it is about another company")
     # A company that objects to commercial use is also published only in part.
-    is_masked = formality.diffusion_commerciale is False or formality.has_masked_value
+    is_masked = formality.diffusion_commerciale is False or has_masked_value(formality)
     return SourceRecord(
         siren=siren, said=formality.fields(), document=document, is_masked=is_masked
     )
@@ -239,47 +239,45 @@ class Account:
 
 class InpiLogin:
     """Gets and renews the token. `shared` shares it between processes; without it, each instance logs
-    in by itself."""
+    in by itself. A token that cannot be had raises RegistryCallError or RegistryFormatError."""
 
     def __init__(
         self,
         account: Account,
-        http: RegistryHttp,
+        client: RegistryClient,
         *,
         now: Callable[[], datetime],
         limiter: RateLimiter,
         timeout_seconds: float,
         shared: SharedLogin | None = None,
     ) -> None:
-        self._account, self._http = account, http
+        self._account, self._client = account, client
         self._now, self._limiter, self._shared = now, limiter, shared
         self._max_seconds = MAX_LOGIN_WAIT_SECONDS + timeout_seconds + 1.0
         self._token: str | None = None
-        self._refused: tuple[datetime, SourceError] | None = None
+        self._refused: tuple[datetime, RegistryCallError] | None = None
         self._locks = PerLoop(asyncio.Lock)
 
-    async def token(self) -> str | SourceError:
+    async def token(self) -> str:
         return self._token or await self.token_instead_of(None)
 
-    async def token_instead_of(self, old: str | None) -> str | SourceError:
+    async def token_instead_of(self, old: str | None) -> str:
         """INPI refused `old`. Another task may have renewed it while this one waited for the lock."""
         async with self._locks.current():
             if self._token is not None and self._token != old:
                 return self._token
             self._token = None
-            result = self._recent_refusal() or await self._shared_or_new(old)
-            if isinstance(result, str):
-                self._token = result
-            elif result.error_code is ErrorCode.AUTH_ERROR and self._recent_refusal() is None:
-                self._refused = (self._now(), result)
-            return result
+            if self._refused is not None and self._now() - self._refused[0] < REFUSAL_HOLDS:
+                raise RegistryCallError(self._refused[1].error)
+            try:
+                self._token = await self._shared_or_new(old)
+            except RegistryCallError as failure:
+                if _is_refusal(failure):
+                    self._refused = (self._now(), failure)
+                raise
+            return self._token
 
-    def _recent_refusal(self) -> SourceError | None:
-        if self._refused is None or self._now() - self._refused[0] >= REFUSAL_HOLDS:
-            return None
-        return self._refused[1]
-
-    async def _shared_or_new(self, old: str | None) -> str | SourceError:
+    async def _shared_or_new(self, old: str | None) -> str:
         if self._shared is None:
             return await self._log_in()
         if old is not None:
@@ -293,45 +291,40 @@ class InpiLogin:
             if found is not None:
                 return found
             if loop.time() >= until:
-                return _not_now("another process is about to, or was refused just now")
+                raise _not_now("another process is about to, or was refused just now")
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _log_in_for_all(self, shared: SharedLogin, claim: Claim) -> str | SourceError:
-        result: str | SourceError | None = None
+    async def _log_in_for_all(self, shared: SharedLogin, claim: Claim) -> str:
+        is_refused = False
         try:
-            result = await self._log_in()
-            if isinstance(result, str):
-                await asyncio.to_thread(shared.tokens.keep, result, self._now() + TOKEN_LIFETIME)
-            return result
+            token = await self._log_in()
+            await asyncio.to_thread(shared.tokens.keep, token, self._now() + TOKEN_LIFETIME)
+        except RegistryCallError as failure:
+            is_refused = _is_refusal(failure)
+            raise
         finally:
-            is_refused = (
-                isinstance(result, SourceError) and result.error_code is ErrorCode.AUTH_ERROR
-            )
             await asyncio.to_thread(_release_login, shared, claim, is_refused=is_refused)
+        return token
 
-    async def _log_in(self) -> str | SourceError:
+    async def _log_in(self) -> str:
         wait = await asyncio.to_thread(
             self._limiter.reserve, LOGIN_KEY, LOGIN_RATE, max_wait_seconds=MAX_LOGIN_WAIT_SECONDS
         )
         if wait is None:
-            return _not_now("it was logged into too often for one more")
+            raise _not_now("it was logged into too often for one more")
         await asyncio.sleep(wait)
         document = {"username": self._account.username, "password": self._account.password}
-        answer = await self._http.post("/api/sso/login", document)
-        if isinstance(answer, SourceError):
-            return answer
+        answer = await self._client.send("POST", "/api/sso/login", json=document)
         if answer.status == 404:  # the route is missing: not an unknown company
-            return failed(
-                ErrorCode.INTERNAL_ERROR,
-                f"{INPI.name} has no login (check {INPI.address_setting}).",
-                404,
-            )
+            message = f"{INPI.name} has no login (check {INPI.address_setting})."
+            raise call_error(ErrorCode.INTERNAL_ERROR, message, 404)
         if answer.status != 200:
-            return self._http.refusal(answer)
-        try:
-            return token_of(answer.body)
-        except RegistryFormatError as error:
-            return self._http.not_understood(str(error))
+            raise self._client.refusal(answer)
+        return token_of(answer.body)
+
+
+def _is_refusal(failure: RegistryCallError) -> bool:
+    return failure.error.error_code is ErrorCode.AUTH_ERROR
 
 
 def _token_or_claim(shared: SharedLogin, seconds: float) -> str | Claim | None:
@@ -357,10 +350,10 @@ def _release_login(shared: SharedLogin, claim: Claim, *, is_refused: bool) -> No
         shared.claims.release(claim)
 
 
-def _not_now(why: str) -> SourceError:
+def _not_now(why: str) -> RegistryCallError:
     message = f"We do not log into {INPI.name} now: {why}."
-    return SourceError(
-        error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_ours=True
+    return RegistryCallError(
+        SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_ours=True)
     )
 
 
@@ -368,68 +361,44 @@ def _not_now(why: str) -> SourceError:
 PROBE_SIREN = "356000000"
 
 
-class InpiRegister:
+class InpiRegister(RegistryClient):
     """Without a shared `login` the client logs in by itself, as a check of the password requires."""
 
-    def __init__(  # noqa: PLR0913  what a connection needs, by name
+    info = INPI
+
+    def __init__(
         self,
         base_url: str,
         account: Account,
         *,
-        now: Callable[[], datetime],
         limiter: RateLimiter,
         shared: SharedLogin | None = None,
-        timeout_seconds: float = 5.0,
-        meter: Meter | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
-        self._http = RegistryHttp(
-            INPI,
-            base_url,
-            now=now,
-            timeout_seconds=timeout_seconds,
-            meter=meter,
-            transport=transport,
-        )
+        super().__init__(base_url, **connection)
         self._login = InpiLogin(
             account,
-            self._http,
-            now=now,
+            self,
+            now=self._now,
             limiter=limiter,
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=self._timeout_seconds,
             shared=shared,
         )
 
-    async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
+    async def _record(self, siren: str, siret: str | None) -> SourceRecord:
+        """Renews an expired token once."""
         _ = siret  # INPI has companies only
-        answer = await self._fetch_company(siren)
-        if isinstance(answer, SourceError):
-            return answer
+        path = f"/api/companies/{quote(siren, safe='')}"
+        token = await self._login.token()
+        answer = await self.send("GET", path, token=token)
+        if answer.status == 401:
+            token = await self._login.token_instead_of(token)
+            answer = await self.send("GET", path, token=token)
         if answer.status != 200:
-            return self._http.refusal(answer)
-        try:
-            return company_of(answer.body, siren)
-        except RegistryFormatError as error:
-            return self._http.not_understood(str(error))
+            raise self.refusal(answer)
+        return company_of(answer.body, siren)
 
     async def check(self) -> None:
         result = await self.fetch(PROBE_SIREN, None)
         if isinstance(result, SourceError) and result.error_code is not ErrorCode.NOT_FOUND:
-            raise_source_error(result)
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    async def _fetch_company(self, siren: str) -> RegistryAnswer | SourceError:
-        """Renews an expired token once."""
-        token = await self._login.token()
-        if isinstance(token, SourceError):
-            return token
-        answer = await self._get_company(siren, token)
-        if isinstance(answer, SourceError) or answer.status != 401:
-            return answer
-        token = await self._login.token_instead_of(token)
-        return token if isinstance(token, SourceError) else await self._get_company(siren, token)
-
-    async def _get_company(self, siren: str, token: str) -> RegistryAnswer | SourceError:
-        return await self._http.get(f"/api/companies/{quote(siren, safe='')}", token=token)
+            raise check_error(result)
