@@ -29,7 +29,7 @@ from automation_pipeline.clients.http import (
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.core.retry import retry_after_seconds
+from automation_pipeline.core.retry import is_transient_status, retry_after_seconds
 
 MAX_REDIRECTS = 3
 ORIGINS_SETTING = "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS"
@@ -189,7 +189,7 @@ class AudioDownloader:
     def _refusal(self, answer: httpx.Response) -> Exception:
         status = answer.status_code
         message = f"Audio download failed status={status}"
-        if status in {408, 429} or status >= 500:
+        if is_transient_status(status):
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
             return AudioUnavailableError(message, retry_after_seconds=wait)
         return AudioRefusedError(message)

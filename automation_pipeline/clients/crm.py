@@ -20,7 +20,12 @@ from automation_pipeline.clients.http import (
 from automation_pipeline.clients.payloads import without_nul
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.core.retry import Backoff, Retrying, retry_after_seconds
+from automation_pipeline.core.retry import (
+    Backoff,
+    Retrying,
+    is_transient_status,
+    retry_after_seconds,
+)
 from automation_pipeline.fiches.models.days import crm_instant
 from automation_pipeline.fiches.models.fiches import (
     CrmFiche,
@@ -240,26 +245,6 @@ class CrmAnswerError(PermanentError):
     """The CRM refused the request, or its answer is not in the agreed format."""
 
 
-class CrmTruncatedError(CrmUnavailableError):
-    """The CRM's answer is incomplete JSON."""
-
-
-class CrmMalformedError(CrmUnavailableError):
-    """The CRM's answer is not JSON; usually it is the error page of a gateway."""
-
-
-class CrmMistypedError(CrmAnswerError):
-    """A field of the CRM's answer has an unexpected type or is missing."""
-
-
-class CrmIncompleteListError(CrmUnavailableError):
-    """The CRM sent fewer fiches than the `total` of its answer."""
-
-
-class CrmDeclinedError(CrmAnswerError):
-    """The CRM answered `success: false`."""
-
-
 class CrmFicheNotFoundError(NotFoundError):
     """The CRM does not know the fiche."""
 
@@ -350,7 +335,7 @@ class CrmClient:
         if not payload.success:
             raise _declined_error(subject, payload.message)
         if payload.missing:
-            raise CrmIncompleteListError(f"The CRM left {payload.missing} fiches out of {subject}.")
+            raise CrmUnavailableError(f"The CRM left {payload.missing} fiches out of {subject}.")
         return payload.to_sales_list(day)
 
     async def _get(self, path: str, params: dict[str, str], subject: str) -> bytes:
@@ -384,7 +369,7 @@ class CrmClient:
             return CrmFicheNotFoundError(f"The CRM does not know {subject}.")
         if status in {401, 403}:
             return CrmAccessError(f"The CRM refused our token for {subject} (status {status}).")
-        if status in {408, 429} or status >= 500:
+        if is_transient_status(status):
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
             return CrmUnavailableError(
                 f"The CRM answered {status} for {subject}.", retry_after_seconds=wait
@@ -405,19 +390,15 @@ def _parse(kind: type[Payload], body: bytes, subject: str) -> Payload:
 
 
 def _declined_error(subject: str, message: str | None) -> Exception:
-    return CrmDeclinedError(
-        f"The CRM declined to give {subject}: {message or 'it says no reason.'}"
-    )
+    return CrmAnswerError(f"The CRM declined to give {subject}: {message or 'it says no reason.'}")
 
 
 def _format_error(subject: str, error: ValidationError) -> Exception:
+    """JSON that is cut short or is the page of a gateway may come whole at the next attempt."""
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
         # The parser's message for a document that ends too early.
-        cut = "EOF while parsing" in first["msg"]
-        kind, what = (
-            (CrmTruncatedError, "is cut short") if cut else (CrmMalformedError, "is not JSON")
-        )
-        return kind(f"The CRM's answer for {subject} {what}.")
+        what = "is cut short" if "EOF while parsing" in first["msg"] else "is not JSON"
+        return CrmUnavailableError(f"The CRM's answer for {subject} {what}.")
     where = ".".join(str(part) for part in first["loc"]) or "its top level"
-    return CrmMistypedError(f"The CRM's answer for {subject} has an unexpected value at {where}.")
+    return CrmAnswerError(f"The CRM's answer for {subject} has an unexpected value at {where}.")

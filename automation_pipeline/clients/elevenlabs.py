@@ -37,7 +37,7 @@ from automation_pipeline.clients.payloads import (
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.core.retry import retry_after_seconds
+from automation_pipeline.core.retry import is_transient_status, retry_after_seconds
 from automation_pipeline.transcription.models import SPACING, Transcript, Word
 from automation_pipeline.transcription.ports import ProviderAccessError
 
@@ -283,7 +283,7 @@ class ElevenLabsSpeechToText:
         status = answer.status
         refusal = parse_refusal(status, answer.body, self._key)
         sentence = refusal.sentence("ElevenLabs speech-to-text failed")
-        if status in {408, 429} or status >= 500:
+        if is_transient_status(status):
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
             return SpeechUnavailableError(sentence, refusal=refusal, retry_after_seconds=wait)
         if status in {401, 402, 403}:

@@ -1,22 +1,20 @@
 """The client of Pusher Channels, which sends realtime events in order and in small batches."""
 
-import asyncio
 import json
 import logging
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from threading import Thread
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Protocol, TypeAlias, cast
 
 from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  no stubs: `PusherLibrary` declares what is used
 from pusher.requests import RequestsBackend  # pyright: ignore[reportMissingTypeStubs]  the same
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
+from automation_pipeline.core.background import in_thread
 from automation_pipeline.core.errors import (
     AutomationError,
     InvalidInputError,
@@ -107,28 +105,6 @@ def in_batches(events: Sequence[Entries]) -> Generator[Sequence[Entries]]:
         batch.append(entries)
     if batch:
         yield batch
-
-
-Result = TypeVar("Result")
-
-
-async def in_thread(call: Callable[[], Result], seconds: float) -> Result:
-    """TimeoutError: the call has not ended, and may still take effect."""
-    ended: Future[Result] = Future()
-    Thread(target=_run_call, args=(call, ended), daemon=True).start()
-    async with asyncio.timeout(seconds):
-        return await asyncio.wrap_future(ended)
-
-
-def _run_call(call: Callable[[], Result], ended: Future[Result]) -> None:
-    if not ended.set_running_or_notify_cancel():
-        return
-    try:
-        result = call()
-    except BaseException as error:  # noqa: BLE001  raised in the waiting coroutine
-        ended.set_exception(error)
-    else:
-        ended.set_result(result)
 
 
 MAX_BYTES = 65_536

@@ -1,12 +1,10 @@
 """The SMTP client. It implements `automation.ports.MailSender`, with one connection and one thread per
 message."""
 
-import asyncio
 import smtplib
 import socket
 import ssl
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from email.errors import MessageError
@@ -15,8 +13,8 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
 from ipaddress import ip_address
-from threading import Thread
 
+from automation_pipeline.core.background import in_thread
 from automation_pipeline.core.errors import PermanentError, TransientError
 
 TLS_FROM_THE_START_PORT = 465
@@ -67,11 +65,17 @@ class SmtpMail:
     async def _with_connection(self, use: Callable[[Connection], object]) -> None:
         """After the time limit the socket is shut down, which ends the thread of a slow server."""
         opened: list[Connection] = []
-        ended: Future[None] = Future()
-        Thread(target=self._in_thread, args=(use, opened, ended), daemon=True).start()
+
+        def work() -> None:
+            with _domain_errors(), closing(self._connect()) as smtp:
+                opened.append(smtp)
+                self._log_in(smtp)
+                use(smtp)
+                with suppress(smtplib.SMTPException, OSError):  # the server has the message
+                    smtp.quit()
+
         try:
-            async with asyncio.timeout(3 * self._server.seconds):
-                await asyncio.wrap_future(ended)
+            await in_thread(work, 3 * self._server.seconds)
         except TimeoutError:
             raise MailUnavailableError("The mail server did not answer in time") from None
         finally:
@@ -79,23 +83,6 @@ class SmtpMail:
                 if smtp.sock is not None:
                     with suppress(OSError):  # already closed
                         smtp.sock.shutdown(socket.SHUT_RDWR)
-
-    def _in_thread(
-        self, use: Callable[[Connection], object], opened: list[Connection], ended: Future[None]
-    ) -> None:
-        if not ended.set_running_or_notify_cancel():
-            return
-        try:
-            with _domain_errors(), closing(self._connect()) as smtp:
-                opened.append(smtp)
-                self._log_in(smtp)
-                use(smtp)
-                with suppress(smtplib.SMTPException, OSError):  # the server has the message
-                    smtp.quit()
-        except BaseException as error:  # noqa: BLE001  raised in the waiting coroutine
-            ended.set_exception(error)
-        else:
-            ended.set_result(None)
 
     def _connect(self) -> Connection:
         server = self._server

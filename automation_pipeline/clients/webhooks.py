@@ -55,7 +55,49 @@ class _Sender:
         self._guard = guard
         self._verify = (lambda: verify) if verify else certificates
 
-    def client(self, timeout_seconds: float) -> HttpClient:
+    @asynccontextmanager
+    async def response(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        may_follow: MayFollow,
+    ) -> AsyncGenerator[tuple[httpx.Response, float]]:
+        """The response after at most MAX_REDIRECTS redirects, each of which `may_follow` permits, and
+        the deadline for its body. Raises httpx.InvalidURL and UnicodeError for what cannot be sent.
+
+        No error is chained: httpx's errors contain the address, whose path may be a secret."""
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        try:
+            async with self._client(timeout_seconds) as http:
+                request = http.build_request(method, url, content=body, headers=headers)
+                for redirects in range(MAX_REDIRECTS + 1):
+                    async with asyncio.timeout_at(deadline):
+                        response = await http.send(request, stream=True)
+                    try:
+                        redirect = response.next_request
+                        is_last = redirects == MAX_REDIRECTS
+                        if (
+                            redirect is None
+                            or is_last
+                            or not may_follow(response.status_code, request, redirect)
+                        ):
+                            yield response, deadline
+                            return
+                        request = redirect
+                    finally:
+                        await response.aclose()
+        except (TimeoutError, httpx.TimeoutException):
+            message = f"{origin_of(url)} did not answer within {timeout_seconds:g} s."
+            raise ReceiverUnavailableError(message) from None
+        except httpx.HTTPError as error:
+            message = f"{origin_of(url)} could not be reached ({type(error).__name__})."
+            raise ReceiverUnavailableError(message) from None
+
+    def _client(self, timeout_seconds: float) -> HttpClient:
         return HttpClient(
             self._observation,
             headers={"User-Agent": "automation-pipeline", "Accept": "*/*"},
@@ -64,28 +106,6 @@ class _Sender:
             # A proxy of the environment would resolve names without the guard.
             trust_env=False,
         )
-
-
-@asynccontextmanager
-async def _final_response(
-    http: HttpClient, request: httpx.Request, deadline: float, may_follow: MayFollow
-) -> AsyncGenerator[httpx.Response]:
-    """The response after at most MAX_REDIRECTS redirects, each of which `may_follow` permits."""
-    for redirects in range(MAX_REDIRECTS + 1):
-        async with asyncio.timeout_at(deadline):
-            response = await http.send(request, stream=True)
-        try:
-            redirect = response.next_request
-            if (
-                redirect is None
-                or redirects == MAX_REDIRECTS
-                or not may_follow(response.status_code, request, redirect)
-            ):
-                yield response
-                return
-            request = redirect
-        finally:
-            await response.aclose()
 
 
 async def _storable_beginning(
@@ -116,27 +136,21 @@ class WebhookClient:
         self._sender = _Sender("webhook", guard or Guard(allowed_origins), verify, meter)
 
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
-        """No error is chained: httpx's errors contain the address, whose path may be a secret."""
+        sending = self._sender.response(
+            "POST",
+            url,
+            body=body,
+            headers=headers,
+            timeout_seconds=self._timeout_seconds,
+            may_follow=_keeps_post,
+        )
         try:
-            async with self._sender.client(self._timeout_seconds) as http:
-                deadline = asyncio.get_running_loop().time() + self._timeout_seconds
-                request = http.build_request("POST", url, content=body, headers=headers)
-                async with _final_response(http, request, deadline, _keeps_post) as response:
-                    wait = retry_after_seconds(response.headers.get("Retry-After"), self._now())
-                    text, _ = await _storable_beginning(response, MAX_CHARACTERS, deadline)
-                    return WebhookAnswer(response.status_code, text[:MAX_CHARACTERS], wait)
+            async with sending as (response, deadline):
+                wait = retry_after_seconds(response.headers.get("Retry-After"), self._now())
+                text, _ = await _storable_beginning(response, MAX_CHARACTERS, deadline)
+                return WebhookAnswer(response.status_code, text[:MAX_CHARACTERS], wait)
         except (httpx.InvalidURL, UnicodeError):
             raise AddressRefusedError("Invalid webhookUrl format") from None
-        except (TimeoutError, httpx.TimeoutException):
-            wait = f"{self._timeout_seconds:g}"
-            raise ReceiverUnavailableError(
-                f"{origin_of(url)} did not answer within {wait} s"
-            ) from None
-        except httpx.HTTPError as error:
-            kind = type(error).__name__
-            raise ReceiverUnavailableError(
-                f"{origin_of(url)} could not be reached ({kind})"
-            ) from None
 
 
 def _keeps_post(status: int, request: httpx.Request, redirect: httpx.Request) -> bool:
@@ -172,30 +186,22 @@ class HttpsCallClient:
         self._sender = _Sender("https-call", guard, verify, meter)
 
     async def call(self, request: HttpsRequest) -> HttpsAnswer:
-        """No error is chained: httpx's errors contain the address, whose path may be a secret."""
+        sending = self._sender.response(
+            request.method,
+            request.url,
+            body=request.body,
+            headers=request.headers,
+            timeout_seconds=request.timeout_seconds,
+            may_follow=_keeps_origin,
+        )
         try:
-            async with self._sender.client(request.timeout_seconds) as http:
-                deadline = asyncio.get_running_loop().time() + request.timeout_seconds
-                built = http.build_request(
-                    request.method, request.url, content=request.body, headers=request.headers
-                )
-                async with _final_response(http, built, deadline, _keeps_origin) as response:
-                    text = await _masked_beginning(response, request.secrets, deadline)
-                    return HttpsAnswer(response.status_code, text)
+            async with sending as (response, deadline):
+                text = await _masked_beginning(response, request.secrets, deadline)
+                return HttpsAnswer(response.status_code, text)
         except (httpx.InvalidURL, UnicodeError):
             raise InvalidInputError("The address or a header cannot be sent as it is.") from None
         except AddressRefusedError as error:
             raise InvalidInputError(str(error)) from None
-        except (TimeoutError, httpx.TimeoutException):
-            wait = f"{request.timeout_seconds:g}"
-            raise ReceiverUnavailableError(
-                f"{origin_of(request.url)} did not answer within {wait} s."
-            ) from None
-        except httpx.HTTPError as error:
-            kind = type(error).__name__
-            raise ReceiverUnavailableError(
-                f"{origin_of(request.url)} could not be reached ({kind})."
-            ) from None
 
 
 def _keeps_origin(_status: int, request: httpx.Request, redirect: httpx.Request) -> bool:

@@ -12,7 +12,9 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from threading import Thread
 from typing import TypeVar, cast
 
 
@@ -93,6 +95,24 @@ async def process_concurrently(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def in_thread(call: Callable[[], Result], seconds: float) -> Result:
+    """Run a call that cannot be cancelled in a thread of its own. TimeoutError: it has not ended, and
+    may still take effect."""
+    ended: Future[Result] = Future()
+
+    def run() -> None:
+        if not ended.set_running_or_notify_cancel():
+            return
+        try:
+            ended.set_result(call())
+        except BaseException as error:  # noqa: BLE001  raised in the waiting coroutine
+            ended.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    async with asyncio.timeout(seconds):
+        return await asyncio.wrap_future(ended)
 
 
 # A transcript is thousands of objects: Python's default would examine them several times.

@@ -17,6 +17,12 @@ MINIMUM_WAIT_SECONDS = 1.0
 # Client errors that another attempt may not meet.
 TRANSIENT_STATUSES = frozenset({408, 425, 429})
 
+
+def is_transient_status(status: int) -> bool:
+    """Whether another attempt may get another HTTP status."""
+    return status in TRANSIENT_STATUSES or status >= 500
+
+
 # Ten digits would be centuries: not an answer to wait for, and soon more than a datetime can hold.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 

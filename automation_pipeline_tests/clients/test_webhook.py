@@ -176,7 +176,7 @@ def test_silence_is_for_now_and_its_text_holds_no_secret_of_the_address(hook: Re
         pause(30.0)
 
     hook.answer(never)
-    assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s"
+    assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s."
     hook.answer(hangs_up)
     error = refusal(hook.url)
     assert isinstance(error, ReceiverUnavailableError)

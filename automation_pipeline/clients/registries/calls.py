@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -156,7 +157,7 @@ class ConnectionOptions(TypedDict):
     transport: NotRequired[httpx.AsyncBaseTransport | None]
 
 
-class RegistryClient:
+class RegistryClient(ABC):
     """The base of the clients. It has connections per event loop, and follows no redirects."""
 
     info: ClassVar[RegistryInfo]
@@ -192,9 +193,9 @@ class RegistryClient:
             message = f"The answer of {self.info.name} is not understood: {problem}."
             return call_error(ErrorCode.INTERNAL_ERROR, message, 200).error
 
+    @abstractmethod
     async def _record(self, siren: str, siret: str | None) -> SourceRecord:
         """Raises RegistryCallError or RegistryFormatError."""
-        raise NotImplementedError
 
     async def aclose(self) -> None:
         client = self._clients.pop()

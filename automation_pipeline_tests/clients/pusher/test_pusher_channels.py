@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
-from automation_pipeline.clients.pusher import in_thread
+from automation_pipeline.core.background import in_thread
 from automation_pipeline.core.errors import (
     AutomationError,
     InvalidInputError,
