@@ -266,6 +266,18 @@ def _refuse_ended(run: Run) -> None:
         raise ConflictError(f"Run {run.id} has already ended ({run.status})")
 
 
+REPLACED_WORDS = "Cancelled: the schedule is due again, and the newer run takes its place"
+
+
+def replace_runs(run_ids: Iterable[int], *, database: Database, clock: Clock) -> None:
+    """Cancel runs that make room for a newer one of their schedule."""
+    closing = RunClosing(REPLACED_WORDS, Reason.CANCELLED, status=RunStatus.CANCELLED)
+    for run_id in run_ids:
+        finalise_run(
+            run_id, database=database, clock=clock, breakdown=REPLACED_WORDS, closing=closing
+        )
+
+
 STALE_LOG_MESSAGE = "Automation run marked stale by scheduler"
 # A daemon that has not ticked for so long is not there: its sensors tick every five seconds.
 DAEMON_GONE_SECONDS = 60.0

@@ -44,9 +44,14 @@ from automation_pipeline.automation.queries.schedules import (
     lock_for_new_run,
     mark_running,
     refuse_paused,
+    unended_runs,
 )
 from automation_pipeline.automation.rules.due import LOST_AFTER_SECONDS
-from automation_pipeline.automation.run_endings import close_lost_runs, finalise_run
+from automation_pipeline.automation.run_endings import (
+    close_lost_runs,
+    finalise_run,
+    replace_runs,
+)
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
@@ -84,6 +89,12 @@ def request_run(  # noqa: PLR0913  what a run may be asked to be
     """`retry_of`: the run that this one takes up again. ConflictError: the schedule is paused, or
     has a run already."""
     close_lost_runs(schedule_id, lost_after_seconds, database=database, clock=clock)
+    with database.reading() as session:
+        schedule = get_schedule(session, schedule_id)
+        replaced: list[int] = []
+        if schedule.is_active and schedule.overlap_policy.replaces_others:
+            replaced = unended_runs(session, schedule_id)
+    replace_runs(replaced, database=database, clock=clock)
     now = clock.now()
     with database.transaction() as session:
         schedule = lock_for_new_run(session, schedule_id)

@@ -1,7 +1,8 @@
 """Schedules: create, change, pause, backfill, and start what is due."""
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import date, datetime, timedelta
+from dataclasses import replace
+from datetime import date, datetime
 
 from automation_pipeline.audits.queries.configs import known_ids
 from automation_pipeline.automation.models.runs import RunStatus, Trigger
@@ -21,6 +22,7 @@ from automation_pipeline.automation.queries.due import (
     DueCandidate,
     DueStart,
     forget_paused,
+    forget_waiting,
     lock_candidates,
     record_decided,
     record_next_due,
@@ -40,9 +42,12 @@ from automation_pipeline.automation.queries.schedules import (
     unended_runs,
 )
 from automation_pipeline.automation.rules.due import (
+    CHANGED,
+    WAITS,
     DueDecision,
     DuePolicy,
     DueReport,
+    DueSchedule,
     SkippedOccurrence,
     StartedRun,
     decide_due,
@@ -56,12 +61,14 @@ from automation_pipeline.automation.rules.schedules import (
     derived_changes,
     resume_changes,
 )
-from automation_pipeline.automation.run_endings import reconcile_stale_runs
+from automation_pipeline.automation.run_endings import reconcile_stale_runs, replace_runs
 from automation_pipeline.automation.runs import JOB
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.days import days_between
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import Id, JsonModel
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
@@ -115,7 +122,10 @@ def update_schedule(
         new_configs = set(changed.specific_audit_configs) - set(stored.specific_audit_configs)
         check_audit_configs(session, new_configs, INVALID_UPDATE)
         replace_schedule(session, schedule_id, changed, now)
-        change_schedule(session, schedule_id, derived_changes(stored, changed, now), now)
+        derived = derived_changes(stored, changed, now)
+        change_schedule(session, schedule_id, derived, now)
+        if "last_due_at" in derived or not changed.is_active:
+            forget_waiting(session, schedule_id, CHANGED)
         return get_schedule(session, schedule_id)
 
 
@@ -128,6 +138,7 @@ def pause_schedule(
             change_schedule(
                 session, schedule_id, {"is_active": False, "paused_reason": reason}, clock.now()
             )
+            forget_waiting(session, schedule_id, CHANGED)
         return get_schedule(session, schedule_id)
 
 
@@ -138,6 +149,7 @@ def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Sc
         if not lock_schedule(session, schedule_id).is_active:
             now = clock.now()
             change_schedule(session, schedule_id, resume_changes(now), now)
+            forget_waiting(session, schedule_id, CHANGED)
         return get_schedule(session, schedule_id)
 
 
@@ -178,11 +190,13 @@ INVALID_BACKFILL = "Invalid backfill data"
 
 
 class BackfillDay(JsonModel):
-    """A day and its run. `filed`: this call has filed it, or would have without the dry run."""
+    """A day and its run. `filed`: this call filed it, or would without the dry run. An `excluded`
+    day gets no run."""
 
     day: date
     key: str
     filed: bool
+    excluded: bool = False
     run_id: Id | None
     status: RunStatus | None
 
@@ -208,19 +222,26 @@ def backfill_schedule(
     with database.transaction() as session:
         schedule = lock_schedule(session, schedule_id)
         _check_backfill(schedule, first, last, now)
-        days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+        days = days_between(first, last)
         known = _known_runs(session, schedule, days)
-        filed = {
-            day: _file_backfill(session, schedule, day, now)
-            for day in days
-            if day not in known and not dry_run
-        }
-        runs = {**known, **filed}
+        excluded = {day for day in days if day.isoformat() in schedule.excluded_on}
+        to_file = [day for day in days if day not in known and day not in excluded]
+        runs = dict(known)
+        if not dry_run:
+            runs |= {day: _file_backfill(session, schedule, day, now) for day in to_file}
         return ScheduleBackfill(
             schedule_id=schedule_id,
             dry_run=dry_run,
             days=tuple(
-                _backfill_day(schedule, day, runs.get(day), filed=day not in known) for day in days
+                BackfillDay(
+                    day=day,
+                    key=backfill_key(schedule_id, day),
+                    filed=day in to_file,
+                    excluded=day in excluded,
+                    run_id=runs[day].id if day in runs else None,
+                    status=RunStatus(runs[day].status) if day in runs else None,
+                )
+                for day in days
             ),
         )
 
@@ -281,52 +302,63 @@ def _selection_of_day(selection: FicheSelection, day: date) -> FicheSelection:
     return selection.model_copy(update=days)
 
 
-def _backfill_day(schedule: Schedule, day: date, row: RunRow | None, *, filed: bool) -> BackfillDay:
-    status = None if row is None else RunStatus(row.status)
-    run_id = None if row is None else row.id
-    return BackfillDay(
-        day=day, key=backfill_key(schedule.id, day), filed=filed, run_id=run_id, status=status
-    )
-
-
 DecidedSchedules = list[tuple[DueCandidate, DueDecision]]
 
 
 def start_due_runs(rules: DuePolicy, *, database: Database, clock: Clock) -> DueReport:
-    """Safe beside another copy of itself and beside runs asked for by hand: one due time, one run,
-    one at a time."""
+    """Decide what is due. Safe next to another copy of itself and next to runs that people request:
+    a due time has one run, and runs start next to each other only where the schedule allows it."""
     reconciled = reconcile_stale_runs(rules, database=database, clock=clock)
+    report, replacing = _start_due(rules, database=database, clock=clock)
+    for schedule in replacing:
+        runs = [run.id for run in schedule.at_work.runs]
+        replace_runs(runs, database=database, clock=clock)
+    # The other policy gives the processes of cancelled runs until the next look to stop.
+    if any(one.overlap_policy is OverlapPolicy.TERMINATE_OTHER for one in replacing):
+        again, _ = _start_due(rules, database=database, clock=clock)
+        report = replace(
+            again,
+            triggered=report.triggered + again.triggered,
+            not_run=report.not_run + again.not_run,
+        )
+    return replace(report, reconciled=tuple(reconciled))
+
+
+def _start_due(
+    rules: DuePolicy, *, database: Database, clock: Clock
+) -> tuple[DueReport, list[DueSchedule]]:
+    """Also the schedules whose runs are to be cancelled before the due time can start."""
     now = clock.now()
     with database.transaction() as session:
         forget_paused(session)
         candidates = lock_candidates(session, now, rules)
         decisions = [(one, decide_due(one.schedule, now, rules)) for one in candidates.readable]
-        # Stale still: ending it failed a moment ago. The next look tries again.
+        # A run that is still stale could not be ended a moment ago. The next look tries again.
         decided = [(one, decision) for one, decision in decisions if not decision.reconcile]
         started = _apply_decisions(session, decided, now)
-        return DueReport(
+        report = DueReport(
             checked=schedules_watched(session),
             triggered=tuple(started),
             not_run=tuple(_not_run(decided)),
-            reconciled=tuple(reconciled),
             broken=tuple(candidates.broken.items()),
         )
+    return report, [one.schedule for one, decision in decided if decision.replaces]
 
 
 def _apply_decisions(
     session: Session, decided: DecidedSchedules, now: datetime
 ) -> list[StartedRun]:
-    starts = [DueStart(one, due_at) for one, decision in decided for due_at in decision.to_run[:1]]
+    starts = [DueStart(one, due_at) for one, decision in decided for due_at in decision.started]
     started = start_runs(session, starts, now)
     record_not_run(session, _not_run(decided), now)
     until = {
         one.schedule.id: decision.decided_until(one.schedule.decided_until)
         for one, decision in decided
     }
-    settled = {one.schedule.id for one, decision in decided if decision.to_run or decision.not_run}
-    record_decided(session, {id_: due_at for id_, due_at in until.items() if id_ in settled})
+    changed = {one.schedule.id for one, decision in decided if decision.started or decision.not_run}
+    record_decided(session, {id_: due_at for id_, due_at in until.items() if id_ in changed})
     coming = (
-        (one, next_undecided(one.schedule, until[one.schedule.id], now)) for one, _ in decided
+        (one, next_undecided(one.schedule.timing, until[one.schedule.id])) for one, _ in decided
     )
     record_next_due(session, [(one, due_at) for one, due_at in coming if due_at != one.next_due_at])
     return [
@@ -336,4 +368,11 @@ def _apply_decisions(
 
 
 def _not_run(decided: DecidedSchedules) -> list[tuple[int, SkippedOccurrence]]:
-    return [(one.schedule.id, entry) for one, decision in decided for entry in decision.not_run]
+    return [
+        (one.schedule.id, entry)
+        for one, decision in decided
+        for entry in (
+            *decision.not_run,
+            *(SkippedOccurrence(due_at, WAITS) for due_at in decision.waiting),
+        )
+    ]

@@ -62,6 +62,9 @@ class ScheduleRow(Table):
     catch_up_limit: Mapped[int] = mapped_column(server_default="10")
     jitter_seconds: Mapped[int] = mapped_column(server_default="0")
     pause_after_failures: Mapped[int | None]
+    overlap_policy: Mapped[str] = mapped_column(server_default="SKIP")
+    # Days as YYYY-MM-DD in the schedule's time zone.
+    excluded_on: Mapped[list[str]] = mapped_column(TextList, default=list)
     failures_in_a_row: Mapped[int] = mapped_column(server_default="0")
     paused_reason: Mapped[str | None]
     skip_due_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
+from automation_pipeline.core.scheduling.timing import Timing
 from automation_pipeline.org_jobs.models.job_types import checked_payload
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import BatchState
-from automation_pipeline.org_jobs.models.timing import Timing
 from automation_pipeline.org_jobs.queries.backfills import (
     add_batch,
     done_in,

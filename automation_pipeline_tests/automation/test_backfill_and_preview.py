@@ -65,6 +65,16 @@ def test_a_backfill_files_one_run_per_day_and_each_day_once(
     }
 
 
+def test_a_backfill_leaves_excluded_days_out(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock, ficheSelection=SALES, excludedOn=["2026-05-03"])
+    made = backfill_schedule(schedule.id, FIRST, LAST, database=database, clock=clock)
+    assert [(day.filed, day.excluded, day.run_id is None) for day in made.days] == [
+        (True, False, False),
+        (False, True, True),
+        (True, False, False),
+    ]
+
+
 def test_a_backfill_has_bounds(database: Database, clock: StandingClock) -> None:
     by_days, by_ids = a_schedule(database, clock, ficheSelection=SALES), a_schedule(database, clock)
     paused = a_schedule(database, clock, ficheSelection=SALES)

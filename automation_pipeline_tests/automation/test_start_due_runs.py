@@ -10,14 +10,20 @@ from automation_pipeline.automation.models.runs import RunFilter
 from automation_pipeline.automation.queries.run_details import find_runs
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.rules.due import (
+    CHANGED,
+    EXCLUDED,
     MISSED,
     OVERLAP_REASONS,
     SKIPPED,
+    SUPERSEDED,
+    WAITS,
     DueReport,
     ScheduleLoad,
+    SkippedOccurrence,
 )
-from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.run_endings import REPLACED_WORDS, finalise_run
 from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.schedules import pause_schedule, resume_schedule
 from automation_pipeline.automation.tables import HeartbeatRow, OccurrenceRow, RunRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
@@ -253,6 +259,83 @@ def test_a_skipped_occurrence_is_told_and_the_next_one_runs(
     clock.pass_time(timedelta(hours=1))
     assert len(look(database, clock).triggered) == 1
     assert [because for _, _, because in occurrences(database)] == [SKIPPED, None]
+
+
+def test_a_due_time_that_is_buffered_starts_after_the_run_however_late(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ONE")
+    request_run(schedule.id, database=database, clock=clock)
+    assert look(database, clock).not_run == ((schedule.id, SkippedOccurrence(clock.now(), WAITS)),)
+    clock.pass_time(timedelta(minutes=50))
+    assert look(database, clock) == DueReport(checked=1), "what waits is reported once"
+    clock.pass_time(timedelta(minutes=10))
+    assert occurrences(database) == [("04 10:00", None, WAITS)]
+    look(database, clock)
+    end_newest(database, clock)
+    [started] = look(database, clock).triggered
+    assert occurrences(database) == [
+        ("04 10:00", None, SUPERSEDED),
+        ("04 11:00", started.run_id, None),
+    ]
+
+
+def test_a_due_time_that_waits_when_the_schedule_is_paused_does_not_run(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ALL")
+    request_run(schedule.id, database=database, clock=clock)
+    look(database, clock)
+    pause_schedule(schedule.id, database=database, clock=clock)
+    end_newest(database, clock)
+    resume_schedule(schedule.id, database=database, clock=clock)
+    assert look(database, clock).triggered == ()
+    assert occurrences(database) == [("04 10:00", None, CHANGED)]
+
+
+@pytest.mark.parametrize(("policy", "looks"), [("CANCEL_OTHER", 2), ("TERMINATE_OTHER", 1)])
+def test_a_newer_run_takes_the_place_of_the_one_at_work(
+    policy: str, looks: int, database: Database, clock: StandingClock
+) -> None:
+    schedule = an_hourly(database, clock, overlapPolicy=policy)
+    first = request_run(schedule.id, database=database, clock=clock)
+    open_run(an_opening(schedule.id, run_id=first.id), database=database, clock=clock)
+    reports = [look(database, clock) for _ in range(looks)]
+    assert [len(one.triggered) for one in reports] == [0] * (looks - 1) + [1]
+    by_hand = request_run(schedule.id, database=database, clock=clock)
+    with database.reading() as session:
+        runs = find_runs(session, RunFilter(schedule.id), limit=10, offset=0)
+    assert [(one.status, one.error_message) for one in runs] == [
+        ("pending", None),
+        ("cancelled", REPLACED_WORDS),
+        ("cancelled", REPLACED_WORDS),
+    ]
+    assert runs[0].id == by_hand.id
+
+
+def test_runs_of_a_schedule_work_side_by_side_where_all_are_allowed(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = an_hourly(database, clock, overlapPolicy="ALLOW_ALL")
+    request_run(schedule.id, database=database, clock=clock)
+    assert len(look(database, clock).triggered) == 1
+    clock.pass_time(timedelta(hours=1))
+    assert len(look(database, clock).triggered) == 1
+    request_run(schedule.id, database=database, clock=clock)
+    with database.reading() as session:
+        runs = find_runs(session, RunFilter(schedule.id), limit=10, offset=0)
+    assert [one.status for one in runs] == ["pending"] * 4
+
+
+def test_on_an_excluded_day_nothing_runs_and_the_reason_is_recorded(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_daily(database, clock, excludedOn=["2026-05-04"], timezone="Europe/Paris")
+    change(database, schedule.id, time_of_day="12:00")
+    assert look(database, clock).triggered == ()
+    assert occurrences(database) == [("04 10:00", None, EXCLUDED)]
+    clock.pass_time(timedelta(days=1))
+    assert len(look(database, clock).triggered) == 1
 
 
 def test_a_schedule_that_cannot_be_read_keeps_no_other_from_running(

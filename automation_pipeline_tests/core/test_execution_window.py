@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.scheduling.cron import Cron, next_occurrence
-from automation_pipeline.core.scheduling.execution_window import (
+from automation_pipeline.core.scheduling.cron import Cron, occurrences
+from automation_pipeline.core.scheduling.timing import (
     ExecutionWindow,
-    WindowedOccurrence,
+    Planned,
+    Timing,
     WindowPolicy,
-    never_fires,
-    next_fire,
+    is_never_due,
+    undelayed_after,
 )
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
@@ -31,19 +32,26 @@ def window_of(text: str) -> ExecutionWindow:
     return window
 
 
-def fires(
-    text: str, window: str, policy: WindowPolicy, after: str, n: int
-) -> list[WindowedOccurrence]:
-    cron, bounds = Cron.parse(text), window_of(window)
+def timed(
+    cron: Cron,
+    place: ZoneInfo,
+    window: ExecutionWindow | None = None,
+    policy: WindowPolicy = CLAMP,
+) -> Timing:
+    return Timing(crons=(cron,), zone=place, window=window, window_policy=policy)
+
+
+def fires(text: str, window: str, policy: WindowPolicy, after: str, n: int) -> list[Planned]:
+    timing = timed(Cron.parse(text), PARIS, window_of(window), policy)
     at = datetime.fromisoformat(after).replace(tzinfo=PARIS).astimezone(UTC)
-    found: list[WindowedOccurrence] = []
-    while len(found) < n and (fire := next_fire(cron, PARIS, at, bounds, policy)):
+    found: list[Planned] = []
+    while len(found) < n and (fire := undelayed_after(timing, at)):
         found.append(fire)
         at = fire.effective_for
     return found
 
 
-def shown(found: list[WindowedOccurrence]) -> list[str]:
+def shown(found: list[Planned]) -> list[str]:
     """Day and local time; a star marks an instant that is not one of the cron, as in the
     reference."""
     return [
@@ -86,20 +94,22 @@ def test_the_window_table_of_the_reference(
     midnight = "2026-05-04T00:00"
     assert shown(fires(text, window, CLAMP, midnight, len(clamp))) == clamp
     assert shown(fires(text, window, FILTER, midnight, len(filtered) or 3)) == filtered
-    assert never_fires(Cron.parse(text), window_of(window), FILTER) is not bool(filtered)
-    assert not never_fires(Cron.parse(text), window_of(window), CLAMP)
+    assert is_never_due(timed(Cron.parse(text), PARIS, window_of(window), FILTER)) is not bool(
+        filtered
+    )
+    assert not is_never_due(timed(Cron.parse(text), PARIS, window_of(window)))
 
 
 def test_a_fire_that_stands_for_several_occurrences_is_scheduled_for_the_latest() -> None:
     (fire,) = fires("0 */4 * * *", "22:00-06:00", CLAMP, "2026-05-04T04:00", 1)
-    assert fire == WindowedOccurrence(
+    assert fire == Planned(
         datetime(2026, 5, 4, 18, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC)
     )
 
 
 def test_a_clamped_fire_keeps_the_instant_of_the_cron_as_its_nominal_one() -> None:
     (fire,) = fires("0 12 * * *", "22:00-06:00", CLAMP, "2026-05-04T00:00", 1)
-    assert fire == WindowedOccurrence(
+    assert fire == Planned(
         datetime(2026, 5, 4, 10, tzinfo=UTC), datetime(2026, 5, 4, 20, tzinfo=UTC)
     )
 
@@ -143,17 +153,19 @@ def test_in_the_overlap_hour_the_first_pass_opens_the_window() -> None:
 
 def test_a_start_moved_to_the_next_date_by_a_gap_is_still_found() -> None:
     nuuk, window = zone("America/Nuuk"), window_of("23:00-23:59")
-    fire = next_fire(Cron.parse("30 23 * * *"), nuuk, datetime(2026, 3, 28, 12, tzinfo=UTC), window)
-    assert fire == WindowedOccurrence(
+    fire = undelayed_after(
+        timed(Cron.parse("30 23 * * *"), nuuk, window), datetime(2026, 3, 28, 12, tzinfo=UTC)
+    )
+    assert fire == Planned(
         datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 3, 29, 1, tzinfo=UTC)
     )
 
 
 def test_without_a_window_a_fire_is_effective_when_scheduled() -> None:
     seven = datetime(2026, 5, 4, 7, tzinfo=UTC)
-    assert next_fire(
-        Cron.parse("0 9 * * *"), PARIS, seven - timedelta(hours=1)
-    ) == WindowedOccurrence(seven, seven)
+    assert undelayed_after(
+        timed(Cron.parse("0 9 * * *"), PARIS), seven - timedelta(hours=1)
+    ) == Planned(seven, seven)
 
 
 @every_case(
@@ -239,22 +251,22 @@ def test_clamping_never_goes_back_and_settles_at_once(
 def test_effective_instants_strictly_increase_and_wait_at_most_once_a_window(
     cron: Cron, window: ExecutionWindow, after: datetime, place: ZoneInfo, policy: WindowPolicy
 ) -> None:
-    found: list[WindowedOccurrence] = []
-    at = after
-    while len(found) < 12 and (fire := next_fire(cron, place, at, window, policy)):
+    found: list[Planned] = []
+    at, timing = after, timed(cron, place, window, policy)
+    while len(found) < 12 and (fire := undelayed_after(timing, at)):
         found.append(fire)
         at = fire.effective_for
-    assert bool(found) is not never_fires(cron, window, policy)
+    assert bool(found) is not is_never_due(timing)
     effective = [fire.effective_for for fire in found]
     assert all(earlier < later for earlier, later in pairwise([after, *effective]))
     for fire in found:
         assert (
             fire.scheduled_for
             <= fire.effective_for
-            < next_occurrence(cron, place, fire.scheduled_for)
+            < next(occurrences(cron, place, fire.scheduled_for))
         )
-        assert next_fire(cron, place, fire.scheduled_for, window, policy) == next_fire(
-            cron, place, fire.effective_for, window, policy
+        assert undelayed_after(timing, fire.scheduled_for) == undelayed_after(
+            timing, fire.effective_for
         )
     waited = [fire.effective_for for fire in found if fire.effective_for != fire.scheduled_for]
     assert all(later - earlier > timedelta(hours=22) for earlier, later in pairwise(waited))

@@ -12,8 +12,8 @@ from sqlalchemy import select, update
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.core.metrics import Meter
+from automation_pipeline.core.scheduling.timing import next_planned
 from automation_pipeline.org_jobs.models.jobs import JobType, Performer, RetryPolicy
-from automation_pipeline.org_jobs.models.timing import next_planned
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs
 from automation_pipeline.org_jobs.queries.schedules import plan, timing_of
 from automation_pipeline.org_jobs.tables import (

@@ -49,6 +49,7 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.cli.progress import Here, Timeout, follows, waiting
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import zone
 
 app = command_group("Configure what is run, and when.")
@@ -455,7 +456,12 @@ def _print_backfill(made: ScheduleBackfill) -> None:
     print_table(
         ("day", "run", "status", ""),
         (
-            (day.day.isoformat(), day.run_id, day.status, filed if day.filed else "has its run")
+            (
+                day.day.isoformat(),
+                day.run_id,
+                day.status,
+                filed if day.filed else "is excluded" if day.excluded else "has its run",
+            )
             for day in made.days
         ),
     )
@@ -497,6 +503,10 @@ def print_schedule(found: Schedule) -> None:
             "stages": _stages(found),
             "on errors": _on_errors(found),
             "after an outage": f"{found.catch_up} of the occurrences missed, {found.catch_up_limit} at most",
+            "next to a run": None
+            if found.overlap_policy is OverlapPolicy.SKIP
+            else found.overlap_policy,
+            "not on": ", ".join(found.excluded_on) or None,
             "told to": receivers or None,
             "last run": found.last_run_at
             and f"{minute(found.last_run_at)} UTC ({found.last_run_status})",

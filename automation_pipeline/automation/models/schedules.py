@@ -22,9 +22,11 @@ from automation_pipeline.automation.models.selections import (
     Whole,
     not_blank,
 )
+from automation_pipeline.core.days import Days
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, field_fault, parse
 from automation_pipeline.core.scheduling.cron import Cron
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
 
 INVALID_SCHEDULE = "Invalid automation schedule data"
 SHORTEST_MONTH, LONGEST_MONTH = 28, 31
@@ -92,6 +94,16 @@ class ScheduleFields(JsonModel):
     catch_up_limit: Whole = Field(default=10, ge=1, le=100)
     jitter_seconds: Whole = Field(default=0, ge=0, le=3600)
     pause_after_failures: Annotated[Whole | None, Field(ge=1, le=100)] = None
+    overlap_policy: OverlapPolicy = Field(
+        default=OverlapPolicy.SKIP,
+        description="What happens to a due time while a run of the schedule is not over. SKIP: it does not run, unless "
+        "`catchUp` catches up with it. BUFFER_ONE: the newest waits for the end of the run. BUFFER_ALL: all wait, "
+        "`catchUpLimit` at most. CANCEL_OTHER: the run is cancelled, and the new one starts once it had time to stop. "
+        "TERMINATE_OTHER: the run is cancelled, and the new one starts at once. ALLOW_ALL: both run.",
+    )
+    excluded_on: tuple[str, ...] = Field(
+        default=(), description="Days as YYYY-MM-DD in its time zone on which it is not run."
+    )
 
 
 # A change of one of them changes when the schedule is due.
@@ -118,6 +130,11 @@ class ScheduleInput(ScheduleFields):
     webhook_url: WebAddress = None
     notify_emails: Emails = ()
     external_api_key: ApiKey = None
+    excluded_on: Days = Field(
+        default=(),
+        description="Days as YYYY-MM-DD in its time zone on which it is not run.",
+        examples=[["2026-12-25"]],
+    )
     fiche_selection: SelectionInput
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ occurrences."""
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -31,6 +31,7 @@ from automation_pipeline.automation.models.schedules import (
     crons_of,
 )
 from automation_pipeline.automation.rules.due import (
+    WAITS,
     DuePolicy,
     DueSchedule,
     ScheduleWork,
@@ -46,12 +47,15 @@ from automation_pipeline.automation.tables import (
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import Cron
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import Timing
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
 from automation_pipeline.storage.statements import among, insert_into, upsert
 
 RUNNING = "running"
+_BUFFERS = (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL)
 
 _AN_INSTANT = timedelta(microseconds=1)
 _TIMES = (
@@ -70,6 +74,7 @@ _READ = (
     ScheduleRow.id, ScheduleRow.name, ScheduleRow.schedule_type, ScheduleRow.timezone, *_TIMES,
     ScheduleRow.last_run_status, ScheduleRow.last_run_at, ScheduleRow.last_due_at, ScheduleRow.skip_due_at,
     ScheduleRow.catch_up, ScheduleRow.catch_up_limit, ScheduleRow.jitter_seconds,
+    ScheduleRow.overlap_policy, ScheduleRow.excluded_on,
     ScheduleRow.created_at, ScheduleRow.updated_at,
     DueTimeRow.next_due_at, DueTimeRow.timing.label("known_timing"), _TIMING.label("timing"),
 )  # fmt: skip
@@ -121,10 +126,14 @@ def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCan
     rows = session.execute(query).all()
     # Asked after the rows are held, so that a run filed for one of them before is seen.
     unended = unended_runs_by_schedule(session, rules.lost_after_seconds)
+    waited = _waited(session, [row.id for row in rows if row.overlap_policy in _BUFFERS])
     candidates = DueCandidates()
     for row in rows:
+        runs = unended.get(row.id, ())
         try:
-            candidates.readable.append(_due_candidate(row, unended.get(row.id, ()), rules.window))
+            candidates.readable.append(
+                _due_candidate(row, runs, frozenset(waited[row.id]), rules.window)
+            )
         except (InvalidInputError, ValueError) as error:
             candidates.broken[row.id] = str(error)
     return candidates
@@ -200,48 +209,60 @@ def _watched() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return (ScheduleRow.is_active.is_(True), ScheduleRow.schedule_type != ScheduleType.MANUAL)
 
 
+def _waited(session: Session, schedule_ids: Sequence[int]) -> Mapping[int, set[datetime]]:
+    """By schedule, the due times that wait for the end of a run."""
+    waited: defaultdict[int, set[datetime]] = defaultdict(set)
+    if schedule_ids:
+        waiting = (
+            among(session, OccurrenceRow.schedule_id, schedule_ids),
+            OccurrenceRow.not_run_because == WAITS,
+        )
+        query = select(OccurrenceRow.schedule_id, OccurrenceRow.due_at).where(*waiting)
+        for schedule_id, due_at in session.execute(query).tuples():
+            waited[schedule_id].add(due_at)
+    return waited
+
+
 def _due_candidate(
-    row: Row[tuple[Any, ...]], runs: tuple[UnendedRun, ...], window: timedelta
-) -> DueCandidate:  # Any: columns of many kinds
+    row: Row[tuple[Any, ...]],  # Any: columns of many kinds
+    runs: tuple[UnendedRun, ...],
+    waited: frozenset[datetime],
+    window: timedelta,
+) -> DueCandidate:
     known = row.known_timing == row.timing
     first_looked_at = row.updated_at.replace(second=0, microsecond=0) - window
     undecided_from = row.next_due_at if known else first_looked_at
-    settled = [at for at in (undecided_from - _AN_INSTANT, row.last_due_at) if at is not None]
+    decided = [at for at in (undecided_from - _AN_INSTANT, row.last_due_at) if at is not None]
+    timing = Timing(
+        crons=_crons(row.schedule_type, *(getattr(row, column.key) for column in _TIMES)),
+        zone=zone(row.timezone),
+        seed=str(row.id),
+        jitter_seconds=row.jitter_seconds,
+        excluded_on=frozenset(map(date.fromisoformat, row.excluded_on)),
+    )
     schedule = DueSchedule(
         id=row.id,
         name=row.name,
-        crons=_crons(row.schedule_type, *row[4:9]),
-        zone=zone(row.timezone),
-        decided_until=max(settled),
+        timing=timing,
+        decided_until=max(decided),
         created_at=row.created_at,
         at_work=ScheduleWork(row.last_run_status == RUNNING, row.last_run_at, runs),
         skip_due_at=row.skip_due_at,
         catch_up=CatchUp(row.catch_up),
         catch_up_limit=row.catch_up_limit,
-        jitter_seconds=row.jitter_seconds,
+        overlap_policy=OverlapPolicy(row.overlap_policy),
+        waited=waited,
     )
-    return DueCandidate(
-        schedule, ScheduleType(row.schedule_type), row.timing, row.next_due_at if known else None
-    )
+    next_due_at = row.next_due_at if known else None
+    return DueCandidate(schedule, ScheduleType(row.schedule_type), row.timing, next_due_at)
 
 
-@lru_cache(maxsize=4096)
-def _crons(
-    schedule_type: str, cron_expression: str | None, time_of_day: str | None,
-    day_of_week: int | None, day_of_month: int | None, short_months: str,
-) -> tuple[Cron, ...]:  # fmt: skip
-    fields = ScheduleFields.model_validate(
-        {
-            "name": "-",
-            "schedule_type": schedule_type,
-            "cron_expression": cron_expression,
-            "time_of_day": time_of_day,
-            "day_of_week": day_of_week,
-            "day_of_month": day_of_month,
-            "short_months": short_months,
-        }
+@lru_cache(maxsize=4096)  # thousands of schedules share a few hundred timings
+def _crons(schedule_type: str, *times: object) -> tuple[Cron, ...]:
+    named = dict(zip((column.key for column in _TIMES), times, strict=True))
+    return crons_of(
+        ScheduleFields.model_validate({"name": "-", "schedule_type": schedule_type, **named})
     )
-    return crons_of(fields)
 
 
 AUTOMATION_JOB = "automation_run"
@@ -297,6 +318,16 @@ def record_not_run(
     )
 
 
+def forget_waiting(session: Session, schedule_id: int, because: str) -> None:
+    """Give the due times that wait for a run another reason: they will not run."""
+    session.execute(
+        update(OccurrenceRow)
+        .where(OccurrenceRow.schedule_id == schedule_id, OccurrenceRow.not_run_because == WAITS)
+        .values(not_run_because=because)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def record_decided(session: Session, until: Mapping[int, datetime]) -> None:
     """By schedule, the last due time that is settled now."""
     if not until:
@@ -332,7 +363,15 @@ def _mark_running(session: Session, started: Sequence[DueStart]) -> None:
 
 
 def _record_occurrences(session: Session, rows: Sequence[Mapping[str, object]]) -> None:
-    upsert(session, OccurrenceRow, rows, key=("schedule_id", "due_at"))
+    """Each due time once, except that one which waited gets its run or its reason."""
+    upsert(
+        session,
+        OccurrenceRow,
+        rows,
+        key=("schedule_id", "due_at"),
+        fields=("run_id", "not_run_because", "decided_at"),
+        where=OccurrenceRow.not_run_because == WAITS,
+    )
 
 
 def _occurrence_row(

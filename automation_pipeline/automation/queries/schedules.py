@@ -10,6 +10,7 @@ from automation_pipeline.automation.models.runs import SCHEDULE_STATUS, RunStatu
 from automation_pipeline.automation.models.schedules import Schedule, ScheduleInput
 from automation_pipeline.automation.tables import RunRow, ScheduleRow
 from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.storage.clock import database_now
 
 _SELECTION_PREFIX = "fiche_selection_"
@@ -46,10 +47,12 @@ def lock_schedule(session: Session, schedule_id: int) -> Schedule:
 
 
 def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
-    """Held as by `lock_schedule`, and in use, and without a run: of a schedule's runs one at a time
-    waits or works."""
+    """Locked as by `lock_schedule`. ConflictError: the schedule is paused, or has an unfinished run
+    and its overlap policy does not allow another one."""
     schedule = lock_schedule(session, schedule_id)
     refuse_paused(schedule)
+    if schedule.overlap_policy is OverlapPolicy.ALLOW_ALL:
+        return schedule
     for run_id in unended_runs(session, schedule_id):
         raise ConflictError(
             f"Run {run_id} of schedule {schedule_id} is still at work: `automation runs watch {run_id}` follows it"

@@ -3,12 +3,8 @@ each due time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum, auto
-from functools import lru_cache
-from hashlib import sha256
-from itertools import islice, takewhile
-from zoneinfo import ZoneInfo
 
 from automation_pipeline.automation.models.schedules import (
     CatchUp,
@@ -16,7 +12,22 @@ from automation_pipeline.automation.models.schedules import (
     ScheduleFields,
     crons_of,
 )
-from automation_pipeline.core.scheduling.cron import Cron, latest_occurrence, occurrences_of
+from automation_pipeline.core.scheduling.plan import (
+    Facts,
+    NotRun,
+    OverlapPolicy,
+    Plan,
+    Policies,
+    Start,
+    backlog,
+    plan,
+)
+from automation_pipeline.core.scheduling.timing import (
+    Planned,
+    Timing,
+    planned_after,
+    undelayed_after,
+)
 from automation_pipeline.core.scheduling.zones import zone
 
 STALE_REASON = "The schedule was still marked as running after the stale threshold, and nobody worked on the run"
@@ -104,11 +115,21 @@ MISSED = "missed while the scheduler was down"
 SKIPPED = "skipped by an operator"
 SUPERSEDED = "a later occurrence is run in its place"
 OVER_LIMIT = "beyond the catch-up limit"
+EXCLUDED = "the day is excluded"
+CHANGED = "the schedule was changed or paused while it waited"
+WAITS = "waits for the end of the previous run"
 OVERLAP_REASONS = {
     ScheduleLoad.BUSY: "the previous run is still at work",
     ScheduleLoad.OUTLASTING: "the previous run is still at work: longer than the stale threshold, but its heart beats",
 }
 AND_EARLIER_ONES = ", and so is every earlier one that is not listed"
+_REASONS = {
+    NotRun.MISSED: MISSED,
+    NotRun.OPERATOR: SKIPPED,
+    NotRun.SUPERSEDED: SUPERSEDED,
+    NotRun.OVER_LIMIT: OVER_LIMIT,
+    NotRun.EXCLUDED: EXCLUDED,
+}
 
 MAX_LISTED = 20
 
@@ -125,14 +146,13 @@ class DuePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class DueSchedule:
-    """What the decision needs to know of a schedule. Whatever was due until `decided_until` is
-    settled. Of what was due before `created_at` only the newest can be run, within the window, and
-    nothing is told."""
+    """What the decision needs to know of a schedule. Everything due until `decided_until` is
+    decided. Of what was due before `created_at` only the newest can run, within the window, and the
+    others leave no record. `waited`: due times that wait for the end of a run."""
 
     id: int
     name: str
-    crons: tuple[Cron, ...]
-    zone: ZoneInfo
+    timing: Timing
     decided_until: datetime
     created_at: datetime | None = None
     at_work: ScheduleWork = NO_WORK
@@ -140,12 +160,33 @@ class DueSchedule:
     skip_due_at: datetime | None = None
     catch_up: CatchUp = CatchUp.SKIP
     catch_up_limit: int
-    jitter_seconds: int = 0
+    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    waited: frozenset[datetime] = frozenset()
 
-    def starts_at(self, due_at: datetime) -> datetime:
-        """Delayed by a share of the jitter that is always the same for the same due time."""
-        digest = sha256(f"{self.id}:{due_at.timestamp():.0f}".encode()).digest()
-        return due_at + timedelta(seconds=int.from_bytes(digest[:8]) % (self.jitter_seconds + 1))
+    @property
+    def policies(self) -> Policies:
+        """SKIP leaves a due time out, and `latest` and `all` catch up with what was left out: they
+        wait for the end of the run. With BUFFER_ALL every due time waits, so all of them are
+        kept."""
+        overlap = self.overlap_policy
+        if overlap is OverlapPolicy.SKIP:
+            overlap = _OVERLAP_OF_CATCH_UP[self.catch_up]
+        keeps_all = self.catch_up is CatchUp.ALL or overlap is OverlapPolicy.BUFFER_ALL
+        return Policies(
+            drops_late=self.catch_up is CatchUp.SKIP,
+            keeps=self.catch_up_limit if keeps_all else 1,
+            overlap=overlap,
+        )
+
+    def is_before_creation(self, due_at: datetime) -> bool:
+        return self.created_at is not None and due_at < self.created_at
+
+
+_OVERLAP_OF_CATCH_UP = {
+    CatchUp.SKIP: OverlapPolicy.SKIP,
+    CatchUp.LATEST: OverlapPolicy.BUFFER_ONE,
+    CatchUp.ALL: OverlapPolicy.BUFFER_ALL,
+}
 
 
 @dataclass(frozen=True)
@@ -156,120 +197,91 @@ class SkippedOccurrence:
 
 @dataclass(frozen=True)
 class DueDecision:
-    """`to_run`, oldest first, is run one at a time: all but the first wait undecided, as does what
-    comes after them. `not_run` comes before. `reconcile`: what is marked as running is not, and has
-    to be ended first. `unheeded`: due before there was a schedule."""
+    """`to_run`, oldest first, runs one at a time: all but the first stay undecided, with what comes
+    after them. `not_run` comes before. `waiting` is recorded and stays undecided. `reconcile`: the
+    run that seems to be at work is stale and has to be ended first. `replaces`: the runs at work
+    are to be cancelled before the first of `to_run` starts. `unrecorded` was due before the
+    schedule was created."""
 
     to_run: tuple[datetime, ...] = ()
     not_run: tuple[SkippedOccurrence, ...] = ()
     reconcile: bool = False
-    unheeded: tuple[datetime, ...] = ()
+    unrecorded: tuple[datetime, ...] = ()
+    waiting: tuple[datetime, ...] = ()
+    replaces: bool = False
+
+    @property
+    def started(self) -> tuple[datetime, ...]:
+        return () if self.replaces else self.to_run[:1]
 
     def decided_until(self, before: datetime) -> datetime:
-        return max(
-            [before, *self.unheeded, *(entry.due_at for entry in self.not_run), *self.to_run[:1]]
-        )
+        not_run = (entry.due_at for entry in self.not_run)
+        return max([before, *self.unrecorded, *not_run, *self.started])
 
 
 def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDecision:
-    standing = schedule_load(schedule.at_work, now, rules.stale_after)
-    in_time = now.replace(second=0, microsecond=0) - rules.window
-    ripe = _undecided(schedule, now) if schedule.is_active else []
-    heeded = [due for due in ripe if not _is_too_early(schedule, due, ripe[-1], in_time)]
-    skip_until = schedule.skip_due_at
-    skipped = [due for due in heeded if skip_until is not None and due <= skip_until]
-    plan = _plan(schedule, heeded[len(skipped) :], standing, in_time)
-    not_run = [*(SkippedOccurrence(due, SKIPPED) for due in skipped), *plan.not_run]
-    told = [entry for entry in not_run if not _is_before(schedule, entry.due_at)]
-    untold = (entry.due_at for entry in not_run if _is_before(schedule, entry.due_at))
-    unheeded = (*(due for due in ripe if due not in heeded), *untold)
-    return DueDecision(plan.to_run, tuple(_listed(told)), standing is ScheduleLoad.STALE, unheeded)
-
-
-def next_undecided(schedule: DueSchedule, decided_until: datetime, now: datetime) -> datetime:
-    """The first due time that is still to be decided upon."""
-    latest, coming = _around(schedule.crons, schedule.zone, now)
-    if latest <= decided_until <= now:
-        return coming
-    return next(occurrences_of(schedule.crons, schedule.zone, decided_until))
-
-
-def _undecided(schedule: DueSchedule, now: datetime) -> list[datetime]:
-    """What is undecided and may start, oldest first: the newest, and one more than are listed. One
-    that waits for its jitter holds up those after it."""
-    newest_first = takewhile(lambda due: due > schedule.decided_until, _backwards(schedule, now))
-    kept = schedule.catch_up_limit if schedule.catch_up is CatchUp.ALL else 1
-    undecided = list(islice(newest_first, kept + MAX_LISTED + 1))[::-1]
-    return list(takewhile(lambda due: schedule.starts_at(due) <= now, undecided))
-
-
-def _is_before(schedule: DueSchedule, due: datetime) -> bool:
-    return schedule.created_at is not None and due < schedule.created_at
-
-
-def _is_too_early(
-    schedule: DueSchedule, due: datetime, newest: datetime, in_time: datetime
-) -> bool:
-    return _is_before(schedule, due) and (due != newest or schedule.starts_at(due) < in_time)
-
-
-def _backwards(schedule: DueSchedule, now: datetime) -> Iterator[datetime]:
-    if not schedule.crons:
-        return
-    due, _ = _around(schedule.crons, schedule.zone, now)
-    while True:
-        yield due
-        due = _latest(schedule.crons, schedule.zone, due - timedelta(microseconds=1))
-
-
-@lru_cache(maxsize=4096)  # thousands of schedules share a few hundred timings
-def _around(crons: tuple[Cron, ...], zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
-    """The occurrences next to an instant: at or before it, and after it."""
-    return _latest(crons, zone, now), next(occurrences_of(crons, zone, now))
-
-
-@lru_cache(maxsize=4096)  # the same: whoever is due is also asked what was due before
-def _latest(crons: tuple[Cron, ...], zone: ZoneInfo, until: datetime) -> datetime:
-    return max(latest_occurrence(cron, zone, until) for cron in crons)
-
-
-def _plan(
-    schedule: DueSchedule, ripe: Sequence[datetime], standing: ScheduleLoad, in_time: datetime
-) -> DueDecision:
-    missed = list(takewhile(lambda due: schedule.starts_at(due) < in_time, ripe))
-    beside = OVERLAP_REASONS.get(standing)
-    match schedule.catch_up:
-        case CatchUp.ALL:
-            kept = ripe[-schedule.catch_up_limit :]
-            over = tuple(
-                SkippedOccurrence(due, OVER_LIMIT) for due in ripe[: -schedule.catch_up_limit]
-            )
-            return DueDecision(() if beside else tuple(kept), over)
-        case CatchUp.LATEST if ripe:
-            return DueDecision() if beside else _newest(ripe, ())
-        case CatchUp.SKIP if len(missed) < len(ripe):
-            return _newest(ripe, missed, beside)
-        case _:
-            return DueDecision(not_run=tuple(SkippedOccurrence(due, MISSED) for due in ripe))
-
-
-def _newest(
-    ripe: Sequence[datetime], missed: Sequence[datetime], beside: str | None = None
-) -> DueDecision:
-    """The newest is run, unless a run at work keeps it from it."""
-    too_late = [SkippedOccurrence(due, MISSED) for due in missed]
-    in_time = ripe[len(missed) :]
-    if beside:
-        return DueDecision(
-            not_run=(*too_late, *(SkippedOccurrence(due, beside) for due in in_time))
-        )
+    load, policies = schedule_load(schedule.at_work, now, rules.stale_after), schedule.policies
+    late_before = now.replace(second=0, microsecond=0) - rules.window
+    due = _undecided(schedule, now, policies) if schedule.is_active else list[Planned]()
+    too_early = [
+        one
+        for one in due
+        if schedule.is_before_creation(one.scheduled_for)
+        and (one is not due[-1] or one.effective_for < late_before)
+    ]
+    facts = Facts(
+        now=now,
+        late_before=late_before,
+        waited=schedule.waited,
+        at_work=1 if load in OVERLAP_REASONS else 0,
+        skip_until=schedule.skip_due_at,
+    )
+    made = plan(schedule.timing, due[len(too_early) :], policies, facts)
+    not_run = list(_not_run(made, load, schedule))
+    waits = made.start is Start.IN_LINE and schedule.overlap_policy is not OverlapPolicy.SKIP
+    unrecorded = [one.scheduled_for for one in too_early]
+    unrecorded += [one.due_at for one in not_run if schedule.is_before_creation(one.due_at)]
+    recorded = [one for one in not_run if not schedule.is_before_creation(one.due_at)]
+    line = tuple(one.scheduled_for for one in made.line)
     return DueDecision(
-        (in_time[-1],), (*too_late, *(SkippedOccurrence(due, SUPERSEDED) for due in in_time[:-1]))
+        to_run=() if made.start is Start.IN_LINE else line,
+        not_run=tuple(_listed(recorded)),
+        reconcile=load is ScheduleLoad.STALE,
+        unrecorded=tuple(unrecorded),
+        waiting=tuple(at for at in line if at not in schedule.waited) if waits else (),
+        replaces=made.start is Start.IN_PLACE,
     )
 
 
+def next_undecided(timing: Timing, decided_until: datetime) -> datetime:
+    """The first due time that is still to be decided, on an excluded day too."""
+    coming = undelayed_after(timing, decided_until)
+    assert coming is not None  # noqa: S101  a cron that can be read is always due again
+    return coming.scheduled_for
+
+
+def _undecided(schedule: DueSchedule, now: datetime, policies: Policies) -> Sequence[Planned]:
+    """What is undecided and due, oldest first: what can run, and one more than are listed."""
+    enough = policies.keeps + MAX_LISTED + 1
+    found = backlog(schedule.timing, schedule.decided_until, now, enough=enough, with_excluded=True)
+    return found.times[-enough:]
+
+
+def _not_run(made: Plan, load: ScheduleLoad, schedule: DueSchedule) -> Iterator[SkippedOccurrence]:
+    reasons = dict(_REASONS)
+    if made.skips and made.skips[-1].reason is NotRun.OVERLAP:
+        # Nothing runs in the place of the earlier ones: they share the reason of the newest.
+        reasons[NotRun.OVERLAP] = reasons[NotRun.SUPERSEDED] = OVERLAP_REASONS[load]
+    if schedule.catch_up is CatchUp.ALL:
+        reasons[NotRun.SUPERSEDED] = OVER_LIMIT
+    for one in made.skips:
+        # While the newest waits, a newer one may still take its place.
+        if one.reason is not NotRun.SUPERSEDED or made.start is not Start.IN_LINE:
+            yield SkippedOccurrence(one.due.scheduled_for, reasons[one.reason])
+
+
 def _listed(not_run: Sequence[SkippedOccurrence]) -> Sequence[SkippedOccurrence]:
-    """The newest each for itself; those before them in one."""
+    """The newest one by one; those before them in one."""
     if len(not_run) <= MAX_LISTED:
         return not_run
     first, *rest = not_run[-MAX_LISTED:]
@@ -325,10 +337,20 @@ FIRST_YEAR, LAST_YEAR = 1970, 2999
 SCHEDULER_INTERVAL = timedelta(minutes=1)
 
 
+def timing_of(schedule: ScheduleFields, *, seed: str = "", jitter_seconds: int = 0) -> Timing:
+    """InvalidInputError for a stored schedule whose times or time zone are no longer valid."""
+    return Timing(
+        crons=crons_of(schedule),
+        zone=zone(schedule.timezone),
+        seed=seed,
+        jitter_seconds=jitter_seconds,
+        excluded_on=frozenset(map(date.fromisoformat, schedule.excluded_on)),
+    )
+
+
 def occurrences_after(schedule: ScheduleFields, after: datetime) -> Iterator[datetime]:
-    """Strictly after that, until the calendar ends; none for a schedule that is started by hand
-    only."""
-    return occurrences_of(crons_of(schedule), zone(schedule.timezone), after)
+    """The due times strictly after `after`, without excluded days. None for a MANUAL schedule."""
+    return (one.scheduled_for for one in planned_after(timing_of(schedule), after))
 
 
 def parse_start(given: datetime) -> datetime:

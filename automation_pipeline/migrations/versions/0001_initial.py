@@ -108,6 +108,8 @@ def upgrade() -> None:
         sa.Column("catch_up_limit", sa.Integer(), server_default="10", nullable=False),
         sa.Column("jitter_seconds", sa.Integer(), server_default="0", nullable=False),
         sa.Column("pause_after_failures", sa.Integer(), nullable=True),
+        sa.Column("overlap_policy", sa.String(), server_default="SKIP", nullable=False),
+        sa.Column("excluded_on", TextList, nullable=False),
         sa.Column("failures_in_a_row", sa.Integer(), server_default="0", nullable=False),
         sa.Column("paused_reason", sa.String(), nullable=True),
         sa.Column("skip_due_at", UtcDateTime(), nullable=True),

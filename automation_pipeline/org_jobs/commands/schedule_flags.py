@@ -11,10 +11,11 @@ import typer
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
-from automation_pipeline.core.scheduling.execution_window import WindowPolicy
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.org_jobs.commands.arguments import Payload, read_instant, read_payload
 from automation_pipeline.org_jobs.models.jobs import BackoffType
-from automation_pipeline.org_jobs.models.states import MisfirePolicy, OverlapPolicy
+from automation_pipeline.org_jobs.models.states import MisfirePolicy
 
 Command = Callable[..., None]
 

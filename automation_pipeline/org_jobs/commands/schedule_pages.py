@@ -14,7 +14,8 @@ from automation_pipeline.cli.output import (
     say,
     screen,
 )
-from automation_pipeline.core.scheduling.execution_window import WindowPolicy
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.org_jobs.commands.arguments import wall, wall_and_utc
 from automation_pipeline.org_jobs.commands.job_pages import JOB_COLOURS
 from automation_pipeline.org_jobs.models.jobs import BackoffType, RetryPolicy
@@ -22,7 +23,6 @@ from automation_pipeline.org_jobs.models.schedules import OrgSchedule, ScheduleF
 from automation_pipeline.org_jobs.models.states import (
     FireOutcome,
     MisfirePolicy,
-    OverlapPolicy,
     ScheduleState,
 )
 

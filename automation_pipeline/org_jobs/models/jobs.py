@@ -23,7 +23,7 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, is_deeper, parse
 from automation_pipeline.core.masking import masked_text
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.core.scheduling.timing import ExecutionWindow
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.org_jobs.models.organisations import KnownId, Payload, Whole
 from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
-from automation_pipeline.core.scheduling.execution_window import WindowPolicy
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import TimingFields, WindowPolicy
 from automation_pipeline.org_jobs.models.jobs import RetryPolicy
 from automation_pipeline.org_jobs.models.organisations import (
     DAY_MINUTES,
@@ -31,11 +32,9 @@ from automation_pipeline.org_jobs.models.states import (
     FireTrigger,
     MisfirePolicy,
     OrgJobsRunState,
-    OverlapPolicy,
     ScheduleState,
     SkipReason,
 )
-from automation_pipeline.org_jobs.models.timing import TimingFields
 
 DAY_SECONDS = DAY_MINUTES * 60
 YEAR_SECONDS = 365 * DAY_SECONDS

@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, PermanentError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.json_model import parse
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import Planned, Timing
 from automation_pipeline.org_jobs import events
 from automation_pipeline.org_jobs.events import schedule_fired
 from automation_pipeline.org_jobs.models.job_types import job_type
@@ -26,11 +28,9 @@ from automation_pipeline.org_jobs.models.states import (
     FireTrigger,
     MisfirePolicy,
     OrgJobsRunState,
-    OverlapPolicy,
     ScheduleState,
     SkipReason,
 )
-from automation_pipeline.org_jobs.models.timing import Planned, Timing
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts, record_failure
 from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, write_fires
 from automation_pipeline.org_jobs.queries.jobs import NewJob
@@ -42,7 +42,7 @@ from automation_pipeline.org_jobs.rules.due import (
     PlannedFire,
     ScheduleFacts,
 )
-from automation_pipeline.org_jobs.rules.schedules import refuse_overlap, replaces_others
+from automation_pipeline.org_jobs.rules.schedules import refuse_overlap
 from automation_pipeline.org_jobs.tables import (
     FireRow,
     HostRow,
@@ -431,7 +431,7 @@ def resolve_overlap(
     at_work = [job_id for job_id, status in active if status == OrgJobsRunState.RUNNING]
     waiting = [job_id for job_id, status in active if status == OrgJobsRunState.PENDING]
     refuse_overlap(schedule, at_work, waiting)
-    if active and replaces_others(schedule.overlap_policy):
+    if active and schedule.overlap_policy.replaces_others:
         cancel_superseded(session, [row], now)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, exists, func, or_, select
 from sqlalchemy.orm import Session
 
+from automation_pipeline.core.scheduling.timing import TimingFields
 from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, Delivery
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
@@ -20,7 +21,6 @@ from automation_pipeline.org_jobs.models.states import (
     OrgJobsRunState,
     ScheduleState,
 )
-from automation_pipeline.org_jobs.models.timing import TimingFields
 from automation_pipeline.org_jobs.queries.queue import is_open
 from automation_pipeline.org_jobs.rules.health import (
     HEARTBEAT_MISSED_AFTER,

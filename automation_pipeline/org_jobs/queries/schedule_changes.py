@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.scheduling.timing import Planned
 from automation_pipeline.org_jobs.events import schedule_event
 from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState, ScheduleState
-from automation_pipeline.org_jobs.models.timing import Planned
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
 from automation_pipeline.org_jobs.queries.schedules import SUSPENDED_WORDS, move_schedule, timing_of

@@ -9,6 +9,13 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document, text_fault
+from automation_pipeline.core.scheduling.timing import (
+    Planned,
+    Timing,
+    TimingFields,
+    next_planned,
+    read_timing,
+)
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.schedules import (
     OrgSchedule,
@@ -17,13 +24,6 @@ from automation_pipeline.org_jobs.models.schedules import (
     last_run_status,
 )
 from automation_pipeline.org_jobs.models.states import SCHEDULE, ScheduleState
-from automation_pipeline.org_jobs.models.timing import (
-    Planned,
-    Timing,
-    TimingFields,
-    next_planned,
-    read_timing,
-)
 from automation_pipeline.org_jobs.tables import FireRow, OrganisationRow, OrgJobRow, OrgScheduleRow
 from automation_pipeline.storage.transitions import Transition, record_transitions
 

@@ -11,13 +11,13 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
+from automation_pipeline.core.scheduling.timing import Planned, Timing, planned_after
 from automation_pipeline.org_jobs.models.organisations import Flag, Whole, ZonedInstant
 from automation_pipeline.org_jobs.models.states import (
     ACTIVE_RUN_STATES,
     BatchState,
     OrgJobsRunState,
 )
-from automation_pipeline.org_jobs.models.timing import Planned, Timing, planned_after
 
 INVALID_BACKFILL = "Invalid backfill"
 BACKFILL = "backfill"

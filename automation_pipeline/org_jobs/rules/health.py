@@ -11,10 +11,10 @@ from itertools import islice
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
+from automation_pipeline.core.scheduling.timing import TimingFields, planned_after, read_timing
 from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, signed_headers
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
-from automation_pipeline.org_jobs.models.timing import TimingFields, planned_after, read_timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,16 @@ from pydantic import Field
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Instant, JsonModel
 from automation_pipeline.core.scheduling.cron import MACROS, Cron
-from automation_pipeline.core.scheduling.execution_window import WindowPolicy
+from automation_pipeline.core.scheduling.timing import (
+    Planned,
+    Timing,
+    WindowPolicy,
+    planned_after,
+    read_timing,
+)
 from automation_pipeline.core.scheduling.zones import overlap, wall_time
 from automation_pipeline.org_jobs.models.schedules import OrgSchedule, timing_fields
 from automation_pipeline.org_jobs.models.states import ScheduleState
-from automation_pipeline.org_jobs.models.timing import Planned, Timing, planned_after, read_timing
 
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
@@ -179,7 +184,7 @@ def preview(
     runs = [_run(timing, one, most_jitter) for one in islice(planned, count)]
     note = None if runs else "It is never due after that."
     return SchedulePreview(
-        in_words=describe_cron(timing.cron.text),
+        in_words=describe_cron(timing.crons[0].text),
         timezone=timing.zone.key,
         runs=tuple(runs),
         note=note,
@@ -214,11 +219,11 @@ def _run(timing: Timing, one: Planned, most_jitter: int = 0) -> ComingRun:
 
 def _clock_note(timing: Timing, one: Planned) -> str | None:
     wall = wall_time(one.scheduled_for, timing.zone)
-    if not _is_said(timing.cron, wall):
+    if not _is_said(timing.crons[0], wall):
         return f"The clock goes forward: the time that the cron says does not come, so it is {wall:%H:%M}."
     if overlap(wall, timing.zone) <= timedelta(0):
         return None
-    if timing.cron.wildcard_hour:
+    if timing.crons[0].wildcard_hour:
         return f"The clock goes back: {wall:%H:%M} comes twice, and it is due both times."
     return f"The clock goes back: {wall:%H:%M} comes twice, and it is due the second time."
 
@@ -283,7 +288,7 @@ def _of_active(schedule: OrgSchedule, timing: Timing, now: datetime, count: int)
         _marked(schedule, run) for run in coming(timing, following(timing, planned), count)
     )
     return SchedulePreview(
-        in_words=describe_cron(timing.cron.text), timezone=schedule.timezone, runs=runs
+        in_words=describe_cron(timing.crons[0].text), timezone=schedule.timezone, runs=runs
     )
 
 

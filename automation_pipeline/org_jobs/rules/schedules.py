@@ -7,7 +7,15 @@ from datetime import datetime
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.core.json_model import parse, text_fault
-from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import (
+    ExecutionWindow,
+    Planned,
+    Timing,
+    is_never_due,
+    next_planned,
+    read_timing,
+)
 from automation_pipeline.org_jobs.models.job_types import (
     NO_OWN_TYPES,
     checked_payload,
@@ -21,15 +29,7 @@ from automation_pipeline.org_jobs.models.schedules import (
     input_document,
     timing_fields,
 )
-from automation_pipeline.org_jobs.models.states import OverlapPolicy, ScheduleState
-from automation_pipeline.org_jobs.models.timing import (
-    Planned,
-    Timing,
-    is_never_due,
-    next_planned,
-    read_timing,
-    shortened,
-)
+from automation_pipeline.org_jobs.models.states import ScheduleState
 
 INVALID_SCHEDULE = "Invalid schedule data"
 
@@ -106,7 +106,7 @@ def _window_faults(schedule: OrgScheduleFields) -> Iterator[Fault]:
 def _is_too_long(start: str, end: str, cutoff: int) -> bool:
     window = ExecutionWindow.parse(start, end)
     try:
-        return window is None or not shortened(window, cutoff)
+        return window is None or not window.shortened(cutoff)
     except InvalidInputError:
         return True
 
@@ -300,7 +300,3 @@ def refuse_overlap(schedule: OrgSchedule, at_work: list[int], waiting: list[int]
         raise ConflictError(
             f"Job {waiting[0]} of schedule {schedule.id} waits already behind the one at work: wait, or cancel it."
         )
-
-
-def replaces_others(policy: OverlapPolicy) -> bool:
-    return policy in {OverlapPolicy.CANCEL_OTHER, OverlapPolicy.TERMINATE_OTHER}

@@ -1,7 +1,9 @@
 """Which due times are run, which are not and why, which wait: tables, and what holds for every
 schedule."""
 
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from automation_pipeline.automation.models.schedules import CatchUp, ScheduleFields, crons_of
 from automation_pipeline.automation.rules.due import (
     AND_EARLIER_ONES,
+    EXCLUDED,
     MAX_LISTED,
     MISSED,
     OVER_LIMIT,
@@ -27,6 +30,8 @@ from automation_pipeline.automation.rules.due import (
     next_undecided,
 )
 from automation_pipeline.core.scheduling.cron import Cron
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import Timing, planned_after
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.tables import every_case
 
@@ -39,11 +44,19 @@ def at(text: str) -> datetime:
 
 
 def a_schedule(cron: str, since: str, zone_name: str = "UTC", **fields: Any) -> DueSchedule:
+    jitter_seconds = fields.pop("jitter_seconds", 0)
+    excluded_on = frozenset(map(date.fromisoformat, fields.pop("excluded_on", ())))
+    timing = Timing(
+        crons=(Cron.parse(cron),),
+        zone=zone(zone_name),
+        seed="7",
+        jitter_seconds=jitter_seconds,
+        excluded_on=excluded_on,
+    )
     return DueSchedule(
         id=7,
         name="Nightly",
-        crons=(Cron.parse(cron),),
-        zone=zone(zone_name),
+        timing=timing,
         decided_until=at(since),
         **{"catch_up_limit": 10, **fields},
     )
@@ -117,7 +130,11 @@ def test_a_monthly_schedule_with_several_crons_is_due_on_the_last_day(
     crons = crons_of(ScheduleFields.model_validate({**fields, "short_months": "last_day"}))
     since = at(month_end) - timedelta(days=10)
     monthly = DueSchedule(
-        id=1, name="x", crons=crons, zone=zone("UTC"), decided_until=since, catch_up_limit=10
+        id=1,
+        name="x",
+        timing=Timing(crons=crons, zone=zone("UTC")),
+        decided_until=since,
+        catch_up_limit=10,
     )
     assert decide_due(monthly, at(month_end), RULES).to_run == (at(month_end),)
 
@@ -244,11 +261,12 @@ def test_a_stale_run_is_to_be_ended_first_and_keeps_nothing_from_running() -> No
 def test_a_paused_schedule_and_one_without_times_are_never_due_but_reconciled(
     fields: dict[str, Any],
 ) -> None:
-    stale = {"crons": (Cron.parse(HOURLY),), "at_work": ScheduleWork(marked_running=True), **fields}
+    stale = {"at_work": ScheduleWork(marked_running=True), **fields}
+    crons = stale.pop("crons", (Cron.parse(HOURLY),))
     schedule = DueSchedule(
         id=1,
         name="x",
-        zone=zone("UTC"),
+        timing=Timing(crons=crons, zone=zone("UTC")),
         decided_until=at("2026-05-04T00:00"),
         catch_up_limit=10,
         **stale,
@@ -279,31 +297,14 @@ def test_what_an_operator_skips_is_not_run_and_the_next_one_is() -> None:
 def test_jitter_delays_the_start_always_by_as_much() -> None:
     due = at("2026-05-04T09:00")
     shy = a_schedule(HOURLY, "2026-05-04T08:00", jitter_seconds=3600)
-    starts_at = shy.starts_at(due)
+    [planned] = islice(planned_after(shy.timing, at("2026-05-04T08:59")), 1)
+    starts_at = planned.effective_for
     assert timedelta(0) < starts_at - due <= timedelta(hours=1)
     assert decide_due(shy, starts_at - timedelta(seconds=1), RULES) == DueDecision()
     assert decide_due(shy, starts_at, RULES).to_run == (due,)
     assert decide_due(shy, starts_at + timedelta(minutes=20), RULES).to_run[:1] == (due,), (
         "late by its jitter is not missed"
     )
-
-
-def test_jitter_spreads_and_is_bounded() -> None:
-    due = at("2026-05-04T09:00")
-    shy = [
-        DueSchedule(
-            id=id_,
-            name="",
-            crons=(),
-            zone=zone("UTC"),
-            decided_until=due,
-            catch_up_limit=1,
-            jitter_seconds=9,
-        )
-        for id_ in range(500)
-    ]
-    delays = {one.starts_at(due) - due for one in shy}
-    assert delays == {timedelta(seconds=seconds) for seconds in range(10)}
 
 
 def test_a_long_list_of_missed_times_is_told_in_short() -> None:
@@ -315,6 +316,79 @@ def test_a_long_list_of_missed_times_is_told_in_short() -> None:
     assert decision.not_run[0].because == SUPERSEDED + AND_EARLIER_ONES
     daily = decide_due(a_schedule("0 1 * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
     assert daily.not_run[0] == SkippedOccurrence(at("2026-04-15T01:00"), MISSED + AND_EARLIER_ONES)
+
+
+@every_case(
+    ("policy", "catch_up", "busy", "run", "not_run", "waiting", "replaces"),
+    [
+        ("SKIP", "skip", True, [], ["09:00", "09:05", "09:10"], [], False),
+        ("SKIP", "latest", True, [], [], [], False),
+        ("SKIP", "all", True, [], [], [], False),
+        ("BUFFER_ONE", "skip", True, [], [], ["09:10"], False),
+        ("BUFFER_ONE", "all", True, [], [], ["09:00", "09:05", "09:10"], False),
+        ("BUFFER_ALL", "skip", True, [], [], ["09:00", "09:05", "09:10"], False),
+        ("CANCEL_OTHER", "skip", True, ["09:10"], ["09:00", "09:05"], [], True),
+        ("TERMINATE_OTHER", "latest", True, ["09:10"], ["09:00", "09:05"], [], True),
+        ("ALLOW_ALL", "skip", True, ["09:10"], ["09:00", "09:05"], [], False),
+        ("BUFFER_ONE", "skip", False, ["09:10"], ["09:00", "09:05"], [], False),
+        ("BUFFER_ALL", "skip", False, ["09:00", "09:05", "09:10"], [], [], False),
+        ("CANCEL_OTHER", "skip", False, ["09:10"], ["09:00", "09:05"], [], False),
+    ],
+)
+def test_the_overlap_policy_decides_what_is_due_next_to_a_run(
+    policy: str,
+    catch_up: str,
+    busy: bool,
+    run: list[str],
+    not_run: list[str],
+    waiting: list[str],
+    replaces: bool,
+) -> None:
+    now = "2026-05-04T09:10"
+    schedule = a_schedule(
+        OFTEN,
+        "2026-05-04T08:55",
+        overlap_policy=OverlapPolicy(policy),
+        catch_up=CatchUp(catch_up),
+        at_work=working(now, 60) if busy else ScheduleWork(),
+    )
+    decision = decide_due(schedule, at(now), RULES)
+    assert [f"{due:%H:%M}" for due in decision.to_run] == run
+    assert [f"{one.due_at:%H:%M}" for one in decision.not_run] == not_run
+    assert [f"{due:%H:%M}" for due in decision.waiting] == waiting
+    assert decision.replaces is replaces
+    started = [] if replaces else run[:1]
+    until = max(["08:55", *not_run, *started])
+    assert f"{decision.decided_until(schedule.decided_until):%H:%M}" == until
+
+
+def test_a_due_time_that_waited_for_a_run_is_not_missed() -> None:
+    due = at("2026-05-04T09:00")
+    waited = a_schedule(
+        HOURLY,
+        "2026-05-04T08:00",
+        overlap_policy=OverlapPolicy.BUFFER_ONE,
+        waited=frozenset({due}),
+    )
+    assert decide_due(waited, at("2026-05-04T09:50"), RULES).to_run == (due,)
+    still_busy = replace(waited, at_work=working("2026-05-04T09:50", 60, alive=True))
+    assert decide_due(still_busy, at("2026-05-04T09:50"), RULES) == DueDecision()
+    newer = decide_due(still_busy, at("2026-05-04T10:00"), RULES)
+    assert newer.waiting == (at("2026-05-04T10:00"),), "the newest waits from now on"
+
+
+def test_an_excluded_day_is_that_of_the_schedules_zone_and_is_recorded() -> None:
+    nightly = a_schedule(
+        "30 23 * * *", "2026-05-03T22:00", "Europe/Paris", excluded_on=("2026-05-04",)
+    )
+    excluded = decide_due(nightly, at("2026-05-04T21:40"), RULES)
+    assert told(excluded) == ([], [("04 21:30", EXCLUDED)])
+    assert next_undecided(nightly.timing, at("2026-05-03T22:00")) == at("2026-05-04T21:30")
+    catching_up = replace(nightly, catch_up=CatchUp.LATEST)
+    assert told(decide_due(catching_up, at("2026-05-05T10:00"), RULES)) == (
+        [],
+        [("04 21:30", EXCLUDED)],
+    )
 
 
 CRONS = st.sampled_from(
@@ -348,10 +422,10 @@ def test_every_due_time_is_decided_at_most_once_in_order_and_no_run_starts_besid
         schedule = DueSchedule(**{**vars(schedule), "decided_until": since})
         decision = decide_due(schedule, now, RULES)
         assert not (running.runs and decision.to_run and not decision.reconcile)
-        decided += [*(entry.due_at for entry in decision.not_run), *decision.to_run[:1]]
+        decided += [*(entry.due_at for entry in decision.not_run), *decision.started]
         since = decision.decided_until(since)
         assert since == (decided[-1] if decided else at(start))
-        assert next_undecided(schedule, since, now) > since
+        assert next_undecided(schedule.timing, since) > since
         if decision.to_run:
             running = ScheduleWork(True, now, (UnendedRun(1, 1, now, alive=False),))
     assert decided == sorted(set(decided))

@@ -83,6 +83,8 @@ def test_what_is_not_said_has_its_default() -> None:
         "catch_up_limit": 10,
         "jitter_seconds": 0,
         "pause_after_failures": None,
+        "overlap_policy": "SKIP",
+        "excluded_on": (),
     }
 
 

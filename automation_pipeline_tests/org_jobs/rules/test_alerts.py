@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from automation_pipeline.core.scheduling.timing import TimingFields
 from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.org_jobs.models.timing import TimingFields
 from automation_pipeline.org_jobs.rules.health import (
     COOLDOWN,
     FailedJobs,

@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.org_jobs.models.states import OverlapPolicy
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.org_jobs.rules.schedules import (
     check_client_key,
     refuse_closed,
     refuse_overlap,
-    replaces_others,
     window_timing,
 )
 from automation_pipeline_tests.org_jobs.rules.schedules import stored
@@ -71,7 +70,7 @@ def test_what_is_not_over_is_in_the_way_by_the_overlap_policy(
     policy: str, at_work: list[int], waiting: list[int], named: int | None
 ) -> None:
     schedule = stored({"overlapPolicy": policy})
-    assert replaces_others(OverlapPolicy(policy)) == policy.endswith("_OTHER")
+    assert OverlapPolicy(policy).replaces_others is policy.endswith("_OTHER")
     if named is None:
         refuse_overlap(schedule, at_work, waiting)
     else:

@@ -7,19 +7,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.org_jobs.models.states import (
-    MOST_CAUGHT_UP,
-    FireTrigger,
-    MisfirePolicy,
-    OverlapPolicy,
-    SkipReason,
-)
-from automation_pipeline.org_jobs.models.timing import (
+from automation_pipeline.core.scheduling.plan import OverlapPolicy
+from automation_pipeline.core.scheduling.timing import (
     Planned,
     Timing,
     TimingFields,
     next_planned,
     read_timing,
+)
+from automation_pipeline.org_jobs.models.states import (
+    MOST_CAUGHT_UP,
+    FireTrigger,
+    MisfirePolicy,
+    SkipReason,
 )
 from automation_pipeline.org_jobs.rules.due import (
     DueOrgSchedule,

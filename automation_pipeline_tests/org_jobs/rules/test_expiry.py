@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.core.scheduling.timing import ExecutionWindow
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.org_jobs.models.jobs import StartWindow
 from automation_pipeline.org_jobs.rules.attempts import expires_at

@@ -6,7 +6,7 @@ import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.models.timing import (
+from automation_pipeline.core.scheduling.timing import (
     Planned,
     TimingFields,
     next_planned,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document, parse
-from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
+from automation_pipeline.core.scheduling.timing import ExecutionWindow
 from automation_pipeline.org_jobs.models.jobs import (
     BackoffType,
     RetryPolicy,

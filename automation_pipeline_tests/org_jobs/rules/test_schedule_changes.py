@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.scheduling.timing import TimingFields, read_timing
 from automation_pipeline.org_jobs.models.states import ScheduleState
-from automation_pipeline.org_jobs.models.timing import TimingFields, read_timing
 from automation_pipeline.org_jobs.rules.schedules import (
     NEVER_NULL,
     NextState,

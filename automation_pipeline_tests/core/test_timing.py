@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.scheduling.execution_window import ExecutionWindow
-from automation_pipeline.org_jobs.models.timing import (
+from automation_pipeline.core.scheduling.timing import (
+    ExecutionWindow,
     Timing,
     TimingFields,
     is_never_due,
     next_planned,
     planned_after,
     read_timing,
-    shortened,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -100,14 +99,14 @@ def test_the_last_minutes_of_a_window_can_be_kept_free() -> None:
 def test_a_shortened_window_ends_earlier(start: str, end: str, minutes: int, becomes: str) -> None:
     window = ExecutionWindow.parse(start, end)
     assert window is not None
-    assert shortened(window, minutes).end == time.fromisoformat(becomes)
+    assert window.shortened(minutes).end == time.fromisoformat(becomes)
 
 
 @every_case("minutes", [60, 61, 1440])
 def test_nothing_is_left_of_a_window_that_is_cut_too_short(minutes: int) -> None:
     window = ExecutionWindow(time(23, 30), time(0, 30))
     with pytest.raises(InvalidInputError, match="shorter than the execution window"):
-        shortened(window, minutes)
+        window.shortened(minutes)
 
 
 @every_case("said", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])

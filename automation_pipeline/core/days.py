@@ -1,0 +1,44 @@
+"""Days: ranges of them, and lists of days as people write them."""
+
+import re
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+MOST_DAYS = 1000
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def days_between(first: date, last: date) -> list[date]:
+    """All days from `first` to `last`, both included; none when `last` is earlier."""
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+
+def _day(given: object) -> str:
+    text = given.isoformat() if isinstance(given, date) else given
+    if not isinstance(text, str) or not _DAY.fullmatch(text):
+        raise ValueError("must be a day as YYYY-MM-DD")
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text} is not a day of the calendar") from None
+    return text
+
+
+def _none_is_empty(given: object) -> object:
+    return () if given is None else given
+
+
+def _in_order(days: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(days)))
+
+
+Day = Annotated[str, BeforeValidator(_day)]
+Days = Annotated[
+    tuple[Day, ...],
+    Field(max_length=MOST_DAYS),
+    AfterValidator(_in_order),
+    BeforeValidator(_none_is_empty),
+]

@@ -1,0 +1,266 @@
+"""When a schedule is due: its crons in a time zone, its execution window, its dates and its
+jitter."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count
+from typing import Self
+from zoneinfo import ZoneInfo
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.scheduling.cron import Cron, latest_occurrence, occurrences_of
+from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, wall_time, zone
+
+# After so many excluded due times in a row a schedule counts as never due again.
+_MOST_EXCLUDED = 2000
+# The calendar ends at the year 9999. Before this instant every cron, zone and window can be
+# computed.
+_END = datetime(9990, 1, 1, tzinfo=UTC)
+_DAY_MINUTES = 24 * 60
+_INSTANT = timedelta(microseconds=1)
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+
+
+class WindowPolicy(StrEnum):
+    """What happens to an occurrence outside the execution window: CLAMP moves it to the next start
+    of the window, FILTER drops it."""
+
+    CLAMP = "CLAMP"
+    FILTER = "FILTER"
+
+
+@dataclass(frozen=True)
+class ExecutionWindow:
+    """The times of day at which a job may start. Both bounds are inside, to the whole minute. A
+    window whose start is later than its end spans midnight."""
+
+    start: time
+    end: time
+
+    @classmethod
+    def parse(cls, start: str | None, end: str | None) -> Self | None:
+        if not start and not end:
+            return None
+        if not start or not end:
+            raise InvalidInputError(
+                "An execution window needs both its start and its end, or neither."
+            )
+        if start == end:
+            raise InvalidInputError("The start and the end of an execution window must differ.")
+        return cls(_time_of_day(start), _time_of_day(end))
+
+    @property
+    def length(self) -> timedelta:
+        return timedelta(minutes=self._minutes + 1)  # the last minute is inside
+
+    @property
+    def _minutes(self) -> int:
+        start, end = (at.hour * 60 + at.minute for at in (self.start, self.end))
+        return (end - start) % _DAY_MINUTES
+
+    def contains(self, at: time) -> bool:
+        minute = at.replace(second=0, microsecond=0)
+        if self.start < self.end:
+            return self.start <= minute <= self.end
+        return minute >= self.start or minute <= self.end
+
+    def is_open(self, instant: datetime, zone: ZoneInfo) -> bool:
+        """The wall clock decides: an hour that the clock repeats is inside both times."""
+        return self.contains(wall_time(instant, zone).time())
+
+    def clamp(self, instant: datetime, zone: ZoneInfo) -> datetime:
+        """The instant itself if the window is open, else the next start of the window."""
+        if self.is_open(instant, zone):
+            return instant
+        minute = instant.replace(second=0, microsecond=0)
+        # A start that the clock skips moves to the end of the gap, even out of a window that lies
+        # in the gap.
+        return max(instant, next(start for start in self._starts(instant, zone) if start >= minute))
+
+    def _starts(self, around: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        """One start per date, from the day before: a gap that ends at midnight moves a start to the
+        next date."""
+        today = datetime.combine(wall_time(around, zone).date(), self.start)
+        return (instant_of(today + timedelta(days=day), zone, FIRST_PASS) for day in count(-1))
+
+    def shortened(self, cutoff_minutes: int) -> "ExecutionWindow":
+        """The window without its last minutes. InvalidInputError when nothing is left."""
+        if cutoff_minutes >= self._minutes:
+            raise InvalidInputError("The cutoff must be shorter than the execution window.")
+        end = (self.end.hour * 60 + self.end.minute - cutoff_minutes) % _DAY_MINUTES
+        return ExecutionWindow(self.start, time(end // 60, end % 60))
+
+
+def _time_of_day(text: str) -> time:
+    if not _TIME_OF_DAY.fullmatch(text):
+        raise InvalidInputError(f"{text!r} is not a time of day; write it as HH:MM.")
+    return time.fromisoformat(text)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A due time: `scheduled_for` is what the cron says, `effective_for` is when the window and the
+    jitter let it start. Occurrences that wait for the same start of the window are one due time,
+    scheduled for the latest of them."""
+
+    scheduled_for: datetime
+    effective_for: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """`seed` fixes the jitter: a due time of a schedule always has the same delay."""
+
+    crons: tuple[Cron, ...]
+    zone: ZoneInfo
+    seed: str = ""
+    window: ExecutionWindow | None = None
+    window_policy: WindowPolicy = WindowPolicy.CLAMP
+    jitter_seconds: int = 0
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    excluded_on: frozenset[date] = frozenset()
+
+    def is_open(self, instant: datetime) -> bool:
+        return self.window is None or self.window.is_open(instant, self.zone)
+
+    def is_excluded(self, instant: datetime) -> bool:
+        return wall_time(instant, self.zone).date() in self.excluded_on
+
+    def opens_at(self, instant: datetime) -> datetime:
+        """When the window lets an occurrence start, before jitter."""
+        if self.window is None or self.window_policy is WindowPolicy.FILTER:
+            return instant
+        return self.window.clamp(instant, self.zone)
+
+    def delayed(
+        self, scheduled_for: datetime, effective_for: datetime, before: datetime | None = None
+    ) -> datetime:
+        """`effective_for` plus its share of the jitter: before the next due time, and inside the
+        window and the days of the schedule."""
+        seconds = self.jitter_seconds + 1
+        if before is not None:
+            seconds = max(min(seconds, int((before - effective_for).total_seconds())), 1)
+        digest = sha256(f"{self.seed}:{scheduled_for.timestamp():.0f}".encode()).digest()
+        later = effective_for + timedelta(seconds=int.from_bytes(digest[:8]) % seconds)
+        return later if self.is_open(later) and not self.is_excluded(later) else effective_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingFields:
+    """What a schedule says about when it is due, as it is stored."""
+
+    seed: str
+    cron_expression: str
+    timezone: str
+    window_start: str | None = None
+    window_end: str | None = None
+    window_policy: str = WindowPolicy.CLAMP
+    cutoff_minutes: int = 0
+    jitter_seconds: int = 0
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    excluded_on: tuple[str, ...] = ()
+
+
+def read_timing(fields: TimingFields) -> Timing:
+    """InvalidInputError when the cron, the window or the time zone is not valid, or no longer
+    valid."""
+    window = ExecutionWindow.parse(fields.window_start, fields.window_end)
+    return Timing(
+        crons=(parse_cron(fields.cron_expression),),
+        zone=zone(fields.timezone),
+        seed=fields.seed,
+        window=window and window.shortened(fields.cutoff_minutes),
+        window_policy=WindowPolicy(fields.window_policy),
+        jitter_seconds=fields.jitter_seconds,
+        start_at=fields.start_at,
+        end_at=fields.end_at,
+        excluded_on=frozenset(map(date.fromisoformat, fields.excluded_on)),
+    )
+
+
+@lru_cache(maxsize=4096)  # thousands of schedules share a few hundred expressions
+def parse_cron(text: str) -> Cron:
+    return Cron.parse(text)
+
+
+def is_never_due(timing: Timing) -> bool:
+    """Whether the window drops every occurrence."""
+    window = timing.window
+    if window is None or timing.window_policy is WindowPolicy.CLAMP:
+        return False
+    return not any(window.contains(at) for cron in timing.crons for at in cron.times())
+
+
+def next_planned(timing: Timing, after: datetime) -> Planned | None:
+    """The first due time strictly after `after`. None: the schedule is never due again."""
+    return next(planned_after(timing, after), None)
+
+
+def planned_after(
+    timing: Timing, after: datetime, *, with_excluded: bool = False
+) -> Iterator[Planned]:
+    """The due times strictly after `after`, in order. `start_at` and `end_at` are inside."""
+    if timing.start_at is not None and timing.start_at > after:
+        after = timing.start_at - _INSTANT
+    excluded = 0
+    while excluded < _MOST_EXCLUDED and after < _END:
+        due = undelayed_after(timing, after)
+        if due is None or (timing.end_at is not None and due.scheduled_for > timing.end_at):
+            return
+        after = max(due.scheduled_for, due.effective_for)
+        if not with_excluded and timing.is_excluded(due.effective_for):
+            excluded += 1
+            continue
+        excluded = 0
+        if timing.jitter_seconds:
+            following = undelayed_after(timing, after) if after < _END else None
+            before = None if following is None else following.effective_for
+            due = Planned(
+                due.scheduled_for, timing.delayed(due.scheduled_for, due.effective_for, before)
+            )
+        yield due
+
+
+def undelayed_after(timing: Timing, after: datetime) -> Planned | None:
+    """The first due time strictly after `after`, whatever the dates and the jitter of the schedule.
+    None: it is never due. Go on from either instant of the due time."""
+    if not timing.crons or is_never_due(timing):
+        return None
+    nominal = _first_after(timing.crons, timing.zone, after)
+    if nominal is None or timing.window is None:
+        return None if nominal is None else Planned(nominal, nominal)
+    if timing.window_policy is WindowPolicy.CLAMP:
+        effective = timing.window.clamp(nominal, timing.zone)
+        latest = (latest_occurrence(cron, timing.zone, effective) for cron in timing.crons)
+        return Planned(max(latest), effective)
+    coming = occurrences_of(timing.crons, timing.zone, after)
+    nominal = next(at for at in coming if timing.is_open(at))
+    return Planned(nominal, nominal)
+
+
+@lru_cache(maxsize=4096)  # schedules with the same times are due at the same instants
+def _first_after(crons: tuple[Cron, ...], zone: ZoneInfo, after: datetime) -> datetime | None:
+    return next(occurrences_of(crons, zone, after), None)
+
+
+def next_opening(timing: Timing, instant: datetime) -> datetime | None:
+    """The instant itself if the window is open and the day is not excluded, else the next start of
+    the window. None when the schedule ends before that."""
+    window = timing.window
+    opens_at = instant if window is None else window.clamp(instant, timing.zone)
+    for _ in range(_MOST_EXCLUDED):
+        if timing.end_at is not None and opens_at > timing.end_at:
+            return None
+        if not timing.is_excluded(opens_at):
+            return opens_at
+        if window is None:
+            return None
+        opens_at = window.clamp(opens_at + window.length, timing.zone)
+    return None
