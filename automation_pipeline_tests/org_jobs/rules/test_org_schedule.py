@@ -1,12 +1,9 @@
 """A schedule as it is written and shown."""
 
-from datetime import UTC, datetime
-
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.models.schedules import (
     OrgScheduleDefinition,
     input_document,
-    is_as_shown,
     last_run_status,
 )
 from automation_pipeline_tests.org_jobs.rules.schedules import stored
@@ -57,10 +54,3 @@ def test_a_stored_one_is_shown_as_others_read_it() -> None:
     document = as_document(schedule)
     assert document["startAt"] == "2026-06-01T00:00:00.000Z"
     assert type(schedule).model_validate(document) == schedule
-
-
-def test_an_instant_is_as_shown_without_its_microseconds() -> None:
-    at = datetime(2026, 5, 4, 10, 0, 0, 123456, tzinfo=UTC)
-    assert is_as_shown(at, at)
-    assert is_as_shown(at.replace(microsecond=123000), at)
-    assert not is_as_shown(at.replace(microsecond=124000), at)

@@ -15,7 +15,6 @@ from automation_pipeline.org_jobs.rules.schedules import (
     NEVER_NULL,
     NextState,
     changed_schedule,
-    is_expected,
     next_after,
     refuse_pause,
     state_after,
@@ -99,16 +98,6 @@ def test_what_was_decided_upon_never_comes_again_even_if_the_clock_is_set_back(
     planned = next_after(timing, at, decided)
     assert planned is not None
     assert planned.scheduled_for > max(at, decided)
-
-
-@every_case(
-    ("expected", "holds"),
-    [(None, True), (1, True), (2, False), (NOW, True), (NOW + timedelta(milliseconds=1), False)],
-)
-def test_the_caller_must_have_seen_it_as_it_is(
-    expected: int | datetime | None, holds: bool
-) -> None:
-    assert is_expected(stored(), expected) is holds
 
 
 @every_case(
