@@ -13,7 +13,7 @@ from automation_pipeline.automation.models.schedules import (
     crons_of,
 )
 from automation_pipeline.core.scheduling.plan import (
-    Facts,
+    DueFacts,
     NotRun,
     OverlapPolicy,
     Plan,
@@ -229,7 +229,7 @@ def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDec
         if schedule.is_before_creation(one.scheduled_for)
         and (one is not due[-1] or one.effective_for < late_before)
     ]
-    facts = Facts(
+    facts = DueFacts(
         now=now,
         late_before=late_before,
         waited=schedule.waited,

@@ -78,7 +78,7 @@ class Policies:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class DueFacts:
     """What else decides. Due times that start before `late_before` are late, except those in
     `waited`, which waited for earlier work. `all_late`: the others are late too. `at_work` and
     `waiting` count the unfinished work of the schedule, started and not started. An operator skips
@@ -97,7 +97,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Skip:
+class DueSkip:
     due: Planned
     reason: NotRun
 
@@ -107,7 +107,7 @@ class Plan:
     """`line` runs one at a time: the first now, as `start` says, the others are decided later.
     `postponed`: a due time waits for the next start of its window."""
 
-    skips: tuple[Skip, ...] = ()
+    skips: tuple[DueSkip, ...] = ()
     line: tuple[Planned, ...] = ()
     start: Start | None = None
     postponed: Planned | None = None
@@ -147,13 +147,13 @@ def backlog(
     return Backlog(due_by_now(following if first is None else chain([first], following)))
 
 
-def plan(timing: Timing, due: Sequence[Planned], policies: Policies, facts: Facts) -> Plan:
+def plan(timing: Timing, due: Sequence[Planned], policies: Policies, facts: DueFacts) -> Plan:
     """Decide the due times, oldest first. At most one of them starts."""
     skips, candidates = _choose(timing, due, policies, facts)
     left_out = len(candidates) - policies.keeps
     if left_out > 0:
         reason = NotRun.SUPERSEDED if policies.keeps == 1 else NotRun.OVER_LIMIT
-        skips += [Skip(one, reason) for one in candidates[:left_out]]
+        skips += [DueSkip(one, reason) for one in candidates[:left_out]]
         candidates = candidates[left_out:]
     made = Plan(tuple(skips))
     if not candidates:
@@ -174,7 +174,7 @@ def plan(timing: Timing, due: Sequence[Planned], policies: Policies, facts: Fact
     reasons = [*facts.obstacles, *(reason for holds, reason in conditions if holds)]
     if reasons:
         reason = min(reasons, key=lambda one: one.value)
-        return replace(made, skips=(*made.skips, Skip(chosen, reason)))
+        return replace(made, skips=(*made.skips, DueSkip(chosen, reason)))
     return replace(made, line=tuple(candidates), start=start)
 
 
@@ -196,19 +196,19 @@ def overlap_start(policy: OverlapPolicy, at_work: int, waiting: int) -> Start | 
 
 
 def _choose(
-    timing: Timing, due: Sequence[Planned], policies: Policies, facts: Facts
-) -> tuple[list[Skip], list[Planned]]:
+    timing: Timing, due: Sequence[Planned], policies: Policies, facts: DueFacts
+) -> tuple[list[DueSkip], list[Planned]]:
     """The due times that cannot run whatever else is the case, and the others."""
-    skips: list[Skip] = []
+    skips: list[DueSkip] = []
     others: list[Planned] = []
     for one in due:
         is_late = one.effective_for < facts.late_before and one.scheduled_for not in facts.waited
         if timing.is_excluded(timing.opens_at(one.scheduled_for)):
-            skips.append(Skip(one, NotRun.EXCLUDED))
+            skips.append(DueSkip(one, NotRun.EXCLUDED))
         elif facts.skip_until is not None and one.scheduled_for <= facts.skip_until:
-            skips.append(Skip(one, NotRun.OPERATOR))
+            skips.append(DueSkip(one, NotRun.OPERATOR))
         elif policies.drops_late and (is_late or facts.all_late):
-            skips.append(Skip(one, NotRun.MISSED))
+            skips.append(DueSkip(one, NotRun.MISSED))
         else:
             others.append(one)
     return skips, others
@@ -227,6 +227,6 @@ def _postpone(timing: Timing, chosen: Planned, now: datetime, made: Plan) -> Pla
     opens_at = next_opening(timing, now)
     following = next_planned(timing, timing.opens_at(chosen.scheduled_for))
     if opens_at is None or (following is not None and following.scheduled_for <= opens_at):
-        return replace(made, skips=(*made.skips, Skip(chosen, NotRun.OUTSIDE_WINDOW)))
+        return replace(made, skips=(*made.skips, DueSkip(chosen, NotRun.OUTSIDE_WINDOW)))
     later = timing.delayed(chosen.scheduled_for, opens_at)
     return replace(made, postponed=Planned(chosen.scheduled_for, later))

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from automation_pipeline.core.scheduling.plan import (
     IN_TIME,
-    Facts,
+    DueFacts,
+    DueSkip,
     NotRun,
     OverlapPolicy,
     Policies,
-    Skip,
     Start,
     backlog,
     plan,
@@ -107,7 +107,7 @@ def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
     found = backlog(timing, due.scheduled_for, now, enough=MOST_CAUGHT_UP, first=due)
     late_before = now - timedelta(seconds=schedule.grace_seconds)
     is_late = due.effective_for < late_before
-    facts = Facts(
+    facts = DueFacts(
         now=now,
         late_before=late_before,
         all_late=is_late,
@@ -133,7 +133,7 @@ def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
     )
 
 
-def _skipped(one: Skip, timing: Timing, now: datetime, *, is_late: bool) -> PlannedFire:
+def _skipped(one: DueSkip, timing: Timing, now: datetime, *, is_late: bool) -> PlannedFire:
     reason = _REASONS[one.reason]
     is_caught_up = is_late
     if reason is not SkipReason.MISFIRE:
