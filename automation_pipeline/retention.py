@@ -1,32 +1,59 @@
-"""What is removed once it is old, and by which package."""
+"""What is deleted once it is old, and the setting that says how old."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 
 from automation_pipeline.audits.queries.requests import is_awaited_by_batch
-from automation_pipeline.automation.runs import remove_old_logs
+from automation_pipeline.automation.queries import runs as automation
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline.enrichment.jobs import remove_old_jobs
-from automation_pipeline.fiches.fetch_jobs import remove_old_fetch_jobs
+from automation_pipeline.enrichment.queries import maintenance as enrichment
+from automation_pipeline.fiches.queries import fetch_jobs as fiches
 from automation_pipeline.org_jobs.jobs import purge_old_jobs
-from automation_pipeline.pricing.alerts import remove_old_alerts
+from automation_pipeline.pricing.queries import history as pricing
+from automation_pipeline.storage import retention as storage
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.retention import BATCH, PurgePass, RetentionDays, purge_storage
+from automation_pipeline.storage.retention import BATCH, Kind, PurgePass, purge_expired
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
-from automation_pipeline.transcription.runs import delete_old_tasks
+from automation_pipeline.transcription.queries import tasks as transcription
 
 JOB = "housekeeping"
+# The rows that each setting keeps. Jobs of organisations have an order of their own.
+KINDS: Mapping[str, Sequence[Kind]] = {
+    "outbox_keep_days": (storage.PUBLISHED_EVENTS,),
+    "outbox_parked_keep_days": (storage.PARKED_EVENTS,),
+    "run_requests_keep_days": (storage.settled_requests(is_awaited_by_batch),),
+    "idempotency_keys_keep_days": (storage.IDEMPOTENCY_KEYS,),
+    "leases_keep_days": (
+        storage.RELEASED_LEASES,
+        storage.PAID_RATE_LIMITS,
+        storage.SILENT_STEPS,
+    ),
+    "workflow_logs_keep_days": (storage.WORKFLOW_LOGS,),
+    "automation_logs_keep_days": (automation.LOGS,),
+    "automation_notifications_keep_days": (automation.NOTIFICATIONS,),
+    "state_transitions_keep_days": (automation.MOVES, pricing.MOVES, enrichment.MOVES),
+    "fetch_jobs_keep_days": (fiches.FETCH_JOBS,),
+    "transcription_tasks_keep_days": (transcription.OLD_TASKS,),
+    "pricing_alerts_keep_days": (pricing.ALERTS,),
+    "enrichment_jobs_keep_days": (enrichment.JOBS,),
+}
+# SQLite serves the next writer that asks, not the one that waits longest: without a pause the purge
+# would keep the others out.
+PAUSE_SECONDS = 0.05
+# A million rows of a kind; the rest is for the next night.
+MOST_PASSES = 1000
+
+# One pass over old rows; how many rows of each kind it deleted.
+Chore = Callable[[PurgePass], dict[str, int]]
 
 
-def ask_for_round(services: Services) -> str:
-    """The key of the request. Who asks twice within a millisecond is answered once."""
+def request_housekeeping(services: Services) -> str:
+    """The key of the request. Two requests within a millisecond are one."""
     now = services.clock.now()
     key = f"{JOB}-{round(now.timestamp() * 1000)}"
     with services.database.transaction() as session:
@@ -34,92 +61,47 @@ def ask_for_round(services: Services) -> str:
     return key
 
 
-# How many rows of each kind went.
-Chore = Callable[[PurgePass], dict[str, int]]
-
-
-def chores_of(settings: Settings, database: Database) -> Sequence[Chore]:
-    moves = settings.state_transitions_keep_days
-    return (
-        partial(
-            purge_storage, _ground(settings), database=database, awaited=(is_awaited_by_batch,)
-        ),
-        partial(
-            remove_old_logs,
-            keep_log_days=settings.automation_logs_keep_days,
-            keep_notification_days=settings.automation_notifications_keep_days,
-            keep_move_days=moves,
-            database=database,
-        ),
-        partial(remove_old_fetch_jobs, keep_days=settings.fetch_jobs_keep_days, database=database),
-        partial(
-            delete_old_tasks, keep_days=settings.transcription_tasks_keep_days, database=database
-        ),
-        partial(
-            remove_old_alerts,
-            keep_days=settings.pricing_alerts_keep_days,
-            keep_move_days=moves,
-            database=database,
-        ),
-        partial(
-            remove_old_jobs,
-            keep_days=settings.enrichment_jobs_keep_days,
-            keep_move_days=moves,
-            database=database,
-        ),
-        partial(
-            purge_old_jobs,
-            keep_days=settings.org_jobs_keep_days,
-            keep_audit_days=settings.org_jobs_audit_keep_days,
-            database=database,
-        ),
+def chores_of(settings: Settings, database: Database) -> list[Chore]:
+    chores: list[Chore] = [
+        partial(purge_expired, [(kind, getattr(settings, name))], database=database)
+        for name, kinds in KINDS.items()
+        for kind in kinds
+    ]
+    org_jobs = partial(
+        purge_old_jobs,
+        keep_days=settings.org_jobs_keep_days,
+        keep_audit_days=settings.org_jobs_audit_keep_days,
+        database=database,
     )
+    return [*chores, org_jobs]
 
 
-def _ground(settings: Settings) -> RetentionDays:
-    return RetentionDays(
-        outbox=settings.outbox_keep_days,
-        parked=settings.outbox_parked_keep_days,
-        requests=settings.run_requests_keep_days,
-        keys=settings.idempotency_keys_keep_days,
-        leases=settings.leases_keep_days,
-        logs=settings.workflow_logs_keep_days,
-    )
-
-
-# SQLite lets in who asks next, not who has waited longest: without a pause that would be us.
-PAUSE_SECONDS = 0.05
-# A million rows of a kind; what is left is for the next round.
-MOST_LOOKS = 1000
-
-
-async def go_round(services: Services, *, is_dry: bool, batch: int = BATCH) -> Mapping[str, int]:
-    """How many rows of each kind went, or would. What fails in one room is raised after the others
-    are through; a round that breaks off is gone on with by the next one, and two at once do each
+async def purge_all(
+    services: Services, *, is_dry: bool = False, batch: int = BATCH
+) -> Mapping[str, int]:
+    """How many rows of each kind were deleted, or would be. The first error is raised after the
+    other kinds are done. The next purge continues one that broke off, and two at once delete each
     row once."""
-    look = PurgePass(_earlier(services.clock, services.database), batch, is_dry)
-    gone: Counter[str] = Counter()
-    broken: list[AutomationError] = []
+    with services.database.reading() as session:
+        # Of two clocks the earlier one: a clock that is ahead makes nothing old.
+        now = min(services.clock.now(), database_time(session))
+    look = PurgePass(now, batch, is_dry)
+    deleted: Counter[str] = Counter()
+    errors: list[AutomationError] = []
     for chore in chores_of(services.settings, services.database):
         try:
-            await _see_to(chore, look, gone)
+            await _repeat(chore, look, deleted)
         except AutomationError as error:
-            broken.append(error)
-    if broken:
-        raise broken[0]
-    return gone
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return deleted
 
 
-async def _see_to(chore: Chore, look: PurgePass, gone: Counter[str]) -> None:
-    for _ in range(MOST_LOOKS):
-        went = chore(look)
-        gone.update(went)
-        if look.is_dry or max(went.values(), default=0) < look.limit:
+async def _repeat(chore: Chore, look: PurgePass, deleted: Counter[str]) -> None:
+    for _ in range(MOST_PASSES):
+        counts = chore(look)
+        deleted.update(counts)
+        if look.is_dry or max(counts.values(), default=0) < look.limit:
             return
         await asyncio.sleep(PAUSE_SECONDS)
-
-
-def _earlier(clock: Clock, database: Database) -> datetime:
-    """Of two clocks: one that is ahead makes nothing old."""
-    with database.reading() as session:
-        return min(clock.now(), database_time(session))

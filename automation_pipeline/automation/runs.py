@@ -23,9 +23,6 @@ from automation_pipeline.automation.queries.run_details import (
     work_due,
 )
 from automation_pipeline.automation.queries.runs import (
-    LOGS,
-    MOVES,
-    NOTIFICATIONS,
     WatchedRun,
     add_run,
     as_run,
@@ -57,7 +54,6 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.retention import PurgePass, purge_expired
 from automation_pipeline.storage.run_requests import (
     NewRunRequest,
     file_requests,
@@ -393,15 +389,3 @@ def _attempt_name(row: RunRow) -> str:
         if row.status == RunStatus.RUNNING
         else "The run, before its first attempt,"
     )
-
-
-def remove_old_logs(
-    look: PurgePass,
-    *,
-    keep_log_days: int,
-    keep_notification_days: int,
-    keep_move_days: int,
-    database: Database,
-) -> dict[str, int]:
-    kept = (LOGS, keep_log_days), (NOTIFICATIONS, keep_notification_days), (MOVES, keep_move_days)
-    return purge_expired(kept, look, database=database)

@@ -23,7 +23,7 @@ from automation_pipeline.cli.operations import Document, only_here, operation
 from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.settings import load_settings
-from automation_pipeline.retention import ask_for_round, go_round
+from automation_pipeline.retention import purge_all, request_housekeeping
 from automation_pipeline.storage import backups
 from automation_pipeline.storage.database import DatabaseMissingError
 
@@ -296,10 +296,10 @@ def housekeeping(
     if in_dagster:
         if dry_run:
             raise InvalidInputError("--dry-run counts here: leave out --in-dagster.")
-        _say_filed(ask_for_round(services), as_json=as_json)
+        _say_filed(request_housekeeping(services), as_json=as_json)
     else:
         _show_removed(
-            services.run(go_round(services, is_dry=dry_run)), dry_run=dry_run, as_json=as_json
+            services.run(purge_all(services, is_dry=dry_run)), dry_run=dry_run, as_json=as_json
         )
 
 

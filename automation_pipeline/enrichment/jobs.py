@@ -44,8 +44,6 @@ from automation_pipeline.enrichment.queries.jobs import (
     start_job,
 )
 from automation_pipeline.enrichment.queries.maintenance import (
-    JOBS,
-    MOVES,
     count_open_jobs,
     mark_stale,
     refresh_due,
@@ -55,7 +53,6 @@ from automation_pipeline.enrichment.queries.requests import not_looked_up
 from automation_pipeline.enrichment.rules.evaluation import Evaluation, postponed_until
 from automation_pipeline.enrichment.sources import call_source, source_statuses
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.retention import PurgePass, purge_expired
 
 Value = TypeVar("Value")
 
@@ -282,9 +279,3 @@ def _refresh_limit(
             quota = int(source.calls_a_day * (1 - RESERVED_SHARE))
             left.append(quota - statuses[api].used_on(now.date()) - open_jobs)
     return max(min(left), 0)
-
-
-def remove_old_jobs(
-    look: PurgePass, *, keep_days: int, keep_move_days: int, database: Database
-) -> dict[str, int]:
-    return purge_expired([(JOBS, keep_days), (MOVES, keep_move_days)], look, database=database)

@@ -38,7 +38,6 @@ from automation_pipeline.fiches.models.fetch_jobs import (
 from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.queries.days import revalidated_since, volumes_of
 from automation_pipeline.fiches.queries.fetch_jobs import (
-    FETCH_JOBS,
     RecentJob,
     add_job,
     add_webhook_delivery,
@@ -54,7 +53,6 @@ from automation_pipeline.fiches.rules import stale_days
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waiting
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.retention import PurgePass, purge_expired
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
 from automation_pipeline.storage.workflow_logs import write_notes
 
@@ -240,7 +238,3 @@ async def deliver_job_webhooks(
         record_webhook_delivery,
     )
     return await deliver_waiting(queue, send, patience=DELIVERY_POLICY, database=database)
-
-
-def remove_old_fetch_jobs(look: PurgePass, *, keep_days: int, database: Database) -> dict[str, int]:
-    return purge_expired([(FETCH_JOBS, keep_days)], look, database=database)

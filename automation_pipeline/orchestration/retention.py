@@ -9,7 +9,7 @@ from dagster import DagsterInstance, MetadataValue, RunsFilter
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.recovery import ENDED
-from automation_pipeline.retention import go_round
+from automation_pipeline.retention import purge_all
 
 RUNS_PER_PAGE = 100
 # The rest is for the next night.
@@ -43,7 +43,7 @@ async def keep_house(
 ) -> Mapping[str, int]:
     """How many rows of each kind were deleted, or would be."""
     keep_days, deleted = services.settings.dagster_runs_keep_days, 0
-    own = await go_round(services, is_dry=is_dry)
+    own = await purge_all(services, is_dry=is_dry)
     if keep_days:
         before = services.clock.now() - timedelta(days=keep_days)
         deleted = await delete_old_runs(instance, before, is_dry=is_dry)

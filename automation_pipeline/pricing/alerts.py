@@ -21,8 +21,6 @@ from automation_pipeline.pricing.models.history import (
 )
 from automation_pipeline.pricing.queries.health import health_of_projects
 from automation_pipeline.pricing.queries.history import (
-    ALERTS,
-    MOVES,
     add_alerts,
     claim_due_alerts,
     is_alert_due,
@@ -33,7 +31,6 @@ from automation_pipeline.pricing.queries.history import (
 from automation_pipeline.pricing.rules.monitoring import evaluate_alerts, is_to_fire
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.deliveries import DeliveryQueue, deliver_waiting
-from automation_pipeline.storage.retention import PurgePass, purge_expired
 
 
 def raise_alerts(
@@ -88,9 +85,3 @@ async def deliver_alerts(
         return await sender.send(url, body, alert_headers(due, body, secret, now))
 
     return await deliver_waiting(_TRAY, send, patience=patience, database=database)
-
-
-def remove_old_alerts(
-    look: PurgePass, *, keep_days: int, keep_move_days: int, database: Database
-) -> dict[str, int]:
-    return purge_expired([(ALERTS, keep_days), (MOVES, keep_move_days)], look, database=database)

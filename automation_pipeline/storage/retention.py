@@ -1,5 +1,4 @@
-"""What is kept for some days and then deleted in small batches; and which rows of storage these
-are."""
+"""Deletion of old rows in small batches, and the kinds of rows of this package."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from sqlalchemy import ColumnElement, delete, func, inspect, select
-from sqlalchemy.orm import Session
 
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database, DatabaseNotReadyError
@@ -25,8 +23,8 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class PurgePass:
-    """One look at what is old: at most `limit` rows of a kind go. A dry one only counts, however
-    many there are."""
+    """Deletes at most `limit` old rows of a kind. A dry pass only counts them, however many there
+    are."""
 
     now: datetime
     limit: int = BATCH
@@ -38,8 +36,8 @@ class PurgePass:
 
 @dataclass(frozen=True)
 class Kind:
-    """Rows that may go when they are old: those of which `are_old` holds, told the instant before
-    which all is old. Whatever refers to them goes with them."""
+    """Rows that may be deleted when they are old. `are_old` gives the conditions for an instant:
+    what is older than it has expired. Rows that refer to them are deleted with them."""
 
     name: str
     table: type[Table]
@@ -47,83 +45,51 @@ class Kind:
 
     @property
     def key(self) -> ColumnElement[int]:
-        """Or of texts: it is only compared with itself."""
+        """Some keys are texts: it is only compared with itself."""
         return cast("ColumnElement[int]", inspect(self.table).primary_key[0])
 
     def chosen(self, before: datetime) -> tuple[ColumnElement[bool], ...]:
-        """Not the newest row: SQLite would give its number out again, and a number names its thing
-        for good."""
+        """Without the newest row: SQLite would use its id again, and ids are part of keys."""
         newest = select(func.max(self.key)).scalar_subquery()
         numbered = [self.key < newest] if self.key.type.python_type is int else []
         return *self.are_old(before), *numbered
 
 
-# With the days that it is kept; 0: for ever.
-Kept = tuple[Kind, int]
-
-
-def purge_expired(kept: Iterable[Kept], look: PurgePass, *, database: Database) -> dict[str, int]:
-    """How many of each kind went, or would."""
+def purge_expired(
+    kept: Iterable[tuple[Kind, int]], look: PurgePass, *, database: Database
+) -> dict[str, int]:
+    """How many rows of each kind were deleted, or would be. Each kind comes with its days; 0 keeps
+    it for ever."""
     return {
-        kind.name: _purge_kind(kind, keep_days, look, database) if keep_days else 0
-        for kind, keep_days in kept
+        kind.name: _purge(kind, look.before(days), look, database) if days else 0
+        for kind, days in kept
     }
 
 
-def _purge_kind(kind: Kind, keep_days: int, look: PurgePass, database: Database) -> int:
-    before = look.before(keep_days)
+def _purge(kind: Kind, before: datetime, look: PurgePass, database: Database) -> int:
+    chosen, old = kind.chosen(before), kind.are_old(before)
     try:
-        # Looked for without a lock: on SQLite all writers would stand behind a long search.
+        # Searched without a lock: on SQLite all writers would wait for a long search.
         with database.reading() as session:
             if look.is_dry:
-                return _count(session, kind, before)
-            found = _oldest(session, kind, before, look.limit)
+                return session.scalar(select(func.count(kind.key)).where(*chosen)) or 0
+            oldest = select(kind.key).where(*chosen).order_by(kind.key).limit(look.limit)
+            found = session.scalars(oldest).all()
         if not found:
             return 0
         with database.transaction() as session:
-            return _delete(session, kind, before, found)
+            # Those that are still old and that no other transaction holds.
+            query = select(kind.key).where(among(session, kind.key, found), *old).order_by(kind.key)
+            free = session.scalars(query.with_for_update(of=kind.table, skip_locked=True)).all()
+            if free:
+                expired = delete(kind.table).where(among(session, kind.key, free), *old)
+                session.execute(expired.execution_options(synchronize_session=False))
+            return len(free)
     except DatabaseNotReadyError:  # its table comes with the upgrade that is under way
         return 0
 
 
-def _count(session: Session, kind: Kind, before: datetime) -> int:
-    return session.scalar(select(func.count(kind.key)).where(*kind.chosen(before))) or 0
-
-
-def _oldest(session: Session, kind: Kind, before: datetime, limit: int) -> Sequence[int]:
-    return session.scalars(
-        select(kind.key).where(*kind.chosen(before)).order_by(kind.key).limit(limit)
-    ).all()
-
-
-def _delete(session: Session, kind: Kind, before: datetime, found: Sequence[int]) -> int:
-    """Those of them that are still old and that nobody holds."""
-    old = kind.are_old(before)
-    query = select(kind.key).where(among(session, kind.key, found), *old).order_by(kind.key)
-    free = session.scalars(query.with_for_update(of=kind.table, skip_locked=True)).all()
-    if free:
-        gone = delete(kind.table).where(among(session, kind.key, free), *old)
-        session.execute(gone.execution_options(synchronize_session=False))
-    return len(free)
-
-
-# Whether a room still waits for what becomes of a request: a condition on rows of RunRequestRow.
-IsAwaited = Callable[[], ColumnElement[bool]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetentionDays:
-    """For how long each is kept; 0: for ever."""
-
-    outbox: int
-    parked: int
-    requests: int
-    keys: int
-    leases: int
-    logs: int
-
-
-# Only what has left, or what nobody will try again: what waits to leave stays however old it is.
+# Published or parked events only: an event that waits stays however old it is.
 PUBLISHED_EVENTS = Kind(
     "events_outbox", OutboxRow, lambda before: (OutboxRow.published_at <= before,)
 )
@@ -137,17 +103,17 @@ PARKED_EVENTS = Kind(
         OutboxRow.occurred_at <= before,
     ),
 )
-# They are repeated for a week, which `claim_key` looks at itself.
+# `claim_key` repeats an answer for a week at most.
 IDEMPOTENCY_KEYS = Kind(
     "idempotency_keys", IdempotencyKeyRow, lambda before: (IdempotencyKeyRow.created_at <= before,)
 )
-# Tokens follow the clock: those of a lease that was forgotten are lower than any new one.
+# Tokens follow the clock: a new lease of a deleted key has a higher token.
 RELEASED_LEASES = Kind("leases", LeaseRow, lambda before: (LeaseRow.expires_at <= before,))
-# Paid long ago is the same as never asked for.
+# A limit that was paid long ago allows the same as a missing one.
 PAID_RATE_LIMITS = Kind(
     "rate_limits", RateLimitRow, lambda before: (RateLimitRow.paid_until <= before.timestamp(),)
 )
-# What a lost worker left behind: its run ended, or was taken up again, within minutes.
+# Rows of lost workers, whose runs ended or were requested again within minutes.
 SILENT_STEPS = Kind(
     "step_beats", StepHeartbeatRow, lambda before: (StepHeartbeatRow.beat_at <= before,)
 )
@@ -156,30 +122,12 @@ WORKFLOW_LOGS = Kind(
 )
 
 
-def settled_requests(awaited: Sequence[IsAwaited]) -> Kind:
-    """A key does not come back to life: each names a row that is numbered once, an instant, a day
-    that is over, or something at random, so nobody files it again; and Dagster is only offered what
-    waits."""
+def settled_requests(is_awaited: Callable[[], ColumnElement[bool]]) -> Kind:
+    """Requests that are taken or refused, and whose outcome nothing `is_awaited` for. Their keys
+    are never filed again: each names a row, an instant, a past day, or a random number."""
 
     def are_old(before: datetime) -> Sequence[ColumnElement[bool]]:
-        is_over = RunRequestRow.state.in_(("taken", "refused")), RunRequestRow.created_at <= before
-        return *is_over, *(~is_awaited() for is_awaited in awaited)
+        is_settled = RunRequestRow.state.in_(("taken", "refused"))
+        return is_settled, RunRequestRow.created_at <= before, ~is_awaited()
 
     return Kind("run_requests", RunRequestRow, are_old)
-
-
-def purge_storage(
-    days: RetentionDays, look: PurgePass, *, database: Database, awaited: Sequence[IsAwaited] = ()
-) -> dict[str, int]:
-    """How many of each went, or would."""
-    kept = (
-        (PUBLISHED_EVENTS, days.outbox),
-        (PARKED_EVENTS, days.parked),
-        (settled_requests(awaited), days.requests),
-        (IDEMPOTENCY_KEYS, days.keys),
-        (RELEASED_LEASES, days.leases),
-        (PAID_RATE_LIMITS, days.leases),
-        (SILENT_STEPS, days.leases),
-        (WORKFLOW_LOGS, days.logs),
-    )
-    return purge_expired(kept, look, database=database)

@@ -19,7 +19,6 @@ from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.retention import PurgePass, purge_expired
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription import events
 from automation_pipeline.transcription.events import fiche_note, run_note
@@ -46,7 +45,7 @@ from automation_pipeline.transcription.queries.runs import (
     start_run,
     summary_from_row,
 )
-from automation_pipeline.transcription.queries.tasks import OLD_TASKS, fail_waiting_tasks
+from automation_pipeline.transcription.queries.tasks import fail_waiting_tasks
 
 
 @dataclass(frozen=True)
@@ -312,7 +311,3 @@ def _end_abandoned(session: Session, run_id: str, fiche_id: str, silent_for_seco
     if not summary.is_over:
         # Recordings were deleted during the run, so its counters do not add up. End it anyway.
         fail_run(session, run_id, reason)
-
-
-def delete_old_tasks(look: PurgePass, *, keep_days: int, database: Database) -> dict[str, int]:
-    return purge_expired([(OLD_TASKS, keep_days)], look, database=database)

@@ -1,5 +1,5 @@
-"""A round through all rooms: what is old goes, batch by batch, and what is needed stays however old
-it is."""
+"""A purge of all kinds of rows: old rows are deleted in batches, and rows that are still needed
+stay."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from automation_pipeline.automation.tables import LogRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.migrations.tables import METADATA
-from automation_pipeline.retention import ask_for_round, chores_of, go_round
+from automation_pipeline.retention import chores_of, purge_all, request_housekeeping
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, DatabaseBusyError
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
@@ -35,7 +35,7 @@ def services_of(database: Database, **settings: object) -> Services:
 def round_of(
     database: Database, *, is_dry: bool = False, batch: int = 1000, **settings: object
 ) -> Mapping[str, int]:
-    return asyncio.run(go_round(services_of(database, **settings), is_dry=is_dry, batch=batch))
+    return asyncio.run(purge_all(services_of(database, **settings), is_dry=is_dry, batch=batch))
 
 
 def filled(database: Database) -> dict[str, set[object]]:
@@ -106,7 +106,7 @@ def test_a_clock_that_is_ahead_makes_nothing_old(database: Database) -> None:
         for _ in range(2):
             put(session, WorkflowLogRow, created_at=database_time(session))
     services.clock.pass_time(timedelta(days=365 * 50))
-    assert asyncio.run(go_round(services, is_dry=False))["workflow_logs"] == 0
+    assert asyncio.run(purge_all(services, is_dry=False))["workflow_logs"] == 0
 
 
 def test_what_fails_in_one_room_is_told_after_the_others_are_through(
@@ -164,7 +164,7 @@ def test_a_table_that_comes_with_the_next_upgrade_holds_nothing_old(database: Da
 
 
 def test_dagster_is_asked_for_a_round_by_a_request(database: Database) -> None:
-    key = ask_for_round(services_of(database))
+    key = request_housekeeping(services_of(database))
     with database.transaction() as session:
         [wish] = offer_waiting(session, limit=10)
     assert (wish.key, wish.job, wish.config) == (key, "housekeeping", {})

@@ -13,7 +13,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.housekeeping import housekeeping
 from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.orchestration.ops import ServicesResource
-from automation_pipeline.retention import ask_for_round
+from automation_pipeline.retention import request_housekeeping
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
@@ -29,7 +29,7 @@ def test_a_round_takes_what_is_old_of_ours_and_of_dagsters(
 ) -> None:
     next_year = StandingClock(datetime.now(UTC) + timedelta(days=366))
     services = Services(Settings(database_url=database_url), next_year)
-    key = ask_for_round(services)
+    key = request_housekeeping(services)
     with database.transaction() as session:
         [wish] = offer_waiting(session, limit=1)
         for _ in range(3):
