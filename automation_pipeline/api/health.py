@@ -34,6 +34,7 @@ class State(StrEnum):
     OK = "ok"
     NOT_SET = "not set"
     FAILED = "failed"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
@@ -56,18 +57,29 @@ NOT_CONFIGURED = "optional, not configured"
 @dataclass(frozen=True)
 class Check:
     """`look` answers what it found in words, None for what is not configured and so not required
-    either, or raises an AutomationError."""
+    either, or raises an AutomationError. `needs` names another check: while that fails, a failure of
+    this one says nothing new."""
 
     look: Callable[[], str | None]
     required: bool = True
     seconds: float = 10.0
+    needs: str | None = None
 
 
 def findings_of(checks: Mapping[str, Check]) -> tuple[Finding, ...]:
     """In the order of the checks."""
     started = time.monotonic()
     pending = {name: _begin(check) for name, check in checks.items()}
-    return tuple(_end(name, check, pending[name], started) for name, check in checks.items())
+    found = {name: _end(name, check, pending[name], started) for name, check in checks.items()}
+    failed = {name for name, finding in found.items() if finding.state is State.FAILED}
+    return tuple(
+        Finding(
+            name, State.SKIPPED, f"not checked: it needs the {checks[name].needs}", required=False
+        )
+        if name in failed and checks[name].needs in failed
+        else finding
+        for name, finding in found.items()
+    )
 
 
 def _begin(check: Check) -> Future[str | None]:
@@ -172,15 +184,24 @@ def examine(services: Services) -> tuple[Finding, ...]:
         "shop": Check(partial(_shop, services), seconds=ANSWER_SECONDS + 5),
         **{
             register.name.lower(): Check(
-                partial(_registry, services, register), seconds=ANSWER_SECONDS + 5
+                partial(_registry, services, register),
+                seconds=ANSWER_SECONDS + 5,
+                needs="database",
             )
             for register in SourceApi
         },
         "smtp": Check(partial(_smtp, services), seconds=ANSWER_SECONDS + 5),
         "pusher": Check(partial(_pusher, services), seconds=ANSWER_SECONDS + 5),
         "dagster": Check(partial(_dagster, services), seconds=SECONDS + 5),
-        "daemon": Check(partial(check_daemon, services), required=False, seconds=ANSWER_SECONDS),
-        "access": Check(partial(_access, services), required=False, seconds=ANSWER_SECONDS),
+        "daemon": Check(
+            partial(check_daemon, services),
+            required=False,
+            seconds=ANSWER_SECONDS,
+            needs="database",
+        ),
+        "access": Check(
+            partial(_access, services), required=False, seconds=ANSWER_SECONDS, needs="database"
+        ),
     }
     return (*findings_of(checks), *_unused(os.environ))
 

@@ -30,7 +30,7 @@ class Live(BaseModel):
 
 class FindingShown(BaseModel):
     name: str = Field(examples=["database"])
-    state: Literal["ok", "not set", "failed"]
+    state: Literal["ok", "not set", "failed", "skipped"]
     detail: str
     required: bool
 

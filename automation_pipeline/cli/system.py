@@ -135,7 +135,7 @@ def _progress(word: str) -> Generator[backups.Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-COLOURS = {"ok": "green", "not set": "dim", "failed": "red"}
+COLOURS = {"ok": "green", "not set": "dim", "failed": "red", "skipped": "dim"}
 
 
 @dataclass(frozen=True)
