@@ -12,8 +12,8 @@ from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookSender
 from automation_pipeline.storage.database import Database
+from automation_pipeline.transcription.models import TranscriptionRunRequest as TranscriptionWish
 from automation_pipeline.transcription.models import TranscriptionSummary
-from automation_pipeline.transcription.runs import TranscriptionRunRequest as TranscriptionWish
 
 STALL_POLLS = 3
 

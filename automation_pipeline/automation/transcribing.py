@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from datetime import datetime
 
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import (
@@ -45,8 +45,11 @@ from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.workflow_logs import write_notes
-from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionStatus
-from automation_pipeline.transcription.runs import TranscriptionRunRequest
+from automation_pipeline.transcription.models import (
+    TranscriptionPriority,
+    TranscriptionRunRequest,
+    TranscriptionStatus,
+)
 
 FIRST_PAUSE_SECONDS = 0.2
 POLL_RUNS_SECONDS = 1.0
@@ -66,16 +69,13 @@ class BatchOutcomes:
         self._progress_at = 0.0
 
     async def record(self, moves: Sequence[LedgerMove]) -> None:
-        await self._shop.database.write(partial(self._write, moves))
+        move = RunMoves(self._ticket, moves, self._shop.clock.now())
+        await self._shop.database.write_in_bulk(_record_moves, move)
         self.ended.update(move.status for move in moves)
         now = asyncio.get_running_loop().time()
         if now - self._progress_at >= PROGRESS_SECONDS:
             self._progress_at = now
             await asyncio.to_thread(self.record_progress)
-
-    def _write(self, moves: Sequence[LedgerMove], session: Session) -> None:
-        fence_attempt(session, self._ticket)
-        record_moves(session, self._ticket.run_id, moves, self._shop.clock.now())
 
     def record_progress(self, *, in_log: bool = False) -> None:
         now = self._shop.clock.now()
@@ -98,6 +98,22 @@ class BatchOutcomes:
     def _check_fence(self) -> None:
         with self._shop.database.transaction() as session:
             fence_attempt(session, self._ticket)
+
+
+@dataclass(frozen=True)
+class RunMoves:
+    ticket: RunAttempt
+    moves: Sequence[LedgerMove]
+    at: datetime
+
+
+def _record_moves(session: Session, moved: Sequence[RunMoves]) -> list[None]:
+    for ticket in dict.fromkeys(each.ticket for each in moved):
+        fence_attempt(session, ticket)
+        of_run = [each for each in moved if each.ticket == ticket]
+        moves = [move for each in of_run for move in each.moves]
+        record_moves(session, ticket.run_id, moves, max(each.at for each in of_run))
+    return [None] * len(moved)
 
 
 async def transcribe_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext) -> Counter[str]:

@@ -42,8 +42,10 @@ def transcribe(
     from automation_pipeline.orchestration.heartbeat import worker_name
     from automation_pipeline.orchestration.transcripts import judged, run_id_of
     from automation_pipeline.transcription.fiches import transcribe_fiches
-    from automation_pipeline.transcription.models import TranscriptionPriority
-    from automation_pipeline.transcription.runs import TranscriptionRunRequest
+    from automation_pipeline.transcription.models import (
+        TranscriptionPriority,
+        TranscriptionRunRequest,
+    )
 
     our, last_try = services.get(), context.retry_number >= STEP_RETRIES
     wish = TranscriptionRunRequest(

@@ -18,9 +18,12 @@ from automation_pipeline.transcription.fiches import (
     transcribe_fiches,
     work_on_runs,
 )
-from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionSummary
-from automation_pipeline.transcription.runs import TranscriptionRunRequest
-from automation_pipeline.transcription.runs import TranscriptionRunRequest as TranscriptionWish
+from automation_pipeline.transcription.models import (
+    TranscriptionPriority,
+    TranscriptionRunRequest,
+    TranscriptionSummary,
+)
+from automation_pipeline.transcription.models import TranscriptionRunRequest as TranscriptionWish
 
 if TYPE_CHECKING:
     from automation_pipeline.automation.fetching import FetchOptions

@@ -15,12 +15,13 @@ from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.transcription.models import (
     DayTranscripts,
     TranscriptionPriority,
+    TranscriptionRunRequest,
     TranscriptionSummary,
     why_incomplete,
 )
 from automation_pipeline.transcription.queries.requests import TRANSCRIPTION_JOB
 from automation_pipeline.transcription.queries.runs import failed_recordings, find_summary
-from automation_pipeline.transcription.runs import TranscriptionRunRequest, fail_unplanned
+from automation_pipeline.transcription.runs import fail_unplanned
 
 OP = "transcribe"
 

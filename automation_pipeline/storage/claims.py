@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache
 from random import uniform
 from typing import Any, Generic, TypeVar
 
@@ -18,31 +18,25 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Float,
-    Integer,
-    Select,
     Text,
-    UpdateBase,
+    TextClause,
     and_,
     bindparam,
-    case,
-    cast,
-    exists,
-    func,
     or_,
     select,
+    text,
     tuple_,
     update,
 )
-from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, aliased, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Claim, ClaimHolder
 from automation_pipeline.core.errors import AutomationError, TransientError
 from automation_pipeline.core.logs import log
-from automation_pipeline.storage.clock import database_epoch, database_now
+from automation_pipeline.storage.clock import database_now, epoch_sql, now_sql
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.statements import dialects_insert, listed
-from automation_pipeline.storage.types import Table, UtcDateTime
+from automation_pipeline.storage.statements import is_postgres
+from automation_pipeline.storage.types import Table, TextList, UtcDateTime
 
 Row = TypeVar("Row", bound=Table)
 Key = TypeVar("Key", str, int)
@@ -129,19 +123,19 @@ class RowClaims(Generic[Row, Key]):
         return [Taken(*row) for row in session.execute(taken).tuples()]
 
     def extend(
-        self, session: Session, held: Iterable[tuple[Key, int]], seconds: float
+        self, session: Session, held: Sequence[tuple[Key, int]], seconds: float
     ) -> set[tuple[Key, int]]:
         """Keys and tokens of those that are still held, now for so long again. Who misses its own
         stops working."""
-        return self._change(session, held, {self.until.key: database_now(seconds)})
+        return self.change(session, held, **{self.until.key: database_now(seconds)})
 
-    def release(self, session: Session, held: Iterable[tuple[Key, int]]) -> set[tuple[Key, int]]:
+    def release(self, session: Session, held: Sequence[tuple[Key, int]]) -> set[tuple[Key, int]]:
         """Those that were still held. Each row is free at once, and its next token is higher."""
         has_until = not self.until.property.columns[0].nullable
         values: dict[str, object] = {self.until.key: database_now() if has_until else None}
         if not has_until:
             values[self.owner.key] = None
-        return self._change(session, held, values)
+        return self.change(session, held, **values)
 
     def require(self, session: Session, key: Key, token: int) -> Row:
         """The row, locked until the transaction ends. LostClaimError unless it is held under this
@@ -156,12 +150,19 @@ class RowClaims(Generic[Row, Key]):
             raise LostClaimError(f"The claim on {key} was lost.")
         return row
 
-    def _change(
-        self, session: Session, held: Iterable[tuple[Key, int]], values: dict[str, object]
+    def change(
+        self, session: Session, held: Sequence[tuple[Key, int]], **values: object
     ) -> set[tuple[Key, int]]:
+        """Change the rows that are still held under these tokens; which they are."""
+        if not held:
+            return set()
         changed = (
             update(self.row)
-            .where(tuple_(self.key, self.token).in_(list(held)), self.is_kept())
+            .where(
+                self.key.in_([key for key, _ in held]),  # SQLite uses no index for pairs
+                tuple_(self.key, self.token).in_(held),
+                self.is_kept(),
+            )
             .values(**values)
             .returning(self.key, self.token)
             .execution_options(synchronize_session=False)
@@ -179,12 +180,44 @@ def take(
 ) -> list[Claim]:
     """Those of the keys that are free, at once; with `most`, so many of them, chosen at random."""
     wanted = sorted(set(keys))
-    values = {"wanted": wanted, "by": owner, "ttl": ttl_seconds}
-    if most is None:
-        rows = execute(session, _taking_all, values)
-    else:
-        rows = execute(session, _taking_some, {**values, "most": most})
-    return [Claim(key, owner, token) for key, token in rows]
+    values = {"wanted": wanted, "owner": owner, "ttl": ttl_seconds}
+    if most is not None:
+        values["most"] = most
+    statement = _taking(postgres=is_postgres(session), some=most is not None)
+    return [Claim(key, owner, token) for key, token in session.execute(statement, values)]
+
+
+@cache
+def _taking(*, postgres: bool, some: bool) -> TextClause:
+    """In the order of the keys, so that two that take the same keys do not wait for each other
+    crosswise. Tokens follow the clock, so that they keep rising after the row of a released claim was
+    deleted."""
+    now, until = (now_sql(seconds, postgres=postgres) for seconds in ("0.0", ":ttl"))
+    clock = f"CAST({epoch_sql(postgres=postgres)} * 1000 AS BIGINT)"
+    keys = "unnest(:wanted) AS wanted(value)" if postgres else "json_each(:wanted) AS wanted"
+    order = "random() LIMIT :most" if some else "wanted.value"
+    statement = text(
+        f"""
+        INSERT INTO leases (key, owner, token, acquired_at, expires_at)
+        SELECT wanted.value, :owner, {clock}, {now}, {until} FROM {keys}
+        WHERE NOT EXISTS (
+            SELECT 1 FROM leases WHERE leases.key = wanted.value AND leases.expires_at > {now}
+        )
+        ORDER BY {order}
+        ON CONFLICT (key) DO UPDATE SET
+            owner = excluded.owner,
+            token = CASE WHEN leases.token >= {clock} THEN leases.token + 1 ELSE {clock} END,
+            acquired_at = {now},
+            expires_at = {until}
+        WHERE leases.expires_at <= {now}
+        RETURNING key, token
+        """  # noqa: S608  parts of our own
+    )
+    return statement.bindparams(
+        bindparam("wanted", type_=TextList),
+        bindparam("owner", type_=Text()),
+        bindparam("ttl", type_=Float(53)),
+    )
 
 
 def extend(session: Session, claims: Sequence[Claim], ttl_seconds: float) -> list[Claim]:
@@ -205,31 +238,73 @@ def require(session: Session, claim: Claim) -> None:
     _KEYS.require(session, claim.key, claim.token)
 
 
+@dataclass(frozen=True)
+class LeaseRequest:
+    """Asks for any one of the keys."""
+
+    keys: tuple[str, ...]
+    owner: str
+    ttl_seconds: float
+
+
+def take_for_each(session: Session, requests: Sequence[LeaseRequest]) -> list[Claim | None]:
+    """One claim per request, or None. Requests of one owner share a statement if they name one key
+    each, or the same keys."""
+    taken: list[Claim | None] = [None] * len(requests)
+    alike: dict[object, list[int]] = {}
+    for number, request in enumerate(requests):
+        keys = request.keys if len(request.keys) > 1 else None
+        alike.setdefault((keys, request.owner, request.ttl_seconds), []).append(number)
+    for numbers in alike.values():
+        first = requests[numbers[0]]
+        if len(first.keys) > 1:
+            claims = take(session, first.keys, first.owner, first.ttl_seconds, len(numbers))
+            taken_by = dict(zip(numbers, claims, strict=False))
+        else:
+            by_key = {requests[number].keys[0]: number for number in reversed(numbers)}
+            claims = take(session, by_key, first.owner, first.ttl_seconds)
+            taken_by = {by_key[claim.key]: claim for claim in claims}
+        for number, claim in taken_by.items():
+            taken[number] = claim
+    return taken
+
+
+def extend_each(session: Session, claims: Sequence[tuple[Claim, float]]) -> list[bool]:
+    """Let each claim that is still held end so many seconds from now: 0 releases it."""
+    kept: set[tuple[str, int]] = set()
+    for seconds in {seconds for _, seconds in claims}:
+        held = [(claim.key, claim.token) for claim, ttl in claims if ttl == seconds]
+        kept |= _KEYS.extend(session, held, seconds)
+    return [(claim.key, claim.token) in kept for claim, _ in claims]
+
+
 class DatabaseClaims:
-    """Claims on keys, each call in a short transaction of its own."""
+    """Claims on keys, each call in a short transaction that it shares with others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
-        return _only(self._database.write_soon(partial(_take, (key,), owner, ttl_seconds, None)))
+        request = LeaseRequest((key,), owner, ttl_seconds)
+        return self._database.write_in_bulk_soon(take_for_each, request)
 
     async def take_any(self, keys: Sequence[str], owner: str, ttl_seconds: float) -> Claim | None:
         """One of the keys, by one statement however many they are."""
-        return _only(await self._database.write(partial(_take, keys, owner, ttl_seconds, 1)))
+        request = LeaseRequest(tuple(keys), owner, ttl_seconds)
+        return await self._database.write_in_bulk(take_for_each, request)
 
     def extend(self, claim: Claim, ttl_seconds: float) -> bool:
-        return self._database.write_soon(partial(_expire_in, ttl_seconds, claim))
+        return self._database.write_in_bulk_soon(extend_each, (claim, ttl_seconds))
 
     async def extend_soon(self, claim: Claim, ttl_seconds: float) -> bool:
-        return await self._database.write(partial(_expire_in, ttl_seconds, claim))
+        return await self._database.write_in_bulk(extend_each, (claim, ttl_seconds))
 
     def release(self, claim: Claim) -> bool:
-        return self._database.write_soon(partial(_expire_in, 0.0, claim))
+        return self._database.write_in_bulk_soon(extend_each, (claim, 0.0))
 
     async def release_soon(self, claim: Claim) -> bool:
         """Also if the task is cancelled meanwhile."""
-        return await self._database.write(partial(_expire_in, 0.0, claim), anyway=True)
+        return await self._database.write_in_bulk(extend_each, (claim, 0.0), anyway=True)
 
     def holder(self, key: str) -> ClaimHolder | None:
         with self._database.reading() as session:
@@ -342,69 +417,3 @@ class DatabasePermit:
 
     async def release(self) -> None:
         await self.claims.release_soon(self.claim)
-
-
-def _take(
-    keys: Sequence[str], owner: str, ttl_seconds: float, most: int | None, session: Session
-) -> list[Claim]:
-    return take(session, keys, owner, ttl_seconds, most)
-
-
-def _only(claims: Sequence[Claim]) -> Claim | None:
-    return claims[0] if claims else None
-
-
-def _expire_in(ttl_seconds: float, claim: Claim, session: Session) -> bool:
-    values = {"of_key": claim.key, "with_token": claim.token, "ttl": ttl_seconds}
-    return execute(session, _SET_EXPIRY, values).changed == 1
-
-
-_TTL = bindparam("ttl", type_=Float(53))
-_SET_EXPIRY = (
-    update(LeaseRow)
-    .where(
-        LeaseRow.key == bindparam("of_key"),
-        LeaseRow.token == bindparam("with_token"),
-        _KEYS.is_held(),
-    )
-    .values(expires_at=database_now(_TTL))
-)
-
-
-def _taking_all(postgres: bool) -> UpdateBase:
-    """In the order of the keys, so that two who take the same ones wait for each other and never
-    crosswise."""
-    wanted = listed("wanted", postgres=postgres)
-    return _taking(_free(wanted).order_by(wanted), postgres)
-
-
-def _taking_some(postgres: bool) -> UpdateBase:
-    wanted, most = listed("wanted", postgres=postgres), bindparam("most", type_=Integer())
-    return _taking(_free(wanted).order_by(func.random()).limit(most), postgres)
-
-
-# Tokens follow the clock, so that they keep rising even after the row of a released claim was
-# deleted.
-_CLOCK_TOKEN = cast(database_epoch() * 1000, BigInteger)
-
-
-def _free(wanted: ColumnElement[str]) -> Select[tuple[str, str, int, datetime, datetime]]:
-    other = aliased(LeaseRow)
-    is_held = exists().where(other.key == wanted, other.expires_at > database_now())
-    row = (wanted, bindparam("by", type_=Text()), _CLOCK_TOKEN, database_now(), database_now(_TTL))
-    return select(*row).where(~is_held)
-
-
-def _taking(free: Select[Any], postgres: bool) -> UpdateBase:
-    insert = dialects_insert(LeaseRow, postgres=postgres).from_select(
-        ["key", "owner", "token", "acquired_at", "expires_at"], free
-    )
-    values = {
-        "owner": insert.excluded.owner,
-        "token": case((LeaseRow.token >= _CLOCK_TOKEN, LeaseRow.token + 1), else_=_CLOCK_TOKEN),
-        "acquired_at": database_now(),
-        "expires_at": database_now(_TTL),
-    }
-    return insert.on_conflict_do_update(
-        index_elements=[LeaseRow.key], set_=values, where=LeaseRow.expires_at <= database_now()
-    ).returning(LeaseRow.key, LeaseRow.token)

@@ -13,7 +13,6 @@ from sqlalchemy.sql.functions import GenericFunction
 
 from automation_pipeline.core.scheduling.zones import offsets_between
 from automation_pipeline.storage.group_commit import once_per_group
-from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.types import UtcDateTime
 
 
@@ -28,12 +27,12 @@ class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's 
 
 
 def database_time(session: Session) -> datetime:
-    """The present of the database as a value. Acts of one group share one instant."""
+    """The present of the database as a value. Writes of one group share one instant."""
     return once_per_group(session, _database_time, _database_time)
 
 
 def _database_time(session: Session) -> datetime:
-    return datetime.fromtimestamp(execute(session, _EPOCH, {}).value(), UTC)
+    return datetime.fromtimestamp(session.scalars(_EPOCH).one(), UTC)
 
 
 class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
@@ -53,28 +52,40 @@ class epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
     inherit_cache = True
 
 
+def now_sql(plus_seconds: str, *, postgres: bool) -> str:
+    """The SQL of `database_now`, for statements that are written as text."""
+    if postgres:
+        return f"(clock_timestamp() + make_interval(secs => {plus_seconds}))"
+    # Six decimals, as the values that SQLAlchemy writes: instants are compared as text on SQLite.
+    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', ({plus_seconds}) || ' seconds') || '000')"
+
+
+def epoch_sql(*, postgres: bool) -> str:
+    """The SQL of `database_epoch`."""
+    if postgres:
+        return "extract(epoch from clock_timestamp())::double precision"
+    # SQLite's clock has milliseconds; a day as a float differs by some 20 microseconds.
+    return "round((julianday('now') - 2440587.5) * 86400.0, 3)"
+
+
 @compiles(database_now, "postgresql")
 def _now_on_postgres(element: database_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return f"(clock_timestamp() + make_interval(secs => {compiler.process(element.clauses, **kw)}))"
+    return now_sql(compiler.process(element.clauses, **kw), postgres=True)
 
 
 @compiles(database_now, "sqlite")
 def _now_on_sqlite(element: database_now, compiler: SQLCompiler, **kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    # Six decimals, as the values that SQLAlchemy writes: instants are compared as text on SQLite.
-    seconds = compiler.process(element.clauses, **kw)
-    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', ({seconds}) || ' seconds') || '000')"
+    return now_sql(compiler.process(element.clauses, **kw), postgres=False)
 
 
 @compiles(database_epoch, "postgresql")
 def _epoch_on_postgres(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    return "extract(epoch from clock_timestamp())::double precision"
+    return epoch_sql(postgres=True)
 
 
 @compiles(database_epoch, "sqlite")
 def _epoch_on_sqlite(_element: database_epoch, _compiler: SQLCompiler, **_kw: Any) -> str:  # noqa: ANN401  SQLAlchemy's hook
-    # SQLite's clock has milliseconds; a day as a float is some 20 microseconds beside them, before
-    # or after.
-    return "round((julianday('now') - 2440587.5) * 86400.0, 3)"
+    return epoch_sql(postgres=False)
 
 
 @compiles(epoch, "postgresql")

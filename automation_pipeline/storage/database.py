@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, PermanentError
 from automation_pipeline.core.files import make_private_file, make_private_folder
-from automation_pipeline.storage.group_commit import GroupWriter
+from automation_pipeline.storage.group_commit import GroupWriter, Operation, run_each
 
 SQLITE_BUSY_SECONDS = 30
 # Beside the threads that answer: checks of health, measures.
@@ -173,6 +173,7 @@ def _begin_sqlite(connection: Connection) -> None:
     )
 
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -237,19 +238,47 @@ class Database:
             yield session
 
     async def write(self, act: Callable[[Session], Result], *, anyway: bool = False) -> Result:
-        """A short transaction, committed together with those of other tasks. `act` may be called
-        again. `anyway`: also if whoever awaits it is cancelled before its turn."""
-        if self._mine.whole is not None:
-            return self.write_soon(act)
-        written = self._writer.soon(act)
-        return await (asyncio.shield(written) if anyway else written)
+        """Run a short transaction, committed together with those of other tasks. `act` may be called
+        again. `anyway`: also if the task is cancelled before its turn."""
+        return await self._write(run_each, act, anyway)
 
     def write_soon(self, act: Callable[[Session], Result]) -> Result:
-        """The same for a thread, which waits for it."""
+        """`write` for a thread, which waits for it."""
+        return self.write_in_bulk_soon(run_each, act)
+
+    async def write_in_bulk(
+        self,
+        operation: Callable[[Session, Sequence[Item]], Sequence[Result | AutomationError]],
+        item: Item,
+        *,
+        anyway: bool = False,
+    ) -> Result:
+        """Run the operation once for this item and those that other tasks submit meanwhile.
+
+        It returns one result per item, in their order; an error in place of a result is raised for
+        the item's caller. Its statements are for all items together.
+        """
+        return await self._write(operation, item, anyway)
+
+    def write_in_bulk_soon(
+        self,
+        operation: Callable[[Session, Sequence[Item]], Sequence[Result | AutomationError]],
+        item: Item,
+    ) -> Result:
+        """`write_in_bulk` for a thread, which waits for it."""
+        if self._mine.whole is None:
+            return self._writer.submit(operation, item).result()
+        with self.transaction() as session:
+            [result] = operation(session, [item])
+        if isinstance(result, AutomationError):
+            raise result
+        return result
+
+    async def _write(self, operation: Operation, item: object, anyway: bool) -> Any:  # noqa: ANN401  its result
         if self._mine.whole is not None:
-            with self.transaction() as session:
-                return act(session)
-        return self._writer.submit(act).result()
+            return self.write_in_bulk_soon(operation, item)
+        written = self._writer.submit_soon(operation, item)
+        return await (asyncio.shield(written) if anyway else written)
 
     @contextmanager
     def _turn_to_write(self, patience: float = SQLITE_BUSY_SECONDS) -> Generator[None]:
@@ -313,7 +342,7 @@ class Database:
             session.execute(text("SELECT 1"))
 
     def dispose(self) -> None:
-        self._writer.rest()
+        self._writer.close()
         self.engine.dispose()
 
 

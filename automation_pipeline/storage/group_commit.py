@@ -1,8 +1,9 @@
-"""Short transactions of many tasks, committed as one: what comes while a group is being written
-waits for the next.
+"""Group commit: short writes of many tasks share one transaction, and writes of one kind share their
+statements.
 
-None sees what another has loaded. When one of a group fails, nothing of the group was written, and
-each is done again alone: an act changes rows and nothing else, since it may be called twice.
+What arrives while a group is written waits for the next group. If a write of a group fails, the group
+is rolled back and each of its writes is repeated alone: a write changes rows and nothing else, because
+it may be called twice.
 """
 
 import asyncio
@@ -11,42 +12,39 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from sqlalchemy.orm import Session
 
-# Enough to share a commit among, and few enough that nobody waits long for the others.
+# Enough to share a commit among, and few enough that the first one does not wait long.
 MOST_AT_ONCE = 64
 LINGER_SECONDS = 0.003
 GROUP = "group"
 
-# Any: every act has a result of its own type, which its own caller knows.
+# Any: each operation has items and results of its own types, which its callers know.
+Operation: TypeAlias = Callable[[Session, Sequence[Any]], Sequence[Any]]
 UnitOfWork: TypeAlias = Callable[[Session], Any]
+Answer: TypeAlias = Future[Any] | asyncio.Future[Any]
 
 
 @dataclass
 class Group:
-    """What acts of one transaction share: what they know for its whole length, and rows to be
-    written at its end."""
+    """What the writes of one transaction share: values that stay the same for its length, and rows
+    that are written at its end."""
 
     known: dict[object, Any] = field(default_factory=dict[object, Any])
     last: dict[Callable[[Session, Sequence[Any]], None], list[Any]] = field(default_factory=dict)
 
-    def write_last(self, session: Session) -> None:
-        for write, rows in self.last.items():
-            write(session, rows)
-
 
 def group_of(session: Session) -> Group | None:
-    """None in a transaction that is one task's alone."""
+    """None in a transaction that one task has for itself."""
     return session.info.get(GROUP)
 
 
 def once_per_group(session: Session, key: object, find: Callable[[Session], Any]) -> Any:  # noqa: ANN401  what it finds
-    """What stays as it is to the end of the transaction: found once for all acts of a group."""
+    """Find a value that stays the same until the transaction ends, once for all writes of a group."""
     group = group_of(session)
     if group is None:
         return find(session)
@@ -58,8 +56,7 @@ def once_per_group(session: Session, key: object, find: Callable[[Session], Any]
 def write_before_commit(
     session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]
 ) -> None:
-    """Now, where the transaction is one task's alone. In a group all rows of a kind go at once, in
-    this order."""
+    """Write the rows now, or at the end of the group with all other rows of their kind, in this order."""
     group = group_of(session)
     if group is None:
         write(session, rows)
@@ -67,30 +64,26 @@ def write_before_commit(
         group.last.setdefault(write, []).extend(rows)
 
 
-@dataclass(frozen=True)
-class _UnitResult:
-    """What became of an act: its result, or the error that it ended with."""
-
-    result: Any = None
-    error: BaseException | None = None
-
-    def tell(self, future: Future[Any] | asyncio.Future[Any]) -> None:
-        if self.error is not None:
-            future.set_exception(self.error)
-        else:
-            future.set_result(self.result)
+def run_each(session: Session, acts: Sequence[UnitOfWork]) -> list[Any]:
+    """The operation of writes that share a commit and no statement. None sees what another has loaded."""
+    results: list[Any] = []
+    for act in acts:
+        results.append(act(session))
+        session.flush()
+        session.expunge_all()
+    return results
 
 
 @dataclass(frozen=True)
-class _SubmittedUnit:
-    act: UnitOfWork
-    context: Context
-    future: Future[Any] | asyncio.Future[Any]
+class _Write:
+    operation: Operation
+    item: object
+    answer: Answer
 
-    def is_still_wanted(self) -> bool:
-        if isinstance(self.future, Future):
-            return self.future.set_running_or_notify_cancel()
-        return not self.future.cancelled()
+    def is_wanted(self) -> bool:
+        if isinstance(self.answer, Future):
+            return self.answer.set_running_or_notify_cancel()
+        return not self.answer.cancelled()
 
 
 class GroupWriter:
@@ -98,25 +91,25 @@ class GroupWriter:
 
     def __init__(self, transaction: Callable[[], AbstractContextManager[Session]]) -> None:
         self._transaction = transaction
-        self._door = threading.Lock()
-        self._waiting: deque[_SubmittedUnit] = deque()
+        self._lock = threading.Lock()
+        self._waiting: deque[_Write] = deque()
         self._is_writing = False
-        self._nothing = threading.Event()  # never set: to wait on
+        self._never = threading.Event()  # to wait on
 
-    def submit(self, act: UnitOfWork) -> Future[Any]:
-        """For a thread, which waits for it."""
-        future = Future[Any]()
-        self._enter(_SubmittedUnit(act, copy_context(), future))
-        return future
+    def submit(self, operation: Operation, item: object) -> Future[Any]:
+        """For a thread, which waits for the result."""
+        answer = Future[Any]()
+        self._enqueue(_Write(operation, item, answer))
+        return answer
 
-    def soon(self, act: UnitOfWork) -> asyncio.Future[Any]:
-        """For a task, which awaits it. The answers of a group reach its event loop together."""
-        future = asyncio.get_running_loop().create_future()
-        self._enter(_SubmittedUnit(act, copy_context(), future))
-        return future
+    def submit_soon(self, operation: Operation, item: object) -> asyncio.Future[Any]:
+        """For a task, which awaits the result. The results of a group reach its loop by one call."""
+        answer = asyncio.get_running_loop().create_future()
+        self._enqueue(_Write(operation, item, answer))
+        return answer
 
-    def rest(self) -> None:
-        """After what is waiting is written. Who submits again has another thread."""
+    def close(self) -> None:
+        """Write what waits and end the thread. A later write starts another one."""
         if "_thread" in vars(self):
             self._thread.shutdown()
             del self._thread
@@ -125,74 +118,78 @@ class GroupWriter:
     def _thread(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix="group-commit")
 
-    def _enter(self, wish: _SubmittedUnit) -> None:
-        with self._door:
-            self._waiting.append(wish)
-            begins, self._is_writing = not self._is_writing, True
-        if begins:
+    def _enqueue(self, write: _Write) -> None:
+        with self._lock:
+            self._waiting.append(write)
+            starts, self._is_writing = not self._is_writing, True
+        if starts:
             self._thread.submit(self._write_all)
 
     def _write_all(self) -> None:
-        while group := self._next():
-            wanted = [wish for wish in group if wish.is_still_wanted()]
-            _answer(wanted, self._written(wanted) or [self._written_alone(wish) for wish in wanted])
-            if (
-                len(group) > 1
-            ):  # who was answered asks again in a moment: a short wait makes few groups of many
-                self._nothing.wait(LINGER_SECONDS)
+        while group := self._next_group():
+            wanted = [write for write in group if write.is_wanted()]
+            _answer(wanted, self._write_group(wanted))
+            if len(group) > 1:
+                # Tasks that were answered write again in a moment: a short wait makes larger groups.
+                self._never.wait(LINGER_SECONDS)
 
-    def _next(self) -> list[_SubmittedUnit]:
-        with self._door:
+    def _next_group(self) -> list[_Write]:
+        with self._lock:
             group = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
             self._is_writing = bool(group)
         return group
 
-    def _written(self, wishes: Sequence[_SubmittedUnit]) -> list[_UnitResult]:
-        """Empty when they have to be done alone."""
-        if len(wishes) < 2:
-            return []
-        try:
-            return self._as_one(wishes)
-        except Exception:  # noqa: BLE001  whose error it is shows when each is done alone
-            return []
+    def _write_group(self, writes: Sequence[_Write]) -> list[Any]:
+        """One result or error per write."""
+        if len(writes) > 1:
+            with suppress(Exception):  # each is repeated alone, to find out whose error it is
+                return self._commit(writes)
+        return [self._write_alone(write) for write in writes]
 
-    def _written_alone(self, wish: _SubmittedUnit) -> _UnitResult:
+    def _write_alone(self, write: _Write) -> Any:  # noqa: ANN401  its result
         try:
-            [told] = self._as_one([wish])
-        except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            return _UnitResult(error=error)
-        return told
+            [result] = self._commit([write])
+        except BaseException as error:  # noqa: BLE001  the caller gets it, whatever it is
+            return error
+        return result
 
-    def _as_one(self, wishes: Sequence[_SubmittedUnit]) -> list[_UnitResult]:
-        group = Group()
+    def _commit(self, writes: Sequence[_Write]) -> list[Any]:
+        group, results = Group(), dict[int, Any]()
         with self._transaction() as session:
             session.info[GROUP] = group
-            results = [wish.context.run(_done, session, wish.act) for wish in wishes]
-            group.write_last(session)
-        return [_UnitResult(result) for result in results]
+            for operation, numbers in _by_operation(writes).items():
+                found = operation(session, [writes[number].item for number in numbers])
+                results.update(zip(numbers, found, strict=True))
+            for write, rows in group.last.items():
+                write(session, rows)
+        return [results[number] for number in range(len(writes))]
 
 
-def _answer(wishes: Sequence[_SubmittedUnit], told: Sequence[_UnitResult]) -> None:
-    in_loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _UnitResult]]] = {}
-    for wish, said in zip(wishes, told, strict=True):
-        if isinstance(wish.future, Future):
-            said.tell(wish.future)
+def _by_operation(writes: Sequence[_Write]) -> dict[Operation, list[int]]:
+    numbers: dict[Operation, list[int]] = {}
+    for number, write in enumerate(writes):
+        numbers.setdefault(write.operation, []).append(number)
+    return numbers
+
+
+def _answer(writes: Sequence[_Write], results: Sequence[object]) -> None:
+    of_loops: dict[asyncio.AbstractEventLoop, list[tuple[Answer, object]]] = {}
+    for write, result in zip(writes, results, strict=True):
+        if isinstance(write.answer, Future):
+            _settle([(write.answer, result)])
         else:
-            in_loops.setdefault(wish.future.get_loop(), []).append((wish.future, said))
-    for loop, answers in in_loops.items():
-        with suppress(RuntimeError):  # it was closed meanwhile: nobody waits there any more
-            loop.call_soon_threadsafe(_hear, answers)
+            of_loops.setdefault(write.answer.get_loop(), []).append((write.answer, result))
+    for loop, answers in of_loops.items():
+        with suppress(RuntimeError):  # the loop is closed: no task waits there any more
+            loop.call_soon_threadsafe(_settle, answers)
 
 
-def _hear(answers: Sequence[tuple[asyncio.Future[Any], _UnitResult]]) -> None:
-    for future, said in answers:
-        if not future.done():
-            said.tell(future)
-
-
-def _done(session: Session, act: UnitOfWork) -> Any:  # noqa: ANN401  the act's own
-    result = act(session)
-    session.flush()
-    if session.identity_map:
-        session.expunge_all()
-    return result
+def _settle(answers: Sequence[tuple[Answer, object]]) -> None:
+    """An operation returns the error of one of its items as that item's result."""
+    for answer, result in answers:
+        if answer.done():
+            continue
+        if isinstance(result, BaseException):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)

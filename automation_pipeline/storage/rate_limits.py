@@ -1,16 +1,17 @@
 """Rate limits in the database, and pauses of callers while a provider is away."""
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import Float, UpdateBase, bindparam, case, delete, select
+from sqlalchemy import Float, TextClause, bindparam, delete, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.storage.claims import LeaseRow
-from automation_pipeline.storage.clock import database_epoch, database_now, database_time
+from automation_pipeline.storage.clock import database_now, database_time, epoch_sql
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.statements import dialects_insert, insert_into
+from automation_pipeline.storage.statements import insert_into, is_postgres
 from automation_pipeline.storage.types import Table
 
 
@@ -28,6 +29,13 @@ class RateLimitRow(Table):
 _NEVER = 1e12
 
 
+@dataclass(frozen=True)
+class _RateRequest:
+    key: str
+    rate: Rate
+    max_wait_seconds: float | None = None
+
+
 class DatabaseRateLimiter:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -35,37 +43,60 @@ class DatabaseRateLimiter:
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
-        return self._database.write_soon(partial(_reserve, key, rate, max_wait_seconds))
+        request = _RateRequest(key, rate, max_wait_seconds)
+        return self._database.write_in_bulk_soon(_reserve_each, request)
 
     async def reserve_soon(self, key: str, rate: Rate) -> float | None:
-        return await self._database.write(partial(_reserve, key, rate, None))
+        return await self._database.write_in_bulk(_reserve_each, _RateRequest(key, rate))
 
 
-def _reserve(
-    key: str, rate: Rate, max_wait_seconds: float | None, session: Session
-) -> float | None:
-    interval = rate.interval_seconds
-    credit = (rate.burst - 1) * interval
-    longest = _NEVER if max_wait_seconds is None else credit + max_wait_seconds
-    values = {"for_key": key, "step": interval, "longest": longest}
-    reserved = execute(session, _reserving, values).first()
+def _reserve_each(session: Session, requests: Sequence[_RateRequest]) -> list[float | None]:
+    """Requests of one key that wait however long it is share a statement."""
+    waits: list[float | None] = [None] * len(requests)
+    alike: dict[object, list[int]] = {}
+    for number, request in enumerate(requests):
+        alone = None if request.max_wait_seconds is None else number
+        alike.setdefault((request.key, request.rate, alone), []).append(number)
+    for numbers in alike.values():
+        for number, wait in zip(
+            numbers, _reserve(session, requests[numbers[0]], len(numbers)), strict=False
+        ):
+            waits[number] = wait
+    return waits
+
+
+def _reserve(session: Session, request: _RateRequest, starts: int) -> list[float]:
+    """The waits of so many starts, one after the other. None is reserved if the first one waits too
+    long."""
+    interval = request.rate.interval_seconds
+    credit = (request.rate.burst - 1) * interval
+    longest = request.max_wait_seconds
+    values = {
+        "key": request.key,
+        "step": interval * starts,
+        "longest": _NEVER if longest is None else credit + longest,
+    }
+    reserved = session.execute(_reserving(postgres=is_postgres(session)), values).first()
     if reserved is None:
-        return None
+        return []
     paid_until, now_seconds = reserved
-    return max(0.0, paid_until - interval - credit - now_seconds)
+    first = paid_until - starts * interval - credit - now_seconds
+    return [max(0.0, first + number * interval) for number in range(starts)]
 
 
-def _reserving(postgres: bool) -> UpdateBase:
-    now, interval = database_epoch(), bindparam("step", type_=Float(53))
-    begins = case((RateLimitRow.paid_until > now, RateLimitRow.paid_until), else_=now)
-    insert = dialects_insert(RateLimitRow, postgres=postgres).values(
-        key=bindparam("for_key"), paid_until=now + interval
+@cache
+def _reserving(*, postgres: bool) -> TextClause:
+    now, later = epoch_sql(postgres=postgres), "greatest" if postgres else "max"
+    statement = text(
+        f"""
+        INSERT INTO rate_limits (key, paid_until) VALUES (:key, {now} + :step)
+        ON CONFLICT (key) DO UPDATE SET paid_until = {later}(rate_limits.paid_until, {now}) + :step
+        WHERE rate_limits.paid_until - {now} <= :longest
+        RETURNING paid_until, {now}
+        """  # noqa: S608  parts of our own
     )
-    return insert.on_conflict_do_update(
-        index_elements=[RateLimitRow.key],
-        set_={"paid_until": begins + interval},
-        where=RateLimitRow.paid_until - now <= bindparam("longest", type_=Float(53)),
-    ).returning(RateLimitRow.paid_until, now)
+    floats = ("step", "longest")
+    return statement.bindparams(*(bindparam(name, type_=Float(53)) for name in floats))
 
 
 _OWNER = "pause"

@@ -1,30 +1,32 @@
 """Statements over many rows or values, and locks, the same on both databases."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import (
     ARRAY,
-    BindParameter,
     ClauseElement,
     ColumnElement,
     Dialect,
     Text,
+    TextClause,
     TypeDecorator,
     any_,
     bindparam,
     func,
+    insert,
     select,
+    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from automation_pipeline.storage.prepared import execute_each
 from automation_pipeline.storage.types import Table
 
 Insert: TypeAlias = postgresql.Insert | sqlite.Insert
+Item = TypeVar("Item")
 Value = TypeVar("Value", str, int)
 
 
@@ -33,12 +35,9 @@ def is_postgres(session: Session) -> bool:
 
 
 def insert_into(session: Session, table: type[Table]) -> Insert:
-    return dialects_insert(table, postgres=is_postgres(session))
-
-
-def dialects_insert(table: type[Table], *, postgres: bool) -> Insert:
-    """The dialect's own, which knows ON CONFLICT."""
-    return postgresql.insert(table.__table__) if postgres else sqlite.insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
+    """The dialect's own insert, which knows ON CONFLICT."""
+    dialects_insert = postgresql.insert if is_postgres(session) else sqlite.insert
+    return dialects_insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
 
 
 class _Document(TypeDecorator[Sequence[str | int]]):
@@ -47,23 +46,8 @@ class _Document(TypeDecorator[Sequence[str | int]]):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Sequence[str | int] | None, dialect: Dialect) -> str:  # noqa: ARG002  theirs
+    def process_bind_param(self, value: Sequence[str | int] | None, dialect: Dialect) -> str:  # noqa: ARG002  SQLAlchemy's hook
         return json.dumps(list(value or ()))
-
-
-def listed(name: str, *, postgres: bool) -> ColumnElement[str]:
-    """The texts of the list that is given under this name when the statement is run, as a column to
-    select from."""
-    if postgres:
-        return func.unnest(bindparam(name, type_=ARRAY(Text()))).column_valued("value")
-    return func.json_each(bindparam(name, type_=_Document())).table_valued("value").c.value
-
-
-def among_given(
-    column: InstrumentedAttribute[Value | None] | ColumnElement[Value], name: str, *, postgres: bool
-) -> ColumnElement[bool]:
-    """As `among`, of the list that is given under this name when the statement is run."""
-    return _among(column, postgres, partial(bindparam, name))
 
 
 def among(
@@ -73,9 +57,22 @@ def among(
 ) -> ColumnElement[bool]:
     """`column IN values`, however many: they travel as one parameter, where each of an IN's counts
     against a limit."""
-    return _among(
-        column, is_postgres(session), partial(bindparam, "among", list(values), unique=True)
-    )
+    if is_postgres(session):
+        return column == any_(
+            bindparam("among", list(values), type_=ARRAY(column.type), unique=True)
+        )
+    given = bindparam("among", list(values), type_=_Document(), unique=True)
+    return column.in_(select(func.json_each(given).table_valued("value").c.value))
+
+
+def among_given(
+    column: InstrumentedAttribute[Value | None] | ColumnElement[Value], name: str, *, postgres: bool
+) -> ColumnElement[bool]:
+    """As `among`, of the list that is given under this name when the statement is run."""
+    if postgres:
+        return column == any_(bindparam(name, type_=ARRAY(column.type)))
+    given = bindparam(name, type_=_Document())
+    return column.in_(select(func.json_each(given).table_valued("value").c.value))
 
 
 def where_given(
@@ -85,16 +82,10 @@ def where_given(
     return [column == value for column, value in wanted if value is not None]
 
 
-def _among(
-    column: InstrumentedAttribute[Value | None] | ColumnElement[Value],
-    postgres: bool,
-    given: Callable[..., BindParameter[Any]],
-) -> ColumnElement[bool]:
-    if postgres:
-        return column == any_(given(type_=ARRAY(column.type)))
-    return column.in_(
-        select(func.json_each(given(type_=_Document())).table_valued("value").c.value)
-    )
+def insert_rows(session: Session, table: type[Table], rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert the rows by one statement. All have the same columns."""
+    if rows:
+        session.connection().execute(insert(table), [dict(row) for row in rows])
 
 
 def upsert(
@@ -109,7 +100,7 @@ def upsert(
     """Insert the rows; where `key` exists already, overwrite `fields` (none: leave the row as it
     is) if `where` holds.
 
-    All rows have the same fields. One prepared statement runs over all of them, inside the caller's
+    All rows have the same fields. One statement runs over all of them, inside the caller's
     transaction. On PostgreSQL in the order of their key: two writers of the same rows then wait for
     each other instead of locking crosswise, which would end one of them. Of two rows with one key
     the later wins.
@@ -121,33 +112,58 @@ def upsert(
         if is_postgres(session)
         else rows
     )
-    if where is None and not any(isinstance(value, ClauseElement) for value in rows[0].values()):
-        execute_each(session, _plain_upsert(table, tuple(key), tuple(fields)), in_order)
+    # SQLAlchemy compiles an INSERT with ON CONFLICT anew each time. As text it is compiled once.
+    if where is None and _can_be_text(table, rows[0]):
+        statement = _upsert_text(table, tuple(rows[0]), tuple(key), tuple(fields))
     else:
-        statement = _upsert(table, key, fields, where, postgres=is_postgres(session))
-        session.connection().execute(statement, [dict(row) for row in in_order])
+        statement = _upsert(session, table, key, fields, where)
+    session.connection().execute(statement, [dict(row) for row in in_order])
+
+
+def _can_be_text(table: type[Table], row: Mapping[str, object]) -> bool:
+    """No column needs a default of the table, and no value is an expression."""
+    defaults = [column.key for column in table.__table__.columns if column.default is not None]
+    return all(key in row for key in defaults) and not any(
+        isinstance(value, ClauseElement) for value in row.values()
+    )
 
 
 @cache
-def _plain_upsert(
-    table: type[Table], key: tuple[str, ...], fields: tuple[str, ...]
-) -> Callable[[bool], ClauseElement]:
-    return lambda postgres: _upsert(table, key, fields, None, postgres=postgres)
+def _upsert_text(
+    table: type[Table], columns: tuple[str, ...], key: tuple[str, ...], fields: tuple[str, ...]
+) -> TextClause:
+    changes = ", ".join(f"{field} = excluded.{field}" for field in fields)
+    values = ", ".join(f":{column}" for column in columns)
+    statement = text(
+        f"INSERT INTO {table.__tablename__} ({', '.join(columns)}) VALUES ({values}) "  # noqa: S608  names of our own columns
+        f"ON CONFLICT ({', '.join(key)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
+    )
+    types = table.__table__.columns
+    return statement.bindparams(*(bindparam(name, type_=types[name].type) for name in columns))
 
 
 def _upsert(
+    session: Session,
     table: type[Table],
     key: Sequence[str],
     fields: Sequence[str],
     where: ColumnElement[bool] | None,
-    *,
-    postgres: bool,
 ) -> Insert:
-    insert = dialects_insert(table, postgres=postgres)
+    statement = insert_into(session, table)
     if not fields:
-        return insert.on_conflict_do_nothing(index_elements=list(key))
-    changes = {field: insert.excluded[field] for field in fields}
-    return insert.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)
+        return statement.on_conflict_do_nothing(index_elements=list(key))
+    changes = {field: statement.excluded[field] for field in fields}
+    return statement.on_conflict_do_update(index_elements=list(key), set_=changes, where=where)
+
+
+def rounds(items: Iterable[Item], key: Callable[[Item], object]) -> Iterator[list[Item]]:
+    """Lists in which no key occurs twice, for statements over many rows: the second item of a key
+    finds what the first has written."""
+    left = list(items)
+    while left:
+        first: dict[object, Item] = {}
+        left = [item for item in left if first.setdefault(key(item), item) is not item]
+        yield list(first.values())
 
 
 def advisory_lock(session: Session, name: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Index, func, insert, select
+from sqlalchemy import ColumnElement, Index, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from automation_pipeline.core.clock import iso
@@ -12,7 +12,7 @@ from automation_pipeline.core.events import WorkflowLogEntry
 from automation_pipeline.core.masking import masked_document
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.group_commit import write_before_commit
-from automation_pipeline.storage.prepared import execute_each
+from automation_pipeline.storage.statements import insert_rows
 from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, UtcDateTime
 
 
@@ -36,9 +36,6 @@ class WorkflowLogRow(Table):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=database_now())
 
 
-_ADD = insert(WorkflowLogRow)
-
-
 def write_notes(session: Session, *notes: WorkflowLogEntry) -> None:
     if notes:
         write_before_commit(session, _add, notes)
@@ -47,7 +44,7 @@ def write_notes(session: Session, *notes: WorkflowLogEntry) -> None:
 def _add(session: Session, notes: Sequence[WorkflowLogEntry]) -> None:
     now = database_time(session)
     rows = [{**vars(note), "data": masked_document(note.data), "created_at": now} for note in notes]
-    execute_each(session, _ADD, rows)
+    insert_rows(session, WorkflowLogRow, rows)
 
 
 Document = dict[str, object]

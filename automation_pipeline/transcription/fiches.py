@@ -35,8 +35,12 @@ from automation_pipeline.transcription.runs import (
     TranscriptionRunRequest,
     begin_transcription,
     fail_run,
+    join_or_start,
     open_run,
 )
+
+# Requests that one transaction starts.
+AT_ONCE = 100
 
 
 async def transcribe_fiches(  # noqa: PLR0913  ports, by name
@@ -87,28 +91,28 @@ async def begin_transcriptions(
     except PermanentError as error:
         await _fail_all(requests, error, database)
         raise
-    started: dict[str, TranscriptionSummary | AutomationError] = {}
     fresh = _fresh_fiches(requests, database, clock)
+    stored = [request for request in requests if request.fiche_id in fresh]
+    started: dict[str, TranscriptionSummary | AutomationError] = {}
+    for first in range(0, len(stored), AT_ONCE):
+        chunk = stored[first : first + AT_ONCE]
+        runs = await database.write(partial(join_or_start, requests=chunk))
+        started.update(zip([request.run_id for request in chunk], runs, strict=True))
 
     async def begin(
         request: TranscriptionRunRequest,
     ) -> tuple[str, TranscriptionSummary | AutomationError]:
         try:
-            is_fresh = request.fiche_id in fresh
             return request.run_id, await begin_transcription(
-                request,
-                database=database,
-                source=crm,
-                clock=clock,
-                is_fresh=is_fresh,
-                gives_up=gives_up,
+                request, database=database, source=crm, clock=clock, gives_up=gives_up
             )
         except InfrastructureError:
             raise
         except (TransientError, PermanentError) as error:
             return request.run_id, error
 
-    await process_concurrently(requests, begin, started.update, width=crm.at_once)
+    others = [request for request in requests if request.fiche_id not in fresh]
+    await process_concurrently(others, begin, started.update, width=crm.at_once)
     return [started[request.run_id] for request in requests]
 
 

@@ -125,6 +125,54 @@ class TranscriptionSummary:
         return self.processed >= self.target_total
 
 
+@dataclass(frozen=True)
+class TranscriptionRunRequest:
+    """A request for a run. Repeating it joins the run that it started."""
+
+    run_id: str
+    fiche_id: str
+    priority: TranscriptionPriority
+    dagster_run_id: str | None = None
+    # Stored details that are newer are not fetched again. None fetches them.
+    fresh_since: datetime | None = None
+    # Transcripts that are older, by the database's clock, are replaced. None keeps all.
+    renew_before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run that has just got its plan; `run_id` is the request's own or that of a joined run."""
+
+    run_id: str
+    request: TranscriptionRunRequest
+    plan: TranscriptionPlan
+
+    @property
+    def summary(self) -> TranscriptionSummary:
+        return TranscriptionSummary(
+            self.run_id,
+            self.request.fiche_id,
+            TranscriptionStatus.RUNNING,
+            self.plan.total,
+            self.plan.already_transcribed,
+            len(self.plan.targets),
+        )
+
+
+@dataclass(frozen=True)
+class EndedRecordings:
+    """How many recordings of a run have ended, and how."""
+
+    processed: int
+    cached: int = 0
+    failed: int = 0
+
+    def __add__(self, other: "EndedRecordings") -> "EndedRecordings":
+        return EndedRecordings(
+            self.processed + other.processed, self.cached + other.cached, self.failed + other.failed
+        )
+
+
 def why_incomplete(run: TranscriptionSummary, failed: Sequence[tuple[str, str]]) -> str | None:
     """Explain why a run that ended is incomplete, given its failed recordings and their reasons.
 

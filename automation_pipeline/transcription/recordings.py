@@ -7,6 +7,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -20,21 +21,31 @@ from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription import events
 from automation_pipeline.transcription.events import fiche_note
-from automation_pipeline.transcription.models import Chunk, SpeechOptions, TaskState, Transcript
+from automation_pipeline.transcription.models import (
+    Chunk,
+    EndedRecordings,
+    SpeechOptions,
+    TaskState,
+    Transcript,
+)
 from automation_pipeline.transcription.ports import ProviderAccessError, SpeechProvider
-from automation_pipeline.transcription.queries.recordings import save_transcript
-from automation_pipeline.transcription.queries.runs import any_running, touch_runs
+from automation_pipeline.transcription.queries.recordings import save_transcripts
+from automation_pipeline.transcription.queries.runs import (
+    any_running,
+    touch_runs,
+)
 from automation_pipeline.transcription.queries.tasks import (
     RecordingClaim,
-    begin_attempt,
+    begin_attempts,
     claim_next,
     extend_claims,
-    finish_task,
+    finish_tasks,
     release_for_retry,
     runs_worked_on,
 )
 from automation_pipeline.transcription.rules import (
     FailRecording,
+    RetryRecording,
     after_error,
     chunks_of,
     words_or_estimated,
@@ -162,6 +173,18 @@ class ClaimLostError(Exception):
     """Another worker has claimed the recording, so this one makes no call."""
 
 
+@dataclass(frozen=True)
+class EndedRecording:
+    """How work on a claimed recording ended; `error` says why it failed."""
+
+    claim: RecordingClaim
+    state: TaskState
+    progress_every: int
+    error: str | None = None
+    transcript: Transcript | None = None
+    chunks: Sequence[Chunk] = ()
+
+
 async def transcribe_recording(
     claim: RecordingClaim,
     *,
@@ -175,9 +198,8 @@ async def transcribe_recording(
     no call and writes nothing.
     """
     options, breaker = provider.options, provider.breaker
-    end = _end_without_call(claim, options)
-    if end is not None:
-        await database.write(end)
+    if claim.has_transcription or claim.attempts >= options.max_attempts:
+        await database.write_in_bulk(end_recordings, _ended_without_call(claim, options))
         return
     called = False
 
@@ -185,7 +207,7 @@ async def transcribe_recording(
         nonlocal called
         await turn()
         breaker.check()
-        if not await database.write(partial(_begin_attempt, claim)):
+        if not await database.write_in_bulk(_begin_attempts, claim):
             raise ClaimLostError
         called = True
 
@@ -197,96 +219,95 @@ async def transcribe_recording(
     except AutomationError as error:
         if called and isinstance(error, ProviderAccessError):
             breaker.open(str(error))
-        await database.write(partial(_record_error, claim, error, options, called=called))
+        await _record_error(claim, error, called, options, database)
     else:
         chunks = chunks_of(words_or_estimated(transcript, claim.duration_seconds))
-        await database.write(partial(_save_transcript, claim, transcript, chunks, options))
+        done = EndedRecording(
+            claim, TaskState.DONE, options.progress_every, transcript=transcript, chunks=chunks
+        )
+        await database.write_in_bulk(end_recordings, done)
 
 
-def _end_without_call(
-    claim: RecordingClaim, options: SpeechOptions
-) -> Callable[[Session], None] | None:
-    if claim.has_transcription:
-        return partial(_end_recording, claim, TaskState.CACHED, None, options)
-    if claim.attempts >= options.max_attempts:
-        gave_up = f"Given up after {claim.attempts} attempts that nobody saw the end of"
-        return partial(_end_recording, claim, TaskState.FAILED, gave_up, options)
-    return None
-
-
-def _begin_attempt(claim: RecordingClaim, session: Session) -> bool:
-    if not begin_attempt(session, claim):
-        return False
-    attempt = claim.attempts + 1
-    enqueue(session, [_recording_event("started", claim, session, attempt=attempt)])
-    write_notes(
-        session,
-        fiche_note(claim.run_id, claim.fiche_id, f"Recording {claim.call_id}: attempt {attempt}"),
-    )
-    return True
-
-
-def _record_error(
+async def _record_error(
     claim: RecordingClaim,
     error: AutomationError,
-    options: SpeechOptions,
-    session: Session,
-    *,
     called: bool,
+    options: SpeechOptions,
+    database: Database,
 ) -> None:
     verdict = after_error(error, claim.attempts + claim.audio_failures + 1, options, Random())
     if isinstance(verdict, FailRecording):
-        _end_recording(claim, TaskState.FAILED, verdict.error, options, session)
-        return
-    message = f"Recording {claim.call_id}: again in {verdict.after.total_seconds():.0f} s. {verdict.error}"
-    of_audio = not called and not isinstance(error, InfrastructureError)
+        failed = EndedRecording(claim, TaskState.FAILED, options.progress_every, verdict.error)
+        await database.write_in_bulk(end_recordings, failed)
+    else:
+        of_audio = not called and not isinstance(error, InfrastructureError)
+        await database.write(partial(_release, claim, verdict, of_audio=of_audio))
+
+
+def _ended_without_call(claim: RecordingClaim, options: SpeechOptions) -> EndedRecording:
+    if claim.has_transcription:
+        return EndedRecording(claim, TaskState.CACHED, options.progress_every)
+    gave_up = f"Given up after {claim.attempts} attempts that nobody saw the end of"
+    return EndedRecording(claim, TaskState.FAILED, options.progress_every, error=gave_up)
+
+
+def _begin_attempts(session: Session, claims: Sequence[RecordingClaim]) -> list[bool]:
+    """Whether each claim is still held."""
+    begun = begin_attempts(session, claims)
+    for claim in claims:
+        if claim.task_id in begun:
+            attempt = claim.attempts + 1
+            enqueue(session, [_recording_event("started", claim, session, attempt=attempt)])
+            message = f"Recording {claim.call_id}: attempt {attempt}"
+            write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message))
+    return [claim.task_id in begun for claim in claims]
+
+
+def _release(
+    claim: RecordingClaim, verdict: RetryRecording, session: Session, *, of_audio: bool
+) -> None:
+    seconds = verdict.after.total_seconds()
+    message = f"Recording {claim.call_id}: again in {seconds:.0f} s. {verdict.error}"
     if release_for_retry(session, claim, verdict.after, verdict.error, of_audio=of_audio):
         write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="warning"))
 
 
-def _save_transcript(
-    claim: RecordingClaim,
-    transcript: Transcript,
-    chunks: Sequence[Chunk],
-    options: SpeechOptions,
-    session: Session,
-) -> None:
-    if not finish_task(session, claim, TaskState.DONE):
-        return
-    save_transcript(session, claim.recording_id, transcript, chunks)
-    enqueue(
+def end_recordings(session: Session, recordings: Sequence[EndedRecording]) -> list[None]:
+    """End the tasks, save the transcripts and count both in their runs. A recording that another
+    worker has claimed since stays as it is."""
+    alike: dict[tuple[TaskState, str | None], list[RecordingClaim]] = {}
+    for each in recordings:
+        alike.setdefault((each.state, each.error), []).append(each.claim)
+    finished = set[int]()
+    for (state, error), claims in alike.items():
+        finished |= finish_tasks(session, claims, state, error)
+    ended = [each for each in recordings if each.claim.task_id in finished]
+    save_transcripts(
         session,
-        [
-            _recording_event(
-                "completed", claim, session, transcription_id=transcript.transcription_id
-            )
-        ],
+        {
+            each.claim.recording_id: (each.transcript, each.chunks)
+            for each in ended
+            if each.transcript is not None
+        },
     )
-    settle_recordings(session, claim.run_id, processed=1, progress_every=options.progress_every)
-
-
-def _end_recording(
-    claim: RecordingClaim,
-    state: TaskState,
-    error: str | None,
-    options: SpeechOptions,
-    session: Session,
-) -> None:
-    if not finish_task(session, claim, state, error):
-        return
-    if error is not None:
-        enqueue(session, [_recording_event("failed", claim, session, error=error)])
-        message = f"Recording {claim.call_id} failed: {error}"
-        write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="error"))
-    cached, failed = int(state is TaskState.CACHED), int(state is TaskState.FAILED)
-    settle_recordings(
-        session,
-        claim.run_id,
-        processed=1,
-        cached=cached,
-        failed=failed,
-        progress_every=options.progress_every,
-    )
+    counts: dict[int, dict[str, EndedRecordings]] = {}
+    for each in ended:
+        claim = each.claim
+        if each.transcript is not None:
+            name = each.transcript.transcription_id
+            enqueue(session, [_recording_event("completed", claim, session, transcription_id=name)])
+        if each.error is not None:
+            enqueue(session, [_recording_event("failed", claim, session, error=each.error)])
+            message = f"Recording {claim.call_id} failed: {each.error}"
+            write_notes(session, fiche_note(claim.run_id, claim.fiche_id, message, level="error"))
+        of_runs = counts.setdefault(each.progress_every, {})
+        is_cached, is_failed = each.state is TaskState.CACHED, each.state is TaskState.FAILED
+        one = EndedRecordings(1, cached=int(is_cached), failed=int(is_failed))
+        before = of_runs.get(claim.run_id)
+        of_runs[claim.run_id] = one if before is None else before + one
+    for progress_every, of_runs in counts.items():
+        settle_recordings(session, of_runs, progress_every=progress_every)
+    return [None] * len(recordings)
 
 
 def _recording_event(

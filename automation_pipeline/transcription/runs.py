@@ -1,8 +1,7 @@
 """Transcription runs: one run transcribes what a fiche lacks. Start or join one, plan it, end it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from automation_pipeline.core.clock import Clock
@@ -19,47 +18,36 @@ from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import rounds
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription import events
 from automation_pipeline.transcription.events import fiche_note, run_note
 from automation_pipeline.transcription.models import (
     NO_URL,
-    TranscriptionPlan,
+    EndedRecordings,
+    PlannedRun,
     TranscriptionPriority,
+    TranscriptionRunRequest,
     TranscriptionStatus,
     TranscriptionSummary,
 )
 from automation_pipeline.transcription.queries.runs import (
     NO_PLAN,
     abandoned_runs,
+    active_runs,
     add_tasks,
     count_recordings,
-    end_run,
+    end_runs,
     find_summary,
     is_abandoned,
-    live_run_of,
     lock_run,
-    plan_for,
     plan_run,
+    plans_for,
     raise_urgency,
-    start_run,
+    start_runs,
     summary_from_row,
 )
 from automation_pipeline.transcription.queries.tasks import fail_waiting_tasks
-
-
-@dataclass(frozen=True)
-class TranscriptionRunRequest:
-    """A request for a run. Repeating it joins the run that it started."""
-
-    run_id: str
-    fiche_id: str
-    priority: TranscriptionPriority
-    dagster_run_id: str | None = None
-    # Stored details that are newer are not fetched again. None fetches them.
-    fresh_since: datetime | None = None
-    # Transcripts that are older, by the database's clock, are replaced. None keeps all.
-    renew_before: datetime | None = None
 
 
 async def begin_transcription(
@@ -79,7 +67,7 @@ async def begin_transcription(
     exception.
     """
     if is_fresh:
-        return await database.write(partial(_join_or_start, request))
+        return await database.write_in_bulk(join_or_start, request)
     run = await database.write(partial(open_run, request))
     if run.is_planned:
         return run
@@ -101,50 +89,86 @@ async def begin_transcription(
 
 def open_run(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary:
     """Return the fiche's active run, or record a run without a plan."""
-    active = _find_active(request, session)
+    active = _find_active(session, [request]).get(request.run_id)
     if active is not None:
         return active
-    if not start_run(
-        session,
-        request.run_id,
-        request.fiche_id,
-        NO_PLAN,
-        request.priority,
-        request.dagster_run_id,
-    ):
+    if not start_runs(session, [(request, NO_PLAN)], database_time(session)):
         return _join(request, session)
-    return TranscriptionSummary(
-        request.run_id, request.fiche_id, TranscriptionStatus.RUNNING, 0, 0, 0
-    )
+    return PlannedRun(request.run_id, request, NO_PLAN).summary
 
 
-def _find_active(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary | None:
-    """The request's own run, or else the fiche's live run, made as urgent as the request."""
-    own = find_summary(session, request.run_id)
-    if own is not None:
-        return own
-    live = live_run_of(session, request.fiche_id)
-    if live is None:
-        return None
-    raise_urgency(session, live, request.priority)
-    return find_summary(session, live)
+def _find_active(
+    session: Session, requests: Sequence[TranscriptionRunRequest]
+) -> dict[str, TranscriptionSummary]:
+    """The requests' own runs, or else the fiches' live runs, made as urgent as the requests."""
+    active = active_runs(session, requests)
+    joined: dict[TranscriptionPriority, list[str]] = {}
+    for request in requests:
+        run = active.get(request.run_id)
+        if run is not None and run.run_id != request.run_id:
+            joined.setdefault(request.priority, []).append(run.run_id)
+    for priority, run_ids in joined.items():
+        raise_urgency(session, run_ids, priority)
+    return active
 
 
-def _join_or_start(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary:
-    active = _find_active(request, session)
-    if active is not None:
-        return active if active.is_planned else _plan(request, active.run_id, session)
-    plan = _plan_for(request, session)
-    if not start_run(
-        session, request.run_id, request.fiche_id, plan, request.priority, request.dagster_run_id
-    ):
-        return _join(request, session)
-    return _begin_work(request, request.run_id, plan, session)
+def join_or_start(
+    session: Session, requests: Sequence[TranscriptionRunRequest]
+) -> list[TranscriptionSummary | AutomationError]:
+    """Per request: its own run, or the fiche's live run, or a new run with a plan; or why there is
+    none."""
+    results: dict[int, TranscriptionSummary | AutomationError] = {}
+    # Of requests for one fiche, the later ones join the run of the first.
+    for numbered in rounds(enumerate(requests), key=lambda each: each[1].fiche_id):
+        found = _join_or_start_each(session, [request for _, request in numbered])
+        results.update({number: found[request.fiche_id] for number, request in numbered})
+    return [results[number] for number in range(len(requests))]
+
+
+def _join_or_start_each(
+    session: Session, requests: Sequence[TranscriptionRunRequest]
+) -> dict[str, TranscriptionSummary | AutomationError]:
+    """By fiche. No two of the requests are for one fiche."""
+    active = _find_active(session, requests)
+    results: dict[str, TranscriptionSummary | AutomationError] = {}
+    new = [request for request in requests if request.run_id not in active]
+    plans = plans_for(session, new) if new else {}
+    planned = [(request, plans[request.fiche_id]) for request in new if request.fiche_id in plans]
+    started = start_runs(session, planned, database_time(session)) if planned else set[str]()
+    begun = [
+        PlannedRun(request.run_id, request, plan)
+        for request, plan in planned
+        if request.run_id in started
+    ]
+    results.update({run.fiche_id: run for run in _begin_work(session, begun)})
+    for request in requests:
+        if request.fiche_id not in results:
+            try:
+                run = active.get(request.run_id)
+                results[request.fiche_id] = _join_active(
+                    request, run, request.fiche_id in plans, session
+                )
+            except AutomationError as error:
+                results[request.fiche_id] = error
+    return results
+
+
+def _join_active(
+    request: TranscriptionRunRequest,
+    active: TranscriptionSummary | None,
+    is_mirrored: bool,
+    session: Session,
+) -> TranscriptionSummary:
+    """Join a run that another request has recorded."""
+    if active is None and not is_mirrored:
+        raise _not_mirrored(request)
+    run = active or _join(request, session)
+    return run if run.is_planned else _plan(request, run.run_id, session)
 
 
 def _join(request: TranscriptionRunRequest, session: Session) -> TranscriptionSummary:
     """Join the run that another worker recorded concurrently."""
-    joined = _find_active(request, session)
+    joined = _find_active(session, [request]).get(request.run_id)
     if joined is None:
         raise TransientError(
             f"The run of fiche {request.fiche_id} ended while a request was joining it."
@@ -154,63 +178,59 @@ def _join(request: TranscriptionRunRequest, session: Session) -> TranscriptionSu
 
 def _plan(request: TranscriptionRunRequest, run_id: str, session: Session) -> TranscriptionSummary:
     """Plan the recorded run, the request's own or a joined one, unless another worker has planned it."""
-    plan = _plan_for(request, session)
+    plan = plans_for(session, [request]).get(request.fiche_id)
+    if plan is None:
+        raise _not_mirrored(request)
     if plan_run(session, run_id, plan):
-        return _begin_work(request, run_id, plan, session)
+        [begun] = _begin_work(session, [PlannedRun(run_id, request, plan)])
+        return begun
     planned = find_summary(session, run_id)
     if planned is None:
         raise TransientError(
             f"The run of fiche {request.fiche_id} was removed while it was planned."
         )
     if planned.status is TranscriptionStatus.FAILED and run_id != request.run_id:
-        return _join_or_start(request, session)
+        result = _join_or_start_each(session, [request])[request.fiche_id]
+        if isinstance(result, AutomationError):
+            raise result
+        return result
     return planned
 
 
-def _plan_for(request: TranscriptionRunRequest, session: Session) -> TranscriptionPlan:
-    plan = plan_for(session, request.fiche_id, request.renew_before)
-    if plan is None:
-        raise PermanentError(f"Fiche {request.fiche_id} is not mirrored.")
-    return plan
+def _not_mirrored(request: TranscriptionRunRequest) -> PermanentError:
+    return PermanentError(f"Fiche {request.fiche_id} is not mirrored.")
 
 
-def _begin_work(
-    request: TranscriptionRunRequest, run_id: str, plan: TranscriptionPlan, session: Session
-) -> TranscriptionSummary:
-    now = database_time(session)
-    add_tasks(session, run_id, request.fiche_id, plan, request.priority, now)
-    enqueue(session, [
-        events.status_check(run_id, request.fiche_id, plan, now),
-        events.started(run_id, request.fiche_id, plan, request.priority, now),
-    ])  # fmt: skip
-    counts = {
-        "total": plan.total,
-        "already": plan.already_transcribed,
-        "targets": len(plan.targets),
-    }
-    write_notes(
-        session,
-        fiche_note(run_id, request.fiche_id, f"START: {request.priority} priority", data=counts),
-    )
-    return _fail_recordings_without_audio(session, request, run_id, plan)
-
-
-def _fail_recordings_without_audio(
-    session: Session, request: TranscriptionRunRequest, run_id: str, plan: TranscriptionPlan
-) -> TranscriptionSummary:
+def _begin_work(session: Session, runs: Sequence[PlannedRun]) -> list[TranscriptionSummary]:
     """Recordings without audio fail at once. A run without targets completes at once."""
-    blank = [target.call_id for target in plan.targets if not target.url.strip()]
-    if not blank and plan.targets:
-        return TranscriptionSummary(
-            run_id,
-            request.fiche_id,
-            TranscriptionStatus.RUNNING,
-            plan.total,
-            plan.already_transcribed,
-            len(plan.targets),
-        )
-    failed = _fail_tasks(session, run_id, request.fiche_id, len(plan.targets), NO_URL, blank)
-    return settle_recordings(session, run_id, processed=failed, failed=failed)
+    if not runs:
+        return []
+    now = database_time(session)
+    add_tasks(session, runs, now)
+    for run in runs:
+        fiche_id, plan, priority = run.request.fiche_id, run.plan, run.request.priority
+        enqueue(session, [
+            events.status_check(run.run_id, fiche_id, plan, now),
+            events.started(run.run_id, fiche_id, plan, priority, now),
+        ])  # fmt: skip
+        counts = {
+            "total": plan.total,
+            "already": plan.already_transcribed,
+            "targets": len(plan.targets),
+        }
+        message = f"START: {priority} priority"
+        write_notes(session, fiche_note(run.run_id, fiche_id, message, data=counts))
+    ended: dict[str, EndedRecordings] = {}
+    for run in runs:
+        blank = [target.call_id for target in run.plan.targets if not target.url.strip()]
+        failed = 0
+        if blank:
+            total = len(run.plan.targets)
+            failed = _fail_tasks(session, run.run_id, run.request.fiche_id, total, NO_URL, blank)
+        if failed or not run.plan.targets:
+            ended[run.run_id] = EndedRecordings(failed, failed=failed)
+    settled = settle_recordings(session, ended)
+    return [settled.get(run.run_id, run.summary) for run in runs]
 
 
 def _fail_tasks(
@@ -237,34 +257,34 @@ def fail_unplanned(request: TranscriptionRunRequest, reason: str, session: Sessi
 
 
 def settle_recordings(
-    session: Session,
-    run_id: str,
-    *,
-    processed: int,
-    cached: int = 0,
-    failed: int = 0,
-    progress_every: int = 1,
-) -> TranscriptionSummary:
-    """Count ended recordings in the transaction that ends them, and complete the run with the last one.
+    session: Session, ended: Mapping[str, EndedRecordings], *, progress_every: int = 1
+) -> dict[str, TranscriptionSummary]:
+    """Count ended recordings by run in the transaction that ends them, and complete the runs with
+    their last ones.
 
     A progress event is published after every `progress_every` recordings, and at the end.
     """
+    if not ended:
+        return {}
     now = database_time(session)
-    summary, started_at = count_recordings(
-        session, run_id, now, processed=processed, cached=cached, failed=failed
-    )
-    before = summary.processed - processed
-    if summary.is_over or summary.processed // progress_every > before // progress_every:
-        enqueue(session, [events.progress(summary, now)] if processed else [])
-    if summary.is_over and summary.status is TranscriptionStatus.RUNNING:
-        enqueue(session, events.completed(summary, started_at, now))
-        end_run(session, run_id, TranscriptionStatus.COMPLETED)
-        counts = {"new": summary.new, "cached": summary.cached, "failed": summary.failed}
-        write_notes(
-            session, run_note(summary, f"END: completed, {summary.failed} failed", data=counts)
-        )
-        return replace(summary, status=TranscriptionStatus.COMPLETED)
-    return summary
+    settled, completed = dict[str, TranscriptionSummary](), list[str]()
+    for summary, started_at in count_recordings(session, ended, now):
+        processed = ended[summary.run_id].processed
+        before = summary.processed - processed
+        is_due = summary.processed // progress_every > before // progress_every
+        if processed and (summary.is_over or is_due):
+            enqueue(session, [events.progress(summary, now)])
+        if summary.is_over and summary.status is TranscriptionStatus.RUNNING:
+            enqueue(session, events.completed(summary, started_at, now))
+            counts = {"new": summary.new, "cached": summary.cached, "failed": summary.failed}
+            message = f"END: completed, {summary.failed} failed"
+            write_notes(session, run_note(summary, message, data=counts))
+            summary = replace(summary, status=TranscriptionStatus.COMPLETED)  # noqa: PLW2901  it has just ended
+            completed.append(summary.run_id)
+        settled[summary.run_id] = summary
+    if completed:
+        end_runs(session, completed, TranscriptionStatus.COMPLETED)
+    return settled
 
 
 def fail_run(session: Session, run_id: str, reason: str) -> TranscriptionSummary:
@@ -275,8 +295,10 @@ def fail_run(session: Session, run_id: str, reason: str) -> TranscriptionSummary
         return summary_from_row(run)
     now = database_time(session)
     failed = _fail_tasks(session, run_id, run.fiche_id, run.target_total, reason)
-    counted, _ = count_recordings(session, run_id, now, processed=failed, cached=0, failed=failed)
-    end_run(session, run_id, TranscriptionStatus.FAILED, reason)
+    [(counted, _)] = count_recordings(
+        session, {run_id: EndedRecordings(failed, failed=failed)}, now
+    )
+    end_runs(session, [run_id], TranscriptionStatus.FAILED, reason)
     summary = replace(counted, status=TranscriptionStatus.FAILED, error=reason)
     enqueue(session, events.failed(summary, reason, now))
     write_notes(
@@ -307,7 +329,7 @@ def _end_abandoned(session: Session, run_id: str, fiche_id: str, silent_for_seco
     failed = _fail_tasks(session, run_id, fiche_id, run.target_total, reason)
     data = {"failed": failed}
     write_notes(session, fiche_note(run_id, fiche_id, f"SWEEP: {reason}", level="error", data=data))
-    summary = settle_recordings(session, run_id, processed=failed, failed=failed)
-    if not summary.is_over:
+    settled = settle_recordings(session, {run_id: EndedRecordings(failed, failed=failed)})
+    if not settled[run_id].is_over:
         # Recordings were deleted during the run, so its counters do not add up. End it anyway.
         fail_run(session, run_id, reason)

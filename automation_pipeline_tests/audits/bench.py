@@ -26,7 +26,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow
 from automation_pipeline.transcription.models import Chunk
-from automation_pipeline.transcription.queries.recordings import save_transcript
+from automation_pipeline.transcription.queries.recordings import save_transcripts
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
@@ -113,9 +113,8 @@ class Bench:
         with self.database.transaction() as session:
             calls = select(CallRecordingRow).where(CallRecordingRow.call_id.startswith(fiche_id))
             for row in session.scalars(calls).all():
-                save_transcript(
-                    session, row.id, transcript(f"tr_{row.call_id}"), chunks if said else []
-                )
+                heard = transcript(f"tr_{row.call_id}"), chunks if said else []
+                save_transcripts(session, {row.id: heard})
 
     def configure(self, steps: int = 3, name: str = "Sales", **fields: object) -> int:
         given = document(name, steps, **fields)

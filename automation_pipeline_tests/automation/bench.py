@@ -33,10 +33,9 @@ from automation_pipeline.transcription.fiches import (
     transcribe_fiches,
     work_on_runs,
 )
-from automation_pipeline.transcription.models import TranscriptionPriority
+from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionRunRequest
 from automation_pipeline.transcription.models import TranscriptionSummary as TranscriptionStanding
 from automation_pipeline.transcription.ports import SpeechProvider
-from automation_pipeline.transcription.runs import TranscriptionRunRequest
 from automation_pipeline_tests.audits.bench import Bench as AuditBench
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.factories import a_schedule, an_opening, selected

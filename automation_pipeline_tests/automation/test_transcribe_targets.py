@@ -21,11 +21,12 @@ from automation_pipeline.storage.database import Database, DatabaseFullError, Se
 from automation_pipeline.transcription.models import (
     Transcript,
     TranscriptionPriority,
+    TranscriptionRunRequest,
     TranscriptionStatus,
     TranscriptionSummary,
 )
 from automation_pipeline.transcription.queries.runs import list_summaries
-from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription
+from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline_tests.audits.bench import call
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.conftest import StandingClock

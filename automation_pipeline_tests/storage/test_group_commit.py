@@ -3,7 +3,6 @@ own."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
 from threading import Event as Signal
@@ -13,14 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event, select
 
+from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.events import Event, WorkflowLogEntry
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.heartbeats import ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline.storage.workflow_logs import WorkflowLogRow, write_notes
-
-CALLER: ContextVar[str] = ContextVar("CALLER", default="nobody")
 
 
 class OnPurposeError(Exception):
@@ -136,15 +134,58 @@ def test_events_of_one_that_fails_do_not_leave(database: Database) -> None:
         assert session.scalars(select(OutboxRow)).all() == []
 
 
-def test_an_act_runs_in_its_callers_context(database: Database) -> None:
-    async def two() -> list[str]:
-        async def one(name: str) -> str:
-            CALLER.set(name)
-            return await database.write(lambda _: CALLER.get())
+def test_items_of_one_operation_are_written_together_and_fail_alone(database: Database) -> None:
+    calls: list[Sequence[str]] = []
 
-        return await asyncio.gather(one("a"), one("b"))
+    def beat_all(session: Session, beats: Sequence[str]) -> list[str | InvalidInputError]:
+        calls.append(beats)
+        for each in beats:
+            record_heartbeat(session, each)
+        return [InvalidInputError("odd") if each == "odd" else each.upper() for each in beats]
 
-    assert asyncio.run(two()) == ["a", "b"]
+    assert in_bulk(database, beat_all, ["a", "odd", "b"]) == ["A", "InvalidInputError", "B"]
+    assert calls == [["a", "odd", "b"]]
+    assert database.write_in_bulk_soon(beat_all, "c") == "C"
+    assert names(database) == {"a", "b", "c", "odd"}
+
+
+def test_an_operation_that_raises_is_repeated_for_each_of_its_items(database: Database) -> None:
+    def refuse_odd(session: Session, beats: Sequence[str]) -> list[str]:
+        for each in beats:
+            record_heartbeat(session, each)
+            if each == "odd":
+                raise OnPurposeError
+        return list(beats)
+
+    assert in_bulk(database, refuse_odd, ["a", "odd", "b"]) == ["a", "OnPurposeError", "b"]
+    assert names(database) == {"a", "b"}
+
+
+def test_an_error_in_bulk_is_raised_within_a_transaction_too(database: Database) -> None:
+    def refuse(_session: Session, beats: Sequence[str]) -> list[InvalidInputError]:
+        return [InvalidInputError(each) for each in beats]
+
+    with database.as_one(), pytest.raises(InvalidInputError, match="alone"):
+        database.write_in_bulk_soon(refuse, "alone")
+
+
+def in_bulk(
+    database: Database, operation: Callable[[Session, Sequence[str]], Any], items: Sequence[str]
+) -> list[str]:
+    """Results, or the names of the errors, of items that wait together."""
+
+    async def all_at_once() -> list[str]:
+        turnstile = Turnstile()
+        first = asyncio.create_task(database.write(turnstile.act))
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(database.write_in_bulk(operation, each)) for each in items]
+        await asyncio.sleep(0)
+        turnstile.open()
+        await first
+        ended = await asyncio.gather(*others, return_exceptions=True)
+        return [type(each).__name__ if isinstance(each, Exception) else each for each in ended]
+
+    return asyncio.run(all_at_once())
 
 
 def test_who_is_cancelled_before_its_turn_has_written_nothing(database: Database) -> None:

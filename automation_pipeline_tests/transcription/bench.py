@@ -19,12 +19,13 @@ from automation_pipeline.transcription.models import (
     TaskState,
     Transcript,
     TranscriptionPriority,
+    TranscriptionRunRequest,
     TranscriptionSummary,
 )
 from automation_pipeline.transcription.ports import SpeechProvider
 from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.recordings import transcribe_waiting
-from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription
+from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording

@@ -22,7 +22,7 @@ from automation_pipeline.transcription.queries.tasks import (
     RecordingClaim,
     claim_next,
     extend_claims,
-    finish_task,
+    finish_tasks,
 )
 from automation_pipeline.transcription.recordings import transcribe_recording
 from automation_pipeline.transcription.rules import FailRecording, after_error
@@ -85,7 +85,7 @@ def test_a_stale_holder_can_neither_call_nor_write_while_the_new_one_works(bench
     transcribe(bench, old)
     assert bench.speech.called == []
     with bench.database.transaction() as session:
-        assert finish_task(session, old, TaskState.DONE) is False
+        assert finish_tasks(session, [old], TaskState.DONE) == set()
     assert task(bench).state == TaskState.WORKING
 
 

@@ -9,9 +9,13 @@ import pytest
 from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription import fiches as subject
-from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionSummary
+from automation_pipeline.transcription.models import (
+    TranscriptionPriority,
+    TranscriptionRunRequest,
+    TranscriptionSummary,
+)
 from automation_pipeline.transcription.ports import SpeechProvider
-from automation_pipeline.transcription.runs import TranscriptionRunRequest, begin_transcription
+from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.transcription.bench import Bench, call
 

@@ -16,7 +16,7 @@ from automation_pipeline.transcription.models import (
     TranscriptionStatus,
 )
 from automation_pipeline.transcription.ports import AccessBreaker, ProviderAccessError
-from automation_pipeline.transcription.queries.tasks import claim_next, finish_task
+from automation_pipeline.transcription.queries.tasks import claim_next, finish_tasks
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
@@ -189,7 +189,7 @@ def test_a_claim_of_the_dead_passes_on_with_a_higher_token_and_is_worth_nothing_
     bench.work("r1", owner="alive")
     assert tasks(bench)["a"].token == dead.token + 1
     with bench.database.transaction() as session:
-        assert finish_task(session, dead, TaskState.DONE) is False
+        assert finish_tasks(session, [dead], TaskState.DONE) == set()
     assert bench.standing("r1").processed == 1
 
 

@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import ColumnElement, Select, exists, func, or_, select
+from sqlalchemy import Select, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.models.selections import FicheCandidate
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
-from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.statements import among, among_given
+from automation_pipeline.storage.statements import among
 from automation_pipeline.transcription.models import TranscriptionStatus
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
@@ -86,32 +85,18 @@ def untranscribed(
     """How many recordings of each lack a transcript, or have one from before that instant; every
     fiche is answered for. Without the instant it counts on an index of untranscribed recordings
     only."""
+    missing = CallRecordingRow.has_transcription.is_(False)
     if renew_before is not None:
-        old = or_(
-            CallRecordingRow.transcribed_at.is_(None),
-            CallRecordingRow.transcribed_at < renew_before,
-        )
-        lacks = CallRecordingRow.vanished_at.is_(None) & or_(
-            CallRecordingRow.has_transcription.is_(False), old
-        )
-        query = _missing_transcripts(lacks).where(among(session, FicheCacheRow.fiche_id, fiche_ids))
-        return dict(session.execute(query).tuples().all())
-    return dict(execute(session, _untranscribed, {"fiches": fiche_ids}))
-
-
-def _untranscribed(postgres: bool) -> Select[tuple[str, int]]:
-    lacks = CallRecordingRow.vanished_at.is_(None) & CallRecordingRow.has_transcription.is_(False)
-    return _missing_transcripts(lacks).where(
-        among_given(FicheCacheRow.fiche_id, "fiches", postgres=postgres)
-    )
-
-
-def _missing_transcripts(lacks: ColumnElement[bool]) -> Select[tuple[str, int]]:
-    return (
+        at = CallRecordingRow.transcribed_at
+        missing = or_(missing, at.is_(None), at < renew_before)
+    lacks = CallRecordingRow.vanished_at.is_(None) & missing
+    query = (
         select(FicheCacheRow.fiche_id, func.count(CallRecordingRow.fiche_cache_id))
         .outerjoin(CallRecordingRow, (CallRecordingRow.fiche_cache_id == FicheCacheRow.id) & lacks)
+        .where(among(session, FicheCacheRow.fiche_id, fiche_ids))
         .group_by(FicheCacheRow.fiche_id)
     )
+    return dict(session.execute(query).tuples().all())
 
 
 def why_untranscribed(session: Session, fiche_ids: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,6 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     Select,
-    Update,
     and_,
     bindparam,
     func,
@@ -29,8 +28,7 @@ from automation_pipeline.automation.tables import FicheResultRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.fiches.queries.fiches import within
 from automation_pipeline.fiches.tables import FicheCacheRow
-from automation_pipeline.storage.prepared import execute, execute_each
-from automation_pipeline.storage.statements import among_given, upsert
+from automation_pipeline.storage.statements import among, upsert
 
 _KEY = ("run_id", "fiche_id")
 _MOVED = ("status", "error", "ignore_reason", "reason", "stage")
@@ -117,15 +115,12 @@ def succeed_fetched(
 def mark_transcribed(
     session: Session, run_id: int, fiche_ids: Sequence[str], now: datetime
 ) -> None:
-    execute(session, _marking, {"of_run": run_id, "fiches": fiche_ids, "at": now})
-
-
-def _marking(postgres: bool) -> Update:
-    heard = among_given(FicheResultRow.fiche_id, "fiches", postgres=postgres)
-    return (
+    chosen = among(session, FicheResultRow.fiche_id, fiche_ids)
+    session.execute(
         update(FicheResultRow)
-        .where(FicheResultRow.run_id == bindparam("of_run"), heard)
-        .values(transcribed=True, updated_at=bindparam("at"))
+        .where(FicheResultRow.run_id == run_id, chosen)
+        .values(transcribed=True, updated_at=now)
+        .execution_options(synchronize_session=False)
     )
 
 
@@ -170,7 +165,8 @@ def record_moves(session: Session, run_id: int, moves: Sequence[LedgerMove], now
         }
         for move in moves
     ]
-    execute_each(session, _MOVE, changes)
+    if changes:
+        session.connection().execute(_MOVE, changes)
 
 
 def end_pending(

@@ -40,7 +40,6 @@ from automation_pipeline.core.webhooks import DeliveryStatus
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.group_commit import once_per_group
 from automation_pipeline.storage.metrics import MetricValue, add_metrics
-from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import among, insert_into
@@ -285,7 +284,7 @@ def lock_attempt(session: Session, ticket: RunAttempt) -> RunRow:
 
 
 def _fence(session: Session, ticket: RunAttempt) -> None:
-    row = execute(session, _FENCED, {"run": ticket.run_id}).first()
+    row = session.execute(_FENCED, {"run": ticket.run_id}).first()
     if row is not None and (row.attempt, row.status) == (ticket.attempt, RunStatus.CANCELLED):
         raise RunCancelledError(f"Run {ticket.run_id} has been cancelled.")
     if row is None or row.attempt != ticket.attempt or row.status != RunStatus.RUNNING:

@@ -4,19 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
-from sqlalchemy import (
-    Select,
-    and_,
-    bindparam,
-    case,
-    delete,
-    exists,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import and_, case, delete, exists, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.models.days import DayCoverage
@@ -36,8 +24,7 @@ from automation_pipeline.fiches.models.sections import (
     Section,
 )
 from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
-from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.statements import among, among_given, insert_into
+from automation_pipeline.storage.statements import among, insert_into
 
 _OVERWRITTEN = (
     "recording_date", "recording_time", "start_time", "duration_seconds", "direction", "from_number", "to_number",
@@ -389,19 +376,6 @@ def known_since(
     session: Session, fiche_ids: Sequence[str], since: datetime, now: datetime
 ) -> list[DetailsKnown | FicheNotFound]:
     """The fiches whose details or absence are known since then. Absence expires within minutes."""
-    wanted = {
-        "fiches": fiche_ids,
-        "since": since,
-        "marked_since": max(since + NOT_FOUND_LIVES_FOR, now),
-    }
-    rows = execute(session, _known_since, wanted)
-    return [
-        DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id)
-        for fiche_id, details, count in rows
-    ]
-
-
-def _known_since(postgres: bool) -> Select[tuple[str, bool, int]]:
     recordings = (
         select(func.count())
         .where(
@@ -410,11 +384,16 @@ def _known_since(postgres: bool) -> Select[tuple[str, bool, int]]:
         )
         .scalar_subquery()
     )
-    known = and_(_HAS_DETAILS, FicheCacheRow.details_fetched_at >= bindparam("since"))
-    absent = and_(_IS_NOT_FOUND, FicheCacheRow.not_found_until >= bindparam("marked_since"))
-    return select(FicheCacheRow.fiche_id, _HAS_DETAILS, recordings).where(
-        among_given(FicheCacheRow.fiche_id, "fiches", postgres=postgres), or_(known, absent)
+    marked_since = max(since + NOT_FOUND_LIVES_FOR, now)
+    known = and_(_HAS_DETAILS, FicheCacheRow.details_fetched_at >= since)
+    absent = and_(_IS_NOT_FOUND, FicheCacheRow.not_found_until >= marked_since)
+    query = select(FicheCacheRow.fiche_id, _HAS_DETAILS, recordings).where(
+        among(session, FicheCacheRow.fiche_id, fiche_ids), or_(known, absent)
     )
+    return [
+        DetailsKnown(fiche_id, count) if details else FicheNotFound(fiche_id)
+        for fiche_id, details, count in session.execute(query).tuples()
+    ]
 
 
 def coverage_of(session: Session, day: date) -> DayCoverage:

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import Select, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.clock import iso
@@ -14,7 +14,7 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import begin_of, end_of
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.clock import database_now, database_time
-from automation_pipeline.storage.prepared import execute, execute_each
+from automation_pipeline.storage.statements import insert_rows
 from automation_pipeline.storage.workflow_logs import LogPage, log_lines
 from automation_pipeline.transcription.models import (
     Chunk,
@@ -30,8 +30,6 @@ from automation_pipeline.transcription.tables import (
     TranscriptionTaskRow,
 )
 
-_DELETE_CHUNKS = delete(ChunkRow).where(ChunkRow.recording_id == bindparam("of_recording"))
-_ADD_CHUNKS = insert(ChunkRow)
 _UPDATE_RECORDING = (
     update(CallRecordingRow)
     .where(CallRecordingRow.id == bindparam("of_recording"))
@@ -46,20 +44,31 @@ _UPDATE_RECORDING = (
 )
 
 
-def save_transcript(
-    session: Session, recording_id: int, transcript: Transcript, chunks: Sequence[Chunk]
+def save_transcripts(
+    session: Session, transcripts: Mapping[int, tuple[Transcript, Sequence[Chunk]]]
 ) -> None:
-    """Save the transcript in place of an earlier one. An empty transcript has no chunks."""
-    execute(session, _DELETE_CHUNKS, {"of_recording": recording_id})
-    execute_each(session, _ADD_CHUNKS, [_chunk_row(recording_id, chunk) for chunk in chunks])
-    columns = {
-        "of_recording": recording_id,
-        "provider_id": transcript.transcription_id,
-        "transcript_text": transcript.text or None,
-        "language": transcript.language_code,
-        "probability": transcript.language_probability,
-    }
-    execute(session, _UPDATE_RECORDING, columns)
+    """Save transcripts by recording, in place of earlier ones. An empty transcript has no chunks."""
+    if not transcripts:
+        return
+    connection = session.connection()
+    connection.execute(delete(ChunkRow).where(ChunkRow.recording_id.in_(list(transcripts))))
+    chunks = [
+        _chunk_row(recording_id, chunk)
+        for recording_id, (_, of_recording) in transcripts.items()
+        for chunk in of_recording
+    ]
+    insert_rows(session, ChunkRow, chunks)
+    recordings = [
+        {
+            "of_recording": recording_id,
+            "provider_id": transcript.transcription_id,
+            "transcript_text": transcript.text or None,
+            "language": transcript.language_code,
+            "probability": transcript.language_probability,
+        }
+        for recording_id, (transcript, _) in sorted(transcripts.items())
+    ]
+    connection.execute(_UPDATE_RECORDING, recordings)
 
 
 def _chunk_row(recording_id: int, chunk: Chunk) -> dict[str, object]:

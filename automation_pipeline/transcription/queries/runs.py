@@ -1,34 +1,24 @@
 """Queries of transcription runs: at most one live run per fiche, and its counters."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import (
-    ColumnElement,
-    Integer,
-    Row,
-    Select,
-    UpdateBase,
-    bindparam,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Integer, Row, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.prepared import execute, execute_each
-from automation_pipeline.storage.statements import among, among_given, dialects_insert
-from automation_pipeline.storage.types import UtcDateTime
+from automation_pipeline.storage.statements import among, insert_into, insert_rows
 from automation_pipeline.transcription.models import (
     URGENCY,
+    EndedRecordings,
     PlannedRecording,
+    PlannedRun,
     TaskState,
     TranscriptionPlan,
     TranscriptionPriority,
+    TranscriptionRunRequest,
     TranscriptionStatus,
     TranscriptionSummary,
     is_transcribed,
@@ -42,55 +32,7 @@ _SUMMARY = tuple(
         "failed", "error",
     )
 )  # fmt: skip
-_BY_ID = select(*_SUMMARY).where(TranscriptionRunRow.id == bindparam("run"))
-_LIVE = select(TranscriptionRunRow.id).where(
-    TranscriptionRunRow.fiche_id == bindparam("fiche"),
-    TranscriptionRunRow.status == TranscriptionStatus.RUNNING,
-)
-# One row without a call if the fiche has no recordings.
-_CALLS = (
-    select(
-        CallRecordingRow.id,
-        CallRecordingRow.call_id,
-        CallRecordingRow.recording_url,
-        CallRecordingRow.has_transcription,
-        CallRecordingRow.transcribed_at,
-    )
-    .select_from(FicheCacheRow)
-    .outerjoin(
-        CallRecordingRow,
-        (CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
-        & CallRecordingRow.vanished_at.is_(None),
-    )
-    .where(FicheCacheRow.fiche_id == bindparam("fiche"))
-    .order_by(CallRecordingRow.start_time, CallRecordingRow.call_id)
-)
-_ADD_TASKS = insert(TranscriptionTaskRow)
-_END = (
-    update(TranscriptionRunRow)
-    .where(TranscriptionRunRow.id == bindparam("run"))
-    .values(
-        status=bindparam("then"),
-        error=bindparam("why"),
-        finished_at=database_now(),
-        touched_at=database_now(),
-    )
-)
-_PLAN = (
-    update(TranscriptionRunRow)
-    .where(
-        TranscriptionRunRow.id == bindparam("run"),
-        TranscriptionRunRow.status == TranscriptionStatus.RUNNING,
-        TranscriptionRunRow.target_total == 0,
-    )
-    .values(
-        total_recordings=bindparam("total"),
-        already_transcribed=bindparam("already"),
-        target_total=bindparam("targets"),
-        renew_before=bindparam("renew", type_=UtcDateTime()),
-        touched_at=database_now(),
-    )
-)
+_RUNNING = TranscriptionRunRow.status == TranscriptionStatus.RUNNING
 _COUNT = (
     update(TranscriptionRunRow)
     .where(TranscriptionRunRow.id == bindparam("run"))
@@ -100,139 +42,165 @@ _COUNT = (
         failed=TranscriptionRunRow.failed + bindparam("lost", type_=Integer()),
         touched_at=bindparam("at"),
     )
-    .returning(*_SUMMARY, TranscriptionRunRow.started_at)
 )
-
-
 NO_PLAN = TranscriptionPlan(total=0, already_transcribed=0, targets=())
 
 
-def plan_for(
-    session: Session, fiche_id: str, renew_before: datetime | None = None
-) -> TranscriptionPlan | None:
-    """The plan for a fiche, in the order of its calls; None when the fiche is not mirrored."""
-    rows = execute(session, _CALLS, {"fiche": fiche_id}).rows
-    if not rows:
-        return None
-    recordings = [
-        (PlannedRecording(row_id, call_id, url), is_transcribed(done, at, renew_before))
-        for row_id, call_id, url, done, at in rows
-        if row_id
-    ]
-    targets = tuple(recording for recording, done in recordings if not done)
-    return TranscriptionPlan(
-        total=len(recordings),
-        already_transcribed=len(recordings) - len(targets),
-        targets=targets,
-        renew_before=renew_before,
+def plans_for(
+    session: Session, requests: Sequence[TranscriptionRunRequest]
+) -> dict[str, TranscriptionPlan]:
+    """The plans by fiche, in the order of its calls. A fiche that is not mirrored has none."""
+    renew_before = {request.fiche_id: request.renew_before for request in requests}
+    query = (
+        select(
+            FicheCacheRow.fiche_id,
+            CallRecordingRow.id,
+            CallRecordingRow.call_id,
+            CallRecordingRow.recording_url,
+            CallRecordingRow.has_transcription,
+            CallRecordingRow.transcribed_at,
+        )
+        .select_from(FicheCacheRow)
+        .outerjoin(  # one row without a call if the fiche has no recordings
+            CallRecordingRow,
+            (CallRecordingRow.fiche_cache_id == FicheCacheRow.id)
+            & CallRecordingRow.vanished_at.is_(None),
+        )
+        .where(among(session, FicheCacheRow.fiche_id, renew_before))
+        .order_by(CallRecordingRow.start_time, CallRecordingRow.call_id)
     )
-
-
-def start_run(
-    session: Session,
-    run_id: str,
-    fiche_id: str,
-    plan: TranscriptionPlan,
-    priority: TranscriptionPriority,
-    dagster_run_id: str | None,
-) -> bool:
-    """Record a run with its plan, or with `NO_PLAN` until it has one. False, and no change, if the fiche
-    has a live run or this run exists."""
-    row = {
-        "id": run_id,
-        "fiche_id": fiche_id,
-        "priority": priority,
-        "status": TranscriptionStatus.RUNNING,
-        "dagster_run_id": dagster_run_id,
-        "total_recordings": plan.total,
-        "already_transcribed": plan.already_transcribed,
-        "target_total": len(plan.targets),
-        "processed": 0,
-        "cached": 0,
-        "failed": 0,
-        "renew_before": plan.renew_before,
+    totals: Counter[str] = Counter()
+    targets: dict[str, list[PlannedRecording]] = {}
+    for fiche_id, row_id, call_id, url, is_done, at in session.execute(query).tuples():
+        of_fiche = targets.setdefault(fiche_id, [])
+        if not row_id:
+            continue
+        totals[fiche_id] += 1
+        if not is_transcribed(is_done, at, renew_before[fiche_id]):
+            of_fiche.append(PlannedRecording(row_id, call_id, url))
+    return {
+        fiche_id: TranscriptionPlan(
+            total=totals[fiche_id],
+            already_transcribed=totals[fiche_id] - len(of_fiche),
+            targets=tuple(of_fiche),
+            renew_before=renew_before[fiche_id],
+        )
+        for fiche_id, of_fiche in targets.items()
     }
-    return execute(session, _insert_run, row).first() is not None
+
+
+def start_runs(
+    session: Session,
+    plans: Sequence[tuple[TranscriptionRunRequest, TranscriptionPlan]],
+    now: datetime,
+) -> set[str]:
+    """Record runs with their plans, or with `NO_PLAN` until they have one. Returns the ids of those
+    that are new: a fiche has one live run."""
+    rows = [
+        {
+            "id": request.run_id,
+            "fiche_id": request.fiche_id,
+            "priority": request.priority,
+            "status": TranscriptionStatus.RUNNING,
+            "dagster_run_id": request.dagster_run_id,
+            "total_recordings": plan.total,
+            "already_transcribed": plan.already_transcribed,
+            "target_total": len(plan.targets),
+            "processed": 0,
+            "cached": 0,
+            "failed": 0,
+            "renew_before": plan.renew_before,
+            "started_at": now,
+            "touched_at": now,
+        }
+        for request, plan in plans
+    ]
+    insert = insert_into(session, TranscriptionRunRow).on_conflict_do_nothing()
+    return set(
+        session.connection().execute(insert.returning(TranscriptionRunRow.id), rows).scalars()
+    )
 
 
 def plan_run(session: Session, run_id: str, plan: TranscriptionPlan) -> bool:
     """Set the plan of a run that has none. False if another worker has set it, or the run has ended."""
-    counts = {
-        "total": plan.total,
-        "already": plan.already_transcribed,
-        "targets": len(plan.targets),
-    }
-    return (
-        execute(session, _PLAN, {"run": run_id, "renew": plan.renew_before, **counts}).changed == 1
+    planned = session.scalar(
+        update(TranscriptionRunRow)
+        .where(TranscriptionRunRow.id == run_id, _RUNNING, TranscriptionRunRow.target_total == 0)
+        .values(
+            total_recordings=plan.total,
+            already_transcribed=plan.already_transcribed,
+            target_total=len(plan.targets),
+            renew_before=plan.renew_before,
+            touched_at=database_now(),
+        )
+        .returning(TranscriptionRunRow.id)
+        .execution_options(synchronize_session=False)
     )
+    return planned is not None
 
 
-def _insert_run(postgres: bool) -> UpdateBase:
-    given = (
-        "id", "fiche_id", "priority", "status", "dagster_run_id", "total_recordings", "already_transcribed",
-        "target_total", "processed", "cached", "failed", "renew_before",
-    )  # fmt: skip
-    values: dict[str, ColumnElement[object]] = {
-        name: bindparam(name, type_=TranscriptionRunRow.__table__.c[name].type) for name in given
-    }
-    now = {"started_at": database_now(), "touched_at": database_now()}
-    insert = dialects_insert(TranscriptionRunRow, postgres=postgres).values(**values, **now)
-    return insert.on_conflict_do_nothing().returning(TranscriptionRunRow.id)
-
-
-def add_tasks(
-    session: Session,
-    run_id: str,
-    fiche_id: str,
-    plan: TranscriptionPlan,
-    priority: TranscriptionPriority,
-    now: datetime,
-) -> None:
+def add_tasks(session: Session, runs: Sequence[PlannedRun], now: datetime) -> None:
     rows = [
         {
-            "run_id": run_id,
+            "run_id": run.run_id,
             "recording_id": target.recording_id,
-            "fiche_id": fiche_id,
+            "fiche_id": run.request.fiche_id,
             "call_id": target.call_id,
             "recording_index": index,
-            "urgency": URGENCY[priority],
+            "urgency": URGENCY[run.request.priority],
             "state": TaskState.WAITING,
             "attempts": 0,
             "audio_failures": 0,
             "available_at": now,
             "token": 0,
         }
-        for index, target in enumerate(plan.targets, start=1)
+        for run in runs
+        for index, target in enumerate(run.plan.targets, start=1)
     ]
-    execute_each(session, _ADD_TASKS, rows)
+    insert_rows(session, TranscriptionTaskRow, rows)
 
 
-def raise_urgency(session: Session, run_id: str, priority: TranscriptionPriority) -> None:
-    """Make the waiting recordings of the run at least as urgent as this priority."""
+def raise_urgency(
+    session: Session, run_ids: Sequence[str], priority: TranscriptionPriority
+) -> None:
+    """Make the waiting recordings of the runs at least as urgent as this priority."""
     session.execute(
         update(TranscriptionTaskRow)
         .where(
-            TranscriptionTaskRow.run_id == run_id, TranscriptionTaskRow.urgency > URGENCY[priority]
+            TranscriptionTaskRow.run_id.in_(run_ids),
+            TranscriptionTaskRow.urgency > URGENCY[priority],
         )
         .values(urgency=URGENCY[priority])
         .execution_options(synchronize_session=False)
     )
 
 
-def live_run_of(session: Session, fiche_id: str) -> str | None:
-    return execute(session, _LIVE, {"fiche": fiche_id}).value()
-
-
 def find_summary(session: Session, run_id: str) -> TranscriptionSummary | None:
-    row = execute(session, _BY_ID, {"run": run_id}).first()
-    return None if row is None else summary_from_row(row)
+    return next(iter(list_summaries(session, [run_id])), None)
 
 
 def list_summaries(session: Session, run_ids: Sequence[str]) -> list[TranscriptionSummary]:
-    rows = session.scalars(
-        select(TranscriptionRunRow).where(among(session, TranscriptionRunRow.id, run_ids))
-    )
+    rows = session.execute(select(*_SUMMARY).where(among(session, TranscriptionRunRow.id, run_ids)))
     return [summary_from_row(row) for row in rows]
+
+
+def active_runs(
+    session: Session, requests: Sequence[TranscriptionRunRequest]
+) -> dict[str, TranscriptionSummary]:
+    """By the run ids of the requests: their own runs, or else the live runs of their fiches."""
+    own = among(session, TranscriptionRunRow.id, [request.run_id for request in requests])
+    fiches = among(
+        session, TranscriptionRunRow.fiche_id, [request.fiche_id for request in requests]
+    )
+    rows = session.execute(select(*_SUMMARY).where(or_(own, and_(fiches, _RUNNING))))
+    found = [summary_from_row(row) for row in rows]
+    by_id = {run.run_id: run for run in found}
+    live = {run.fiche_id: run for run in found if run.status is TranscriptionStatus.RUNNING}
+    active = {
+        request.run_id: by_id.get(request.run_id) or live.get(request.fiche_id)
+        for request in requests
+    }
+    return {run_id: run for run_id, run in active.items() if run is not None}
 
 
 def lock_run(session: Session, run_id: str) -> TranscriptionRunRow:
@@ -243,22 +211,26 @@ def lock_run(session: Session, run_id: str) -> TranscriptionRunRow:
 
 
 def count_recordings(
-    session: Session, run_id: str, now: datetime, *, processed: int, cached: int, failed: int
-) -> tuple[TranscriptionSummary, datetime]:
-    """Add ended recordings to the counters. Returns the run and its start. Locks the row."""
-    more = {"run": run_id, "at": now, "ended": processed, "known": cached, "lost": failed}
-    row = execute(session, _COUNT, more).one()
-    return summary_from_row(row), row.started_at
+    session: Session, ended: Mapping[str, EndedRecordings], now: datetime
+) -> list[tuple[TranscriptionSummary, datetime]]:
+    """Add ended recordings to the counters of their runs. Returns the runs and their starts. Locks
+    the rows, in the order of their ids."""
+    more = [
+        {"run": run_id, "at": now, "ended": n.processed, "known": n.cached, "lost": n.failed}
+        for run_id, n in sorted(ended.items())
+    ]
+    session.connection().execute(_COUNT, more)
+    counted = select(*_SUMMARY, TranscriptionRunRow.started_at).where(
+        among(session, TranscriptionRunRow.id, ended)
+    )
+    return [(summary_from_row(row), row.started_at) for row in session.execute(counted)]
 
 
 def any_running(session: Session, run_ids: Sequence[str]) -> bool:
-    return bool(execute(session, _count_live, {"runs": run_ids}).value())
-
-
-def _count_live(postgres: bool) -> Select[tuple[int]]:
-    chosen = among_given(TranscriptionRunRow.id, "runs", postgres=postgres)
-    live = TranscriptionRunRow.status == TranscriptionStatus.RUNNING
-    return select(func.count()).select_from(TranscriptionRunRow).where(chosen, live)
+    chosen = among(session, TranscriptionRunRow.id, run_ids)
+    return (
+        session.scalar(select(TranscriptionRunRow.id).where(chosen, _RUNNING).limit(1)) is not None
+    )
 
 
 def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
@@ -274,10 +246,18 @@ def touch_runs(session: Session, run_ids: Sequence[str]) -> None:
     )
 
 
-def end_run(
-    session: Session, run_id: str, status: TranscriptionStatus, error: str | None = None
+def end_runs(
+    session: Session,
+    run_ids: Sequence[str],
+    status: TranscriptionStatus,
+    error: str | None = None,
 ) -> None:
-    execute(session, _END, {"run": run_id, "then": status, "why": error})
+    session.execute(
+        update(TranscriptionRunRow)
+        .where(among(session, TranscriptionRunRow.id, run_ids))
+        .values(status=status, error=error, finished_at=database_now(), touched_at=database_now())
+        .execution_options(synchronize_session=False)
+    )
 
 
 def summary_from_row(row: TranscriptionRunRow | Row[tuple[object, ...]]) -> TranscriptionSummary:

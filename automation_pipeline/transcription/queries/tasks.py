@@ -1,15 +1,16 @@
 """Queries of tasks, one per recording of a run: claim, extend, release, finish. All times are the
 database's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Float,
     Integer,
-    Select,
+    Row,
     Text,
     UpdateBase,
     and_,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.orm import Session, aliased
@@ -26,9 +28,7 @@ from sqlalchemy.orm import Session, aliased
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import RowClaims
 from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.prepared import PreparedRow, execute
 from automation_pipeline.storage.retention import Kind
-from automation_pipeline.storage.statements import among_given
 from automation_pipeline.transcription.models import TaskState, TranscriptionStatus, is_transcribed
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
@@ -55,24 +55,6 @@ class RecordingClaim:
     url: str
     duration_seconds: int
     has_transcription: bool
-
-
-_HELD = (
-    Task.id == bindparam("task"),
-    Task.token == bindparam("with_token"),
-    Task.state == TaskState.WORKING,
-)
-_BEGIN = update(Task).where(*_HELD, TASKS.is_held()).values(attempts=Task.attempts + 1)
-_FINISH = (
-    update(Task)
-    .where(*_HELD)
-    .values(
-        state=bindparam("then"),
-        error=bindparam("why"),
-        finished_at=database_now(),
-        leased_until=None,
-    )
-)
 
 
 # The exact expression of the index of live tasks; with another one SQLite scans the table.
@@ -125,10 +107,6 @@ def _build_claim() -> UpdateBase:
 _CLAIM = _build_claim()
 
 
-def _held_by(claim: RecordingClaim) -> dict[str, object]:
-    return {"task": claim.task_id, "with_token": claim.token}
-
-
 def claim_next(
     session: Session, owner: str, most: int, *, lease_seconds: float, per_fiche: int
 ) -> list[RecordingClaim]:
@@ -136,7 +114,7 @@ def claim_next(
     fiche at a time."""
     lock_claiming(session)
     wanted = {"most": most, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
-    return _claims(session, [id_ for (id_,) in execute(session, _CLAIM, wanted)])
+    return _claims(session, list(session.connection().execute(_CLAIM, wanted).scalars()))
 
 
 def extend_claims(session: Session, owner: str, lease_seconds: float) -> None:
@@ -155,9 +133,11 @@ def runs_worked_on(session: Session, owner: str) -> list[str]:
     return list(session.scalars(select(Task.run_id).where(*held).distinct()))
 
 
-def begin_attempt(session: Session, claim: RecordingClaim) -> bool:
-    """Count one provider call right before it is made. False if the claim is lost."""
-    return execute(session, _BEGIN, _held_by(claim)).changed == 1
+def begin_attempts(session: Session, claims: Sequence[RecordingClaim]) -> set[int]:
+    """Count one provider call per claim, right before the calls are made. Returns the tasks whose
+    claims are still held."""
+    held = [(claim.task_id, claim.token) for claim in claims]
+    return {task_id for task_id, _ in TASKS.change(session, held, attempts=Task.attempts + 1)}
 
 
 def release_for_retry(
@@ -165,23 +145,41 @@ def release_for_retry(
 ) -> bool:
     """Release the claim; the recording is free after the wait. Failures of the audio are counted apart
     from provider calls."""
-    return _settle(
-        session,
-        claim,
-        state=TaskState.WAITING,
-        available_at=database_now(after.total_seconds()),
-        audio_failures=Task.audio_failures + int(of_audio),
-        error=error,
-        owner=None,
-        leased_until=None,
+    changes = {
+        "available_at": database_now(after.total_seconds()),
+        "audio_failures": Task.audio_failures + int(of_audio),
+        "owner": None,
+    }
+    return bool(_end_claims(session, [claim], TaskState.WAITING, error, changes))
+
+
+def finish_tasks(
+    session: Session, claims: Sequence[RecordingClaim], state: TaskState, error: str | None = None
+) -> set[int]:
+    """End the tasks. Returns those that no other worker has claimed since."""
+    return _end_claims(session, claims, state, error, {"finished_at": database_now()})
+
+
+def _end_claims(
+    session: Session,
+    claims: Sequence[RecordingClaim],
+    state: TaskState,
+    error: str | None,
+    changes: Mapping[str, object],
+) -> set[int]:
+    """A claim that has expired counts as long as no other worker has a higher token."""
+    ended = (
+        update(Task)
+        .where(
+            Task.id.in_([claim.task_id for claim in claims]),
+            tuple_(Task.id, Task.token).in_([(claim.task_id, claim.token) for claim in claims]),
+            Task.state == TaskState.WORKING,
+        )
+        .values(state=state, error=error, leased_until=None, **changes)
+        .returning(Task.id)
+        .execution_options(synchronize_session=False)
     )
-
-
-def finish_task(
-    session: Session, claim: RecordingClaim, state: TaskState, error: str | None = None
-) -> bool:
-    values = {**_held_by(claim), "then": state, "why": error}
-    return execute(session, _FINISH, values).changed == 1
+    return set(session.scalars(ended))
 
 
 def fail_waiting_tasks(
@@ -206,11 +204,6 @@ def fail_waiting_tasks(
     return sorted(failed, key=lambda task: task[1])
 
 
-def _settle(session: Session, claim: RecordingClaim, **values: object) -> bool:
-    settle = update(Task).where(*_HELD).values(**values)
-    return session.connection().execute(settle, _held_by(claim)).rowcount == 1
-
-
 def lock_claiming(session: Session) -> None:
     """Serialise claims, so that concurrent workers do not exceed the limit per fiche. SQLite serialises
     writes anyway."""
@@ -221,11 +214,7 @@ def lock_claiming(session: Session) -> None:
 def _claims(session: Session, task_ids: Sequence[int]) -> list[RecordingClaim]:
     if not task_ids:
         return []
-    return [_claim_from_row(row) for row in execute(session, _select_claimed, {"tasks": task_ids})]
-
-
-def _select_claimed(postgres: bool) -> Select[tuple[object, ...]]:
-    return (
+    query = (
         select(
             Task.id,
             Task.token,
@@ -246,12 +235,13 @@ def _select_claimed(postgres: bool) -> Select[tuple[object, ...]]:
         )
         .join(TranscriptionRunRow, TranscriptionRunRow.id == Task.run_id)
         .join(CallRecordingRow, CallRecordingRow.id == Task.recording_id)
-        .where(among_given(Task.id, "tasks", postgres=postgres))
+        .where(Task.id.in_(task_ids))
         .order_by(Task.urgency, Task.id)
     )
+    return [_claim_from_row(row) for row in session.execute(query)]
 
 
-def _claim_from_row(row: PreparedRow) -> RecordingClaim:
+def _claim_from_row(row: Row[Any]) -> RecordingClaim:
     return RecordingClaim(
         task_id=row.id,
         token=row.token,

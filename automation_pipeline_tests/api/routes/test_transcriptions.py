@@ -13,7 +13,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow, filed_reques
 from automation_pipeline.storage.workflow_logs import write_notes
 from automation_pipeline.transcription.events import fiche_note
 from automation_pipeline.transcription.models import TranscriptionPriority
-from automation_pipeline.transcription.queries.recordings import save_transcript
+from automation_pipeline.transcription.queries.recordings import save_transcripts
 from automation_pipeline.transcription.queries.tasks import claim_next
 from automation_pipeline.transcription.routes import (
     FicheTranscription,
@@ -47,7 +47,7 @@ def fiches(services: Services) -> Services:
         call = session.scalars(
             select(CallRecordingRow).where(CallRecordingRow.call_id == "9000")
         ).one()
-        save_transcript(session, call.id, transcript("tr_1"), [])
+        save_transcripts(session, {call.id: (transcript("tr_1"), [])})
         write_notes(
             session,
             fiche_note("run-1", "900", "START"),

@@ -7,7 +7,10 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.models import Chunk
-from automation_pipeline.transcription.queries.recordings import recording_document, save_transcript
+from automation_pipeline.transcription.queries.recordings import (
+    recording_document,
+    save_transcripts,
+)
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.fakes.speech import transcript
 
@@ -23,7 +26,7 @@ def fiche(database: Database) -> Database:
 def transcribe(database: Database, **columns: object) -> None:
     with database.transaction() as session:
         row_id = session.scalars(select(CallRecordingRow.id)).one()
-        save_transcript(session, row_id, transcript("tr_1"), CHUNKS)
+        save_transcripts(session, {row_id: (transcript("tr_1"), CHUNKS)})
         if columns:
             session.execute(update(CallRecordingRow).values(**columns))
 

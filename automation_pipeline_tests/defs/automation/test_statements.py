@@ -1,0 +1,65 @@
+"""How many statements a fiche costs: the job `automation_run`, executed with two numbers of fiches."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event
+
+from automation_pipeline import bootstrap
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.defs.automation.test_job import execute, services_of
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText
+from automation_pipeline_tests.transcription.bench import heard
+
+MOST_STATEMENTS_PER_FICHE = 60
+FEW, MANY = 40, 80
+
+
+def test_the_number_of_statements_grows_with_groups_of_fiches(
+    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two recordings and two steps per fiche, and 20 fiches at work at once."""
+
+    async def answer_later(_request: object) -> None:
+        await asyncio.sleep(0.02)
+
+    bench = Bench(database, clock)
+    bench.speech = FakeSpeechToText(otherwise=heard, at_once=20, meanwhile=answer_later)
+    bench.model = FakeLanguageModel(meanwhile=answer_later)
+    monkeypatch.setenv("AUDIT_RUN_CONCURRENCY", "20")
+    monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
+    bench.automatic(2)
+    counts = [
+        statements_of_run(bench, fiches, first) for fiches, first in ((FEW, 1000), (MANY, 2000))
+    ]
+    few, many = counts
+    assert (many - few) / (MANY - FEW) <= MOST_STATEMENTS_PER_FICHE
+
+
+def statements_of_run(bench: Bench, fiches: int, first_id: int) -> int:
+    fiche_ids = [str(first_id + number) for number in range(fiches)]
+    bench.offer(*fiche_ids, calls=2)
+    with counted(bench.database) as statements:
+        result, _ = execute(bench, *fiche_ids)
+    assert result.success
+    return len(statements)
+
+
+@contextmanager
+def counted(database: Database) -> Generator[list[str]]:
+    """Everything that goes to the database, the beginnings of transactions too."""
+    statements: list[str] = []
+
+    def count(_connection: object, _cursor: object, sql: str, *_: object) -> None:
+        statements.append(sql)
+
+    event.listen(database.engine, "before_cursor_execute", count)
+    try:
+        yield statements
+    finally:
+        event.remove(database.engine, "before_cursor_execute", count)
