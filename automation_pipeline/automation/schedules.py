@@ -269,7 +269,7 @@ def _check_backfill(schedule: Schedule, first: date, last: date, now: datetime) 
         )
 
 
-def _known_runs(session: Session, schedule: Schedule, days: list[date]) -> dict[date, RunRow]:
+def _known_runs(session: Session, schedule: Schedule, days: Iterable[date]) -> dict[date, RunRow]:
     keys = {backfill_key(schedule.id, day): day for day in days}
     return {keys[key]: row for key, row in runs_by_key(session, list(keys)).items()}
 

@@ -1,7 +1,6 @@
 """Days: ranges of them, and lists of days as people write them."""
 
 import re
-from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Annotated
 
@@ -11,9 +10,9 @@ MOST_DAYS = 1000
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-def days_between(first: date, last: date) -> list[date]:
+def days_between(first: date, last: date) -> tuple[date, ...]:
     """All days from `first` to `last`, both included; none when `last` is earlier."""
-    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    return tuple(first + timedelta(days=number) for number in range((last - first).days + 1))
 
 
 def _day(given: object) -> str:
@@ -27,18 +26,9 @@ def _day(given: object) -> str:
     return text
 
 
-def _none_is_empty(given: object) -> object:
-    return () if given is None else given
-
-
-def _in_order(days: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(days)))
-
-
-Day = Annotated[str, BeforeValidator(_day)]
 Days = Annotated[
-    tuple[Day, ...],
+    tuple[Annotated[str, BeforeValidator(_day)], ...],
     Field(max_length=MOST_DAYS),
-    AfterValidator(_in_order),
-    BeforeValidator(_none_is_empty),
+    AfterValidator(lambda days: tuple(sorted(set(days)))),
+    BeforeValidator(lambda given: () if given is None else given),
 ]

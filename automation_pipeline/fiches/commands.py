@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated, cast
 
 import typer
@@ -22,6 +22,7 @@ from automation_pipeline.cli.output import (
     say,
     screen,
 )
+from automation_pipeline.core.days import days_between
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.fiches.days import revalidate_days
@@ -159,7 +160,7 @@ def _requested_days(
         raise InvalidInputError("--to lies before --from.")
     if (end - start).days >= MOST_DAYS:
         raise InvalidInputError(f"At most {MOST_DAYS} days can be asked for at a time.")
-    return [start + timedelta(days=number) for number in range((end - start).days + 1)]
+    return list(days_between(start, end))
 
 
 def _parse_option(option: str, text: str) -> date:

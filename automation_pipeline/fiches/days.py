@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from automation_pipeline.core.access import Reach
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.coordination import Semaphore
+from automation_pipeline.core.days import days_between
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.scheduling.zones import wall_time
 from automation_pipeline.fiches.models.days import CRM_ZONE, DayFailed, DayFinding, SalesDay
@@ -115,8 +116,8 @@ def find_stale_days(first: date, *, database: Database, clock: Clock) -> DayFind
     """Check the last `DAYS_CHECKED` days before today, but none before `first`."""
     now = clock.now()
     today = wall_time(now, CRM_ZONE).date()
-    days = [today - timedelta(days=back) for back in range(DAYS_CHECKED, 0, -1)]
-    days = [day for day in days if day >= first]
+    first = max(first, today - timedelta(days=DAYS_CHECKED))
+    days = days_between(first, today - timedelta(days=1))
     with database.reading() as session:
         revalidated = revalidated_since(session, days[0]) if days else {}
     return evaluate_staleness(stale_days(days, revalidated, now), days)

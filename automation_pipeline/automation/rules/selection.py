@@ -19,6 +19,7 @@ from automation_pipeline.automation.models.selections import (
     SelectionMode,
     split_ids,
 )
+from automation_pipeline.core.days import days_between
 from automation_pipeline.core.scheduling.zones import wall_time
 from automation_pipeline.fiches.models.days import DayFailed, crm_day
 
@@ -43,13 +44,13 @@ def days_of(selection: FicheSelection, now: datetime, zone: ZoneInfo) -> tuple[d
     today = wall_time(now, zone).date()
     match selection.date_range:
         case DatePreset.LAST_24H:
-            return _days(today - ONE_DAY, today)
+            return days_between(today - ONE_DAY, today)
         case DatePreset.YESTERDAY:
             return (today - ONE_DAY,)
         case DatePreset.LAST_WEEK:
-            return _days(today - timedelta(weeks=1), today)
+            return days_between(today - timedelta(weeks=1), today)
         case DatePreset.LAST_MONTH:
-            return _days(_a_month_before(today), today)
+            return days_between(_a_month_before(today), today)
         case DatePreset.CUSTOM:
             return _custom_days(selection, today)
         case None:
@@ -64,16 +65,12 @@ def _custom_days(selection: FicheSelection, today: date) -> tuple[date, ...]:
         last = crm_day(selection.custom_end_date) if selection.custom_end_date else None
     except ValueError:  # refused when a schedule is saved; an older one may hold anything
         return ()
-    return (first,) if last is None else _days(first, min(last, today))
+    return (first,) if last is None else days_between(first, min(last, today))
 
 
 def _a_month_before(day: date) -> date:
     last_of_month = day.replace(day=1) - ONE_DAY
     return last_of_month.replace(day=min(day.day, last_of_month.day))
-
-
-def _days(first: date, last: date) -> tuple[date, ...]:
-    return tuple(first + timedelta(days=number) for number in range((last - first).days + 1))
 
 
 def named_ids(selection: FicheSelection) -> list[str]:

@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 
+from automation_pipeline.core.days import days_between
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, zone
 
@@ -97,10 +98,6 @@ def requested_days(start: date, end: date, today: date) -> Days:
     if start.year < FIRST_YEAR:
         raise InvalidInputError(f"startDate must not be before the year {FIRST_YEAR}")
     return days_between(start, last)
-
-
-def days_between(start: date, end: date) -> Days:
-    return tuple(start + timedelta(days=after) for after in range((end - start).days + 1))
 
 
 @dataclass(frozen=True)

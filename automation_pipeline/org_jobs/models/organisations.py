@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -24,7 +24,6 @@ from automation_pipeline.core.scheduling.zones import zone
 LONGEST_NAME = 200
 LONGEST_CRON = 255
 LONGEST_DESCRIPTION = 2000
-MOST_EXCLUDED = 1000
 DAY_MINUTES = 24 * 60
 
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _].*)?", re.DOTALL)
@@ -87,17 +86,6 @@ def _read_by(reader: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _day(given: object) -> str:
-    text = given.isoformat() if isinstance(given, date) else given
-    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-        raise ValueError("must be a day as YYYY-MM-DD")
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text} is not a day of the calendar") from None
-    return text
-
-
 def object_or_fault(fault: str) -> BeforeValidator:
     """Refuses a value that is not a JSON object."""
 
@@ -127,12 +115,6 @@ TimeOfDay = Annotated[
         r"([01][0-9]|2[0-3]):[0-5][0-9]",
         "must be a time of day as HH:MM, between 00:00 and 23:59",
     ),
-]
-Days = Annotated[
-    tuple[Annotated[str, BeforeValidator(_day)], ...],
-    Field(max_length=MOST_EXCLUDED),
-    AfterValidator(lambda days: tuple(sorted(set(days)))),
-    BeforeValidator(lambda given: () if given is None else given),
 ]
 # The type of the job decides what its payload contains.
 Payload = Annotated[dict[str, object], object_or_fault("must be an object")]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from automation_pipeline.core.days import Days
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
@@ -15,7 +16,6 @@ from automation_pipeline.org_jobs.models.organisations import (
     DAY_MINUTES,
     LONGEST_DESCRIPTION,
     CronText,
-    Days,
     Flag,
     KnownId,
     Name,

@@ -1,0 +1,210 @@
+"""The scheduling engine: which due times run, how they start, and why the others do not."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from automation_pipeline.core.days import days_between
+from automation_pipeline.core.scheduling.plan import (
+    IN_TIME,
+    DueFacts,
+    NotRun,
+    OverlapPolicy,
+    Plan,
+    Policies,
+    Start,
+    backlog,
+    overlap_start,
+    plan,
+)
+from automation_pipeline.core.scheduling.timing import Planned, Timing, parse_cron, planned_after
+from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline_tests.tables import every_case
+
+SKIP, ONE, ALL, CANCEL, TERMINATE, ALLOW = OverlapPolicy
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"2026-05-04T{text}").replace(tzinfo=UTC)
+
+
+def hourly(**fields: Any) -> Timing:
+    return Timing(crons=(parse_cron("0 * * * *"),), zone=zone("UTC"), **fields)
+
+
+def due(*texts: str) -> list[Planned]:
+    return [Planned(at(text), at(text)) for text in texts]
+
+
+def decided(policies: Policies, *times: str, now: str = "10:10", **facts: Any) -> Plan:
+    """By default due times from before 09:50 are late."""
+    known = {"late_before": at("09:50"), **facts}
+    return plan(hourly(), due(*times), policies, DueFacts(now=at(now), **known))
+
+
+def skipped(made: Plan) -> list[str]:
+    return [f"{one.due.scheduled_for:%H} {one.reason.name}" for one in made.skips]
+
+
+def line(made: Plan) -> list[str]:
+    return [f"{one.scheduled_for:%H}" for one in made.line]
+
+
+@every_case(
+    ("policies", "facts", "run", "left_out"),
+    [
+        (Policies(drops_late=True), {}, ["10"], ["08 MISSED", "09 MISSED"]),
+        (Policies(drops_late=True), {"late_before": at("09:00")}, ["10"], ["08 MISSED", "09 SUPERSEDED"]),
+        (Policies(drops_late=True), {"all_late": True}, [], ["08 MISSED", "09 MISSED", "10 MISSED"]),
+        (Policies(drops_late=True), {"waited": frozenset({at("09:00")})}, ["10"], ["08 MISSED", "09 SUPERSEDED"]),
+        (Policies(), {}, ["10"], ["08 SUPERSEDED", "09 SUPERSEDED"]),
+        (Policies(keeps=2), {}, ["09", "10"], ["08 OVER_LIMIT"]),
+        (Policies(keeps=3), {}, ["08", "09", "10"], []),
+        (Policies(keeps=9, drops_late=True), {}, ["10"], ["08 MISSED", "09 MISSED"]),
+        (Policies(), {"skip_until": at("09:00")}, ["10"], ["08 OPERATOR", "09 OPERATOR"]),
+        (Policies(), {"skip_until": at("10:00")}, [], ["08 OPERATOR", "09 OPERATOR", "10 OPERATOR"]),
+        (Policies(), {"skips_next": True}, [], ["08 SUPERSEDED", "09 SUPERSEDED", "10 OPERATOR"]),
+    ],
+)  # fmt: skip
+def test_a_misfire_policy_drops_what_is_late_and_keeps_the_newest(
+    policies: Policies, facts: dict[str, Any], run: list[str], left_out: list[str]
+) -> None:
+    made = decided(policies, "08:00", "09:00", "10:00", **facts)
+    assert (line(made), skipped(made)) == (run, left_out)
+    assert made.start is (Start.NOW if run else None)
+
+
+def test_nothing_due_decides_nothing() -> None:
+    assert decided(Policies()) == Plan()
+
+
+@every_case(
+    ("policy", "at_work", "waiting", "start"),
+    [
+        *((policy, 0, 0, Start.NOW) for policy in OverlapPolicy),
+        (SKIP, 1, 0, None),
+        (SKIP, 0, 1, None),
+        (ONE, 1, 0, Start.IN_LINE),
+        (ONE, 0, 1, Start.IN_LINE),
+        (ONE, 1, 1, None),
+        (ONE, 0, 2, None),
+        (ALL, 1, 9, Start.IN_LINE),
+        (CANCEL, 1, 0, Start.IN_PLACE),
+        (TERMINATE, 0, 1, Start.IN_PLACE),
+        (ALLOW, 1, 9, Start.NOW),
+    ],
+)
+def test_the_overlap_policy_says_how_new_work_starts(
+    policy: OverlapPolicy, at_work: int, waiting: int, start: Start | None
+) -> None:
+    assert overlap_start(policy, at_work, waiting) is start
+    made = decided(Policies(overlap=policy), "10:00", at_work=at_work, waiting=waiting)
+    assert made.start is start
+    assert skipped(made) == (["10 OVERLAP"] if start is None else [])
+    assert policy.is_serial is (policy is not ALLOW)
+    assert policy.replaces_others is (policy in {CANCEL, TERMINATE})
+
+
+@every_case("policy", [SKIP, ONE, CANCEL, TERMINATE])
+def test_what_is_caught_up_in_line_does_not_compete_with_what_it_follows(
+    policy: OverlapPolicy,
+) -> None:
+    policies = Policies(keeps=2, overlap=policy)
+    late = decided(policies, "10:00", now="10:01:01", at_work=1, waiting=1)
+    assert late.start is Start.IN_LINE
+    in_time = decided(policies, "10:00", now="10:01", at_work=1, waiting=1)
+    assert in_time.start is not Start.IN_LINE
+    assert at("10:01") - at("10:00") == IN_TIME
+
+
+@every_case(
+    ("obstacles", "facts", "reason"),
+    [
+        ((NotRun.HOST_OFFLINE, NotRun.DISABLED), {}, "DISABLED"),
+        ((NotRun.MAINTENANCE,), {"at_work": 1}, "MAINTENANCE"),
+        ((NotRun.HOST_OFFLINE,), {"at_work": 1}, "HOST_OFFLINE"),
+        ((NotRun.DISABLED,), {"skips_next": True}, "OPERATOR"),
+        ((), {"at_work": 1}, "OVERLAP"),
+    ],
+)
+def test_of_several_reasons_the_first_counts(
+    obstacles: tuple[NotRun, ...], facts: dict[str, Any], reason: str
+) -> None:
+    assert skipped(decided(Policies(), "10:00", obstacles=obstacles, **facts)) == [f"10 {reason}"]
+
+
+def test_an_excluded_day_is_skipped_before_anything_else_is_decided() -> None:
+    timing = hourly(excluded_on=frozenset({date(2026, 5, 4)}))
+    now = at("10:10") + timedelta(days=1)
+    times = list(backlog(timing, at("22:30"), now, enough=99, with_excluded=True).times)
+    facts = DueFacts(now=now, late_before=now, skip_until=at("23:00"))
+    made = plan(timing, times, Policies(keeps=99), facts)
+    assert skipped(made) == ["23 EXCLUDED"]
+    assert line(made) == [f"{hour:02}" for hour in range(11)]
+    assert backlog(timing, at("22:30"), now, enough=99).times == times[1:]
+
+
+@every_case(
+    ("zone_name", "unusual"),
+    [
+        ("Europe/Paris", ["03-29 03:00"]),
+        ("America/New_York", ["03-08 03:00"]),
+        ("Australia/Lord_Howe", []),
+        ("UTC", []),
+    ],
+)
+def test_over_a_year_each_day_has_one_due_time(zone_name: str, unusual: list[str]) -> None:
+    timing = Timing(crons=(parse_cron("30 2 * * *"),), zone=zone(zone_name))
+    start = datetime(2026, 1, 1, tzinfo=timing.zone).astimezone(UTC)
+    end = datetime(2027, 1, 1, tzinfo=timing.zone).astimezone(UTC)
+    found: list[datetime] = []
+    while True:
+        since = found[-1] if found else start
+        [*times] = backlog(timing, since, since + timedelta(hours=26), enough=99).times
+        made = plan(timing, times, Policies(), DueFacts(now=end, late_before=start))
+        [chosen] = made.line
+        if chosen.scheduled_for >= end:
+            break
+        found.append(chosen.scheduled_for)
+    shown = [f"{one.astimezone(timing.zone):%m-%d %H:%M}" for one in found]
+    assert [one[:5] for one in shown] == [
+        f"{day:%m-%d}" for day in days_between(date(2026, 1, 1), date(2026, 12, 31))
+    ]
+    assert [one for one in shown if one[6:] != "02:30"] == unusual
+
+
+@every_case(
+    ("hours", "enough", "count", "is_cut"),
+    [(2, 10, 2, False), (40, 10, 30, True), (40, 31, 40, False), (24 * 20, 31, 24 * 15, True)],
+)
+def test_a_long_outage_is_computed_only_as_far_as_is_enough(
+    hours: int, enough: int, count: int, is_cut: bool
+) -> None:
+    now = at("10:10")
+    found = backlog(hourly(), now - timedelta(hours=hours), now, enough=enough)
+    assert (len(found.times), found.is_cut) == (count, is_cut)
+    assert found.times[-1].scheduled_for == at("10:00")
+
+
+def test_a_backlog_starts_with_the_due_time_that_is_known() -> None:
+    postponed = Planned(at("08:00"), at("09:30"))
+    found = backlog(hourly(), at("08:00"), at("10:10"), enough=10, first=postponed)
+    assert found.times == [postponed, *due("09:00", "10:00")]
+
+
+def test_jitter_stays_before_the_next_due_time() -> None:
+    timing = hourly(seed="7", jitter_seconds=86_400)
+    times = planned_after(timing, at("00:00"))
+    for one, following in zip(times, planned_after(timing, at("01:00")), strict=False):
+        assert one.scheduled_for <= one.effective_for < following.scheduled_for
+        if one.scheduled_for > at("20:00"):
+            break
+
+
+@every_case(
+    ("first", "last", "count"),
+    [("2026-02-27", "2026-03-01", 3), ("2026-05-04", "2026-05-04", 1), ("2026-05-05", "2026-05-04", 0)],
+)  # fmt: skip
+def test_both_ends_of_a_range_of_days_are_included(first: str, last: str, count: int) -> None:
+    days = days_between(date.fromisoformat(first), date.fromisoformat(last))
+    assert len(days) == count
+    assert [f"{day:%Y-%m-%d}" for day in (days[:1] + days[-1:])] == ([first, last] if count else [])
