@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from automation_pipeline.enrichment.models import SourceApi
     from automation_pipeline.enrichment.ports import Registries, RegistrySource
     from automation_pipeline.fiches.ports import FicheSource
-    from automation_pipeline.org_jobs.ports import JobRunner
+    from automation_pipeline.org_jobs.ports import HttpsCaller, JobRunner
     from automation_pipeline.pricing.ports import Storefront
     from automation_pipeline.transcription.ports import SpeechProvider
 
@@ -198,16 +198,21 @@ class Services:
     @cached_property
     def job_doers(self) -> "Mapping[str, JobRunner]":
         """Who does organisations' jobs of this system's own types."""
-        from automation_pipeline.clients.factories import https_caller_factory  # noqa: PLC0415  only where it is asked for
-        from automation_pipeline.clients.service_jobs import service_job_runners  # noqa: PLC0415  the same
+        from automation_pipeline.clients.service_jobs import service_job_runners  # noqa: PLC0415  only where it is asked for
 
-        caller = https_caller_factory(self.settings, self.meter)
+        @cache
+        def open_caller() -> "HttpsCaller":
+            from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard  # noqa: PLC0415  httpx only where it is used
+
+            guard = HttpsGuard(exceptions=self.settings.org_jobs_https_allowed_origins)
+            return HttpsCallClient(guard, meter=self.meter)
+
         return service_job_runners(
             self.database,
             self.clock,
             shop=lambda: self.storefront.name,
             registries=lambda: self.registries,
-            open_caller=caller,
+            open_caller=open_caller,
         )
 
     def dagster_probe(self) -> "DagsterProbe":

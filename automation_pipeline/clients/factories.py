@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
     from automation_pipeline.enrichment.ports import Registries, RegistrySource, SharedLogin
     from automation_pipeline.fiches.ports import FicheSource
-    from automation_pipeline.org_jobs.ports import HttpsCaller
     from automation_pipeline.pricing.models.shop import ShopOptions
     from automation_pipeline.pricing.ports import Storefront
     from automation_pipeline.transcription.models import SpeechOptions
@@ -118,20 +116,6 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
         return aclosing(opened)
 
     return Storefront(host_of(address), shop, pricing_options(settings), meter)
-
-
-def https_caller_factory(settings: Settings, meter: Meter) -> "Callable[[], HttpsCaller]":
-    """The caller is opened at the first use and shared from then on."""
-
-    @cache
-    def opened() -> "HttpsCaller":
-        from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard  # noqa: PLC0415  only where it is used
-
-        return HttpsCallClient(
-            HttpsGuard(exceptions=settings.org_jobs_https_allowed_origins), meter=meter
-        )
-
-    return opened
 
 
 def pricing_options(settings: Settings) -> "ShopOptions":

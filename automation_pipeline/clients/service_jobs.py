@@ -1,32 +1,23 @@
-"""The job types that this system runs itself: `org_jobs.ports.JobRunner`."""
+"""The job types that this system runs itself: `org_jobs.ports.JobRunner`.
+
+A worker imports only what its job runs: the packages behind a type are imported where they are
+called.
+"""
+# ruff: noqa: PLC0415
 
 import json
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from datetime import datetime
 from os import environ
-from typing import cast
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
-from automation_pipeline.automation.models.runs import Run, RunStatus
-from automation_pipeline.automation.queries.run_details import runs_by_id
-from automation_pipeline.automation.run_endings import LONGEST_REASON, cancel_run
-from automation_pipeline.automation.runs import request_run
 from automation_pipeline.core.addresses import origin_of
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.logs import usable_id
 from automation_pipeline.core.retry import TRANSIENT_STATUSES
-from automation_pipeline.enrichment.models import EnrichmentStatus, Requester, check_configured
-from automation_pipeline.enrichment.ports import Registries
-from automation_pipeline.enrichment.queries.requests import RequestStatus, request_statuses
-from automation_pipeline.enrichment.requests import request_enrichment
-from automation_pipeline.org_jobs.models.job_types import (
-    AUTOMATION_RUN,
-    COMPANY_ENRICHMENT,
-    HTTPS_CALL,
-    PRICING_RULE_APPLY,
-)
 from automation_pipeline.org_jobs.models.jobs import (
     CONFLICT,
     FAILED,
@@ -34,9 +25,14 @@ from automation_pipeline.org_jobs.models.jobs import (
     VALIDATION,
     AttemptEnd,
     attempt_cancelled,
+    attempt_failed,
     attempt_succeeded,
 )
 from automation_pipeline.org_jobs.models.payloads import (
+    AUTOMATION_RUN,
+    COMPANY_ENRICHMENT,
+    HTTPS_CALL,
+    PRICING_RULE_APPLY,
     AutomationRunPayload,
     CompanyEnrichmentPayload,
     HttpsCallPayload,
@@ -45,7 +41,6 @@ from automation_pipeline.org_jobs.models.payloads import (
     variable_of,
     with_secrets,
 )
-from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.ports import (
     HttpsAnswer,
     HttpsCaller,
@@ -53,106 +48,118 @@ from automation_pipeline.org_jobs.ports import (
     JobContext,
     JobRunner,
 )
-from automation_pipeline.pricing import runs as rule_runs
-from automation_pipeline.pricing.models.runs import (
-    ENDED_RUN_STATES,
-    PricingRunState,
-    RuleRun,
-    RuleTrigger,
-)
-from automation_pipeline.pricing.queries import runs as rule_run_queries
-from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME
 from automation_pipeline.storage.database import Database
 
-AUTOMATION_RUN_ID = "automationRunId"
+if TYPE_CHECKING:
+    from automation_pipeline.automation.models.runs import Run
+    from automation_pipeline.enrichment.ports import Registries
+    from automation_pipeline.enrichment.queries.requests import RequestStatus
+    from automation_pipeline.pricing.models.runs import RuleRun
+
+REFUSED = "The stored payload is refused"
+SIREN_DIGITS = 9
+
+Work = TypeVar("Work")
 
 
-class AutomationRunJob:
-    """Runs a schedule. A completed or partial run is a success, and a run that an operator cancelled is
-    cancelled. If the schedule has an active run, the attempt is a conflict and is repeated."""
+class FollowedWork(ABC, Generic[Work]):
+    """A remote runner that follows rows of another package by their id."""
+
+    key: ClassVar[str]
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
 
-    def start(self, context: JobContext) -> Mapping[str, object]:
-        schedule_id = parse(
-            AutomationRunPayload, context.payload, "The stored payload is refused"
-        ).schedule_id
-        run = request_run(schedule_id, database=self._database, clock=self._clock)
-        return {AUTOMATION_RUN_ID: str(run.id)}
-
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        run_ids = {number: _automation_run_id(following) for number, following in followed.items()}
-        with self._database.reading() as session:
-            runs = runs_by_id(session, set(run_ids.values()))
-        ends = {
-            number: _end_of_automation_run(run_id, runs.get(run_id))
-            for number, run_id in run_ids.items()
-        }
+        ids = {number: self._id_in(following) for number, following in followed.items()}
+        found = self._find(set(ids.values()))
+        ends = {number: self._end(id_, found.get(id_)) for number, id_ in ids.items()}
         return {number: end for number, end in ends.items() if end is not None}
+
+    def _id_in(self, following: Mapping[str, object]) -> int:
+        return int(str(following[self.key]))
+
+    @abstractmethod
+    def _find(self, ids: Collection[int]) -> Mapping[int, Work]: ...
+
+    @abstractmethod
+    def _end(self, id_: int, work: Work | None) -> AttemptEnd | None:
+        """None: the work goes on."""
+
+
+class AutomationRunJob(FollowedWork["Run"]):
+    """Runs a schedule. A completed or partial run is a success, and a run that an operator cancelled is
+    cancelled. If the schedule has an active run, the attempt is a conflict and is repeated."""
+
+    key = "automationRunId"
+
+    def start(self, context: JobContext) -> Mapping[str, object]:
+        from automation_pipeline.automation.runs import request_run
+
+        schedule_id = parse(AutomationRunPayload, context.payload, REFUSED).schedule_id
+        run = request_run(schedule_id, database=self._database, clock=self._clock)
+        return {self.key: str(run.id)}
 
     def cancel(
         self, following: Mapping[str, object], actor: str, reason: str | None = None
     ) -> bool:
-        full_reason = f"{reason} ({actor})" if reason else f"by {actor}"
+        from automation_pipeline.automation.run_endings import LONGEST_REASON, cancel_run
+
+        run_id, by = self._id_in(following), f"{reason} ({actor})" if reason else f"by {actor}"
         with suppress(ConflictError, NotFoundError):  # it has ended, or is gone
             cancel_run(
-                _automation_run_id(following),
-                database=self._database,
-                clock=self._clock,
-                reason=full_reason[:LONGEST_REASON],
+                run_id, database=self._database, clock=self._clock, reason=by[:LONGEST_REASON]
             )
         return False
 
+    def _find(self, ids: Collection[int]) -> Mapping[int, "Run"]:
+        from automation_pipeline.automation.queries.run_details import runs_by_id
 
-def _automation_run_id(following: Mapping[str, object]) -> int:
-    return int(str(following[AUTOMATION_RUN_ID]))
+        with self._database.reading() as session:
+            return runs_by_id(session, ids)
 
+    def _end(self, id_: int, work: "Run | None") -> AttemptEnd | None:
+        from automation_pipeline.automation.models.runs import RunStatus
 
-def _end_of_automation_run(run_id: int, run: Run | None) -> AttemptEnd | None:
-    if run is None:
-        error = f"Automation run {run_id} is gone."
-        return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=NOT_FOUND, error=error)
-    if run.completed_at is None:
-        return None
-    error = (
-        run.error_message or f"All {run.failed_fiches} fiches of automation run {run_id} failed."
-    )
-    if run.status is RunStatus.CANCELLED:
-        return attempt_cancelled(error)
-    if run.status is not RunStatus.FAILED:
-        return attempt_succeeded(_counters(run))
-    return AttemptEnd(
-        status=OrgJobsRunState.FAILED, error_code=FAILED, error=error, result=_counters(run)
-    )
-
-
-def _counters(run: Run) -> dict[str, object]:
-    return {
-        AUTOMATION_RUN_ID: str(run.id),
-        "status": run.status,
-        "selected": run.selected_fiches,
-        "successful": run.successful_fiches,
-        "failed": run.failed_fiches,
-        "ignored": run.ignored_fiches,
-    }
+        if work is None:
+            return attempt_failed(f"Automation run {id_} is gone.", NOT_FOUND)
+        if work.completed_at is None:
+            return None
+        failed = f"All {work.failed_fiches} fiches of automation run {id_} failed."
+        error = work.error_message or failed
+        if work.status is RunStatus.CANCELLED:
+            return attempt_cancelled(error)
+        result = {
+            self.key: str(work.id),
+            "status": work.status,
+            "selected": work.selected_fiches,
+            "successful": work.successful_fiches,
+            "failed": work.failed_fiches,
+            "ignored": work.ignored_fiches,
+        }
+        if work.status is RunStatus.FAILED:
+            return attempt_failed(error, FAILED, result)
+        return attempt_succeeded(result)
 
 
-RULE_RUN_ID = "ruleRunId"
-
-
-class PricingRuleJob:
+class PricingRuleJob(FollowedWork["RuleRun"]):
     """Applies a pricing rule. APPLIED and PARTIAL runs are a success, whose result counts the failed
     targets. A preview that waits for its approval is waited for until it expires and is then a
     conflict, as is a rule that cools down or has an active run."""
 
+    key = "ruleRunId"
+
     def __init__(self, database: Database, clock: Clock, shop: Callable[[], str]) -> None:
-        self._database, self._clock, self._shop = database, clock, shop
+        super().__init__(database, clock)
+        self._shop = shop
 
     def start(self, context: JobContext) -> Mapping[str, object]:
-        payload = parse(PricingRulePayload, context.payload, "The stored payload is refused")
+        from automation_pipeline.pricing.models.runs import RuleTrigger
+        from automation_pipeline.pricing.runs import request_rule_run
+
+        payload = parse(PricingRulePayload, context.payload, REFUSED)
         # With this trigger, a run without changes is applied instead of refused.
-        run_id = rule_runs.request_rule_run(
+        run_id = request_rule_run(
             payload.rule_id,
             database=self._database,
             clock=self._clock,
@@ -161,115 +168,97 @@ class PricingRuleJob:
             trigger=RuleTrigger.SCHEDULE,
             force=payload.force,
         )
-        return {RULE_RUN_ID: str(run_id)}
-
-    def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        run_ids = {number: _rule_run_id(following) for number, following in followed.items()}
-        with self._database.reading() as session:
-            runs = rule_run_queries.runs_by_id(session, set(run_ids.values()))
-        now = self._clock.now()
-        ends = {
-            number: _end_of_rule_run(run_id, runs.get(run_id), now)
-            for number, run_id in run_ids.items()
-        }
-        return {number: end for number, end in ends.items() if end is not None}
+        return {self.key: str(run_id)}
 
     def cancel(
-        self, following: Mapping[str, object], actor: str, reason: str | None = None
+        self,
+        following: Mapping[str, object],
+        actor: str,
+        reason: str | None = None,  # noqa: ARG002  the port asks for it
     ) -> bool:
         """A preview that waits for its approval need not be cancelled: it is only applied at an
         explicit request, and it expires."""
-        _ = reason
+        from automation_pipeline.pricing.models.runs import PricingRunState
+        from automation_pipeline.pricing.runs import cancel_run
+
+        run_id = self._id_in(following)
         try:
-            rule_runs.cancel_run(
-                _rule_run_id(following), database=self._database, clock=self._clock, actor=actor
-            )
+            cancel_run(run_id, database=self._database, clock=self._clock, actor=actor)
         except ConflictError:
-            return self._is_idle_preview(_rule_run_id(following))
+            run = self._find({run_id}).get(run_id)
+            return run is not None and run.status is PricingRunState.PREVIEW and run.wish is None
         except NotFoundError:
             return False
         return False
 
-    def _is_idle_preview(self, run_id: int) -> bool:
+    def _find(self, ids: Collection[int]) -> Mapping[int, "RuleRun"]:
+        from automation_pipeline.pricing.queries.runs import runs_by_id
+
         with self._database.reading() as session:
-            run = rule_run_queries.runs_by_id(session, {run_id}).get(run_id)
-        return run is not None and run.status is PricingRunState.PREVIEW and run.wish is None
+            return runs_by_id(session, set(ids))
+
+    def _end(self, id_: int, work: "RuleRun | None") -> AttemptEnd | None:
+        from automation_pipeline.pricing.models.runs import ENDED_RUN_STATES, PricingRunState
+
+        if work is None:
+            return attempt_failed(f"Rule run {id_} is gone.", NOT_FOUND)
+        if work.status is PricingRunState.PREVIEW:
+            return self._end_of_preview(work)
+        if work.status not in ENDED_RUN_STATES:
+            return None
+        result = self._result(work)
+        if work.status is PricingRunState.PARTIAL:
+            count = f"{work.targets.failed} of {work.total_targets}"
+            result["note"] = f"{count} prices could not be set: see the dead letters of the run."
+        if work.cancel_requested_at is not None and work.status is not PricingRunState.APPLIED:
+            return attempt_cancelled(f"Rule run {id_} was cancelled.", result)
+        if work.status is PricingRunState.FAILED:
+            return attempt_failed(work.error_message or f"Rule run {id_} failed.", FAILED, result)
+        return attempt_succeeded(result)
+
+    def _end_of_preview(self, run: "RuleRun") -> AttemptEnd | None:
+        from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME
+
+        if run.cancel_requested_at is not None:
+            return attempt_cancelled(f"Rule run {run.id} was cancelled.")
+        if run.wish is not None or run.previewed_at is None:
+            return None
+        if self._clock.now() - run.previewed_at <= PREVIEW_LIFETIME:
+            return None
+        reason = run.error_message or "nobody queued it."
+        error = f"Rule run {run.id} stayed a preview: {reason}"
+        return attempt_failed(error, CONFLICT, self._result(run))
+
+    def _result(self, run: "RuleRun") -> dict[str, object]:
+        return {
+            self.key: str(run.id),
+            "status": run.status,
+            "targets": run.total_targets,
+            "applied": run.targets.applied,
+            "failed": run.targets.failed,
+            "skipped": run.skipped,
+            "blocked": run.blocked,
+        }
 
 
-def _rule_run_id(following: Mapping[str, object]) -> int:
-    return int(str(following[RULE_RUN_ID]))
-
-
-def _end_of_rule_run(run_id: int, run: RuleRun | None, now: datetime) -> AttemptEnd | None:
-    if run is None:
-        return _failed_rule_run(NOT_FOUND, f"Rule run {run_id} is gone.")
-    if run.status is PricingRunState.PREVIEW:
-        return _end_of_preview(run, now)
-    if run.status not in ENDED_RUN_STATES:
-        return None
-    if run.cancel_requested_at is not None and run.status is not PricingRunState.APPLIED:
-        return AttemptEnd(
-            status=OrgJobsRunState.CANCELLED,
-            error=f"Rule run {run_id} was cancelled.",
-            result=_result(run),
-        )
-    if run.status is PricingRunState.FAILED:
-        return _failed_rule_run(
-            FAILED, run.error_message or f"Rule run {run_id} failed.", _result(run)
-        )
-    return attempt_succeeded(_result(run))
-
-
-def _end_of_preview(run: RuleRun, now: datetime) -> AttemptEnd | None:
-    if run.cancel_requested_at is not None:
-        return attempt_cancelled(f"Rule run {run.id} was cancelled.")
-    if (
-        run.wish is not None
-        or run.previewed_at is None
-        or now - run.previewed_at <= PREVIEW_LIFETIME
-    ):
-        return None
-    reason = run.error_message or "nobody queued it."
-    return _failed_rule_run(CONFLICT, f"Rule run {run.id} stayed a preview: {reason}", _result(run))
-
-
-def _failed_rule_run(
-    code: str, error: str, result: Mapping[str, object] | None = None
-) -> AttemptEnd:
-    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=code, error=error, result=result)
-
-
-def _result(run: RuleRun) -> dict[str, object]:
-    counts = {
-        "targets": run.total_targets,
-        "applied": run.targets.applied,
-        "failed": run.targets.failed,
-        "skipped": run.skipped,
-        "blocked": run.blocked,
-    }
-    known: dict[str, object] = {RULE_RUN_ID: str(run.id), "status": run.status, **counts}
-    if run.status is not PricingRunState.PARTIAL:
-        return known
-    note = f"{run.targets.failed} of {run.total_targets} prices could not be set: see the dead letters of the run."
-    return {**known, "note": note}
-
-
-REQUEST_ID = "companyRequestId"
-SIREN_DIGITS = 9
-_SUCCESSFUL = frozenset({EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL})
-
-
-class CompanyEnrichmentJob:
+class CompanyEnrichmentJob(FollowedWork["RequestStatus"]):
     """Enriches a company. SUCCESS and PARTIAL are a success. An enrichment cannot be cancelled, because
     other requests may wait for it."""
 
+    key = "companyRequestId"
+
     def __init__(
-        self, database: Database, clock: Clock, registries: Callable[[], Registries]
+        self, database: Database, clock: Clock, registries: Callable[[], "Registries"]
     ) -> None:
-        self._database, self._clock, self._registries = database, clock, registries
+        super().__init__(database, clock)
+        self._registries = registries
 
     def start(self, context: JobContext) -> Mapping[str, object]:
-        payload = parse(CompanyEnrichmentPayload, context.payload, "The stored payload is refused")
+        from automation_pipeline.enrichment.models import check_configured
+        from automation_pipeline.enrichment.queries.requests import Requester
+        from automation_pipeline.enrichment.requests import request_enrichment
+
+        payload = parse(CompanyEnrichmentPayload, context.payload, REFUSED)
         registries = self._registries()
         check_configured(registries.sources)
         key = f"{context.key}-{context.attempt_no}"
@@ -279,33 +268,16 @@ class CompanyEnrichmentJob:
             actor=f"org-job:{context.job_id}",
             idempotency_key=key,
         )
-        identifiers = {
-            "siren" if len(payload.company) == SIREN_DIGITS else "siret": payload.company
-        }
+        kind = "siren" if len(payload.company) == SIREN_DIGITS else "siret"
         filed = request_enrichment(
-            identifiers,
+            {kind: payload.company},
             requester,
             options=registries.options,
             database=self._database,
             clock=self._clock,
             force=payload.force,
         )
-        return {REQUEST_ID: str(filed.request_id)}
-
-    def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        request_ids = {
-            number: int(str(following[REQUEST_ID])) for number, following in followed.items()
-        }
-        with self._database.reading() as session:
-            statuses = {
-                status.request_id: status
-                for status in request_statuses(session, sorted(set(request_ids.values())))
-            }
-        ends = {
-            number: _end_of_enrichment(request_id, statuses.get(request_id))
-            for number, request_id in request_ids.items()
-        }
-        return {number: end for number, end in ends.items() if end is not None}
+        return {self.key: str(filed.request_id)}
 
     def cancel(
         self,
@@ -313,21 +285,26 @@ class CompanyEnrichmentJob:
         actor: str,  # noqa: ARG002  the port asks for it
         reason: str | None = None,  # noqa: ARG002  the same
     ) -> bool:
-        """There is nothing to stop."""
         return True
 
+    def _find(self, ids: Collection[int]) -> Mapping[int, "RequestStatus"]:
+        from automation_pipeline.enrichment.queries.requests import request_statuses
 
-def _end_of_enrichment(request_id: int, request: RequestStatus | None) -> AttemptEnd | None:
-    if request is None:
-        error = f"Request {request_id} for a company is gone."
-        return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=NOT_FOUND, error=error)
-    if request.is_running:
-        return None
-    result = {REQUEST_ID: str(request_id), "siren": request.siren, "status": request.status}
-    if request.status in _SUCCESSFUL:
-        return attempt_succeeded(result)
-    error = f"Company {request.siren} is {request.status}: {request.error or 'nobody was asked'}"
-    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=FAILED, error=error, result=result)
+        with self._database.reading() as session:
+            return {one.request_id: one for one in request_statuses(session, sorted(ids))}
+
+    def _end(self, id_: int, work: "RequestStatus | None") -> AttemptEnd | None:
+        from automation_pipeline.enrichment.models import EnrichmentStatus
+
+        if work is None:
+            return attempt_failed(f"Request {id_} for a company is gone.", NOT_FOUND)
+        if work.is_running:
+            return None
+        result = {self.key: str(id_), "siren": work.siren, "status": work.status}
+        if work.status in {EnrichmentStatus.SUCCESS, EnrichmentStatus.PARTIAL}:
+            return attempt_succeeded(result)
+        error = f"Company {work.siren} is {work.status}: {work.error or 'nobody was asked'}"
+        return attempt_failed(error, FAILED, result)
 
 
 KEY_HEADER = "Idempotency-Key"
@@ -343,41 +320,32 @@ class HttpsCallJob:
         self._open_caller, self._environment = open_caller, environment
 
     async def work(self, context: JobContext) -> AttemptEnd:
-        payload = parse(HttpsCallPayload, context.payload, "The stored payload is refused")
-        request = _request(payload, context, self._environment)
-        return _end_of_call(
-            payload, origin_of(request.url), await self._open_caller().call(request)
+        payload = parse(HttpsCallPayload, context.payload, REFUSED)
+        request = self._request(payload, context)
+        answer = await self._open_caller().call(request)
+        return _end_of_call(payload, origin_of(request.url), answer)
+
+    def _request(self, payload: HttpsCallPayload, context: JobContext) -> HttpsRequest:
+        secrets = secrets_of(context.payload, context.org_id, self._environment)
+        for name, secret in secrets.items():
+            if not (secret.isascii() and secret.isprintable()):
+                variable = variable_of(context.org_id, name)
+                raise InvalidInputError(f"{variable} holds characters that cannot be sent.")
+        filled = cast("dict[str, object]", with_secrets(context.payload, secrets))
+        headers = {KEY_HEADER: context.key, **cast("dict[str, str]", filled.get("headers", {}))}
+        body = None
+        if payload.body is not None:
+            body = json.dumps(filled["body"], ensure_ascii=False, separators=(",", ":")).encode()
+            if "content-type" not in map(str.lower, headers):
+                headers["Content-Type"] = "application/json"
+        return HttpsRequest(
+            method=payload.method,
+            url=str(filled["url"]),
+            headers=headers,
+            body=body,
+            timeout_seconds=payload.timeout_seconds,
+            secrets=tuple(secrets.values()),
         )
-
-
-def _request(
-    payload: HttpsCallPayload, context: JobContext, environment: Mapping[str, str]
-) -> HttpsRequest:
-    secrets = secrets_of(context.payload, context.org_id, environment)
-    _refuse_unsendable(secrets, context.org_id)
-    filled = cast("dict[str, object]", with_secrets(context.payload, secrets))
-    headers = {KEY_HEADER: context.key, **cast("dict[str, str]", filled.get("headers", {}))}
-    body = None
-    if payload.body is not None:
-        body = json.dumps(filled["body"], ensure_ascii=False, separators=(",", ":")).encode()
-        if "content-type" not in map(str.lower, headers):
-            headers["Content-Type"] = "application/json"
-    return HttpsRequest(
-        method=payload.method,
-        url=str(filled["url"]),
-        headers=headers,
-        body=body,
-        timeout_seconds=payload.timeout_seconds,
-        secrets=tuple(secrets.values()),
-    )
-
-
-def _refuse_unsendable(secrets: Mapping[str, str], org_id: str) -> None:
-    for name, secret in secrets.items():
-        if not (secret.isascii() and secret.isprintable()):
-            raise InvalidInputError(
-                f"{variable_of(org_id, name)} holds characters that cannot be sent."
-            )
 
 
 def _end_of_call(payload: HttpsCallPayload, origin: str, answer: HttpsAnswer) -> AttemptEnd:
@@ -385,12 +353,8 @@ def _end_of_call(payload: HttpsCallPayload, origin: str, answer: HttpsAnswer) ->
     if payload.is_good(answer.status):
         return attempt_succeeded(result)
     is_final = 300 <= answer.status < 500 and answer.status not in TRANSIENT_STATUSES
-    return AttemptEnd(
-        status=OrgJobsRunState.FAILED,
-        error_code=VALIDATION if is_final else FAILED,
-        error=f"{origin} answered {answer.status}.",
-        result=result,
-    )
+    error = f"{origin} answered {answer.status}."
+    return attempt_failed(error, VALIDATION if is_final else FAILED, result)
 
 
 def service_job_runners(
@@ -398,7 +362,7 @@ def service_job_runners(
     clock: Clock,
     *,
     shop: Callable[[], str],
-    registries: Callable[[], Registries],
+    registries: "Callable[[], Registries]",
     open_caller: Callable[[], HttpsCaller],
 ) -> Mapping[str, JobRunner]:
     """The runner of each service type. Functions are called when a job needs their value. Secrets come

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.automation import runs as opening
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.orchestration.automation_runs import (
     STATUS_TAG,
@@ -14,7 +13,6 @@ from automation_pipeline.orchestration.automation_runs import (
     opening_tags,
     parse_launch,
 )
-from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.job_registry import (
     AUTOMATION_RUN,
     close_failed,
@@ -75,12 +73,15 @@ def open_run(
     context: dg.OpExecutionContext, config: AutomationRunConfig, services: ServicesResource
 ) -> RunAttempt:
     """Begin an attempt at the run and fence off earlier ones."""
+    from automation_pipeline.automation import runs
+    from automation_pipeline.orchestration.heartbeat import worker_name
+
     our = services.get()
     with verdicts():
         launch = parse_launch(
             config.said(), context.run, worker_name(), our.settings.automation_lost_after_seconds
         )
-        ticket = opening.open_run(launch, database=our.database, clock=our.clock)
+        ticket = runs.open_run(launch, database=our.database, clock=our.clock)
     context.instance.add_run_tags(
         context.run_id, opening_tags(ticket, config.schedule_id, context.run.tags)
     )
@@ -152,6 +153,7 @@ def transcribe_batch(
     failure of the step."""
     from automation_pipeline.automation import transcribing
     from automation_pipeline.orchestration.batch_context import batch_context
+    from automation_pipeline.orchestration.heartbeat import worker_name
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):
@@ -169,6 +171,7 @@ def audit_batch(context: dg.OpExecutionContext, work: tuple, services: ServicesR
     """Audit those of a batch's fiches that are transcribed, or need no transcription."""
     from automation_pipeline.automation import auditing
     from automation_pipeline.orchestration.batch_context import batch_context
+    from automation_pipeline.orchestration.heartbeat import worker_name
 
     our, (ticket, batch) = services.get(), work
     with at_work(context, ticket, our):

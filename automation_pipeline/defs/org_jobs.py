@@ -16,7 +16,7 @@ from automation_pipeline.orchestration.ops import (
     others_at_it,
     verdicts,
 )
-from automation_pipeline.org_jobs.rules.health import DAY_CHECKS
+from automation_pipeline.org_jobs.models.states import DAY_CHECKS
 
 
 class OrgJobConfig(StrictConfig):

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from automation_pipeline.automation.models.runs import RunAttempt, Trigger
-from automation_pipeline.automation.models.selections import parse_selection
-from automation_pipeline.automation.queries.runs import RunCancelledError
-from automation_pipeline.automation.runs import RunLaunch
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.orchestration.heartbeat import beating
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG
 from automation_pipeline.orchestration.ops import verdicts
 
 if TYPE_CHECKING:
+    from automation_pipeline.automation.runs import RunLaunch
     from automation_pipeline.bootstrap import Services
 
 RUN_ID_TAG, ATTEMPT_TAG = "automation/run_id", "automation/attempt"
@@ -69,6 +66,9 @@ def at_work(
     """A step of this attempt: it sends the run's heartbeat, and an error ends it as `verdicts`
     decides. A step that finds its run cancelled ends without a failure, and `finalise_run` shows
     the outcome."""
+    from automation_pipeline.automation.queries.runs import RunCancelledError  # noqa: PLC0415  every job loads this module
+    from automation_pipeline.orchestration.heartbeat import beating  # noqa: PLC0415  the same
+
     with verdicts(), beating(ticket, services):
         try:
             yield
@@ -82,7 +82,10 @@ STATUS_TAG = "automation/status"
 
 def parse_launch(
     config: Mapping[str, Any], dagster_run: dg.DagsterRun, worker: str, lost_after_seconds: float
-) -> RunLaunch:
+) -> "RunLaunch":
+    from automation_pipeline.automation.models.selections import parse_selection  # noqa: PLC0415  every job loads this module
+    from automation_pipeline.automation.runs import RunLaunch  # noqa: PLC0415  the same
+
     override, due_at = config["override_fiche_selection"], config["due_at"]
     return RunLaunch(
         schedule_id=config["schedule_id"],

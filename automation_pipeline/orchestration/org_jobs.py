@@ -1,37 +1,60 @@
-"""Organisation jobs in Dagster: launches, metadata and alerts."""
+"""Organisation jobs in Dagster: launches, metadata and alerts.
+
+A worker's step imports only what an attempt runs: the functions of sensors and assets import what
+they call.
+"""
+# ruff: noqa: PLC0415
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.core.webhooks import DeliveryPolicy
 from automation_pipeline.orchestration import metadata
-from automation_pipeline.orchestration.days import counts_table
-from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED
-from automation_pipeline.orchestration.metadata import table
 from automation_pipeline.orchestration.ops import check_ids, id_in
-from automation_pipeline.org_jobs.alerts import deliver_org_alerts, raise_org_alerts
-from automation_pipeline.org_jobs.fires import fire_due_schedules
-from automation_pipeline.org_jobs.jobs import cancel_job, postpone_job, release_jobs
 from automation_pipeline.org_jobs.models.jobs import JOB, OrgJob
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, get_run
 from automation_pipeline.org_jobs.queries.queue import job_of_worker
-from automation_pipeline.org_jobs.rules.health import Day
-from automation_pipeline.org_jobs.runs import follow_jobs, reap_jobs, work_job
-from automation_pipeline.org_jobs.schedules import resume_paused_schedules
 
-_ENDS = (OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED)
+if TYPE_CHECKING:
+    from automation_pipeline.org_jobs.rules.health import Day
 
 Page = dict[str, dg.MetadataValue]
+OP = "work_org_job"
+_TERMINATED_BY = "dagster"
+_ENDS = (OrgJobsRunState.SUCCESS, OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED)
+
+
+def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJob:
+    """The job after one attempt, or without one if the run is not to begin."""
+    from automation_pipeline.orchestration.heartbeat import worker_name
+    from automation_pipeline.org_jobs.runs import work_job
+
+    check_ids(job_run_id=run_id)
+    our.run(
+        work_job(
+            run_id,
+            doers=our.job_doers,
+            lease_seconds=our.settings.org_jobs_lease_seconds,
+            database=our.database,
+            clock=our.clock,
+            meter=our.meter,
+            owner=f"{worker_name()}/{context.run_id}",
+            dagster_run_id=context.run_id,
+        )
+    )
+    with our.database.reading() as session:
+        job_id = get_run(session, run_id, ALL_ORGANISATIONS).job_id
+        return get_job(session, job_id, ALL_ORGANISATIONS)
 
 
 def job_page(job: OrgJob) -> Page:
@@ -49,25 +72,27 @@ def job_page(job: OrgJob) -> Page:
     return {name: metadata.text(text) for name, text in texts.items() if text}
 
 
-def day_page(day: Day) -> Page:
-    latency = day.mean_latency_seconds
+def day_page(day: "Day") -> Page:
+    from automation_pipeline.orchestration.days import counts_table
+
+    types, cells = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for fires in day.fires:
+        cells[fires.org_id, fires.outcome] += fires.count
+    for jobs in day.jobs:
+        cells[jobs.org_id, jobs.status] += jobs.count
+        types[jobs.type, jobs.status] += jobs.count
+    states = (*FireOutcome, *_ENDS)
+    columns = ("dispatched", "skipped", "failed", "jobs done", "jobs failed", "jobs cancelled")
+    by_org = [(org, *(cells[org, state] for state in states)) for org in day.organisations]
+    by_type = sorted((type_, state, count) for (type_, state), count in types.items())
+    by_reason, by_state = day.by_skip_reason, day.by_state
     tables = {
-        "skipped_because": _counts("reason", day.by_skip_reason),
-        "jobs_by_state": _counts("state", day.by_state),
-        "jobs_by_type": table(("type", "state", "jobs"), sorted(_types(day))),
-        "organisations": table(
-            (
-                "organisation",
-                "dispatched",
-                "skipped",
-                "failed",
-                "jobs done",
-                "jobs failed",
-                "jobs cancelled",
-            ),
-            (_cells(day, org_id) for org_id in day.organisations),
-        ),
+        "skipped_because": counts_table("reason", by_reason) if by_reason else "",
+        "jobs_by_state": counts_table("state", by_state) if by_state else "",
+        "jobs_by_type": metadata.table(("type", "state", "jobs"), by_type),
+        "organisations": metadata.table(("organisation", *columns), by_org),
     }
+    latency = day.mean_latency_seconds
     return {
         **{str(one).lower(): metadata.integer(day.by_outcome.get(one, 0)) for one in FireOutcome},
         "jobs": metadata.integer(sum(one.count for one in day.jobs)),
@@ -76,30 +101,10 @@ def day_page(day: Day) -> Page:
     }
 
 
-def _types(day: Day) -> Iterator[tuple[str, str, int]]:
-    counts: dict[tuple[str, str], int] = {}
-    for one in day.jobs:
-        counts[one.type, one.status] = counts.get((one.type, one.status), 0) + one.count
-    return ((type_, state, count) for (type_, state), count in counts.items())
-
-
-def _cells(day: Day, org_id: str) -> tuple[object, ...]:
-    fires = [
-        sum(one.count for one in day.fires if (one.org_id, one.outcome) == (org_id, state))
-        for state in FireOutcome
-    ]
-    jobs = [
-        sum(one.count for one in day.jobs if (one.org_id, one.status) == (org_id, state))
-        for state in _ENDS
-    ]
-    return org_id, *fires, *jobs
-
-
-def _counts(of: str, counts: Mapping[str, int]) -> str:
-    return counts_table(of, counts) if counts else ""
-
-
 async def alert_about_jobs(our: Services) -> str:
+    from automation_pipeline.core.webhooks import DeliveryPolicy
+    from automation_pipeline.org_jobs.alerts import deliver_org_alerts, raise_org_alerts
+
     settings = our.settings
     url, secret = settings.org_jobs_alert_webhook_url, settings.webhook_secret
     raised = await asyncio.to_thread(
@@ -117,11 +122,10 @@ async def alert_about_jobs(our: Services) -> str:
     return f"Raised {len(raised)} alerts; tried {tried} webhooks."
 
 
-OP = "work_org_job"
-_TERMINATED_BY = "dagster"
-
-
 def dispatch_due(our: Services) -> str:
+    from automation_pipeline.org_jobs.fires import fire_due_schedules
+    from automation_pipeline.org_jobs.schedules import resume_paused_schedules
+
     resumed = resume_paused_schedules(database=our.database, clock=our.clock)
     report = fire_due_schedules(database=our.database, clock=our.clock, meter=our.meter)
     our.metering.flush()
@@ -129,49 +133,36 @@ def dispatch_due(our: Services) -> str:
 
 
 def keep_moving(our: Services) -> str:
-    """What fails in one of the three is told after the others are through."""
-    ground = {"database": our.database, "clock": our.clock}
-    steps: tuple[Callable[[], str], ...] = (
-        lambda: str(
-            reap_jobs(**ground, meter=our.meter, lease_seconds=our.settings.org_jobs_lease_seconds)
-        ),
-        lambda: f"{follow_jobs(doers=our.job_doers, **ground, meter=our.meter)} ended elsewhere.",
-        lambda: (
-            f"{len(release_jobs(**ground, limit=our.settings.org_jobs_max_running))} workers asked for."
-        ),
-    )
-    said: list[str] = []
-    broken: list[Exception] = []
+    """An error in one of the three steps is raised after the others are done."""
+    from automation_pipeline.org_jobs.jobs import release_jobs
+    from automation_pipeline.org_jobs.runs import follow_jobs, reap_jobs
+
+    database, clock, settings = our.database, our.clock, our.settings
+
+    def reap() -> str:
+        lease = settings.org_jobs_lease_seconds
+        return str(reap_jobs(database=database, clock=clock, meter=our.meter, lease_seconds=lease))
+
+    def follow() -> str:
+        ended = follow_jobs(doers=our.job_doers, database=database, clock=clock, meter=our.meter)
+        return f"{ended} ended elsewhere."
+
+    def release() -> str:
+        runs = release_jobs(database=database, clock=clock, limit=settings.org_jobs_max_running)
+        return f"{len(runs)} workers asked for."
+
+    steps: tuple[Callable[[], str], ...] = (reap, follow, release)
+    reports: list[str] = []
+    faults: list[Exception] = []
     for step in steps:
         try:
-            said.append(step())
+            reports.append(step())
         except Exception as error:  # noqa: BLE001  it is raised below
-            broken.append(error)
+            faults.append(error)
     our.metering.flush()
-    if broken:
-        raise broken[0]
-    return " ".join(said)
-
-
-def work_on(run_id: int, context: dg.OpExecutionContext, our: Services) -> OrgJob:
-    """The job as it stands after one attempt, or without one where none is to be made."""
-    check_ids(job_run_id=run_id)
-    our.run(
-        work_job(
-            run_id,
-            doers=our.job_doers,
-            lease_seconds=our.settings.org_jobs_lease_seconds,
-            database=our.database,
-            clock=our.clock,
-            meter=our.meter,
-            owner=f"{worker_name()}/{context.run_id}",
-            dagster_run_id=context.run_id,
-        )
-    )
-    with our.database.reading() as session:
-        return get_job(
-            session, get_run(session, run_id, ALL_ORGANISATIONS).job_id, ALL_ORGANISATIONS
-        )
+    if faults:
+        raise faults[0]
+    return " ".join(reports)
 
 
 def job_run_id_of(run: dg.DagsterRun) -> int | None:
@@ -183,8 +174,10 @@ def job_run_id_of(run: dg.DagsterRun) -> int | None:
 
 
 def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
-    """Who terminates it in Dagster wants the job to stop; without this it would be tried again. A
-    worker beside the one that is at it stops nothing, nor one that another was asked for since."""
+    """Cancels the job of a terminated worker; otherwise the job would be tried again. A worker that
+    is not in charge of the run any more cancels nothing."""
+    from automation_pipeline.org_jobs.jobs import cancel_job
+
     run_id = job_run_id_of(run)
     if run_id is None:
         return
@@ -193,7 +186,7 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
     with database.reading() as session:
         job_id = job_of_worker(session, run_id, run.tags.get(REQUEST_TAG), ids)
     if job_id is not None:
-        with suppress(ConflictError, NotFoundError):  # it is over, or forgotten
+        with suppress(ConflictError, NotFoundError):  # it is over, or was purged
             cancel_job(
                 job_id,
                 within=ALL_ORGANISATIONS,
@@ -206,8 +199,10 @@ def cancel_job_of(run: dg.DagsterRun, services: Services) -> None:
 
 
 def put_off_job_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """After a Dagster run that failed for good before it began; not one that was launched by
-    hand."""
+    """Postpones the job of a Dagster run that failed for good before it began. A run that was
+    launched by hand changes nothing."""
+    from automation_pipeline.org_jobs.jobs import postpone_job
+
     run_id, request = job_run_id_of(run), run.tags.get(REQUEST_TAG)
     if run_id is not None and request is not None:
         postpone_job(

@@ -8,7 +8,6 @@ from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.org_jobs.models.agents import (
-    LEASE_SECONDS,
     AgentJob,
     Orders,
     ProgressReport,
@@ -16,7 +15,7 @@ from automation_pipeline.org_jobs.models.agents import (
     agent_name,
     read_result,
 )
-from automation_pipeline.org_jobs.models.jobs import OrgJobRun
+from automation_pipeline.org_jobs.models.jobs import AGENT_LEASE_SECONDS, OrgJobRun
 from automation_pipeline.org_jobs.models.organisations import Host, OrgScope
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.agents import (
@@ -44,7 +43,7 @@ from automation_pipeline.org_jobs.queries.queue import (
     of_host,
     postpone_closed,
 )
-from automation_pipeline.org_jobs.rules.attempts import (
+from automation_pipeline.org_jobs.rules.agents import (
     ReportVerdict,
     attempt_end,
     lost_lease_message,
@@ -74,7 +73,7 @@ def claim_jobs(
         postpone_closed(session, of_host(host.id, host.org_id), clock.now())
     with database.transaction() as session:
         actor = agent_name(host.name)
-        claimed = claim_for_host(session, host, actor, most, LEASE_SECONDS, clock.now())
+        claimed = claim_for_host(session, host, actor, most, AGENT_LEASE_SECONDS, clock.now())
         return [_agent_job(one) for one in claimed]
 
 
@@ -121,7 +120,7 @@ def report_progress(
     try:
         with database.transaction() as session:
             begin_run(session, hold, deadline_at, now, actor=actor)
-            run = extend_lease(session, hold, LEASE_SECONDS)
+            run = extend_lease(session, hold, AGENT_LEASE_SECONDS)
             said = {"percent": report.percent, "message": report.message}
             new = {name: value for name, value in said.items() if value is not None}
             run.progress, run.progress_at = {**(run.progress or {}), **new}, now

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event
 from automation_pipeline.org_jobs.models.jobs import PRODUCER, attempt_key
-from automation_pipeline.org_jobs.rules.due import PlannedFire
+
+if TYPE_CHECKING:
+    from automation_pipeline.org_jobs.rules.due import PlannedFire
 
 FIRES = "schedules_fire_count_total"
 FIRE_LATENCY_MS = "schedules_fire_latency_ms"
@@ -24,20 +27,16 @@ def schedule_event(
     now: datetime,
     payload: Mapping[str, object] | None = None,
 ) -> Event:
-    """Such as `schedule.paused`. `change` tells this one from others of that name."""
-    said = {"scheduleId": schedule_id, "orgId": org_id, **(payload or {})}
-    key = f"schedule:{schedule_id}:{name}:{change}"
-    return Event(
-        org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, said
-    )
+    """Such as `schedule.paused`. `change` distinguishes it from other events of that name."""
+    about = {"scheduleId": schedule_id, "orgId": org_id, **(payload or {})}
+    key, aggregate = f"schedule:{schedule_id}:{name}:{change}", f"org-schedule-{schedule_id}"
+    return Event(org_id, key, f"schedule.{name}", PRODUCER, aggregate, now, about)
 
 
 def schedule_fired(
-    org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, job_id: int, now: datetime
+    org_id: str, schedule_id: str, fire: "PlannedFire", fire_id: int, job_id: int, now: datetime
 ) -> Event:
     payload = {
-        "scheduleId": schedule_id,
-        "orgId": org_id,
         "fireId": str(fire_id),
         "jobId": str(job_id),
         "scheduledFor": iso(fire.scheduled_for),
@@ -45,26 +44,24 @@ def schedule_fired(
         "latencyMs": round((now - fire.effective_for).total_seconds() * 1000),
         "trigger": fire.trigger,
     }
-    return _of_fire(org_id, schedule_id, fire_id, "fired", now, payload)
+    return schedule_event(org_id, schedule_id, "fired", str(fire_id), now, payload)
 
 
 def schedule_skipped(
-    org_id: str, schedule_id: str, fire: PlannedFire, fire_id: int, now: datetime
+    org_id: str, schedule_id: str, fire: "PlannedFire", fire_id: int, now: datetime
 ) -> Event:
     payload = {
-        "scheduleId": schedule_id,
-        "orgId": org_id,
         "fireId": str(fire_id),
         "scheduledFor": iso(fire.scheduled_for),
         "reason": fire.skip,
     }
-    return _of_fire(org_id, schedule_id, fire_id, "skipped", now, payload)
+    return schedule_event(org_id, schedule_id, "skipped", str(fire_id), now, payload)
 
 
-def schedule_failed(  # noqa: PLR0913  what is told of it
+def schedule_failed(  # noqa: PLR0913  what the event holds
     org_id: str,
     schedule_id: str,
-    fire: PlannedFire,
+    fire: "PlannedFire",
     fire_id: int,
     now: datetime,
     *,
@@ -72,14 +69,12 @@ def schedule_failed(  # noqa: PLR0913  what is told of it
     in_a_row: int,
 ) -> Event:
     payload = {
-        "scheduleId": schedule_id,
-        "orgId": org_id,
         "fireId": str(fire_id),
         "scheduledFor": iso(fire.scheduled_for),
         "error": error,
         "consecutiveFailures": in_a_row,
     }
-    return _of_fire(org_id, schedule_id, fire_id, "failed", now, payload)
+    return schedule_event(org_id, schedule_id, "failed", str(fire_id), now, payload)
 
 
 def run_event(
@@ -90,21 +85,7 @@ def run_event(
     now: datetime,
     payload: Mapping[str, object],
 ) -> Event:
-    """Such as `job_run.started`, once an attempt."""
-    said = {"jobRunId": str(run_id), "orgId": org_id, "attemptNo": attempt_no, **payload}
+    """Such as `job_run.started`, once per attempt."""
+    about = {"jobRunId": str(run_id), "orgId": org_id, "attemptNo": attempt_no, **payload}
     key = f"job_run:{attempt_key(run_id, attempt_no)}:{name}"
-    return Event(org_id, key, f"job_run.{name}", PRODUCER, f"org-job-run-{run_id}", now, said)
-
-
-def _of_fire(
-    org_id: str,
-    schedule_id: str,
-    fire_id: int,
-    name: str,
-    now: datetime,
-    payload: Mapping[str, object],
-) -> Event:
-    key = f"schedule:{schedule_id}:{name}:{fire_id}"
-    return Event(
-        org_id, key, f"schedule.{name}", PRODUCER, f"org-schedule-{schedule_id}", now, payload
-    )
+    return Event(org_id, key, f"job_run.{name}", PRODUCER, f"org-job-run-{run_id}", now, about)

@@ -14,8 +14,8 @@ from automation_pipeline.core.errors import AutomationError, TransientError
 from automation_pipeline.core.logs import log
 from automation_pipeline.core.metrics import Meter, observe
 from automation_pipeline.org_jobs.events import ENDED_RUNS, RETRIES, RUN_DURATION_MS, STALE_RUNS
-from automation_pipeline.org_jobs.models.agents import LEASE_SECONDS as AGENT_SECONDS
 from automation_pipeline.org_jobs.models.jobs import (
+    AGENT_LEASE_SECONDS,
     EXPIRED,
     STALE,
     TIME_LIMIT,
@@ -381,7 +381,7 @@ def reap_jobs(
     *, database: Database, clock: Clock, meter: Meter, lease_seconds: float = 60.0
 ) -> ReapReport:
     """Ends what is abandoned, at most a batch at a time. `lease_seconds` is that of workers."""
-    patience = {Performer.AGENT: AGENT_SECONDS, Performer.SERVICE: lease_seconds}
+    patience = {Performer.AGENT: AGENT_LEASE_SECONDS, Performer.SERVICE: lease_seconds}
     now = clock.now()
     with database.transaction() as session:
         ends = abandoned_runs(session, patience, now, REAP_BATCH)

@@ -1,10 +1,9 @@
 """What agents receive and report: jobs, orders, progress and results."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, cast
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -18,12 +17,10 @@ from automation_pipeline.core.json_model import (
     parse,
     text_fault,
 )
-from automation_pipeline.org_jobs.models.organisations import Whole
-from automation_pipeline.org_jobs.models.payloads import DEEPEST
+from automation_pipeline.org_jobs.models.organisations import Whole, matching
+from automation_pipeline.org_jobs.models.payloads import DEEPEST, texts_in
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 
-# An agent that is silent for longer has lost what it holds.
-LEASE_SECONDS = 180.0
 MOST_CLAIMED = 20
 MOST_RESULT_BYTES = 64 * 1024
 LONGEST_MESSAGE = 1000
@@ -32,48 +29,32 @@ LONGEST_LOG_REF = 1000
 LONGEST_VERSION = 100
 
 _AGENT = "agent:"
-_CODE = re.compile(r"[A-Z_]{1,40}")
-
-
-def _error_code(text: str) -> str:
-    if not _CODE.fullmatch(text):
-        raise ValueError(
-            "must be made of capital letters and underscores, 40 of them at most, such as DISK_FULL"
-        )
-    return text
 
 
 def _result(document: Mapping[str, object]) -> Mapping[str, object]:
     if is_deeper(document, DEEPEST):
         raise ValueError(f"must not be nested more than {DEEPEST} deep")
     try:
-        size = len(
-            json.dumps(document, ensure_ascii=False, allow_nan=False).encode(errors="surrogatepass")
-        )
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     except ValueError:
         raise ValueError("must not hold numbers that are not finite") from None
-    if size > MOST_RESULT_BYTES:
+    if len(text.encode(errors="surrogatepass")) > MOST_RESULT_BYTES:
         raise ValueError(
             f"must have at most {MOST_RESULT_BYTES} bytes as JSON: keep the rest where logRef says"
         )
-    fault = next(filter(None, map(text_fault, _texts(document))), None)
-    if fault is not None:
-        raise ValueError(fault)
+    for part, _ in texts_in(document):
+        if fault := text_fault(part):
+            raise ValueError(fault)
     return document
 
 
-def _texts(document: object) -> Iterator[str]:
-    """Names and values, however deep."""
-    left = [document]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, Mapping):
-            fields = cast("Mapping[str, object]", one)
-            left.extend((*fields.keys(), *fields.values()))
-        elif isinstance(one, list):
-            left.extend(cast("list[object]", one))
+ErrorCode = Annotated[
+    str,
+    matching(
+        r"[A-Z_]{1,40}",
+        "must be made of capital letters and underscores, 40 of them at most, such as DISK_FULL",
+    ),
+]
 
 
 class AgentStatus(StrEnum):
@@ -111,7 +92,7 @@ class ResultReport(_Report):
     result: Annotated[Mapping[str, object], AfterValidator(_result)] | None = Field(
         default=None, description="What came of it: up to 64 kB of JSON."
     )
-    error_code: Annotated[str, AfterValidator(_error_code)] | None = Field(
+    error_code: ErrorCode | None = Field(
         default=None,
         description="Of one that failed. After VALIDATION, NOT_FOUND and UNSUPPORTED it is not tried again.",
         examples=["DISK_FULL"],

@@ -6,7 +6,7 @@ organisation adds types, or replaces a built-in one for itself; see ADR 0026.
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, NoReturn, cast
 
@@ -27,75 +27,46 @@ from automation_pipeline.core.json_model import (
 from automation_pipeline.org_jobs.models.jobs import JobType, Performer
 from automation_pipeline.org_jobs.models.organisations import Flag, Whole
 from automation_pipeline.org_jobs.models.payloads import (
+    AUTOMATION_RUN,
+    COMPANY_ENRICHMENT,
     DEEPEST,
+    HTTPS_CALL,
     LONGEST_PAYLOAD_KEY,
+    PRICING_RULE_APPLY,
     AutomationRunPayload,
     CompanyEnrichmentPayload,
     HttpsCallPayload,
+    PayloadFault,
     PricingRulePayload,
     payload_faults,
     reference_in,
-)
-
-AUTOMATION_RUN, PRICING_RULE_APPLY, HTTPS_CALL = (
-    "AUTOMATION_RUN",
-    "PRICING_RULE_APPLY",
-    "HTTPS_CALL",
-)
-COMPANY_ENRICHMENT = "COMPANY_ENRICHMENT"
-LARGEST_PAYLOAD = 256 * 1024
-SHORT, USUAL, LONG = 180, 900, 86_400
-
-
-def _service(
-    name: str,
-    summary: str,
-    payload: type[JsonModel],
-    *,
-    limit: int = LONG,
-    permission: Permission | None = None,
-) -> JobType:
-    return JobType(
-        name=name,
-        performer=Performer.SERVICE,
-        is_mutation=True,
-        limit_seconds=limit,
-        payload=payload,
-        summary=summary,
-        permission=permission,
-    )
-
-
-SERVICE_TYPES: Mapping[str, JobType] = MappingProxyType(
-    {
-        one.name: one
-        for one in (
-            _service(
-                AUTOMATION_RUN,
-                "Run an automation schedule, and wait for its end.",
-                AutomationRunPayload,
-                permission=Permission.AUTOMATION,
-            ),
-            _service(
-                PRICING_RULE_APPLY,
-                "Plan a pricing rule and apply it, and wait for its end.",
-                PricingRulePayload,
-                permission=Permission.PRICING_RUNS,
-            ),
-            _service(
-                COMPANY_ENRICHMENT,
-                "Ask the French registers for a company, and wait for the answer.",
-                CompanyEnrichmentPayload,
-                permission=Permission.ENRICHMENT,
-            ),
-            _service(
-                HTTPS_CALL, "Call a public address over HTTPS.", HttpsCallPayload, limit=SHORT
-            ),
-        )
-    }
+    texts_in,
 )
 
 Schema = Mapping[str, object]
+
+LARGEST_PAYLOAD = 256 * 1024
+SHORT, USUAL, LONG = 180, 900, 86_400
+
+# What each does, the model of its payload, and the permission that a caller needs besides jobs.
+_SERVICE_TYPES: Mapping[str, tuple[str, type[JsonModel], Permission | None]] = {
+    AUTOMATION_RUN: (
+        "Run an automation schedule, and wait for its end.",
+        AutomationRunPayload,
+        Permission.AUTOMATION,
+    ),
+    PRICING_RULE_APPLY: (
+        "Plan a pricing rule and apply it, and wait for its end.",
+        PricingRulePayload,
+        Permission.PRICING_RUNS,
+    ),
+    COMPANY_ENRICHMENT: (
+        "Ask the French registers for a company, and wait for the answer.",
+        CompanyEnrichmentPayload,
+        Permission.ENRICHMENT,
+    ),
+    HTTPS_CALL: ("Call a public address over HTTPS.", HttpsCallPayload, None),
+}
 
 
 def _requires(field: str, pattern: str, longest: int) -> Schema:
@@ -168,12 +139,29 @@ ALIASES = {
 }
 
 
+SERVICE_TYPES: Mapping[str, JobType] = MappingProxyType(
+    {
+        name: JobType(
+            name=name,
+            performer=Performer.SERVICE,
+            is_mutation=True,
+            limit_seconds=SHORT if name == HTTPS_CALL else LONG,
+            payload=payload,
+            summary=summary,
+            permission=permission,
+        )
+        for name, (summary, payload, permission) in _SERVICE_TYPES.items()
+    }
+)
+
+
 def _agent(name: str, summary: str, schema: Schema | None) -> JobType:
+    limit = LONG if name in _LONG else USUAL
     return JobType(
         name=name,
         performer=Performer.AGENT,
         is_mutation=name not in _READING,
-        limit_seconds=SHORT if name in _READING else LONG if name in _LONG else USUAL,
+        limit_seconds=SHORT if name in _READING else limit,
         payload=schema,
         summary=summary,
         aliases=tuple(alias for alias, of in ALIASES.items() if of == name),
@@ -188,7 +176,7 @@ NO_OWN_TYPES: Mapping[str, JobType] = MappingProxyType({})
 
 
 def job_type(name: str, own: Mapping[str, JobType] = NO_OWN_TYPES) -> JobType:
-    """By its name or an alias; `own` are those of the organisation, which come first.
+    """By its name or an alias; `own` are the types of the organisation, which come first.
     InvalidInputError for an unknown name."""
     name = ALIASES.get(name, name)
     known = own.get(name) or JOB_TYPES.get(name)
@@ -221,11 +209,8 @@ def job_types() -> tuple[JobTypeCard, ...]:
 
 
 def _card(one: JobType) -> JobTypeCard:
-    schema = (
-        one.payload.model_json_schema(by_alias=True)
-        if isinstance(one.payload, type)
-        else one.payload
-    )
+    payload = one.payload
+    schema = payload.model_json_schema(by_alias=True) if isinstance(payload, type) else payload
     return JobTypeCard(
         name=one.name,
         performer=one.performer,
@@ -262,10 +247,10 @@ def _usable_schema(schema: dict[str, object] | None) -> dict[str, object] | None
         raise ValueError(f"must not be nested more than {DEEPEST} deep")
     if len(json.dumps(schema, ensure_ascii=False, default=str)) > LARGEST_SCHEMA:
         raise ValueError(f"must not be larger than {LARGEST_SCHEMA // 1024} kB")
-    for key, text in _strings(schema):
-        if key in _REFERENCES:
-            raise ValueError(f"must not use {key}: write the schema out")
-        if fault := text_fault(key) or text_fault(text):
+    for text, is_key in texts_in(schema):
+        if is_key and text in _REFERENCES:
+            raise ValueError(f"must not use {text}: write the schema out")
+        if fault := text_fault(text):
             raise ValueError(fault)
     try:
         _validator(schema)
@@ -273,19 +258,6 @@ def _usable_schema(schema: dict[str, object] | None) -> dict[str, object] | None
         words = str(error).partition("\n")[0][:200]
         raise ValueError(f"is not a JSON Schema: {words}") from None
     return schema
-
-
-def _strings(value: object) -> Iterator[tuple[str, str]]:
-    """Every key with no text, and every text with no key."""
-    if isinstance(value, Mapping):
-        for key, inner in cast("Mapping[str, object]", value).items():
-            yield key, ""
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in cast("list[object]", value):
-            yield from _strings(inner)
-    elif isinstance(value, str):
-        yield "", value
 
 
 def _no_retrieval(uri: str) -> NoReturn:
@@ -343,26 +315,27 @@ _COMPLAINT = "The payload is refused"
 def checked_payload(
     type_: JobType, given: object, *, call_origins: Collection[str] | None = ()
 ) -> dict[str, object]:
-    """The payload as it is stored; nothing given is an empty one. InvalidInputError names each
-    field at fault as `payload.x`, and never quotes a value.
+    """The payload as it is stored. InvalidInputError names each field at fault as `payload.x`, and
+    never quotes a value.
 
     `call_origins` are the origins that an HTTPS_CALL may name though they are not public; None
     accepts every address.
     """
-    if given is None:
-        given = {}
+    given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise _refused([("", "must be an object")])
     payload = cast("Mapping[str, object]", given)
-    faults = payload_faults(payload) or _size_faults(payload)
+    faults = payload_faults(payload)
+    size = len(json.dumps(payload, ensure_ascii=False, default=str).encode()) if not faults else 0
+    if size > LARGEST_PAYLOAD:
+        faults = [("", f"must not be larger than {LARGEST_PAYLOAD // 1024} kB")]
+    if not faults and isinstance(type_.payload, Mapping):
+        faults = schema_faults(type_.payload, payload)
     if faults:
         raise _refused(faults)
-    if isinstance(type_.payload, type):
-        return _parsed(type_.payload, payload, call_origins)
-    faults = [] if type_.payload is None else schema_faults(type_.payload, payload)
-    if faults:
-        raise _refused(faults)
-    return dict(payload)
+    if not isinstance(type_.payload, type):
+        return dict(payload)
+    return _parsed(type_.payload, payload, call_origins)
 
 
 def _parsed(
@@ -380,8 +353,9 @@ def _parsed(
     return as_document(parsed)
 
 
-def schema_faults(schema: Schema, payload: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Where and why a payload does not match, in the order of the schema."""
+def schema_faults(schema: Schema, payload: Mapping[str, object]) -> list[PayloadFault]:
+    """Where and why a payload does not match, in the order of the schema. A reference to a secret
+    is accepted where the schema wants a string."""
     document = dict(payload)
     return [
         fault
@@ -392,7 +366,6 @@ def schema_faults(schema: Schema, payload: Mapping[str, object]) -> list[tuple[s
 
 
 def _is_secret_for_text(error: jsonschema_rs.ValidationError, document: object) -> bool:
-    """Whether a reference to a secret is where the schema wants a string."""
     if error.kind.name != "type" or "string" not in error.kind.value:
         return False
     for step in error.instance_path:
@@ -400,12 +373,11 @@ def _is_secret_for_text(error: jsonschema_rs.ValidationError, document: object) 
     return reference_in(document) is not None
 
 
-def _faults(error: jsonschema_rs.ValidationError) -> Iterator[tuple[str, str]]:
+def _faults(error: jsonschema_rs.ValidationError) -> Iterator[PayloadFault]:
     path = [str(step) for step in error.instance_path]
     match error.kind.name:
         case "required":
-            missing = cast("str", error.kind.value)
-            yield _path([*path, missing]), "is required"
+            yield _path([*path, cast("str", error.kind.value)]), "is required"
         case "additionalProperties" | "unevaluatedProperties":
             for name in cast("Sequence[str]", error.kind.value):
                 yield _path([*path, name]), "is not a known field"
@@ -417,17 +389,6 @@ def _path(steps: Sequence[str]) -> str:
     return ".".join(answerable(step)[:LONGEST_PAYLOAD_KEY] for step in steps)
 
 
-def _size_faults(payload: Mapping[str, object]) -> list[tuple[str, str]]:
-    size = len(json.dumps(payload, ensure_ascii=False, default=str).encode())
-    return (
-        [("", f"must not be larger than {LARGEST_PAYLOAD // 1024} kB")]
-        if size > LARGEST_PAYLOAD
-        else []
-    )
-
-
-def _refused(faults: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> InvalidInputError:
-    return InvalidInputError(
-        _COMPLAINT,
-        tuple((f"payload.{where}" if where else "payload", why) for where, why in faults),
-    )
+def _refused(faults: Iterable[PayloadFault]) -> InvalidInputError:
+    fields = ((f"payload.{where}" if where else "payload", why) for where, why in faults)
+    return InvalidInputError(_COMPLAINT, tuple(fields))

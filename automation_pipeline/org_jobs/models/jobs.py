@@ -56,16 +56,14 @@ class JobType:
 
 LONGEST_SECONDS = 3600.0
 JITTER = 0.1
-NOT_RETRYABLE = frozenset({"VALIDATION", "NOT_FOUND", "UNSUPPORTED", "EXPIRED"})
+# An agent that is silent for longer loses what it holds.
+AGENT_LEASE_SECONDS = 180.0
 
-# Codes of our own.
-STALE, TIME_LIMIT, EXPIRED, UNSUPPORTED, FAILED = (
-    "STALE",
-    "TIME_LIMIT",
-    "EXPIRED",
-    "UNSUPPORTED",
-    "FAILED",
-)
+# Error codes of attempts.
+STALE, TIME_LIMIT, EXPIRED, FAILED = "STALE", "TIME_LIMIT", "EXPIRED", "FAILED"
+VALIDATION, NOT_FOUND, CONFLICT = "VALIDATION", "NOT_FOUND", "CONFLICT"
+UNSUPPORTED = "UNSUPPORTED"
+NOT_RETRYABLE = frozenset({VALIDATION, NOT_FOUND, UNSUPPORTED, EXPIRED})
 
 
 class BackoffType(StrEnum):
@@ -100,8 +98,7 @@ class RetryPolicy(JsonModel):
 
 
 def stored_policy(document: Mapping[str, object]) -> RetryPolicy:
-    """One that is beyond the bounds of today tries nothing again, and keeps nothing else from being
-    done."""
+    """A stored policy beyond today's bounds retries nothing, and does not fail."""
     try:
         return parse(RetryPolicy, document, "Invalid retry policy")
     except InvalidInputError:
@@ -139,8 +136,7 @@ def opens_at(document: Mapping[str, object] | None, at: datetime) -> datetime:
 def retry_at(
     policy: RetryPolicy, failures: int, now: datetime, window: StartWindow | None, random: Random
 ) -> datetime | None:
-    """When it is tried again after so many failures: within the window, or when the next one opens.
-    None: never."""
+    """When the run is tried again: within the window, or when the next one opens. None: never."""
     if failures >= policy.attempts:
         return None
     wanted = now + timedelta(seconds=policy.wait_seconds(failures, random))
@@ -151,22 +147,19 @@ def is_retryable(error_code: str | None) -> bool:
     return error_code not in NOT_RETRYABLE
 
 
-# Pydantic writes nothing that is nested more than some 250 deep.
+# Pydantic refuses to write what is nested more than about 250 deep.
 _DEEPEST_SHOWN = 100
 
 
 def _shown(document: Mapping[str, object]) -> Mapping[str, object]:
-    """One that cannot be written does not take its whole list with it."""
-    return (
-        {"note": "It is nested too deeply to be shown."}
-        if is_deeper(document, _DEEPEST_SHOWN)
-        else document
-    )
+    if is_deeper(document, _DEEPEST_SHOWN):
+        return {"note": "It is nested too deeply to be shown."}
+    return document
 
 
 Document = Annotated[Mapping[str, object], PlainSerializer(_shown, when_used="json")]
 
-# Of jobs that nobody says more about.
+# The retry policy of jobs without a schedule, unless they have their own.
 USUAL_RETRIES = RetryPolicy(max_retries=2, backoff_ms=2000, backoff_type=BackoffType.EXPONENTIAL)
 
 
@@ -262,8 +255,6 @@ class OrgJob(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class JobFilter:
-    """What is None is not asked for."""
-
     org_id: str | None = None
     status: OrgJobsRunState | None = None
     type: str | None = None
@@ -305,8 +296,7 @@ PRODUCER = "org-jobs"
 
 
 def run_key(run_id: int) -> str:
-    """The same for all attempts: whoever is asked by a second one knows that it is the same
-    wish."""
+    """The same for all attempts, so that a receiver recognises a repetition."""
     return f"org-job-run-{run_id}"
 
 
@@ -315,7 +305,7 @@ def attempt_key(run_id: int, attempt_no: int) -> str:
 
 
 def request_key(run_id: int, number: int) -> str:
-    """Of the n-th worker that Dagster is asked for on behalf of a run."""
+    """The key of the n-th request for a worker of the run."""
     return f"org-job-{run_id}-{number}"
 
 
@@ -331,7 +321,7 @@ _WHO_BEGINS = {
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptEnd:
-    """How an attempt ended. `error_code` and `error` are of those that failed."""
+    """How an attempt ended. Failed ones have `error_code` and `error`."""
 
     status: OrgJobsRunState
     error_code: str | None = None
@@ -342,7 +332,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What becomes of the run: `retry_at` is set where it waits to be tried again."""
+    """What becomes of the run. `retry_at` is set if it waits to be tried again."""
 
     state: OrgJobsRunState
     retry_at: datetime | None = None
@@ -359,40 +349,33 @@ def run_end(  # noqa: PLR0913  what the decision needs, by name
     now: datetime,
     random: Random,
 ) -> RunEnd:
-    """IllegalMoveError for an end that its state does not allow. Whoever wanted it cancelled wants
-    no other try."""
+    """IllegalMoveError for an end that the state does not allow. A run that is to be cancelled is
+    not tried again."""
     JOB_RUN.move(frm, end.status)
-    if (
-        end.status is not OrgJobsRunState.FAILED
-        or is_cancel_wanted
-        or not is_retryable(end.error_code)
-    ):
-        return RunEnd(end.status)
-    again = retry_at(policy, attempt_no, now, window, random)
+    is_failed = end.status is OrgJobsRunState.FAILED
+    again = None
+    if is_failed and not is_cancel_wanted and is_retryable(end.error_code):
+        again = retry_at(policy, attempt_no, now, window, random)
     return RunEnd(end.status) if again is None else RunEnd(OrgJobsRunState.PENDING, again)
 
 
-def attempt_stale(seconds: float) -> AttemptEnd:
-    words = f"Nothing was heard of it for {seconds:.0f} s: whoever worked on it is taken for dead."
-    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=STALE, error=words)
+def attempt_failed(
+    error: str, error_code: str = FAILED, result: Mapping[str, object] | None = None
+) -> AttemptEnd:
+    return AttemptEnd(
+        status=OrgJobsRunState.FAILED, error_code=error_code, error=error, result=result
+    )
 
 
 def attempt_too_long(seconds: float) -> AttemptEnd:
-    words = f"It was not done after {seconds:.0f} s, the most that its type may take."
-    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=TIME_LIMIT, error=words)
+    error = f"It was not done after {seconds:.0f} s, the most that its type may take."
+    return attempt_failed(error, TIME_LIMIT)
 
 
-def attempt_expired(until: datetime, performer: Performer) -> AttemptEnd:
-    words = f"Nobody began it by {iso(until)}: {_WHO_BEGINS[performer]}"
-    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=EXPIRED, error=words)
-
-
-def attempt_failed(error: str, error_code: str = FAILED) -> AttemptEnd:
-    return AttemptEnd(status=OrgJobsRunState.FAILED, error_code=error_code, error=error)
-
-
-def attempt_cancelled(reason: str | None = None) -> AttemptEnd:
-    return AttemptEnd(status=OrgJobsRunState.CANCELLED, error=reason)
+def attempt_cancelled(
+    reason: str | None = None, result: Mapping[str, object] | None = None
+) -> AttemptEnd:
+    return AttemptEnd(status=OrgJobsRunState.CANCELLED, error=reason, result=result)
 
 
 def attempt_succeeded(
@@ -401,10 +384,7 @@ def attempt_succeeded(
     return AttemptEnd(status=OrgJobsRunState.SUCCESS, result=result, log_ref=log_ref)
 
 
-VALIDATION, NOT_FOUND, CONFLICT = "VALIDATION", "NOT_FOUND", "CONFLICT"
-
-# The first that it is an instance of. What stands in the way (CONFLICT) may be gone by the next
-# attempt.
+# The first type that an error is an instance of. A conflict may be gone by the next attempt.
 _CODES: tuple[tuple[type[AutomationError], str], ...] = (
     (NotFoundError, NOT_FOUND),
     (ConflictError, CONFLICT),
@@ -414,8 +394,52 @@ _CODES: tuple[tuple[type[AutomationError], str], ...] = (
 
 
 def end_of_error(error: AutomationError) -> AttemptEnd:
-    return attempt_failed(masked_text(sentence_of(error)), code_of(error))
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+    return attempt_failed(masked_text(sentence_of(error)), code)
 
 
-def code_of(error: AutomationError) -> str:
-    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+WAITS = timedelta(hours=24)
+# Within this time a window opens again.
+_NEXT_OPENING = timedelta(hours=24)
+
+
+def expires_at(begins_at: datetime, *, has_window: bool, waits: timedelta = WAITS) -> datetime:
+    """Counted from when the run may begin. A window adds one day, so that a run that missed its
+    window may begin in the next one."""
+    return begins_at + waits + (_NEXT_OPENING if has_window else timedelta(0))
+
+
+def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name
+    now: datetime,
+    *,
+    status: OrgJobsRunState,
+    performer: Performer,
+    is_cancel_wanted: bool = False,
+    cancel_reason: str | None = None,
+    silent_seconds: float | None = None,
+    is_held: bool = False,
+    is_followed: bool = False,
+    started_at: datetime | None = None,
+    deadline_at: datetime | None = None,
+    expires_at: datetime | None = None,
+) -> AttemptEnd | None:
+    """How the attempt ends; None: it is left as it is.
+
+    `silent_seconds` is for how long the holder has been silent, once that is too long. A followed
+    run needs no heartbeat: `follow_jobs` ends it.
+    """
+    if status is OrgJobsRunState.PENDING and not (is_held or is_followed):
+        if expires_at is None or expires_at > now:
+            return None
+        error = f"Nobody began it by {iso(expires_at)}: {_WHO_BEGINS[performer]}"
+        return attempt_failed(error, EXPIRED)
+    is_late = deadline_at is not None and deadline_at <= now
+    is_over = status is OrgJobsRunState.RUNNING and (is_late or silent_seconds is not None)
+    if is_followed or not is_over:
+        return None
+    if is_cancel_wanted:
+        return attempt_cancelled(cancel_reason)
+    if deadline_at is not None and is_late:
+        return attempt_too_long((deadline_at - (started_at or deadline_at)).total_seconds())
+    error = f"Nothing was heard of it for {silent_seconds:.0f} s: whoever worked on it is taken for dead."
+    return attempt_failed(error, STALE)

@@ -12,12 +12,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     JsonValue,
     StrictBool,
     StrictInt,
-    WithJsonSchema,
     WrapValidator,
     field_validator,
     model_validator,
@@ -25,7 +23,7 @@ from pydantic import (
 
 from automation_pipeline.core.addresses import check_https_url, check_url, origin_of
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import ID_DIGITS, ID_SCHEMA, Id, JsonModel, text_fault
+from automation_pipeline.core.json_model import JsonModel, text_fault
 from automation_pipeline.core.masking import (
     holds_token,
     is_counter,
@@ -33,16 +31,26 @@ from automation_pipeline.core.masking import (
     is_sensitive,
     words_of,
 )
+from automation_pipeline.org_jobs.models.organisations import KnownId, matching
+
+AUTOMATION_RUN = "AUTOMATION_RUN"
+PRICING_RULE_APPLY = "PRICING_RULE_APPLY"
+COMPANY_ENRICHMENT = "COMPANY_ENRICHMENT"
+HTTPS_CALL = "HTTPS_CALL"
 
 FIELD = "secretRef"
-# Two underscores in a row are between the parts of a variable's name, so that none is of two
-# organisations.
+# No two underscores in a row: they separate the parts of a variable's name.
 _PATTERN = "^[A-Z](?:_?[A-Z0-9])*_?$"
 _NAME = re.compile(_PATTERN)
 LONGEST_SECRET_NAME = 64
-HOW = f'refer to it as {{"{FIELD}": "NAME"}}, and set ORG_SECRET__<ORGANISATION>__<NAME> where the job is done'
+LONGEST_PAYLOAD_KEY = 200
+DEEPEST = 20
 REFERENCE_FAULT = (
     f'must be just {{"{FIELD}": "NAME"}}, a name of capitals, digits and single underscores'
+)
+PLAIN_SECRET = (
+    f'must not be written here: refer to it as {{"{FIELD}": "NAME"}}, and set'
+    " ORG_SECRET__<ORGANISATION>__<NAME> where the job is done"
 )
 
 
@@ -61,55 +69,39 @@ def text_or_reference(given: object) -> str | SecretRef:
     return SecretRef(secret_ref=name)
 
 
-def _read(given: object, _usual: object) -> str | SecretRef:
-    """In place of pydantic's own reading, which complains about each of the two."""
-    return text_or_reference(given)
-
-
-TextOrSecret = Annotated[str | SecretRef, WrapValidator(_read)]
+# In place of pydantic's own reading, which complains about each of the two types.
+TextOrSecret = Annotated[
+    str | SecretRef, WrapValidator(lambda given, _usual: text_or_reference(given))
+]
 
 
 def reference_in(value: object) -> str | None:
-    """The name of the secret that a value of JSON stands for; None: it is no reference, or not a
-    whole one."""
-    if not is_meant_as_reference(value):
+    """The name in a whole reference to a secret."""
+    if not isinstance(value, Mapping):
         return None
     document = cast("Mapping[str, object]", value)
-    name = document[FIELD]
+    name = document.get(FIELD)
     if len(document) > 1 or not isinstance(name, str) or len(name) > LONGEST_SECRET_NAME:
         return None
     return name if _NAME.fullmatch(name) else None
 
 
-def is_meant_as_reference(value: object) -> bool:
-    return isinstance(value, Mapping) and FIELD in value
-
-
 def variable_of(org_id: str, name: str) -> str:
-    """Where this system looks for a secret of an organisation. Ids of organisations hold no
-    underscores."""
+    """The environment variable with a secret of an organisation."""
     return f"ORG_SECRET__{org_id.upper().replace('-', '_')}__{name}"
 
 
-def names_in(value: object) -> Iterator[str]:
-    """Of all the secrets that a value of JSON refers to."""
+def secrets_of(value: object, org_id: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """By name, the secrets that a JSON value refers to. InvalidInputError names the variable that
+    is missing."""
+    found: dict[str, str] = {}
     left = [value]
     while left:
         one = left.pop()
         name = reference_in(one)
-        if name is not None:
-            yield name
-        elif isinstance(one, Mapping):
-            left.extend(cast("Mapping[str, object]", one).values())
-        elif isinstance(one, list | tuple):
-            left.extend(cast("list[object]", one))
-
-
-def secrets_of(value: object, org_id: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """By name, what a value of JSON refers to. InvalidInputError names the variable that is
-    missing."""
-    found: dict[str, str] = {}
-    for name in names_in(value):
+        if name is None:
+            left.extend(inner for _, inner in _items(one))
+            continue
         variable = variable_of(org_id, name)
         if not environment.get(variable):
             raise InvalidInputError(
@@ -120,21 +112,37 @@ def secrets_of(value: object, org_id: str, environment: Mapping[str, str]) -> di
 
 
 def with_secrets(value: object, secrets: Mapping[str, str]) -> object:
-    """The same value, each reference replaced by what it stands for."""
+    """The value with each reference replaced by its secret."""
     name = reference_in(value)
     if name is not None:
         return secrets[name]
+    filled = [(key, with_secrets(inner, secrets)) for key, inner in _items(value)]
     if isinstance(value, Mapping):
-        return {
-            key: with_secrets(each, secrets)
-            for key, each in cast("Mapping[str, object]", value).items()
-        }
+        return dict(filled)
+    return [inner for _, inner in filled] if isinstance(value, list | tuple) else value
+
+
+def _items(value: object) -> Iterable[tuple[str, object]]:
+    """What a JSON object or list holds, by key or number."""
+    if isinstance(value, Mapping):
+        return [(str(key), inner) for key, inner in cast("Mapping[object, object]", value).items()]
     if isinstance(value, list | tuple):
-        return [with_secrets(each, secrets) for each in cast("list[object]", value)]
-    return value
+        items = enumerate(cast("list[object]", value))
+        return [(str(number), inner) for number, inner in items]
+    return ()
 
 
-# Keys to something, not of something: an issue's key or the one to sort by is none.
+def texts_in(value: object) -> Iterator[tuple[str, bool]]:
+    """Every text in a JSON value, and whether it is a key."""
+    if isinstance(value, str):
+        yield value, False
+    for key, inner in _items(value):
+        if isinstance(value, Mapping):
+            yield key, True
+        yield from texts_in(inner)
+
+
+# An "account key" is a secret; an "issue key" or "sort key" is none.
 _KEYS_TO = frozenset(
     {
         "account", "admin", "app", "application", "client", "consumer", "function", "functions", "genie", "hook",
@@ -143,12 +151,11 @@ _KEYS_TO = frozenset(
     }
 )  # fmt: skip
 _ENDINGS = tuple(f"{word}key" for word in _KEYS_TO)
-# Where a name alone does not tell: these mean a secret in a header or in a query.
+# These words mean a secret only in a header or a query.
 _SENT_WORDS = frozenset({"auth", "key", "session", "sid", "sig"})
 _KEYS_OF = frozenset({"cache", "group", "order", "sort"})
 _SCHEME = re.compile(r"(?i)\s*(?:basic|bearer|digest|hmac|negotiate|token|[a-z]*[_-]?key)\s+\S")
-# After the name of a scheme a sentence may go on: a credential is one word, and not one of a
-# language.
+# The name of a scheme may begin a sentence; a credential is a single word after it.
 _BASIC = re.compile(r"(?i)\s*basic\s+([a-z0-9+/_-]{4,}={0,2})\s*")
 _BEARER = re.compile(r"(?i)\s*bearer\s+[\w.~+/=-]{6,}\s*")
 _KEYED = re.compile(
@@ -158,39 +165,44 @@ _NAMES, _VALUES = ("name", "key", "header"), ("value", "val")
 
 
 def names_secret(name: str) -> bool:
-    """Anywhere in a payload."""
+    """Whether a field of this name holds a secret, anywhere in a payload."""
     words = words_of(name)
     joined = "".join(words)
     return is_secret(name) or "sig" in words or joined == "session" or joined.endswith(_ENDINGS)
 
 
 def is_secret_when_sent(name: str) -> bool:
-    """Of a header or a parameter of a query."""
-    named = set(words_of(name))
-    said = named & _SENT_WORDS
-    return (
-        is_sensitive(name)
-        or names_secret(name)
-        or bool(said - {"key"} or (said and not named & _KEYS_OF))
-    )
+    """Whether a header or a query parameter of this name holds a secret."""
+    words = set(words_of(name))
+    sent = words & _SENT_WORDS
+    is_key = bool(sent - {"key"} or (sent and not words & _KEYS_OF))
+    return is_sensitive(name) or names_secret(name) or is_key
 
 
 def is_scheme(text: str) -> bool:
-    """A header's value that begins as those do by which somebody shows who they are."""
+    """Whether a header's value begins like credentials."""
     return _SCHEME.match(text) is not None
 
 
 def looks_secret(text: str) -> bool:
-    """Wherever it stands."""
+    """Whether the text is a credential, whatever its field is called."""
     basic = _BASIC.fullmatch(text)
     if basic is not None:
         return _holds_password(basic[1])
     return bool(_BEARER.fullmatch(text) or _KEYED.fullmatch(text) or holds_token(text))
 
 
-def named_beside(document: Mapping[str, object]) -> tuple[str, str] | None:
-    """In {"name": "Authorization", "value": ...}: the field in which the secret is, and what it is
-    called."""
+def _holds_password(encoded: str) -> bool:
+    """Whether the text decodes to a user and a password with a colon between them."""
+    bare = encoded.rstrip("=")
+    try:
+        return b":" in b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_")
+    except NoBase64Error:
+        return False
+
+
+def named_by_sibling(document: Mapping[str, object]) -> tuple[str, str] | None:
+    """In {"name": "Authorization", "value": ...}: the field with the secret, and its name."""
     fields = {name.lower(): name for name in document if len(name) <= len("header")}
     called = next((document[fields[name]] for name in _NAMES if name in fields), None)
     field = next((fields[name] for name in _VALUES if name in fields), None)
@@ -199,26 +211,12 @@ def named_beside(document: Mapping[str, object]) -> tuple[str, str] | None:
     return field, called[:100]
 
 
-def _holds_password(encoded: str) -> bool:
-    """A user's name and a password, with a colon between them."""
-    try:
-        return b":" in b64decode(
-            encoded.rstrip("=") + "=" * (-len(encoded.rstrip("=")) % 4), altchars=b"-_"
-        )
-    except NoBase64Error:
-        return False
-
-
-DEEPEST = 20
-LONGEST_PAYLOAD_KEY = 200
-PLAIN_SECRET = f"must not be written here: {HOW}"
-
 PayloadFault = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Under a sensitive name everything is, however deep."""
+    """A value in a payload. Everything below a sensitive name is sensitive."""
 
     path: str
     name: str
@@ -228,11 +226,8 @@ class _Place:
 
 
 def payload_faults(payload: Mapping[str, object]) -> list[PayloadFault]:
-    """Where and why, in order. No sentence holds a value."""
-    return list(_faults(payload))
-
-
-def _faults(payload: Mapping[str, object]) -> Iterator[PayloadFault]:
+    """Where and why, in order. No fault quotes a value."""
+    faults: list[PayloadFault] = []
     left = [_Place("", "", payload, is_sensitive=False, depth=0)]
     while left:
         place = left.pop()
@@ -240,83 +235,49 @@ def _faults(payload: Mapping[str, object]) -> Iterator[PayloadFault]:
             continue
         fault = _fault(place)
         if fault is not None:
-            yield place.path, fault
+            faults.append((place.path, fault))
         else:
             left.extend(reversed(list(_inside(place))))
+    return faults
 
 
 def _fault(place: _Place) -> str | None:
+    value = place.value
     if place.depth > DEEPEST:
         return f"must not be nested more than {DEEPEST} deep"
     if len(place.name) > LONGEST_PAYLOAD_KEY:
         return f"has a name of more than {LONGEST_PAYLOAD_KEY} characters"
-    if is_meant_as_reference(place.value):
+    if isinstance(value, Mapping) and FIELD in value:
         return REFERENCE_FAULT
-    if (place.is_sensitive and _says_something(place)) or _is_secret_text(place):
+    if _is_secret(place):
         return PLAIN_SECRET
-    return _storage_fault(place)
-
-
-def _says_something(place: _Place) -> bool:
-    """What is empty, or only yes or no, is nobody's secret; a number under a counter's name is a
-    count."""
-    value = place.value
-    if (
-        isinstance(value, bool)
-        or value is None
-        or value == ""
-        or isinstance(value, Mapping | list | tuple)
-    ):
-        return False
-    return not (isinstance(value, int | float) and is_counter(place.name))
-
-
-def _is_secret_text(place: _Place) -> bool:
-    text = place.value
-    return isinstance(text, str) and (looks_secret(text) or bool(text and names_secret(place.name)))
-
-
-def _storage_fault(place: _Place) -> str | None:
-    if isinstance(place.value, float) and not isfinite(place.value):
+    if isinstance(value, float) and not isfinite(value):
         return "must be a finite number"
-    texts = (place.name, place.value)
-    return next(
-        (fault for text in texts if isinstance(text, str) and (fault := text_fault(text))), None
-    )
+    return text_fault(place.name) or (text_fault(value) if isinstance(value, str) else None)
 
 
-def _inside(place: _Place) -> Iterable[_Place]:
-    if isinstance(place.value, Mapping):
-        document = {
-            str(key): value for key, value in cast("Mapping[object, object]", place.value).items()
-        }
-        field, called = named_beside(document) or (None, "")
-        for key, value in document.items():
-            yield _within(place, key, called if key == field else key, value)
-    elif isinstance(place.value, list | tuple):
-        for number, value in enumerate(cast("list[object]", place.value)):
-            yield _within(place, str(number), place.name, value)
+def _is_secret(place: _Place) -> bool:
+    """Empty values, flags and counters are no secrets."""
+    value = place.value
+    if value is None or value == "" or isinstance(value, bool | Mapping | list | tuple):
+        return False
+    if isinstance(value, str) and (looks_secret(value) or names_secret(place.name)):
+        return True
+    return place.is_sensitive and not (isinstance(value, int | float) and is_counter(place.name))
 
 
-def _within(place: _Place, step: str, name: str, value: object) -> _Place:
-    path = (
-        f"{place.path}.{step[:LONGEST_PAYLOAD_KEY]}" if place.path else step[:LONGEST_PAYLOAD_KEY]
-    )
-    return _Place(path, name, value, place.is_sensitive or is_sensitive(name), place.depth + 1)
-
-
-def _whole_number(given: object) -> object:
-    if isinstance(given, str) and re.fullmatch(ID_DIGITS, given):
-        return int(given)
-    if isinstance(given, int) and not isinstance(given, bool):
-        return given
-    raise ValueError("must be an id")
-
-
-KnownId = Annotated[
-    Id, Field(ge=1), BeforeValidator(_whole_number), WithJsonSchema(ID_SCHEMA, mode="validation")
-]
-_COMPANY = re.compile(r"^([0-9]{9}|[0-9]{14})$")
+def _inside(place: _Place) -> Iterator[_Place]:
+    items = _items(place.value)
+    is_object = isinstance(place.value, Mapping)
+    field, called = (named_by_sibling(dict(items)) if is_object else None) or (None, "")
+    for key, value in items:
+        name = key if is_object else place.name
+        if key == field:
+            name = called
+        step = key[:LONGEST_PAYLOAD_KEY]
+        path = f"{place.path}.{step}" if place.path else step
+        is_secret_place = place.is_sensitive or is_sensitive(name)
+        yield _Place(path, name, value, is_secret_place, place.depth + 1)
 
 
 class AutomationRunPayload(JsonModel):
@@ -330,19 +291,16 @@ class PricingRulePayload(JsonModel):
     )
 
 
-def _number(text: str) -> str:
-    if not _COMPANY.fullmatch(text):
-        raise ValueError("must be the nine digits of a SIREN or the fourteen of a SIRET")
-    return text
+_COMPANY = r"^([0-9]{9}|[0-9]{14})$"
 
 
 class CompanyEnrichmentPayload(JsonModel):
     company: Annotated[
         str,
-        AfterValidator(_number),
+        matching(_COMPANY, "must be the nine digits of a SIREN or the fourteen of a SIRET"),
         Field(
             description="Its SIREN or SIRET, in digits alone.",
-            json_schema_extra={"pattern": _COMPANY.pattern},
+            json_schema_extra={"pattern": _COMPANY},
         ),
     ]
     force: StrictBool = Field(
@@ -355,8 +313,8 @@ LONGEST_VALUE = 4000
 MOST_HEADERS = 50
 ORIGINS_SETTING = "ORG_JOBS_HTTPS_ALLOWED_ORIGINS"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-# What belongs to the connection, and what makes all attempts of a run one wish.
-_OURS = frozenset(
+# These belong to the connection, or identify the attempts of one run.
+_RESERVED_HEADERS = frozenset(
     {
         "connection", "content-length", "expect", "host", "idempotency-key", "keep-alive", "proxy-connection", "te",
         "trailer", "transfer-encoding", "upgrade",
@@ -373,15 +331,14 @@ class HttpMethod(StrEnum):
 
 
 def _usable_address(given: str | SecretRef) -> str | SecretRef:
-    if isinstance(given, str):
-        fault = _address_fault(given)
-        if fault is not None:
-            raise ValueError(fault)
+    fault = _address_fault(given) if isinstance(given, str) else None
+    if fault is not None:
+        raise ValueError(fault)
     return given
 
 
 def _address_fault(url: str) -> str | None:
-    """Whether the address may be called is checked by `HttpsCallPayload.check_address`."""
+    """What is wrong with the form of the address."""
     if len(url) > LONGEST_URL:
         return f"must have at most {LONGEST_URL} characters"
     try:
@@ -398,20 +355,10 @@ def _address_fault(url: str) -> str | None:
     return None
 
 
-def header_faults(headers: Mapping[str, str | SecretRef]) -> Iterable[str]:
-    names = [name.lower() for name in headers]
-    for name, value in headers.items():
-        fault = _header_fault(name, value)
-        if fault is None and names.count(name.lower()) > 1:
-            fault = "is given twice"
-        if fault is not None:
-            yield f"{name[:100]!r} {fault}"
-
-
 def _header_fault(name: str, value: str | SecretRef) -> str | None:
     if not _HEADER_NAME.fullmatch(name):
         return "is not a name of a header"
-    if name.lower() in _OURS:
+    if name.lower() in _RESERVED_HEADERS:
         return "is set by whoever makes the call"
     if isinstance(value, SecretRef):
         return None
@@ -441,7 +388,13 @@ class HttpsCallPayload(JsonModel):
     @field_validator("headers")
     @classmethod
     def _can_be_sent(cls, given: dict[str, str | SecretRef]) -> dict[str, str | SecretRef]:
-        faults = list(header_faults(given))
+        names = [name.lower() for name in given]
+        faults: list[str] = []
+        for name, value in given.items():
+            is_repeated = names.count(name.lower()) > 1
+            fault = _header_fault(name, value) or ("is given twice" if is_repeated else None)
+            if fault is not None:
+                faults.append(f"{name[:100]!r} {fault}")
         if faults:
             raise ValueError("; ".join(faults))
         return given
@@ -453,8 +406,8 @@ class HttpsCallPayload(JsonModel):
         return self
 
     def check_address(self, allowed_origins: Collection[str]) -> None:
-        """InvalidInputError, if the call would be refused whatever the host's name resolves to: the
-        name is resolved only when the call is made, and so is a reference to a secret."""
+        """InvalidInputError if the address is refused whatever the host's name resolves to. The name
+        is resolved when the call is made."""
         if isinstance(self.url, str):
             check_https_url(self.url, allowed_origins, name="url", setting=ORIGINS_SETTING)
 

@@ -14,7 +14,7 @@ from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import JOB_RUN, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
 from automation_pipeline.org_jobs.queries.queue import AttemptHold, Run, no_such_run
-from automation_pipeline.org_jobs.rules.attempts import PastAttempt
+from automation_pipeline.org_jobs.rules.agents import PastAttempt
 from automation_pipeline.org_jobs.tables import AttemptRow, HostRow, JobRunRow, OrgJobRow
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.statements import where_given

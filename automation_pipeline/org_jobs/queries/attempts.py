@@ -21,6 +21,8 @@ from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
     Performer,
     RunEnd,
+    end_of_unattended,
+    expires_at,
     run_end,
     start_window,
     stored_policy,
@@ -45,8 +47,6 @@ from automation_pipeline.org_jobs.queries.queue import (
     is_of_open,
     no_such_run,
 )
-from automation_pipeline.org_jobs.queries.schedules import move_schedule
-from automation_pipeline.org_jobs.rules.attempts import end_of_unattended, expires_at
 from automation_pipeline.org_jobs.tables import (
     AttemptRow,
     BatchRow,
@@ -366,6 +366,8 @@ def record_failure(session: Session, row: OrgScheduleRow, now: datetime) -> None
     row.consecutive_failures += 1
     is_too_many = 0 < row.auto_pause_after <= row.consecutive_failures
     if is_too_many and row.state == ScheduleState.ACTIVE and row.deleted_at is None:
+        from automation_pipeline.org_jobs.queries.schedules import move_schedule  # noqa: PLC0415  workers seldom need it
+
         reason = f"{row.consecutive_failures} failures in a row"
         row.enabled, row.pause_reason = False, reason
         move_schedule(session, row, ScheduleState.PAUSED, actor=SCHEDULER, now=now, reason=reason)

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import JsonModel, as_document
 from automation_pipeline.org_jobs.models.jobs import (
+    WAITS,
     Attempt,
     JobFilter,
     JobMove,
@@ -21,6 +22,7 @@ from automation_pipeline.org_jobs.models.jobs import (
     OrgJobRun,
     QueueCounts,
     RetryPolicy,
+    expires_at,
     queue_name,
     stored_policy,
 )
@@ -33,7 +35,6 @@ from automation_pipeline.org_jobs.queries.queue import (
     is_claimed,
     no_such_run,
 )
-from automation_pipeline.org_jobs.rules.attempts import WAITS, expires_at
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow, OrganisationRow, OrgJobRow
 from automation_pipeline.storage.statements import among, where_given
 from automation_pipeline.storage.transitions import TransitionRow

@@ -24,9 +24,14 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.org_jobs.models.jobs import JOB, Performer, opens_at, request_key
+from automation_pipeline.org_jobs.models.jobs import (
+    JOB,
+    Performer,
+    expires_at,
+    opens_at,
+    request_key,
+)
 from automation_pipeline.org_jobs.models.states import ACTIVE_RUN_STATES, OrgJobsRunState
-from automation_pipeline.org_jobs.rules.attempts import expires_at
 from automation_pipeline.org_jobs.tables import (
     FireRow,
     HostRow,

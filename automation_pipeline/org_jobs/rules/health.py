@@ -14,7 +14,7 @@ from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.scheduling.timing import TimingFields, planned_after, read_timing
 from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, signed_headers
 from automation_pipeline.fiches.models.days import DayFinding
-from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
+from automation_pipeline.org_jobs.models.states import DAY_CHECKS, FireOutcome, OrgJobsRunState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +344,6 @@ def headers_of(
     )
 
 
-DAY_CHECKS = ("no_fire_failed", "nothing_left_due", "no_invalid_cron")
 NAMED = 5
 
 

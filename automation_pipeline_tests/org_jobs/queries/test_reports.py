@@ -4,7 +4,7 @@ import pytest
 
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.queries.agents import past_attempt
-from automation_pipeline.org_jobs.rules.attempts import PastAttempt
+from automation_pipeline.org_jobs.rules.agents import PastAttempt
 from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
 from automation_pipeline_tests.org_jobs.bench import Bench
 

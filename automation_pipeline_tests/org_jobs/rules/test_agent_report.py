@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.org_jobs.models.agents import AgentStatus, ResultReport
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
-from automation_pipeline.org_jobs.rules.attempts import (
+from automation_pipeline.org_jobs.rules.agents import (
     UNWANTED_CANCEL,
     PastAttempt,
     ReportVerdict,

@@ -10,13 +10,10 @@ import pytest
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.org_jobs.models.jobs import (
     AttemptEnd,
-    Performer,
     RetryPolicy,
     RunEnd,
     attempt_cancelled,
-    attempt_expired,
     attempt_failed,
-    attempt_stale,
     attempt_succeeded,
     attempt_too_long,
     run_end,
@@ -55,12 +52,12 @@ def ended(end: AttemptEnd, **said: Any) -> RunEnd:
         ),
         (attempt_failed("Wrong.", "VALIDATION"), {}, RunEnd(OrgJobsRunState.FAILED)),
         (attempt_failed("Broken."), {"is_cancel_wanted": True}, RunEnd(OrgJobsRunState.FAILED)),
-        (attempt_stale(180), {}, AGAIN),
+        (attempt_failed("Silent.", "STALE"), {}, AGAIN),
         (attempt_too_long(900), {}, AGAIN),
         (attempt_cancelled("Not needed."), {}, RunEnd(OrgJobsRunState.CANCELLED)),
         (attempt_cancelled(), {"frm": OrgJobsRunState.PENDING}, RunEnd(OrgJobsRunState.CANCELLED)),
         (
-            attempt_expired(NOW, Performer.AGENT),
+            attempt_failed("Late.", "EXPIRED"),
             {"frm": OrgJobsRunState.PENDING},
             RunEnd(OrgJobsRunState.FAILED),
         ),

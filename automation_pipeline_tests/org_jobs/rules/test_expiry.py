@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.core.scheduling.timing import ExecutionWindow
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline.org_jobs.models.jobs import StartWindow
-from automation_pipeline.org_jobs.rules.attempts import expires_at
+from automation_pipeline.org_jobs.models.jobs import StartWindow, expires_at
 from automation_pipeline_tests.tables import every_case
 
 BEGINS = datetime(2026, 5, 4, 10, tzinfo=UTC)

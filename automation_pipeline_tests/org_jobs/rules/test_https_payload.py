@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.org_jobs.models.job_types import HTTPS_CALL, checked_payload, job_type
-from automation_pipeline.org_jobs.models.payloads import HttpsCallPayload
+from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
+from automation_pipeline.org_jobs.models.payloads import HTTPS_CALL, HttpsCallPayload
 from automation_pipeline.org_jobs.ports import HttpsRequest
 from automation_pipeline_tests.tables import every_case
 

@@ -11,7 +11,7 @@ from automation_pipeline.org_jobs.models.payloads import (
     is_scheme,
     is_secret_when_sent,
     looks_secret,
-    named_beside,
+    named_by_sibling,
     names_secret,
 )
 from automation_pipeline_tests.tables import every_case
@@ -158,7 +158,7 @@ def test_in_a_header_whatever_follows_a_scheme_is_one(text: str) -> None:
 def test_a_name_may_stand_beside_it(
     document: dict[str, object], found: tuple[str, str] | None
 ) -> None:
-    assert named_beside(document) == found
+    assert named_by_sibling(document) == found
 
 
 def test_no_field_of_our_own_payloads_is_taken_for_one() -> None:

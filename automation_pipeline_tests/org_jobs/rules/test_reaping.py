@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.org_jobs.models.jobs import Performer
+from automation_pipeline.org_jobs.models.jobs import Performer, end_of_unattended
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
-from automation_pipeline.org_jobs.rules.attempts import end_of_unattended
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

@@ -1,65 +1,11 @@
-"""How unattended runs and agents' reports end attempts, and when a waiting run expires."""
+"""How agents' reports end attempts, and which reports are refused."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from automation_pipeline.org_jobs.models.agents import AgentStatus, ResultReport
-from automation_pipeline.org_jobs.models.jobs import (
-    FAILED,
-    AttemptEnd,
-    Performer,
-    attempt_cancelled,
-    attempt_expired,
-    attempt_stale,
-    attempt_too_long,
-)
+from automation_pipeline.org_jobs.models.jobs import FAILED, AttemptEnd
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
-
-WAITS = timedelta(hours=24)
-# Within this time a window opens again.
-_NEXT_OPENING = timedelta(hours=24)
-
-
-def expires_at(begins_at: datetime, *, has_window: bool, waits: timedelta = WAITS) -> datetime:
-    """Counted from when the run may begin. A window adds one day, so that a run that missed its
-    window may begin in the next one."""
-    return begins_at + waits + (_NEXT_OPENING if has_window else timedelta(0))
-
-
-def end_of_unattended(  # noqa: PLR0913  what the decision needs, by name
-    now: datetime,
-    *,
-    status: OrgJobsRunState,
-    performer: Performer,
-    is_cancel_wanted: bool = False,
-    cancel_reason: str | None = None,
-    silent_seconds: float | None = None,
-    is_held: bool = False,
-    is_followed: bool = False,
-    started_at: datetime | None = None,
-    deadline_at: datetime | None = None,
-    expires_at: datetime | None = None,
-) -> AttemptEnd | None:
-    """How the attempt ends; None: it is left as it is.
-
-    `silent_seconds` is for how long the holder has been silent, once that is too long. A followed
-    run needs no heartbeat: `follow_jobs` ends it.
-    """
-    if is_followed:
-        return None
-    if status is OrgJobsRunState.PENDING:
-        is_expired = not is_held and expires_at is not None and expires_at <= now
-        return attempt_expired(expires_at, performer) if expires_at and is_expired else None
-    is_late = deadline_at is not None and deadline_at <= now
-    if status is not OrgJobsRunState.RUNNING or not (is_late or silent_seconds is not None):
-        return None
-    if is_cancel_wanted:
-        return attempt_cancelled(cancel_reason)
-    if deadline_at is not None and is_late:
-        return attempt_too_long((deadline_at - (started_at or deadline_at)).total_seconds())
-    return attempt_stale(silent_seconds or 0.0)
-
 
 # The error code of an attempt that its agent stopped without a request.
 UNWANTED_CANCEL = "CANCELLED"
