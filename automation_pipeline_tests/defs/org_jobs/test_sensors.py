@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from automation_pipeline.defs.org_jobs import due_org_schedules, org_job_alerts, org_job_queue
-from automation_pipeline.orchestration import org_jobs as of_dagster
+from automation_pipeline.org_jobs import runs
 from automation_pipeline.org_jobs.events import FIRES
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
@@ -84,7 +84,7 @@ def test_what_fails_in_a_part_of_the_tick_does_not_keep_the_others_from_theirs(
     def broken(**_ground: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(of_dagster, "reap_jobs", broken)
+    monkeypatch.setattr(runs, "reap_jobs", broken)
     bench.job(of_type=SERVICE)
     with pytest.raises(Exception, match="a bug"):
         tick(org_job_queue)
