@@ -1,7 +1,7 @@
 """What a caller may see: scopes by groupe, schedule, audit, channel and organisation."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, cast
 
 from fastapi import Depends
@@ -33,54 +33,44 @@ from automation_pipeline.storage.database import Database, Session
 
 
 def check_in_reach(entity: Entity, named: str, reach: Reach, database: Database) -> None:
-    """NotFoundError for what is hidden or missing; InvalidInputError for what is no id at all."""
+    """NotFoundError if it is hidden or missing; InvalidInputError if `named` is not an id."""
     if entity in _NUMBERED and not (ID.fullmatch(named) and int(named) <= LARGEST_ID):
         raise InvalidInputError("Invalid request", ((entity, NO_ID),))
     with database.reading() as session:
-        if not _LOOKS[entity](session, reach, named):
-            raise NotFoundError(missing(entity, named))
+        if not in_reach(session, entity, named, reach):
+            raise NotFoundError(_missing(entity, named))
 
 
-def in_reach(session: Session, entity: Entity | None, named: str, reach: Reach) -> bool:
-    return entity is not None and _LOOKS[entity](session, reach, named)
-
-
-def audible(session: Session, caller: Caller, fiche_ids: Iterable[str]) -> set[str]:
-    """Those of the fiches whose recordings the caller may read, whatever else of them."""
-    reach = caller.reach(Permission.RECORDINGS, Action.READ)
-    return set() if reach is None else visible_fiches(session, reach, fiche_ids)
-
-
-def missing(entity: Entity, named: str) -> str:
-    """The sentence of the rooms themselves for one that does not exist."""
-    words = {Entity.FICHE: f"Fiche {named} not found", Entity.AUDIT: "Audit not found"}
-    return words.get(entity) or f"{entity.name.capitalize()} {named} not found"
-
-
-def _fiche(session: Session, reach: Reach, named: str) -> bool:
-    return bool(visible_fiches(session, reach, [named]))
-
-
-def _audit(session: Session, reach: Reach, named: str) -> bool:
-    return is_audit_visible(session, reach, int(named))
-
-
-def _schedule(session: Session, reach: Reach, named: str) -> bool:
-    return is_schedule_visible(session, reach, int(named))
-
-
-def _run(session: Session, reach: Reach, named: str) -> bool:
-    return is_run_visible(session, reach, int(named))
+def in_reach(session: Session, entity: Entity, named: str, reach: Reach) -> bool:
+    match entity:
+        case Entity.FICHE:
+            return bool(visible_fiches(session, reach, [named]))
+        case Entity.AUDIT:
+            return is_audit_visible(session, reach, int(named))
+        case Entity.SCHEDULE:
+            return is_schedule_visible(session, reach, int(named))
+        case Entity.RUN:
+            return is_run_visible(session, reach, int(named))
+        case Entity.JOB:
+            return is_job_visible(session, reach, named)
 
 
 _NUMBERED = {Entity.AUDIT, Entity.SCHEDULE, Entity.RUN}
-_LOOKS: Mapping[Entity, Callable[[Session, Reach, str], bool]] = {
-    Entity.FICHE: _fiche,
-    Entity.AUDIT: _audit,
-    Entity.SCHEDULE: _schedule,
-    Entity.RUN: _run,
-    Entity.JOB: is_job_visible,
-}
+
+
+def _missing(entity: Entity, named: str) -> str:
+    """The sentence of the packages for one that does not exist."""
+    return (
+        "Audit not found"
+        if entity is Entity.AUDIT
+        else f"{entity.name.capitalize()} {named} not found"
+    )
+
+
+def audible(session: Session, caller: Caller, fiche_ids: Iterable[str]) -> set[str]:
+    """The fiches whose recordings the caller may read."""
+    reach = caller.reach(Permission.RECORDINGS, Action.READ)
+    return set() if reach is None else visible_fiches(session, reach, fiche_ids)
 
 
 _LINKS = {"automation_schedule_id": Entity.SCHEDULE, "automation_run_id": Entity.RUN}
@@ -89,27 +79,21 @@ _LINKS = {"automation_schedule_id": Entity.SCHEDULE, "automation_run_id": Entity
 def check_links(
     links: Mapping[str, object], caller: Caller, database: Database, complaint: str
 ) -> None:
-    """InvalidInputError for a schedule or a run that is not the caller's to see, in the words for
-    one that does not exist. `links` may hold other fields too."""
-    named = [(name, links[name]) for name in _LINKS if links.get(name) is not None]
-    faults = [
-        (name, "does not exist")
-        for name, row_id in named
-        if not _is_seen(_LINKS[name], row_id, caller, database)
-    ]
+    """InvalidInputError for a schedule or a run that the caller may not see, in the words for one
+    that does not exist. `links` may contain other fields."""
+    reach = caller.reach(Permission.AUTOMATION, Action.READ)
+    faults: list[tuple[str, str]] = []
+    for name, entity in _LINKS.items():
+        if links.get(name) is None or (reach is not None and reach.is_whole):
+            continue
+        try:
+            if reach is None:
+                raise NotFoundError(name)
+            check_in_reach(entity, str(links[name]), reach, database)
+        except NotFoundError:
+            faults.append((name, "does not exist"))
     if faults:
         raise InvalidInputError(complaint, tuple(faults))
-
-
-def _is_seen(entity: Entity, row_id: object, caller: Caller, database: Database) -> bool:
-    reach = caller.reach(Permission.AUTOMATION, Action.READ)
-    if reach is None or reach.is_whole:
-        return reach is not None
-    try:
-        check_in_reach(entity, str(row_id), reach, database)
-    except NotFoundError:
-        return False
-    return True
 
 
 def signed(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
@@ -121,8 +105,8 @@ def signed(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
 
 
 def check_selection(given: object, reach: Reach, database: Database) -> None:
-    """AuthorizationError for more than is within reach; NotFoundError for a fiche that is not. What
-    is no selection is left to those who parse it."""
+    """AuthorizationError for more than is in reach; NotFoundError for a fiche that is not. The
+    parser of the request refuses what is not a selection."""
     if reach.is_whole or not isinstance(given, Mapping):
         return
     try:
@@ -142,85 +126,65 @@ def check_parsed_selection(selection: FicheSelection, reach: Reach, database: Da
 
 
 NOT_ALLOWED = "Channel not allowed"
-# Tracking ids name the fiche, in all of their forms: the audit's own, a run's and a batch's.
+# Every form of a tracking id names its fiche: that of an audit, of a run and of a batch.
 _TRACKED = re.compile(r"(?:^|-)audit-([0-9]+)-[0-9]+")
 _RUN = re.compile(r"automation-run-([0-9]{1,19})")
+# What a caller must be allowed to read to join a channel.
+_CHANNEL_PERMISSIONS: Mapping[ChannelKind, Permission] = {
+    ChannelKind.AUDIT: Permission.AUDITS,
+    ChannelKind.FICHE: Permission.FICHES,
+    ChannelKind.GLOBAL: Permission.REALTIME,
+    ChannelKind.PRESENCE_GLOBAL: Permission.REALTIME,
+    ChannelKind.PRESENCE_ORG: Permission.AUTOMATION,
+}
 
 
 def check_channel(channel: RealtimeChannel, caller: Caller, database: Database) -> None:
-    """AuthorizationError, the same one for what is hidden, missing and forbidden."""
+    """AuthorizationError, the same one for hidden, missing and forbidden."""
     with database.reading() as session:
-        if not _CHANNEL_CHECKS[channel.kind](session, caller, channel.id):
+        if not _may_join(session, caller, channel):
             raise AuthorizationError(NOT_ALLOWED)
 
 
-def _audit_in_reach(session: Session, caller: Caller, named: str) -> bool:
-    reach = _reading(caller, Permission.AUDITS)
+def _may_join(session: Session, caller: Caller, channel: RealtimeChannel) -> bool:
+    if channel.kind is ChannelKind.JOB:
+        return _may_follow_job(session, caller, channel.id)
+    reach = caller.reach(_CHANNEL_PERMISSIONS[channel.kind], Action.READ)
     if reach is None:
         return False
-    tracked = _TRACKED.search(named)
-    fiche_id = (
-        tracked[1] if tracked else fiche_of_audit(session, int(named)) if _is_id(named) else None
-    )
-    return fiche_id is not None and bool(visible_fiches(session, reach, [fiche_id]))
+    if channel.kind is ChannelKind.FICHE:
+        return in_reach(session, Entity.FICHE, channel.id, reach)
+    if channel.kind is ChannelKind.AUDIT:
+        tracked = _TRACKED.search(channel.id)
+        fiche_id = tracked[1] if tracked else None
+        if tracked is None and _is_id(channel.id):
+            fiche_id = fiche_of_audit(session, int(channel.id))
+        return fiche_id is not None and in_reach(session, Entity.FICHE, fiche_id, reach)
+    return True
 
 
-def _fiche_in_reach(session: Session, caller: Caller, named: str) -> bool:
-    reach = _reading(caller, Permission.FICHES)
-    return reach is not None and bool(visible_fiches(session, reach, [named]))
-
-
-def _job(session: Session, caller: Caller, named: str) -> bool:
-    """A run, a job over days, or a batch of audits."""
-    run = _RUN.fullmatch(named)
+def _may_follow_job(session: Session, caller: Caller, job_id: str) -> bool:
+    """A run, a fetch job, or a batch of audits."""
+    run = _RUN.fullmatch(job_id)
     if run:
-        reach = _reading(caller, Permission.AUTOMATION)
-        return reach is not None and _is_id(run[1]) and is_run_visible(session, reach, int(run[1]))
-    return _fetch_job(session, caller, named) or _batch(session, caller, named)
-
-
-def _fetch_job(session: Session, caller: Caller, named: str) -> bool:
-    reach = _reading(caller, Permission.FICHES)
-    return reach is not None and is_job_visible(session, reach, named)
-
-
-def _batch(session: Session, caller: Caller, named: str) -> bool:
-    reach = _reading(caller, Permission.AUDITS)
-    if reach is None:
-        return False
-    fiches = fiches_of_batch(session, named)
-    return bool(fiches) and set(fiches) == visible_fiches(session, reach, fiches)
-
-
-def _everybody(_session: Session, caller: Caller, _named: str) -> bool:
-    return _reading(caller, Permission.REALTIME) is not None
-
-
-def _organisation(_session: Session, caller: Caller, _named: str) -> bool:
-    return _reading(caller, Permission.AUTOMATION) is not None
-
-
-def _reading(caller: Caller, permission: Permission) -> Reach | None:
-    return caller.reach(permission, Action.READ)
+        reach = caller.reach(Permission.AUTOMATION, Action.READ)
+        return reach is not None and _is_id(run[1]) and in_reach(session, Entity.RUN, run[1], reach)
+    reach = caller.reach(Permission.FICHES, Action.READ)
+    if reach is not None and in_reach(session, Entity.JOB, job_id, reach):
+        return True
+    reach = caller.reach(Permission.AUDITS, Action.READ)
+    fiches = [] if reach is None else fiches_of_batch(session, job_id)
+    return (
+        reach is not None and bool(fiches) and set(fiches) == visible_fiches(session, reach, fiches)
+    )
 
 
 def _is_id(text: str) -> bool:
     return text.isdigit() and int(text) <= LARGEST_ID
 
 
-_CHANNEL_CHECKS: Mapping[ChannelKind, Callable[[Session, Caller, str], bool]] = {
-    ChannelKind.AUDIT: _audit_in_reach,
-    ChannelKind.FICHE: _fiche_in_reach,
-    ChannelKind.JOB: _job,
-    ChannelKind.GLOBAL: _everybody,
-    ChannelKind.PRESENCE_GLOBAL: _everybody,
-    ChannelKind.PRESENCE_ORG: _organisation,
-}
-
-
 def within_of(caller: Caller, reach: Reach) -> OrgScope:
-    """Who belongs to an organisation has that one; who belongs to none has all of them, or nothing
-    to do here."""
+    """The organisation that the caller belongs to, or all of them for a caller of none."""
     if caller.org_id is not None:
         return OrgScope(caller.org_id)
     if not reach.is_whole:
@@ -229,47 +193,46 @@ def within_of(caller: Caller, reach: Reach) -> OrgScope:
 
 
 def check_may_have_done(caller: Caller, type_: object) -> None:
-    """AuthorizationError unless the caller could do by hand what such a job does. Jobs of agents
-    need no other permission."""
+    """AuthorizationError unless the caller may do by hand what such a job does. Agents' jobs need no
+    further permission."""
     known = SERVICE_TYPES.get(type_) if isinstance(type_, str) else None
-    permission = None if known is None else known.permission
-    if permission is None:
+    if known is None or known.permission is None:
         return
-    reach = caller.reach(permission, Action.WRITE)
+    reach = caller.reach(known.permission, Action.WRITE)
     if reach is None or not reach.is_whole:
-        raise AuthorizationError(f"Jobs of type {type_} need {permission}.write with the scope ALL")
+        raise AuthorizationError(
+            f"Jobs of type {type_} need {known.permission}.write with the scope ALL"
+        )
 
 
 def check_may_run(caller: Caller, schedule_id: str, within: OrgScope, database: Database) -> None:
-    """NotFoundError for a schedule that is not there, AuthorizationError for one of a type that is
-    not the caller's."""
+    """NotFoundError for a missing schedule, AuthorizationError for a type of job that the caller may
+    not start."""
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id, within)
     check_may_have_done(caller, schedule.job_type)
 
 
 def narrowed(within: OrgScope, org_id: str | None) -> OrgScope | None:
-    """None: what is asked for is beyond what is reached, and nothing is there."""
+    """None if the organisation is out of reach: there is nothing to show."""
     if org_id is None:
         return within
     return OrgScope(org_id) if within.includes(org_id) else None
 
 
-# Async, because it waits for nothing.
 async def _within(request: Request) -> OrgScope:
     return cast("OrgScope", request.state.within)
 
 
-TheWithin = Annotated[
-    OrgScope, Depends(_within)
-]  # of routes whose rule is BY_ORGANISATION: the guard has looked
+# Only on routes with the rule BY_ORGANISATION, for which the guard sets it.
+TheWithin = Annotated[OrgScope, Depends(_within)]
 
 
 def _org(
     caller: TheCaller, within: TheWithin, services: TheServices, org: MadeForOrg = None
 ) -> str:
-    """NotFoundError for another organisation as for one that does not exist: the caller cannot
-    tell them apart."""
+    """NotFoundError for another organisation as for a missing one: the caller cannot tell them
+    apart."""
     if org is None and caller.org_id is not None:
         return caller.org_id
     if org is None:
