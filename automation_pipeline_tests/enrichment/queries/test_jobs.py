@@ -1,16 +1,60 @@
-"""Jobs as they are asked for: at most one open a SIREN, and no number of a request twice."""
+"""Queries about jobs: added, worked on under a claim, finished in one transaction."""
+
+from datetime import UTC, date, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
+from automation_pipeline.core.coordination import Claim
+from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated
-from automation_pipeline.enrichment.models import EnrichmentTrigger, Identifiers
-from automation_pipeline.enrichment.queries.jobs import add_jobs, attach, request_workers
+from automation_pipeline.enrichment.models import (
+    CompanyFields,
+    EnrichmentTrigger,
+    Identifiers,
+    SourceApi,
+    SourceError,
+    SourceOutcome,
+    SourceRecord,
+)
+from automation_pipeline.enrichment.queries.jobs import (
+    LostJobError,
+    StartedJob,
+    abandon_job,
+    add_jobs,
+    attach,
+    fields_from,
+    finish_job,
+    known_of,
+    outcomes_of,
+    record_heartbeat,
+    request_workers,
+    save_outcome,
+    siren_of,
+    start_job,
+    was_opened_today,
+)
 from automation_pipeline.enrichment.queries.requests import open_job
-from automation_pipeline.enrichment.tables import EnrichmentJobRow
+from automation_pipeline.enrichment.tables import (
+    CompanyDocumentRow,
+    EnrichmentJobRow,
+    FieldSourceRow,
+    RetrievalRow,
+)
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.bench import Bench, asking
-from automation_pipeline_tests.enrichment.scripted import SIREN
+from automation_pipeline_tests.enrichment.scripted import (
+    DOWN,
+    INPI,
+    RCS,
+    SEARCH,
+    SILENT,
+    SIREN,
+    UNKNOWN,
+    says,
+)
 
 
 def test_a_second_open_job_is_refused_by_the_database(bench: Bench) -> None:
@@ -69,3 +113,250 @@ def test_a_request_waits_for_a_job_once(bench: Bench) -> None:
         job, request = open_job(session, SIREN), bench.request_row(asked.request_id)
         attach(session, job, request, "of-main", bench.clock.now())
     assert bench.waiting_for(asked.job_id) == [asked.request_id]
+
+
+SAID = SourceOutcome(
+    source=SEARCH, duration_ms=5, record=says(SEARCH, creation_date=date(1955, 1, 1))
+)
+
+
+def begun(bench: Bench, job_id: int, token: int) -> StartedJob | None:
+    with bench.database.transaction() as session:
+        return start_job(
+            session,
+            job_id,
+            Claim("company_enrichment:1", f"worker-{token}", token),
+            3,
+            bench.clock.now(),
+        )
+
+
+def begun_by_two(bench: Bench) -> tuple[StartedJob, StartedJob]:
+    asked = bench.request()
+    first, second = begun(bench, asked.job_id, 5), begun(bench, asked.job_id, 6)
+    assert first is not None
+    assert second is not None
+    return first, second
+
+
+@pytest.mark.parametrize("token", [4, 5])
+def test_a_job_is_begun_under_a_higher_token_only(bench: Bench, token: int) -> None:
+    asked = bench.request()
+    assert begun(bench, asked.job_id, 5) is not None
+    assert begun(bench, asked.job_id, token) is None
+    assert (bench.job(asked.job_id).attempt, len(bench.events("Started"))) == (1, 1)
+
+
+def test_a_job_that_is_over_is_not_begun_again(bench: Bench) -> None:
+    asked = bench.enriched()
+    assert begun(bench, asked.job_id, 10**12) is None
+    assert bench.enrichment().status == "SUCCESS"
+
+
+def test_whoever_has_the_lower_token_writes_nothing(bench: Bench) -> None:
+    late, current = begun_by_two(bench)
+    now, before = bench.pass_time(seconds=30), bench.events()
+    for write in (
+        lambda session: save_outcome(session, late, SAID, now),
+        lambda session: finish_job(session, late, bench.options, now),
+        lambda session: abandon_job(session, late, bench.options, now),
+    ):
+        with pytest.raises(LostJobError), bench.database.transaction() as session:
+            write(session)
+    with bench.database.transaction() as session:
+        record_heartbeat(session, late, now)
+    job = bench.job(current.facts.job_id)
+    assert (job.state, job.lock_token, job.heartbeat_at == now) == ("RUNNING", 6, False)
+    assert (bench.heard(job.id), bench.company(), bench.events()) == ({}, None, before)
+    with bench.database.transaction() as session:
+        save_outcome(session, current, SAID, now)
+        record_heartbeat(session, current, now)
+    assert list(bench.heard(job.id)) == [SEARCH]
+    assert bench.job(job.id).heartbeat_at == now
+
+
+def test_nothing_is_written_of_a_job_that_is_over(bench: Bench) -> None:
+    _, current = begun_by_two(bench)
+    with bench.database.transaction() as session:
+        save_outcome(session, current, SAID, bench.clock.now())
+        finish_job(session, current, bench.options, bench.clock.now())
+    with pytest.raises(LostJobError), bench.database.transaction() as session:
+        finish_job(session, current, bench.options, bench.clock.now())
+    assert len(bench.events("Completed")) == 1
+
+
+def test_what_was_heard_comes_back_in_the_order_of_the_calls(bench: Bench) -> None:
+    _, current = begun_by_two(bench)
+    failed = SourceOutcome(source=RCS, duration_ms=7, attempts=3, error=DOWN)
+    with bench.database.transaction() as session:
+        for outcome in (failed, SAID):
+            save_outcome(session, current, outcome, bench.clock.now())
+    with bench.database.reading() as session:
+        known = outcomes_of(session, current.facts.job_id)
+    assert list(known) == [SEARCH, RCS]
+    record, error = known[SEARCH].record, known[RCS].error
+    assert record is not None
+    assert SAID.record is not None
+    assert (record.said, record.document) == (SAID.record.said, SAID.record.document)
+    assert error is not None
+    assert (error.error_code, error.http_status, error.retryable, known[RCS].attempts) == (
+        "UPSTREAM_5XX",
+        503,
+        True,
+        3,
+    )
+
+
+def test_whoever_goes_on_is_told_whom_not_to_ask(bench: Bench) -> None:
+    asked = bench.request()
+    bench.work_and_die(asked.job_id, RCS)
+    again = begun(bench, asked.job_id, 10**12)
+    assert again is not None
+    assert again.called == {SEARCH, INPI}
+    assert again.facts.attempt == 2
+
+
+def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
+    with pytest.raises(NotFoundError, match="job 99"), bench.database.reading() as session:
+        siren_of(session, 99)
+
+
+@given(
+    st.builds(CompanyFields, legal_name=st.none() | st.text(), creation_date=st.none() | st.dates())
+)
+def test_fields_that_were_kept_are_the_same_fields(said: CompanyFields) -> None:
+    kept = {name: value for name, value in vars(said).items() if value is not None}
+    if said.creation_date is not None:
+        kept["creation_date"] = said.creation_date.isoformat()
+    assert fields_from(kept) == said
+
+
+def test_a_document_is_kept_as_it_is(bench: Bench) -> None:
+    _, current = begun_by_two(bench)
+    document = {"liste": [{"é": "œuvre"}, None, 1.5], "vide": {}}
+    record = SourceRecord(siren="1", said=CompanyFields(), document=document, is_masked=True)
+    with bench.database.transaction() as session:
+        save_outcome(
+            session,
+            current,
+            SourceOutcome(source=INPI, duration_ms=1, record=record),
+            bench.clock.now(),
+        )
+    row = bench.heard(current.facts.job_id)[SourceApi.INPI]
+    assert (row.document, row.said, row.is_masked) == (document, {}, True)
+
+
+def test_nothing_of_an_end_that_is_not_kept_can_be_seen(bench: Bench) -> None:
+    asked = bench.request()
+    bench.work_and_die(asked.job_id, None)
+    assert (bench.company(), bench.events("Completed"), bench.rows_of(CompanyDocumentRow)) == (
+        None,
+        [],
+        [],
+    )
+    assert bench.request_row(asked.request_id).enrichment_status == "RUNNING"
+    assert bench.job(asked.job_id).finished_at is None
+
+
+def test_what_is_known_says_where_each_field_comes_from(bench: Bench) -> None:
+    with bench.database.reading() as session:
+        assert known_of(session, SIREN).snapshot is None
+    bench.enriched()
+    bench.set(FieldSourceRow, locked_by_user="user:7")
+    with bench.database.reading() as session:
+        known = known_of(session, SIREN)
+    assert known.snapshot is not None
+    assert known.snapshot.values.legal_name == "DANONE"
+    assert {
+        known.snapshot.sources[field] for field in ("legal_name", "legal_form", "rcs_city")
+    } == {SEARCH, INPI, RCS}
+    assert known.locked == set(known.snapshot.sources)
+
+
+def test_a_company_that_may_not_be_shown_whole_is_marked(bench: Bench) -> None:
+    bench.tell(search=says(SEARCH, brand_name=None, is_masked=True))
+    bench.enriched()
+    company = bench.company()
+    assert company is not None
+    assert company.is_masked
+
+
+def test_the_counts_of_a_job_are_kept_with_it(bench: Bench) -> None:
+    bench.tell(search=SILENT)
+    asked = bench.enriched()
+    job = bench.job(asked.job_id)
+    assert (job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
+        2,
+        1,
+        0,
+    )
+    assert (job.core_identity_present, job.enrichment_error) == (
+        False,
+        "API_RECHERCHE_ENTREPRISES:-:TIMEOUT",
+    )
+    assert job.finished_at == bench.enrichment().last_run_at == bench.clock.now()
+
+
+def test_requests_of_a_process_whose_clock_is_ahead_are_told_too(bench: Bench) -> None:
+    asked = bench.request()
+    bench.set_request(asked.request_id, created_at=bench.clock.now().replace(minute=5))
+    bench.work(asked.job_id)
+    assert bench.request_row(asked.request_id).enrichment_status == "SUCCESS"
+
+
+@pytest.mark.parametrize(
+    ("inpi", "form", "source"), [(DOWN, "5510", INPI), (UNKNOWN, "5599", SEARCH)]
+)
+def test_a_better_source_that_fails_leaves_what_it_has_said_and_when(
+    bench: Bench, inpi: SourceError, form: str, source: SourceApi
+) -> None:
+    bench.enriched()
+    began = bench.clock.now()
+    bench.pass_time(days=30)
+    bench.tell(search=says(SEARCH, legal_form="5599"), inpi=inpi)
+    bench.enriched()
+    company = bench.company()
+    assert company is not None
+    assert company.legal_form == form
+    [row] = [one for one in bench.rows_of(FieldSourceRow) if one.field == "legal_form"]
+    assert (row.source_api, row.fetched_at == began) == (source, source == INPI)
+    assert (bench.jobs()[-1].changes is None) is (source == INPI)
+
+
+def test_what_was_heard_before_a_job_is_given_up_is_counted_and_kept(bench: Bench) -> None:
+    bench.tell(inpi=DOWN)
+    asked = bench.request()
+    for _ in range(3):
+        bench.work_and_die(asked.job_id, RCS)
+        bench.pass_time(seconds=120)
+    bench.work(asked.job_id)
+    job = bench.job(asked.job_id)
+    assert (job.status, job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (
+        "FAILED", 1, 0, 1,
+    )  # fmt: skip
+    assert (job.core_identity_present, job.enrichment_error) == (
+        False,
+        "INPI_RNE:503:UPSTREAM_5XX|-:-:INTERNAL_ERROR",
+    )
+    assert [row.source_api for row in bench.rows_of(CompanyDocumentRow)] == [SEARCH]
+    told = {
+        row.source_api: (row.last_status, row.last_error) for row in bench.rows_of(RetrievalRow)
+    }
+    assert told == {SEARCH: ("SUCCESS", None), INPI: ("FAILED", "UPSTREAM_5XX")}
+    assert bench.company() is None
+
+
+@pytest.mark.parametrize(
+    ("trigger", "at", "asked"),
+    [
+        ("REQUEST_OPENED", datetime(2026, 5, 4, 0, 0, tzinfo=UTC), True),
+        ("REQUEST_OPENED", datetime(2026, 5, 3, 23, 59, tzinfo=UTC), False),
+        ("MANUAL_REFRESH", datetime(2026, 5, 4, 9, 0, tzinfo=UTC), False),
+    ],
+)
+def test_the_day_begins_at_midnight(bench: Bench, trigger: str, at: datetime, asked: bool) -> None:
+    bench.request()
+    bench.set(EnrichmentJobRow, trigger=trigger, created_at=at)
+    with bench.database.reading() as session:
+        assert was_opened_today(session, SIREN, bench.clock.now()) is asked
+        assert not was_opened_today(session, "732829320", bench.clock.now())

@@ -1,18 +1,32 @@
-"""Requests as they are written, and the row through which all goes that happens to a SIREN."""
+"""Queries about requests, the enrichment of a SIREN, and what is known of a company."""
+
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import event
 
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.json_model import as_document
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.enrichment.models import EnrichmentStatus
+from automation_pipeline.enrichment.queries.jobs import get_job
 from automation_pipeline.enrichment.queries.requests import (
+    find_companies,
+    get_request,
     known_request,
+    list_requests,
     locked_enrichment,
     move_enrichment,
     request_of,
+    request_statuses,
 )
+from automation_pipeline.enrichment.requests import is_answered, repeated_answer
+from automation_pipeline.enrichment.tables import EnrichmentRow, FieldSourceRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.defs.enrichment.register_services import an_office
 from automation_pipeline_tests.enrichment.bench import Bench, asking
-from automation_pipeline_tests.enrichment.scripted import SIREN
+from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOBODY, RCS, SEARCH, SIREN
+from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
 def test_the_row_of_a_siren_is_made_once(bench: Bench) -> None:
@@ -50,3 +64,144 @@ def test_a_request_is_known_by_its_tenants_key(
     bench.request(tenant="t1")
     with bench.database.reading() as session:
         assert (known_request(session, asking(tenant, key)) is not None) is found
+
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "age", "answered"),
+    [
+        ({"status": "SUCCESS"}, 29 * DAY, True),
+        ({"status": "PARTIAL"}, 29 * DAY, True),
+        ({"status": "FAILED", "enrichment_error": "X:-:TIMEOUT"}, 29 * DAY, True),
+        ({"status": "STALE"}, 29 * DAY, False),
+        ({"status": "SUCCESS"}, 30 * DAY, False),
+        ({"status": "FAILED", "enrichment_error": "X:-:TIMEOUT"}, 30 * DAY, False),
+    ],
+)
+def test_a_fresh_snapshot_answers(
+    bench: Bench, columns: dict[str, str], age: timedelta, answered: bool
+) -> None:
+    bench.enriched()
+    bench.set(EnrichmentRow, **columns)
+    bench.clock.pass_time(age)
+    with bench.database.transaction() as session:
+        row = locked_enrichment(session, SIREN, bench.clock.now())
+        assert is_answered(session, row, bench.options, bench.clock.now()) is answered
+
+
+@pytest.mark.parametrize(("age", "answered"), [(14 * MINUTE, True), (15 * MINUTE, False)])
+def test_a_failure_without_a_snapshot_answers_for_a_while(
+    bench: Bench, age: timedelta, answered: bool
+) -> None:
+    bench.tell(search=NOBODY)
+    bench.enriched()
+    bench.clock.pass_time(age)
+    with bench.database.transaction() as session:
+        row = locked_enrichment(session, SIREN, bench.clock.now())
+        assert is_answered(session, row, bench.options, bench.clock.now()) is answered
+
+
+def test_a_company_that_nobody_has_asked_about_is_not_answered(bench: Bench) -> None:
+    with bench.database.transaction() as session:
+        row = locked_enrichment(session, SIREN, bench.clock.now())
+        assert not is_answered(session, row, bench.options, bench.clock.now())
+
+
+def test_a_request_that_was_made_before_says_how_it_stands_now(bench: Bench) -> None:
+    asked = bench.request()
+    told = []
+    for done in (False, True):
+        if done:
+            bench.work(asked.job_id)
+        with bench.database.reading() as session:
+            told.append(repeated_answer(session, bench.request_row(asked.request_id)))
+    assert [(one.asked, one.status, one.job_id) for one in told] == [
+        ("ATTACHED", "PENDING", asked.job_id), ("CACHE_HIT", "SUCCESS", None),
+    ]  # fmt: skip
+
+
+def test_a_job_tells_how_each_of_its_calls_ended(bench: Bench) -> None:
+    bench.tell(rcs=DOWN)
+    asked = bench.enriched()
+    with bench.database.reading() as session:
+        job = get_job(session, asked.job_id)
+    told = [
+        (one.source_api, one.status, one.http_status, one.error_code, one.attempts)
+        for one in job.sources
+    ]
+    assert told == [
+        (SEARCH, "SUCCESS", 200, None, 1), (INPI, "SUCCESS", 200, None, 1), (RCS, "FAILED", 503, "UPSTREAM_5XX", 3),
+    ]  # fmt: skip
+    assert as_document(job)["id"] == str(asked.job_id)
+
+
+def test_a_job_that_is_not_there_is_not_found(bench: Bench) -> None:
+    with pytest.raises(NotFoundError, match="job 99"), bench.database.reading() as session:
+        get_job(session, 99)
+
+
+def test_a_company_that_is_not_known_is_none(bench: Bench) -> None:
+    with bench.database.reading() as session:
+        assert find_companies(session, [SIREN]) == {}
+
+
+def test_a_field_that_a_user_has_set_says_so(bench: Bench) -> None:
+    bench.enriched()
+    bench.set(FieldSourceRow, source_api=None, locked_by_user="7")
+    with bench.database.reading() as session:
+        company = find_companies(session, [SIREN])[SIREN]
+    assert company.field_sources["legal_name"] == "user:7"
+
+
+def test_requests_are_listed_newest_first_a_page_at_a_time(bench: Bench) -> None:
+    ids = [bench.request(siren, "t1").request_id for siren in (SIREN, "732829320", SIREN)]
+    bench.request(SIREN, "t2")
+    with bench.database.reading() as session:
+        pages = [list_requests(session, "t1", limit=2, offset=offset) for offset in (0, 2)]
+        of_one = list_requests(session, "t1", siren=SIREN, limit=10)
+    assert [[one.id for one in page] for page in pages] == [[ids[2], ids[1]], [ids[0]]]
+    assert [one.id for one in of_one] == [ids[2], ids[0]]
+
+
+def test_a_request_costs_as_many_statements_whatever_is_known(bench: Bench) -> None:
+    first = bench.request().request_id
+
+    def cost() -> int:
+        with statements(bench.database) as sent, bench.database.reading() as session:
+            get_request(session, first, "main")
+        return len(sent)
+
+    few = cost()
+    bench.work(bench.jobs()[0].id)
+    assert cost() <= few + 1  # where each field comes from
+
+
+SIRENS = ("552032534", "732829320", "356000000", "552032534")
+
+
+def test_every_request_is_told_by_as_many_queries_however_many_there_are(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = an_office(database, monkeypatch)
+    asked = [office.ask(siren).request_id for siren in SIRENS]
+    statements: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    counts = []
+    for ids in (asked[:1], asked):
+        statements.clear()
+        with database.reading() as session:
+            told = request_statuses(session, ids)
+        counts.append(sum("SELECT" in one for one in statements))
+    assert [one.request_id for one in told] == asked
+    assert [(one.siren, one.is_running, one.company) for one in told] == [
+        (siren, True, None) for siren in SIRENS
+    ]
+    assert counts[0] == counts[1]
+    assert [one.open_job_id for one in told] == [1, 2, 3, 1]
+
+
+def test_nothing_is_told_of_requests_that_are_not_there(database: Database) -> None:
+    with database.reading() as session:
+        assert list(request_statuses(session, [99])) == list(request_statuses(session, [])) == []

@@ -1,5 +1,4 @@
-"""The checklist at the end of the contract: names, states, codes and counters, as it and all others
-write them."""
+"""The names of the contract, and keys."""
 
 from dataclasses import fields
 from datetime import timedelta
@@ -17,6 +16,7 @@ from automation_pipeline.enrichment.models import (
     EnrichmentTrigger,
     ErrorCode,
     SourceApi,
+    claim_key,
 )
 from automation_pipeline.enrichment.rules.evaluation import Evaluation
 from automation_pipeline_tests.tables import every_case
@@ -86,3 +86,7 @@ def test_the_numbers_are_those_of_the_contract() -> None:
     )
     assert (options.cooldown, options.longest_retry_after_seconds) == (timedelta(minutes=15), 5)
     assert options.sync_seconds < 1.2
+
+
+def test_the_lease_of_a_company_has_the_name_of_the_contract() -> None:
+    assert claim_key("552032534") == "company_enrichment:552032534"

@@ -1,10 +1,29 @@
-"""Is a day's sales list as it should be? The rules as tables."""
+"""Sales days: the CRM's dates, ranges, freshness, and the checks of a day."""
 
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 
-from automation_pipeline.fiches.models.days import SalesDay
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.fiches.models.days import (
+    MAX_RANGE_DAYS,
+    DayCoverage,
+    SalesDay,
+    crm_day,
+    crm_instant,
+    paris_day,
+    paris_minute,
+    parse_day,
+    requested_days,
+)
 from automation_pipeline.fiches.rules import (
+    COVERAGE_CHECKS,
     DAY_CHECKS,
+    evaluate_coverage,
     evaluate_day,
     evaluate_staleness,
     is_final,
@@ -112,3 +131,222 @@ def test_the_same_weekdays_are_compared() -> None:
         date(2026, 1, 13),
         date(2026, 1, 6),
     )
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type]  year to microsecond
+
+
+@every_case(
+    ("text", "instant"),
+    [
+        ("2026-02-03T09:14:05.120000+00:00", utc(2026, 2, 3, 9, 14, 5, 120_000)),
+        ("2026-02-03T09:14:05Z", utc(2026, 2, 3, 9, 14, 5)),
+        ("2026-02-03T09:14:05.123456789Z", utc(2026, 2, 3, 9, 14, 5, 123_456)),
+        ("2026-02-03T09:14+0200", utc(2026, 2, 3, 7, 14)),
+        ("2026-02-03 09:14:05-05:30", utc(2026, 2, 3, 14, 44, 5)),
+        ("2026-02-03T10:12", utc(2026, 2, 3, 9, 12)),
+        ("2026-07-03T10:12:30", utc(2026, 7, 3, 8, 12, 30)),
+        ("2026-02-03 10:12", utc(2026, 2, 3, 9, 12)),
+        ("2026-07-03 10:12:30", utc(2026, 7, 3, 8, 12, 30)),
+        ("03/02/2026 10:12", utc(2026, 2, 3, 9, 12)),  # never the second of March
+        ("12/11/2026 10:12", utc(2026, 11, 12, 9, 12)),
+        ("13/02/2026 10:12:59", utc(2026, 2, 13, 9, 12, 59)),
+        (" 03/02/2026 10:12\n", utc(2026, 2, 3, 9, 12)),
+        ("01/01/2026 00:30", utc(2025, 12, 31, 23, 30)),
+    ],
+)
+def test_an_instant_is_read_in_utc(text: str, instant: datetime) -> None:
+    assert crm_instant(text) == instant
+    assert crm_instant(text).tzinfo is UTC
+
+
+@every_case(
+    ("text", "instant"),
+    [
+        ("29/03/2026 01:59", utc(2026, 3, 29, 0, 59)),
+        ("29/03/2026 02:00", utc(2026, 3, 29, 1, 0)),
+        ("29/03/2026 02:30", utc(2026, 3, 29, 1, 0)),  # skipped: the first instant after the gap
+        ("29/03/2026 03:00", utc(2026, 3, 29, 1, 0)),
+        ("25/10/2026 01:59", utc(2026, 10, 24, 23, 59)),
+        ("25/10/2026 02:30", utc(2026, 10, 25, 0, 30)),  # comes twice: the first pass
+        ("25/10/2026 03:00", utc(2026, 10, 25, 2, 0)),
+        ("2026-03-29T02:30", utc(2026, 3, 29, 1, 0)),
+        ("2026-10-25T02:30+01:00", utc(2026, 10, 25, 1, 30)),  # the offset says which pass
+    ],
+)
+def test_the_days_when_the_clock_changes(text: str, instant: datetime) -> None:
+    assert crm_instant(text) == instant
+
+
+@every_case(
+    ("text", "why"),
+    [
+        ("", "not written like"),
+        ("hier", "not written like"),
+        ("3/2/2026 10:12", "not written like"),
+        ("2026/02/03 10:12", "not written like"),
+        ("03-02-2026 10:12", "not written like"),
+        ("20260203T1012", "not written like"),
+        ("2026-W06-2T10:12", "not written like"),
+        ("03/02/26 10:12", "not written like"),
+        ("03/02/2026 10h12", "not written like"),
+        ("٠٣/٠٢/٢٠٢٦ ١٠:١٢", "not written like"),
+        ("02/13/2026 10:12", "does not exist"),
+        ("31/02/2026 10:12", "does not exist"),
+        ("03/02/2026 24:00", "does not exist"),
+        ("2026-02-03T10:12:60Z", "does not exist"),
+        ("2026-02-03T10:12+25:00", "does not exist"),
+        ("0001-01-01T00:00:00+14:00", "outside the years 1900 to 2199"),
+        ("31/12/9999 23:59", "outside the years 1900 to 2199"),
+        ("03/02/2026", "no time of day"),
+        ("2026-02-03", "no time of day"),
+    ],
+)
+def test_what_is_no_instant_says_why(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        crm_instant(text)
+
+
+@every_case(
+    ("text", "day"),
+    [
+        ("03/02/2026", date(2026, 2, 3)),
+        ("03/02/2026 23:59", date(2026, 2, 3)),
+        ("2026-02-03", date(2026, 2, 3)),
+        ("2026-02-03T00:30:00", date(2026, 2, 3)),
+        ("2026-02-03T23:30:00Z", date(2026, 2, 4)),  # in Paris it is tomorrow
+        ("29/03/2026 02:30", date(2026, 3, 29)),
+    ],
+)
+def test_a_day_is_that_of_paris(text: str, day: date) -> None:
+    assert crm_day(text) == day
+
+
+@every_case("text", ["", "31/02/2026", "2026", "03/2026", "02/13/2026", "01/01/0001"])
+def test_what_is_no_day_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is|lies"):
+        crm_day(text)
+
+
+@every_case(
+    ("instant", "day", "minute"),
+    [
+        (utc(2026, 2, 3, 9, 14, 5), "03/02/2026", "10:14"),
+        (utc(2026, 7, 3, 9, 14, 5), "03/07/2026", "11:14"),
+        (utc(2026, 2, 3, 23, 30), "04/02/2026", "00:30"),
+        (utc(2026, 3, 29, 0, 59), "29/03/2026", "01:59"),
+        (utc(2026, 3, 29, 1, 0), "29/03/2026", "03:00"),
+        (utc(2026, 10, 25, 0, 30), "25/10/2026", "02:30"),
+        (utc(2026, 10, 25, 1, 30), "25/10/2026", "02:30"),
+    ],
+)
+def test_an_instant_is_shown_on_the_clock_of_paris(
+    instant: datetime, day: str, minute: str
+) -> None:
+    assert (paris_day(instant), paris_minute(instant)) == (day, minute)
+
+
+@given(
+    st.text()
+    | st.from_regex(
+        r"\d\d/\d\d/\d{4} \d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(Z|[+-]\d\d:\d\d)?", fullmatch=True
+    )
+)
+def test_any_text_is_an_instant_or_a_value_error(text: str) -> None:
+    with suppress(ValueError):
+        assert crm_instant(text).tzinfo is UTC
+
+
+TODAY = date(2026, 5, 4)
+
+
+@every_case(
+    ("start", "end", "days"),
+    [
+        (date(2026, 5, 1), date(2026, 5, 3), 3),
+        (date(2026, 5, 4), date(2026, 5, 4), 1),
+        (date(2026, 5, 3), date(2026, 5, 9), 2),
+        (date(2026, 5, 5), date(2026, 5, 9), 0),
+        (date(2026, 5, 3), date.max, 2),
+        (date(2025, 5, 4), date(2026, 5, 4), 366),
+    ],
+)
+def test_no_day_is_after_today(start: date, end: date, days: int) -> None:
+    asked = requested_days(start, end, TODAY)
+    assert len(asked) == days
+    assert asked == tuple(start + timedelta(days=n) for n in range(days))
+
+
+@every_case(
+    ("start", "end", "complaint"),
+    [
+        (date(2026, 5, 3), date(2026, 5, 2), "startDate must be before or equal to endDate"),
+        (date(2026, 5, 9), date(2026, 5, 8), "startDate must be before or equal to endDate"),
+        (date(2025, 5, 3), date(2026, 5, 4), "A range may have at most 366 days"),
+        (date(1850, 1, 1), date(1850, 1, 1), "startDate must not be before the year 1900"),
+    ],
+)
+def test_a_range_that_makes_no_sense_is_refused(start: date, end: date, complaint: str) -> None:
+    with pytest.raises(InvalidInputError, match=complaint):
+        requested_days(start, end, TODAY)
+
+
+@given(st.dates(), st.dates())
+def test_whatever_is_asked_the_days_are_in_a_row_within_it(start: date, end: date) -> None:
+    try:
+        days = requested_days(start, end, TODAY)
+    except InvalidInputError:
+        return
+    assert len(days) <= MAX_RANGE_DAYS
+    assert all(start <= day <= min(end, TODAY) for day in days)
+    assert all(later - earlier == timedelta(days=1) for earlier, later in pairwise(days))
+
+
+def test_a_day_is_read_as_it_is_written() -> None:
+    assert parse_day("2026-02-28", "no") == date(2026, 2, 28)
+
+
+@every_case(
+    "text",
+    [None, "", "2026-02-29", "28/02/2026", "20260228", "2026-2-8", "2026-02-28T00:00:00", " 2026-02-28", "1899-12-31",
+     "2200-01-01", "２０２６-02-28", "2026-W05-1", "x"],
+)  # fmt: skip
+def test_anything_else_is_no_day(text: str | None) -> None:
+    with pytest.raises(InvalidInputError, match="Use YYYY"):
+        parse_day(text, "Use YYYY-MM-DD")
+
+
+@every_case(
+    ("coverage", "share", "not_found_share", "verdicts"),
+    [
+        (DayCoverage(0, 0, 0), 1.0, 0.0, (True, True)),
+        (DayCoverage(100, 100, 0), 1.0, 0.0, (True, True)),
+        (DayCoverage(100, 95, 5), 1.0, 0.05, (True, True)),
+        (DayCoverage(100, 95, 0), 0.95, 0.0, (True, True)),
+        (DayCoverage(100, 94, 0), 0.94, 0.0, (False, True)),
+        (DayCoverage(100, 94, 6), 1.0, 0.06, (True, False)),
+        (DayCoverage(10, 0, 0), 0.0, 0.0, (False, True)),
+        (DayCoverage(10, 0, 10), 1.0, 1.0, (True, False)),
+    ],
+)
+def test_the_shares_and_their_verdicts(
+    coverage: DayCoverage, share: float, not_found_share: float, verdicts: tuple[bool, ...]
+) -> None:
+    assert (coverage.share, coverage.not_found_share) == (share, not_found_share)
+    findings = evaluate_coverage(coverage, asked=True)
+    assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
+    assert tuple(finding.passed for finding in findings) == verdicts
+
+
+@every_case("coverage", [DayCoverage(0, 0, 0), DayCoverage(3, 3, 0)])
+def test_a_day_without_a_list_passes_no_check_of_coverage(coverage: DayCoverage) -> None:
+    findings = evaluate_coverage(coverage, asked=False)
+    assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
+    assert [(finding.passed, finding.grave, finding.says) for finding in findings] == [
+        (False, True, "The day was never asked for.")
+    ] * 2
+
+
+def test_the_kinds_add_up() -> None:
+    assert DayCoverage(10, 6, 1).without_details == 3

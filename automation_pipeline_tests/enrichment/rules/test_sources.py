@@ -1,9 +1,18 @@
-"""When a source is left alone, for how long, and when the same job may ask it again."""
+"""When a source is left alone, and which sources are required."""
 
 from dataclasses import replace
 from datetime import timedelta
 
-from automation_pipeline.enrichment.models import ErrorCode, SourceApi, SourceError
+import pytest
+
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.enrichment.models import (
+    ErrorCode,
+    SourceApi,
+    SourceError,
+    check_configured,
+    is_configured,
+)
 from automation_pipeline.enrichment.rules.evaluation import (
     MAX_FAILURES,
     is_down,
@@ -117,3 +126,15 @@ def test_whoever_answers_with_a_status_is_not_silent(
 ) -> None:
     said = replace(error(code), http_status=status)
     assert (is_silent(said), is_down(said)) == (silent, down)
+
+
+@every_case(
+    ("sources", "expected"), [((), False), (tuple(SourceApi), True), ((SourceApi.INPI,), False)]
+)
+def test_the_required_register_must_be_among_them(
+    sources: tuple[SourceApi, ...], expected: bool
+) -> None:
+    assert is_configured(sources) is expected
+    if not expected:
+        with pytest.raises(PermanentError, match="RECHERCHE_ENTREPRISES_BASE_URL is not set"):
+            check_configured(sources)

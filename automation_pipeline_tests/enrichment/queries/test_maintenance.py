@@ -1,4 +1,4 @@
-"""What the sweep finds: each company once, however many sweeps overlap."""
+"""Queries of the sweep."""
 
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated
 from automation_pipeline.enrichment.queries.maintenance import (

@@ -1,8 +1,12 @@
-"""One spelling for what each registry spells in its way."""
+"""The one spelling of what registers spell differently."""
 
 from datetime import date
 
 from automation_pipeline.enrichment.rules.normalisation import (
+    BY_NAME,
+    BY_THREE_LETTERS,
+    OVERSEAS,
+    TWO_LETTERS,
     country,
     day,
     is_masked,
@@ -107,3 +111,26 @@ def test_a_postal_code_of_france_has_its_leading_zero(
     given: object, country_said: object, said: str | None
 ) -> None:
     assert postal_code(given, country_said) == said
+
+
+UNION = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK"
+NEIGHBOURS = "GB CH US CA MC AD DZ MA TN NO LI"
+
+
+def test_there_are_all_countries_of_iso_3166() -> None:
+    assert len(BY_THREE_LETTERS) == len(TWO_LETTERS) == 249
+    assert all(len(three) == 3 and len(two) == 2 for three, two in BY_THREE_LETTERS.items())
+
+
+def test_names_and_overseas_territories_are_of_countries_that_there_are() -> None:
+    assert set(BY_NAME.values()) <= TWO_LETTERS - OVERSEAS
+    assert OVERSEAS < TWO_LETTERS
+
+
+@every_case("code", [*UNION.split(), *NEIGHBOURS.split()])
+def test_the_usual_countries_are_known_by_their_french_name(code: str) -> None:
+    assert code in BY_NAME.values()
+
+
+def test_no_name_could_be_taken_for_a_code() -> None:
+    assert all(len(name) > 3 for name in BY_NAME)

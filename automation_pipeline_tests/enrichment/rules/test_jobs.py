@@ -1,8 +1,9 @@
-"""What a job comes to: the contract's table, its vectors, and its invariants over whatever sources
-may do."""
+"""The decisions of a job: its status, its error, when it is due, and the coverage."""
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,10 +19,22 @@ from automation_pipeline.enrichment.models import (
     SourceOutcome,
     SourceRecord,
 )
+from automation_pipeline.enrichment.models import EnrichmentStatus as S
 from automation_pipeline.enrichment.rules.evaluation import (
+    LOST_WORKER,
+    MAX_ERROR_LENGTH,
+    CompanyCoverage,
+    CoverageFinding,
     Evaluation,
+    cooldown_until,
+    due_at,
+    error_item,
+    error_text,
     evaluate_abandoned_job,
+    evaluate_coverage,
     evaluate_job,
+    is_fresh,
+    spread_freshness,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -170,3 +183,137 @@ def test_a_job_that_nobody_could_end_counts_what_was_heard(
         False,
     )
     assert one.is_worth_retrying
+
+
+def test_it_is_told_in_the_order_of_the_calls() -> None:
+    items = [
+        error_item(SourceApi.INPI, 503, ErrorCode.UPSTREAM_5XX),
+        error_item(SourceApi.RCS, None, ErrorCode.TIMEOUT),
+    ]
+    assert error_text(items) == "INPI_RNE:503:UPSTREAM_5XX|API_ENTREPRISE_RCS:-:TIMEOUT"
+
+
+def test_it_is_cut_at_the_last_whole_one() -> None:
+    text = error_text(["x" * 999] * 4)
+    assert (len(text), text.count("|")) == (1999, 1)
+    assert len(text) <= MAX_ERROR_LENGTH
+
+
+def test_a_worker_that_was_lost_has_no_source() -> None:
+    assert LOST_WORKER == "-:-:INTERNAL_ERROR"
+
+
+NOW, DAYS = datetime(2026, 5, 4, tzinfo=UTC), timedelta(days=30)
+MINUTES = timedelta(minutes=15)
+
+
+def evaluation(status: str, *, again: bool) -> Evaluation:
+    return Evaluation(
+        status=EnrichmentStatus(status),
+        success=1,
+        required_failed=0,
+        optional_failed=1,
+        core_identity_present=True,
+        error="X:-:TIMEOUT",
+        is_worth_retrying=again,
+    )
+
+
+@every_case(
+    ("age", "fresh"),
+    [(timedelta(0), True), (DAYS - timedelta(seconds=1), True), (DAYS, False), (2 * DAYS, False)],
+)
+def test_exactly_as_old_as_that_is_stale(age: timedelta, fresh: bool) -> None:
+    assert is_fresh(NOW - age, NOW, DAYS) is fresh
+
+
+def test_what_is_not_there_is_not_fresh() -> None:
+    assert not is_fresh(None, NOW, DAYS)
+
+
+@every_case(
+    ("status", "again", "retries", "hours"),
+    [("PARTIAL", True, 0, 6), ("PARTIAL", True, 1, 24), ("FAILED", True, 2, 72)],
+)
+def test_what_may_pass_by_itself_is_tried_again_soon(
+    status: str, again: bool, retries: int, hours: int
+) -> None:
+    assert due_at(
+        "552032534", evaluation(status, again=again), retries, NOW, DAYS
+    ) == NOW + timedelta(hours=hours)
+
+
+@every_case(
+    ("status", "again", "retries"),
+    [("SUCCESS", True, 0), ("PARTIAL", False, 0), ("FAILED", True, 3)],
+)
+def test_all_else_waits_until_it_is_stale(status: str, again: bool, retries: int) -> None:
+    due = due_at("552032534", evaluation(status, again=again), retries, NOW, DAYS)
+    assert timedelta(days=30) <= due - NOW <= timedelta(days=33)
+
+
+@given(st.from_regex(r"[0-9]{9}", fullmatch=True))
+def test_a_refresh_is_due_within_a_tenth_after_the_freshness_ends(siren: str) -> None:
+    assert DAYS <= spread_freshness(siren, DAYS) <= 1.1 * DAYS
+    assert spread_freshness(siren, DAYS) == spread_freshness(siren, DAYS)
+
+
+@every_case(
+    ("status", "ago", "rests"),
+    [
+        ("SUCCESS", timedelta(minutes=14), True),
+        ("SUCCESS", timedelta(minutes=15), False),
+        ("PARTIAL", timedelta(0), True),
+        ("FAILED", timedelta(0), False),
+    ],
+)
+def test_nobody_asks_again_within_the_cooldown_unless_it_failed(
+    status: str, ago: timedelta, rests: bool
+) -> None:
+    until = cooldown_until(EnrichmentStatus(status), NOW - ago, NOW, MINUTES)
+    assert until == (NOW - ago + MINUTES if rests else None)
+
+
+def test_whoever_asks_first_need_not_wait() -> None:
+    assert cooldown_until(EnrichmentStatus.SUCCESS, None, NOW, MINUTES) is None
+
+
+def judged(**about: object) -> dict[str, CoverageFinding]:
+    return {one.check: one for one in evaluate_coverage(CompanyCoverage(**about))}  # type: ignore[arg-type]
+
+
+@every_case(
+    ("success", "failed", "passes"),
+    [(0, 0, True), (90, 10, True), (89, 11, False), (0, 19, True), (0, 20, False)],
+)
+def test_more_than_a_tenth_of_many_may_not_fail(success: int, failed: int, passes: bool) -> None:
+    coverage = judged(statuses={S.SUCCESS: success, S.FAILED: failed})["coverage"]
+    assert (coverage.passed, coverage.grave) == (passes, False)
+
+
+def test_a_failure_without_an_error_is_grave() -> None:
+    coverage = judged(statuses={S.SUCCESS: 99, S.FAILED: 1}, unexplained=1)["coverage"]
+    assert (coverage.passed, coverage.grave) == (False, True)
+    assert coverage.says.startswith("1 have failed without an error")
+
+
+@every_case("overdue", [0, 1])
+def test_nothing_may_be_a_success_for_too_long(overdue: int) -> None:
+    assert judged(overdue=overdue)["freshness"].passed is not bool(overdue)
+
+
+OF_THE_CONTRACT = {
+    ("PENDING", "RUNNING"), ("RUNNING", "SUCCESS"), ("RUNNING", "PARTIAL"), ("RUNNING", "FAILED"),
+    ("SUCCESS", "STALE"), ("PARTIAL", "STALE"), ("STALE", "RUNNING"), ("FAILED", "RUNNING"), ("PARTIAL", "RUNNING"),
+}  # fmt: skip
+# A required register asks to wait.
+PUT_OFF = {("RUNNING", "PENDING"), ("RUNNING", "STALE")}
+
+
+def test_the_legal_moves_are_those_of_the_contract_and_the_wait_for_a_register() -> None:
+    legal = {
+        (a.value, b.value)
+        for a, b in product(EnrichmentStatus, EnrichmentStatus)
+        if b in ENRICHMENT.moves[a]
+    }
+    assert legal == OF_THE_CONTRACT | PUT_OFF

@@ -1,5 +1,4 @@
-"""Sales lists of several days: one outcome a day, in order; a day that fails takes nothing from the
-others; what is final is not asked for again."""
+"""Sales days are fetched and stored, one or several at once."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
@@ -8,12 +7,35 @@ import pytest
 
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.fiches.days import revalidate_days
+from automation_pipeline.fiches.days import revalidate_day, revalidate_days
 from automation_pipeline.fiches.models.days import DayFailed, SalesDay
-from automation_pipeline.storage.claims import DatabasePermits
+from automation_pipeline.fiches.models.fiches import SalesList
+from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, summary
+
+DAY = date(2026, 2, 3)
+
+
+def test_the_crm_is_asked_from_a_place_only_and_the_place_is_given_back(
+    database: Database, clock: StandingClock
+) -> None:
+    leases = DatabaseClaims(database)
+    held: list[bool] = []
+
+    class Watched(FakeFicheSource):
+        async def sales_list(self, day: date) -> SalesList:
+            held.append(leases.holder("crm:0") is not None)
+            return await super().sales_list(day)
+
+    semaphore = Semaphore(DatabasePermits(database), "crm", 1, "me")
+    asyncio.run(
+        revalidate_day(DAY, database=database, source=Watched(), clock=clock, semaphore=semaphore)
+    )
+    assert held == [True]
+    assert leases.holder("crm:0") is None
+
 
 DAYS = [date(2026, 2, 2), date(2026, 2, 3), date(2026, 2, 4)]
 

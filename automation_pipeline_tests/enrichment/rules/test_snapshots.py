@@ -1,5 +1,4 @@
-"""By field the first source that says something; what nobody says, and what a user has locked,
-stays."""
+"""Snapshots merged from the records of the sources, and the checksums of documents."""
 
 from datetime import date
 from typing import Any
@@ -17,7 +16,9 @@ from automation_pipeline.enrichment.models import (
 )
 from automation_pipeline.enrichment.rules.evaluation import (
     PRIORITY,
+    canonical_document,
     changed_fields,
+    document_checksum,
     has_core_identity,
     merge_records,
 )
@@ -136,3 +137,14 @@ def test_nothing_that_is_not_known_is_kept() -> None:
     before = Snapshot(WHO.siren, CompanyFields(), {"legal_form": INPI})
     after = merge_records(before, {SEARCH: record(legal_form="5599")}, WHO, failed={INPI})
     assert (after.values.legal_form, after.sources["legal_form"]) == ("5599", SEARCH)
+
+
+def test_what_changes_by_itself_is_left_out_wherever_it_stands() -> None:
+    one = {"siren": "1", "score": 3.2, "list": [{"date_mise_a_jour": "x", "city": "Évry"}]}
+    other = {"list": [{"city": "Évry", "date_mise_a_jour": "y"}], "siren": "1", "score": 9}
+    assert document_checksum(one) == document_checksum(other)
+    assert canonical_document(one) == '{"list":[{"city":"Évry"}],"siren":"1"}'
+
+
+def test_a_company_that_has_moved_is_another_version() -> None:
+    assert document_checksum({"city": "Paris"}) != document_checksum({"city": "Lyon"})

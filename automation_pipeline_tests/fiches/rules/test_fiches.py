@@ -1,14 +1,76 @@
-"""The name of a recording's file: its parts, what surrounds it in a URL, and names that are not the
-CRM's."""
+"""Documents of fiches, and the names of recordings."""
 
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from automation_pipeline.fiches.documents import (
+    CallTranscription,
+    transcription_document,
+    unknown_transcription_document,
+    without_mail_devis,
+    without_recordings_audio,
+)
 from automation_pipeline.fiches.models.fiches import RecordingName, recording_name
 from automation_pipeline_tests.fakes.crm import recording
 from automation_pipeline_tests.tables import every_case
+
+
+@every_case(
+    ("total", "done", "pending", "percentage", "complete"),
+    [
+        (3, 2, 1, 67, False),
+        (3, 3, 0, 100, True),
+        (3, 0, 3, 0, False),
+        (0, 0, 0, 100, True),
+        (200, 199, 1, 100, False),
+    ],
+)
+def test_the_counts_add_up(
+    total: int, done: int, pending: int, percentage: int, complete: bool
+) -> None:
+    assert transcription_document(CallTranscription(total, done)) == {
+        "total": total, "transcribed": done, "pending": pending, "percentage": percentage, "isComplete": complete,
+        "lastTranscribedAt": None,
+    }  # fmt: skip
+
+
+def test_of_an_unknown_fiche_nothing_is_complete() -> None:
+    told = unknown_transcription_document()
+    assert (told["total"], told["percentage"], told["isComplete"]) == (0, 0, False)
+
+
+RECORDING = {
+    "call_id": "7",
+    "recording_url": "https://records.example.test/7.mp3",
+    "transcription_text": "Bonjour",
+}
+DOCUMENT = {
+    "fiche_id": "1",
+    "recordings": [RECORDING],
+    "raw_data": {
+        "mail_devis": {"a": 1},
+        "recordings": {"0": {"mp3": "https://records.example.test/7.mp3"}},
+        "x": 1,
+    },
+}
+
+
+def test_recordings_stay_without_their_audio_and_words() -> None:
+    shown = without_recordings_audio(DOCUMENT)
+    assert shown["recordings"] == [
+        {"call_id": "7", "recording_url": None, "transcription_text": None}
+    ]
+    assert shown["raw_data"] == {"mail_devis": {"a": 1}, "x": 1}
+    assert "records.example.test" not in str(shown)
+    assert DOCUMENT["recordings"] == [RECORDING]
+
+
+def test_the_offer_that_was_mailed_can_be_left_out() -> None:
+    assert "mail_devis" not in str(without_mail_devis(DOCUMENT))
+    assert without_mail_devis(DOCUMENT)["recordings"] == [RECORDING]
+
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
 NAME = f"{UUID}-03-02-26-10h14-33100000001-33600000001.mp3"

@@ -1,0 +1,295 @@
+"""Requests for companies: created, opened, refreshed."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.enrichment.models import IdentifierError
+from automation_pipeline_tests.enrichment.bench import Bench
+from automation_pipeline_tests.enrichment.scripted import (
+    DOWN,
+    INPI,
+    NOBODY,
+    RCS,
+    SEARCH,
+    SILENT,
+    SIREN,
+)
+from automation_pipeline_tests.fiches.queries.mirror import statements
+
+SIRET = "55203253400646"
+MONTH = timedelta(days=30)
+
+
+def test_a_new_company_gets_a_job_and_a_worker_is_asked_for(bench: Bench) -> None:
+    asked = bench.request()
+    job, row = bench.job(asked.job_id), bench.request_row(asked.request_id)
+    assert (asked.asked, asked.status) == ("ENQUEUED", "PENDING")
+    assert (job.state, job.trigger, job.attempt, job.company_siren) == (
+        "PENDING",
+        "REQUEST_CREATED",
+        0,
+        SIREN,
+    )
+    assert bench.asked_for() == [(f"{SIREN}:REQUEST_CREATED:2026-05-04", {"job_id": job.id})]
+    assert bench.waiting_for(job.id) == [asked.request_id]
+    assert (row.enrichment_status, row.created_by, row.siren_raw) == ("PENDING", "user:1", SIREN)
+    [event] = bench.events()
+    assert (event.payload["request_id"], event.payload["trigger"]) == (
+        str(asked.request_id),
+        "REQUEST_CREATED",
+    )
+
+
+def test_a_siret_is_enough(bench: Bench) -> None:
+    asked = bench.request(None, siret="552 032 534 00646")
+    assert asked.siren == SIREN
+    assert bench.request_row(asked.request_id).siret == SIRET
+    bench.work(asked.job_id)
+    assert bench.sources[SEARCH].asked == [(SIREN, SIRET)]
+
+
+def test_what_is_no_number_of_a_company_leaves_nothing_behind(bench: Bench) -> None:
+    with pytest.raises(IdentifierError):
+        bench.request("12345")
+    assert (bench.requests(), bench.events(), bench.jobs()) == ([], [], [])
+
+
+def test_a_wrong_check_digit_is_warned_of(bench: Bench) -> None:
+    asked = bench.request("123456789")
+    assert len(asked.warnings) == 1
+    assert bench.open(asked.request_id).request.warnings == asked.warnings
+
+
+@pytest.mark.parametrize(("age", "calls"), [(MONTH - timedelta(seconds=1), 1), (MONTH, 2)])
+def test_younger_than_thirty_days_is_answered_at_once_and_exactly_thirty_is_not(
+    bench: Bench, age: timedelta, calls: int
+) -> None:
+    bench.enriched()
+    bench.clock.pass_time(age)
+    asked = bench.enriched(tenant="t2")
+    assert asked.asked == ("CACHE_HIT" if calls == 1 else "ENQUEUED")
+    assert asked.status == ("SUCCESS" if calls == 1 else "STALE")
+    assert bench.calls()[SEARCH] == calls
+    assert len(bench.events("Requested")) == 2
+    assert len(bench.events("Started")) == len(bench.events("Completed")) == calls
+
+
+def test_what_was_asked_for_before_is_stale_with_its_company(bench: Bench) -> None:
+    first = bench.enriched()
+    bench.pass_time(days=30)
+    bench.request(tenant="t2")
+    assert bench.moves()[-1] == ("SUCCESS", "STALE")
+    assert {row.enrichment_status for row in bench.requests()} == {"STALE"}
+    assert bench.open(first.request_id).company is not None
+
+
+def test_a_company_that_lacks_something_is_an_answer_too(bench: Bench) -> None:
+    bench.tell(rcs=DOWN)
+    bench.enriched()
+    asked = bench.request(tenant="t2")
+    assert (asked.asked, asked.status, asked.job_id) == ("CACHE_HIT", "PARTIAL", None)
+    row = bench.request_row(asked.request_id)
+    assert (row.enrichment_error, row.enrichment_last_run_at) == (
+        "API_ENTREPRISE_RCS:503:UPSTREAM_5XX", bench.enrichment().last_run_at,
+    )  # fmt: skip
+
+
+def test_a_company_that_was_not_found_is_asked_for_again_after_a_quarter_of_an_hour(
+    bench: Bench,
+) -> None:
+    bench.tell(search=NOBODY)
+    bench.enriched()
+    bench.pass_time(minutes=14)
+    assert bench.request().asked == "CACHE_HIT"
+    bench.pass_time(minutes=1)
+    assert bench.request().asked == "ENQUEUED"
+
+
+def test_a_fresh_snapshot_is_an_answer_though_a_refresh_of_it_failed(bench: Bench) -> None:
+    asked = bench.enriched()
+    bench.pass_time(days=5)
+    bench.tell(search=SILENT)
+    bench.work(bench.refresh(asked.request_id).job_id)
+    bench.pass_time(days=1)
+    again = bench.request()
+    assert (again.asked, again.status) == ("CACHE_HIT", "FAILED")
+
+
+def test_with_force_what_is_fresh_is_asked_for_anew(bench: Bench) -> None:
+    bench.enriched()
+    asked = bench.request(force=True)
+    assert (asked.asked, asked.status) == ("ENQUEUED", "STALE")
+    assert bench.work(asked.job_id).status == "SUCCESS"
+    assert bench.moves()[2:] == [("SUCCESS", "STALE"), ("STALE", "RUNNING"), ("RUNNING", "SUCCESS")]
+
+
+def test_the_same_key_again_is_the_same_request(bench: Bench) -> None:
+    first, again = bench.request(key="k1"), bench.request(key="k1")
+    assert (again.request_id, again.job_id) == (first.request_id, first.job_id)
+    assert len(bench.events("Requested")) == len(bench.requests()) == 1
+    bench.work(first.job_id)
+    done = bench.request(key="k1")
+    assert (done.job_id, done.status) == (None, "SUCCESS")
+
+
+def test_a_key_is_its_tenants_own(bench: Bench) -> None:
+    assert bench.request(key="k1").request_id != bench.request(tenant="t2", key="k1").request_id
+
+
+def test_the_same_key_for_another_company_is_refused(bench: Bench) -> None:
+    first = bench.request(key="k1")
+    with pytest.raises(ConflictError, match=f"request {first.request_id} was for company {SIREN}"):
+        bench.request("732829320", key="k1")
+    assert len(bench.requests()) == 1
+
+
+def test_what_comes_of_a_wish_is_in_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        bench.request()
+        bench.request()
+    assert [record.fields["outcome"] for record in caplog.records] == ["ENQUEUED", "ATTACHED"]
+
+
+def opened(bench: Bench) -> int:
+    """How often looking led to a wish."""
+    triggers = [event.payload["trigger"] for event in bench.events("Requested")]
+    return triggers.count("REQUEST_OPENED")
+
+
+def test_a_fresh_company_is_shown_and_nothing_is_asked_for(bench: Bench) -> None:
+    asked = bench.enriched()
+    with statements(bench.database) as sent:
+        seen = bench.open(asked.request_id)
+    assert seen.company is not None
+    assert (seen.company.legal_name, seen.company.vat_number) == ("DANONE", "FR27552032534")
+    assert seen.company.field_sources["legal_form"] == INPI
+    assert [one.source_api for one in seen.source_retrievals] == [SEARCH, INPI, RCS]
+    assert len(seen.documents) == 3
+    assert (seen.enrichment_running, seen.job_id) == (False, None)
+    assert opened(bench) == 0
+    assert not [
+        one for one in sent if one.startswith(("INSERT", "UPDATE")) or "payload_json" in one
+    ]
+
+
+def test_a_stale_company_is_shown_while_it_is_refreshed(bench: Bench) -> None:
+    asked = bench.enriched()
+    bench.pass_time(days=30)
+    seen = bench.open(asked.request_id)
+    assert seen.company is not None
+    assert (seen.request.enrichment_status, seen.enrichment_running) == ("STALE", True)
+    job = bench.work(seen.job_id)
+    assert (job.trigger, job.status) == ("REQUEST_OPENED", "SUCCESS")
+    assert bench.open(asked.request_id).request.enrichment_status == "SUCCESS"
+    assert [event.payload["request_id"] for event in bench.events("Completed")] == [
+        str(asked.request_id)
+    ] * 2
+
+
+def test_looking_leads_to_one_wish_a_day(bench: Bench) -> None:
+    bench.tell(search=NOBODY)
+    asked = bench.enriched()
+    bench.pass_time(hours=1)
+    bench.work(bench.open(asked.request_id).job_id)
+    bench.pass_time(hours=1)
+    assert bench.open(asked.request_id).enrichment_running is False
+    assert opened(bench) == 1
+    bench.pass_time(hours=12)
+    assert bench.open(asked.request_id).enrichment_running is True
+    assert opened(bench) == 2
+
+
+def test_one_that_has_just_failed_is_left_alone(bench: Bench) -> None:
+    bench.tell(search=NOBODY)
+    asked = bench.enriched()
+    assert bench.open(asked.request_id).job_id is None
+    assert opened(bench) == 0
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING"])
+def test_while_a_job_is_open_nothing_more_is_asked_for(bench: Bench, status: str) -> None:
+    asked = bench.request()
+    if status == "RUNNING":
+        bench.work_and_die(asked.job_id)
+    seen = bench.open(asked.request_id)
+    assert (seen.request.enrichment_status, seen.job_id) == (status, asked.job_id)
+    assert opened(bench) == 0
+    assert len(bench.jobs()) == 1
+
+
+def test_a_request_of_another_tenant_does_not_exist(bench: Bench) -> None:
+    asked = bench.request(SIREN, "t1")
+    for request_id, tenant in ((asked.request_id, "t2"), (99, "t1")):
+        with pytest.raises(NotFoundError, match=f"Request {request_id}"):
+            bench.open(request_id, tenant)
+
+
+def test_a_fresh_company_grows_stale_first(bench: Bench) -> None:
+    asked = bench.enriched()
+    again = bench.refresh(asked.request_id)
+    assert (again.asked, again.status) == ("ENQUEUED", "STALE")
+    assert (
+        bench.events("Requested")[-1].payload["trigger"]
+        == bench.job(again.job_id).trigger
+        == "MANUAL_REFRESH"
+    )
+    bench.work(again.job_id)
+    assert bench.moves()[2:] == [("SUCCESS", "STALE"), ("STALE", "RUNNING"), ("RUNNING", "SUCCESS")]
+    assert len(bench.events("Completed")) == 2
+
+
+def test_a_partial_one_is_begun_as_it_is(bench: Bench) -> None:
+    bench.tell(rcs=DOWN)
+    asked = bench.enriched()
+    bench.tell(rcs=())
+    bench.work(bench.refresh(asked.request_id).job_id)
+    assert bench.moves()[2] == ("PARTIAL", "RUNNING")
+
+
+def test_it_can_be_done_again_after_a_quarter_of_an_hour(bench: Bench) -> None:
+    asked = bench.enriched()
+    bench.work(bench.refresh(asked.request_id).job_id)
+    events = len(bench.events())
+    bench.pass_time(minutes=14, seconds=59)
+    with pytest.raises(ConflictError, match=r"again from 2026-05-04T10:15:00\S* on"):
+        bench.refresh(asked.request_id)
+    assert len(bench.events()) == events
+    bench.pass_time(seconds=1)
+    assert bench.refresh(asked.request_id).asked == "ENQUEUED"
+
+
+def test_the_quarter_of_an_hour_is_the_companys_whoever_asks(bench: Bench) -> None:
+    first, other = bench.enriched(tenant="t1"), bench.request(tenant="t2")
+    bench.work(bench.refresh(first.request_id, "t1").job_id)
+    with pytest.raises(ConflictError):
+        bench.refresh(other.request_id, "t2")
+
+
+def test_one_that_failed_may_be_tried_again_at_once(bench: Bench) -> None:
+    bench.tell(search=NOBODY)
+    asked = bench.enriched()
+    for _ in range(2):
+        again = bench.refresh(asked.request_id)
+        assert again.asked == "ENQUEUED"
+        bench.work(again.job_id)
+        bench.pass_time(seconds=1)
+    assert bench.enrichment().status == "FAILED"
+
+
+def test_where_a_job_is_open_the_request_waits_for_it(bench: Bench) -> None:
+    asked = bench.enriched()
+    first = bench.refresh(asked.request_id)
+    again = bench.refresh(asked.request_id)
+    assert (again.asked, again.job_id) == ("ATTACHED", first.job_id)
+    assert bench.waiting_for(first.job_id) == [asked.request_id]
+
+
+def test_the_request_of_another_tenant_cannot_be_refreshed(bench: Bench) -> None:
+    asked = bench.enriched(tenant="t1")
+    with pytest.raises(NotFoundError):
+        bench.refresh(asked.request_id, "t2")
+    assert bench.enrichment().last_manual_at is None
+    assert bench.enrichment().due_at - bench.clock.now() >= timedelta(days=27)

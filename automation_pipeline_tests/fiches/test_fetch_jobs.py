@@ -1,0 +1,461 @@
+"""Fetch jobs: requested, worked on, and notified by webhook."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
+from automation_pipeline.core.webhooks import WebhookAnswer
+from automation_pipeline.fiches.fetch_jobs import deliver_job_webhooks, fail_range, fetch_range
+from automation_pipeline.fiches.models.fetch_jobs import JobStatus, JobWebhook
+from automation_pipeline.fiches.models.fiches import SalesList
+from automation_pipeline.fiches.tables import FetchDeliveryRow
+from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline.storage.workflow_logs import WorkflowLogRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.crm import FakeFicheSource
+from automation_pipeline_tests.fakes.post import TAKEN, FakeWebhookSender
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+
+
+@pytest.fixture
+def ranges(database: Database, clock: StandingClock) -> Ranges:
+    return Ranges(database, clock)
+
+
+def test_days_that_are_missing_become_a_job_and_a_request(ranges: Ranges) -> None:
+    ranges.sell(*DAYS)
+    ranges.know(*DAYS[:3])
+    told = ranges.ask(webhook=HOOK)
+    assert (told.days, told.known, told.missing) == (DAYS, DAYS[:3], DAYS[3:])
+    [row], [request] = ranges.jobs, ranges.requests
+    assert told.job
+    assert (row.id, row.status, row.total_days, row.total_fiches) == (told.job.id, "pending", 7, 6)
+    assert row.dates_already_fetched == [day.isoformat() for day in DAYS[:3]]
+    assert row.dates_remaining == [day.isoformat() for day in DAYS[3:]]
+    assert (row.webhook_url, row.webhook_secret, row.created_by) == (
+        HOOK.url,
+        HOOK.secret,
+        "user:1",
+    )
+    assert (request.request_key, request.job) == (row.id, "sales_range_fetch")
+    assert request.config == {"job_id": row.id, "refresh": False}
+    assert "s3cret" not in str(request.config) + str(request.tags)
+    assert ranges.events() == [("created", 42)]
+    assert ranges.deliveries == []
+
+
+def test_when_everything_is_known_nothing_is_filed(ranges: Ranges) -> None:
+    ranges.know(*DAYS)
+    told = ranges.ask()
+    assert (told.known, told.missing, told.job) == (DAYS, (), None)
+    assert ranges.jobs == ranges.requests == []
+
+
+def test_by_refresh_everything_is_asked_for_again(ranges: Ranges) -> None:
+    ranges.know(*DAYS)
+    told = ranges.ask(refresh=True)
+    assert told.job
+    assert (told.known, told.job.fetched, told.job.remaining) == (DAYS, (), DAYS)
+    assert ranges.requests[0].config["refresh"] is True
+
+
+def test_the_same_range_asked_for_again_within_minutes_is_the_same_job(ranges: Ranges) -> None:
+    first = ranges.job()
+    ranges.clock.pass_time(timedelta(minutes=4, seconds=59))
+    assert ranges.job().id == first.id
+    others = [
+        ranges.job(caller="user:2"),
+        ranges.job(DAYS[1]),
+        ranges.job(refresh=True),
+        ranges.job(webhook=HOOK),
+    ]
+    ranges.clock.pass_time(timedelta(minutes=6))
+    others.append(ranges.job())
+    assert len({first.id, *(job.id for job in others)}) == 6
+    assert len(ranges.requests) == 6
+
+
+def test_a_job_is_shared_only_with_who_would_hear_the_same(ranges: Ranges) -> None:
+    told = ranges.job(webhook=HOOK)
+    assert ranges.job(webhook=HOOK).id == told.id
+    assert ranges.job().id == told.id
+    assert ranges.job(webhook=JobWebhook(HOOK.url)).id != told.id
+
+
+def test_a_job_that_has_failed_is_not_filed_again_at_every_look(ranges: Ranges) -> None:
+    job = ranges.job()
+    assert fail_range(job.id, "no", database=ranges.database, clock=ranges.clock)
+    again = ranges.job()
+    assert (again.id, again.status) == (job.id, JobStatus.FAILED)
+
+
+def test_days_after_today_in_paris_are_left_out(database: Database) -> None:
+    late = Ranges(database, StandingClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
+    assert late.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (
+        date(2026, 2, 3),
+        date(2026, 2, 4),
+    )
+    early = Ranges(database, StandingClock(datetime(2026, 2, 3, 22, 30, tzinfo=UTC)))
+    assert early.ask(date(2026, 2, 3), date(2026, 2, 20)).days == (date(2026, 2, 3),)
+
+
+def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
+    told = ranges.ask(date(2026, 6, 1), date(2026, 6, 2), refresh=True)
+    assert (told.days, told.missing, told.job) == ((), (), None)
+    assert ranges.jobs == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "webhook", "complaint"),
+    [
+        (DAYS[1], DAYS[0], None, "startDate must be before or equal to endDate"),
+        (DAYS[0], DAYS[1], JobWebhook("http://127.0.0.1/"), "webhookUrl IP not allowed"),
+        (
+            DAYS[0],
+            DAYS[1],
+            JobWebhook("ftp://hooks.example.com"),
+            "webhookUrl must use http or https protocol",
+        ),
+        (DAYS[0], DAYS[1], JobWebhook("https://[::ffff:10.0.0.1]/"), "webhookUrl IP not allowed"),
+    ],
+)
+def test_what_cannot_be_accepted_leaves_nothing(
+    ranges: Ranges, start: date, end: date, webhook: JobWebhook | None, complaint: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=complaint):
+        ranges.ask(start, end, webhook=webhook)
+    assert ranges.jobs == []
+
+
+AWAY = TransientError("The CRM does not answer.")
+
+
+def iso(*days: date) -> list[str]:
+    return [day.isoformat() for day in days]
+
+
+def test_every_missing_day_is_asked_for_once_and_told(ranges: Ranges) -> None:
+    ranges.sell(*DAYS)
+    ranges.know(*DAYS[:2])
+    ended = ranges.work(ranges.job(webhook=HOOK))
+    assert sorted(ranges.crm.asked) == iso(*DAYS[2:])
+    assert (ended.status, ended.fetched, ended.remaining, ended.total_fiches) == (
+        JobStatus.COMPLETE,
+        DAYS,
+        (),
+        14,
+    )
+    [row] = ranges.jobs
+    assert (row.status, row.completed_at) == ("complete", ranges.clock.now())
+    progress = [("progress", 100 * n // 7) for n in range(3, 7)]
+    assert ranges.events() == [("created", 28), *progress, ("complete", 100)]
+    assert [(each.event, each.payload["data"]["progress"]) for each in ranges.deliveries] == [
+        ("progress", 71),
+        ("complete", 100),
+    ]
+
+
+def test_no_name_of_a_prospect_leaves(ranges: Ranges) -> None:
+    ranges.sell(*DAYS)
+    ranges.work(ranges.job(webhook=HOOK), webhook_every=1)
+    left = [row.payload for row in ranges.rows(OutboxRow)] + [
+        row.payload for row in ranges.deliveries
+    ]
+    assert len(left) == 8 + 7
+    said = json.dumps(left)
+    for private in ("MARTEL", "Odile", "0600000001", "odile.martel", "s3cret", HOOK.url):
+        assert private not in said
+
+
+def test_a_day_that_fails_is_told_apart_and_the_job_goes_on(ranges: Ranges) -> None:
+    ranges.crm.fail_always(DAYS[2].isoformat(), AWAY)
+    ended = ranges.work(ranges.job())
+    assert (ended.status, ended.failed, ended.error) == (JobStatus.COMPLETE, (DAYS[2],), None)
+    assert ended.fetched == (*DAYS[:2], *DAYS[3:])
+    [note] = ranges.rows(WorkflowLogRow)
+    assert (
+        note.message
+        == f"The sales list of {DAYS[2]} could not be fetched: The CRM does not answer."
+    )
+    assert (note.entity_type, note.entity_id, note.level) == ("fetch_job", ended.id, "warning")
+
+
+def test_without_one_day_the_job_has_failed(ranges: Ranges) -> None:
+    ranges.crm.refuse_everything(AWAY)
+    ended = ranges.work(ranges.job(webhook=HOOK))
+    assert (ended.status, ended.failed) == (JobStatus.FAILED, DAYS)
+    assert ended.error == "No sales list of the range could be fetched: The CRM does not answer."
+    assert [each.event for each in ranges.deliveries] == ["progress", "failed"]
+    assert ranges.events()[-1] == ("failed", 100)
+
+
+class Killed(BaseException):
+    """As if the process were killed."""
+
+
+class MortalSource(FakeFicheSource):
+    """It dies over the day, once a few others are through."""
+
+    lives = True
+    may_die: Callable[[], bool]
+
+    async def sales_list(self, day: date) -> SalesList:
+        if day == DAYS[4] and self.lives:
+            while not await asyncio.to_thread(self.may_die):  # noqa: ASYNC110  what is waited for is in the database
+                await asyncio.sleep(0.005)
+            raise Killed
+        if day in DAYS[5:] and self.lives:
+            await asyncio.Event().wait()
+        return await super().sales_list(day)
+
+
+def test_only_the_days_that_remain_are_asked_for_again(
+    database: Database, clock: StandingClock
+) -> None:
+    crm = MortalSource()
+    ranges = Ranges(database, clock, crm)
+    ranges.sell(*DAYS)
+    job = ranges.job(refresh=True)
+    crm.may_die = lambda: len(ranges.stored(job).fetched) == 4
+    with pytest.raises(Killed):
+        ranges.work(job, refresh=True)
+    left = ranges.stored(job)
+    assert (left.status, left.fetched, left.remaining) == (JobStatus.PROCESSING, DAYS[:4], DAYS[4:])
+    crm.lives = False
+    crm.asked.clear()
+    ended = ranges.work(job, refresh=True)
+    assert sorted(crm.asked) == iso(*left.remaining)
+    assert (ended.status, ended.fetched, ended.total_fiches) == (JobStatus.COMPLETE, DAYS, 14)
+    names = [name for name, _ in ranges.events()]
+    assert names == ["created", *["progress"] * 6, "complete"]
+
+
+def test_two_workers_at_once_count_every_day_once(ranges: Ranges) -> None:
+    ranges.sell(*DAYS)
+    job = ranges.job(webhook=HOOK)
+
+    async def both() -> None:
+        work = [
+            fetch_range(
+                job.id,
+                database=ranges.database,
+                source=ranges.crm,
+                clock=ranges.clock,
+                semaphore=ranges.semaphore,
+                webhook_every=1,
+            )
+            for _ in range(2)
+        ]
+        await asyncio.gather(*work)
+
+    asyncio.run(both())
+    ended = ranges.stored(job)
+    assert (ended.status, ended.total_fiches) == (JobStatus.COMPLETE, 14)
+    assert len(ranges.deliveries) == 7
+    assert len(ranges.events()) == 8
+
+
+def test_what_is_over_is_not_worked_on_again(ranges: Ranges) -> None:
+    job = ranges.job()
+    ended = ranges.work(job)
+    ranges.crm.asked.clear()
+    assert ranges.work(job) == ended
+    assert ranges.crm.asked == []
+
+
+def test_a_job_that_was_broken_off_meanwhile_stays_so(ranges: Ranges) -> None:
+    class Slow(FakeFicheSource):
+        async def sales_list(self, day: date) -> SalesList:
+            fail_range(
+                job.id, "The run was terminated", database=ranges.database, clock=ranges.clock
+            )
+            return await super().sales_list(day)
+
+    ranges.crm = Slow()
+    job = ranges.job(webhook=HOOK)
+    ended = ranges.work(job)
+    assert (ended.status, ended.error) == (JobStatus.FAILED, "The run was terminated")
+    assert ended.remaining == DAYS
+    assert [each.event for each in ranges.deliveries] == ["failed"]
+    assert not fail_range(job.id, "again", database=ranges.database, clock=ranges.clock)
+
+
+def test_there_must_be_such_a_job(ranges: Ranges) -> None:
+    work = fetch_range(
+        "nope",
+        database=ranges.database,
+        source=ranges.crm,
+        clock=ranges.clock,
+        semaphore=ranges.semaphore,
+    )
+    with pytest.raises(NotFoundError, match="Job nope not found"):
+        asyncio.run(work)
+    assert not fail_range("nope", "gone", database=ranges.database, clock=ranges.clock)
+
+
+CLOCKS_APART = timedelta(milliseconds=20)  # the database tells the present in two ways
+
+
+def deliver(ranges: Ranges, sender: FakeWebhookSender, hold_seconds: float = 60) -> int:
+    return asyncio.run(
+        deliver_job_webhooks(sender, database=ranges.database, hold_seconds=hold_seconds)
+    )
+
+
+def wait_over(ranges: Ranges) -> None:
+    with ranges.database.transaction() as session:
+        session.execute(update(FetchDeliveryRow).values(next_retry_at=database_now()))
+
+
+def present(ranges: Ranges) -> datetime:
+    with ranges.database.reading() as session:
+        return database_time(session)
+
+
+def worked(ranges: Ranges, days: Sequence[date] = DAYS[:1], webhook_every: int = 1) -> None:
+    ranges.work(ranges.job(days[0], days[-1], webhook=HOOK), webhook_every=webhook_every)
+
+
+def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) -> None:
+    worked(ranges)
+    sender = FakeWebhookSender()
+    assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
+    [posted], [row], [job] = sender.posted, ranges.deliveries, ranges.jobs
+    assert posted.url == HOOK.url
+    body = json.loads(posted.body)
+    assert (body["event"], body["jobId"], body["data"]["progress"]) == ("complete", job.id, 100)
+    told = posted.headers
+    assert (told["X-Webhook-Event"], told["X-Webhook-Job-Id"], told["X-Webhook-Attempt"]) == (
+        "complete",
+        job.id,
+        "1",
+    )
+    assert told["X-Webhook-Delivery-Id"] == str(row.id)
+    dated = f"{told['X-Webhook-Timestamp']}.".encode() + posted.body
+    for name, signed in (("X-Webhook-Signature", posted.body), ("X-Webhook-Signature-V2", dated)):
+        assert told[name] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
+    assert (row.status, row.attempt, row.status_code, row.response_body) == (
+        "sent",
+        1,
+        200,
+        "thanks",
+    )
+    assert row.sent_at is not None
+
+
+def test_an_interrupted_delivery_is_tried_again_at_once(ranges: Ranges) -> None:
+    class Hanging(FakeWebhookSender):
+        async def send(self, *_: object) -> WebhookAnswer:
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+    async def deliver_for_a_moment() -> None:
+        async with asyncio.timeout(0.3):
+            await deliver_job_webhooks(Hanging(), database=ranges.database, hold_seconds=60)
+
+    worked(ranges)
+    with pytest.raises(TimeoutError):
+        asyncio.run(deliver_for_a_moment())
+    assert deliver(ranges, FakeWebhookSender()) == 1
+    assert [row.status for row in ranges.deliveries] == ["sent"]
+
+
+def test_news_of_one_job_arrive_in_their_order(ranges: Ranges) -> None:
+    worked(ranges, DAYS[:3])
+    sender = FakeWebhookSender([WebhookAnswer(503, "busy"), TAKEN])
+    assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
+    wait_over(ranges)
+    assert [deliver(ranges, sender) for _ in range(4)] == [1, 1, 1, 0]
+    told = [json.loads(posted.body)["data"]["completedDays"] for posted in sender.posted]
+    assert told == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "answer", [WebhookAnswer(500, "broken"), WebhookAnswer(404, "nobody"), TransientError("silent")]
+)
+def test_three_attempts_are_made_with_growing_waits(
+    ranges: Ranges, answer: WebhookAnswer | Exception
+) -> None:
+    worked(ranges)
+    sender = FakeWebhookSender([answer])
+    for seconds in (2, 4):
+        before = present(ranges)
+        assert deliver(ranges, sender) == 1
+        again_at, wait = ranges.deliveries[0].next_retry_at, timedelta(seconds=seconds)
+        assert before + wait - CLOCKS_APART <= again_at <= present(ranges) + wait + CLOCKS_APART
+        wait_over(ranges)
+    assert deliver(ranges, sender) == 1
+    wait_over(ranges)
+    assert deliver(ranges, sender) == 0
+    [row] = ranges.deliveries
+    assert (row.status, row.attempt, len(sender.posted)) == ("failed", 3, 3)
+    assert [posted.headers["X-Webhook-Attempt"] for posted in sender.posted] == ["1", "2", "3"]
+    assert row.last_error
+    assert len({posted.body for posted in sender.posted}) == 1
+
+
+def test_an_address_that_is_not_called_is_given_up_at_once(ranges: Ranges) -> None:
+    worked(ranges)
+    deliver(ranges, FakeWebhookSender([PermanentError("webhookUrl IP not allowed")]))
+    [row] = ranges.deliveries
+    assert (row.status, row.last_error, row.status_code) == (
+        "failed",
+        "webhookUrl IP not allowed",
+        None,
+    )
+
+
+def test_who_dies_over_a_message_has_used_up_an_attempt(ranges: Ranges) -> None:
+    class Killed(BaseException):
+        pass
+
+    class Deadly(FakeWebhookSender):
+        async def send(self, *args: object) -> WebhookAnswer:
+            raise Killed
+
+    worked(ranges)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            deliver(ranges, Deadly())
+        assert deliver(ranges, FakeWebhookSender()) == 0  # held for who may yet be at it
+        wait_over(ranges)
+    sender = FakeWebhookSender()
+    deliver(ranges, sender)
+    [row] = ranges.deliveries
+    assert (row.status, row.last_error, sender.posted) == (
+        "failed",
+        "Its delivery broke off every time",
+        [],
+    )
+
+
+def test_whoever_comes_late_writes_nothing(ranges: Ranges) -> None:
+    class Slow(FakeWebhookSender):
+        async def send(self, *args: object) -> WebhookAnswer:
+            wait_over(ranges)  # its hold has ended, and somebody else gets through first
+            await asyncio.to_thread(deliver, ranges, FakeWebhookSender())
+            return WebhookAnswer(500, "late")
+
+    worked(ranges)
+    deliver(ranges, Slow())
+    [row] = ranges.deliveries
+    assert (row.status, row.attempt, row.status_code) == ("sent", 2, 200)
+
+
+def test_without_a_webhook_nothing_is_written(ranges: Ranges) -> None:
+    ranges.work(ranges.job(DAYS[0], DAYS[1]))
+    assert ranges.deliveries == []
