@@ -75,6 +75,12 @@ def consent(question: str, deed: str) -> bool:
     return typer.confirm(question, err=True)
 
 
+def confirm(question: str, deed: str) -> None:
+    """Ends the command unless the person at the terminal consents."""
+    if not consent(question, deed):
+        raise typer.Abort
+
+
 def json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -151,24 +157,6 @@ def iso_seconds(instant: datetime) -> str:
 
 Limit = Annotated[int, typer.Option(min=1, max=500, help="At most so many.")]
 Offset = Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Leave out the first so many.")]
-
-
-@dataclass(frozen=True)
-class Span:
-    """A page of a list."""
-
-    limit: int
-    offset: int = 0
-
-
-def one_more(limit: int, offset: int) -> Span:
-    """A page, and one entry beyond it, which says that there is more."""
-    return Span(limit + 1, offset)
-
-
-def say_more(found: Sequence[object], limit: int, offset: int) -> None:
-    if len(found) > limit:
-        say(f"There are more: --offset {offset + limit} shows the next.")
 
 
 def say(sentence: str) -> None:

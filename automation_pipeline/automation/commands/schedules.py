@@ -35,7 +35,7 @@ from automation_pipeline.cli.operations import Document, every, operation
 from automation_pipeline.cli.output import (
     AsJson,
     Columns,
-    consent,
+    confirm,
     iso_seconds,
     minute,
     print_facts,
@@ -250,8 +250,7 @@ def delete(
         question = (
             f"Delete schedule {found.id}, {found.name}, and all of its {found.total_runs} runs?"
         )
-        if not consent(question, f"delete schedule {found.id}"):
-            raise typer.Abort
+        confirm(question, f"delete schedule {found.id}")
     remove_schedule(schedule_id)
     document = {"id": str(schedule_id), "deleted": True}
     print_result(document, f"Schedule {schedule_id} is deleted.", as_json=as_json)

@@ -1,19 +1,82 @@
-"""Options that several commands about organisations' jobs share, and instants on a wall clock."""
+"""Options that several commands about organisations' jobs share, the operator, and instants."""
 
 import json
-from datetime import UTC, datetime, tzinfo
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, cast
 from uuid import UUID
 
 import typer
 
-from automation_pipeline.cli.output import consent, read_json_object
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.operations import Acting, acting
+from automation_pipeline.cli.output import minute, read_json_object
 from automation_pipeline.core.clock import iso
-from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    Organisation,
+    OrgScope,
+    id_fault,
+)
+from automation_pipeline.org_jobs.queries.organisations import (
+    get_organisation,
+    list_organisations,
+)
 
+
+class Operating(Acting):
+    within: OrgScope
+
+
+def operating(services: Services) -> Operating:
+    """What use cases take that record who did something. An operator reaches all organisations."""
+    return {**acting(services), "within": ALL_ORGANISATIONS}
+
+
+def chosen_org(services: Services, org_id: str | None) -> str:
+    """The given organisation, or the only one. Raises NotFoundError for an unknown one."""
+    known = _candidates(services, org_id)
+    if not known:
+        raise InvalidInputError(
+            "There is no organisation yet: `automation org-jobs orgs create` adds one."
+        )
+    if len(known) > 1:
+        raise InvalidInputError(
+            "There are several organisations: say with --org which one it is for."
+        )
+    return known[0].id
+
+
+def perhaps_org(services: Services, org_id: str | None) -> str | None:
+    """As `chosen_org`, but None where there are none or several."""
+    known = _candidates(services, org_id)
+    return known[0].id if len(known) == 1 else None
+
+
+def _candidates(services: Services, org_id: str | None) -> Sequence[Organisation]:
+    with services.database.reading() as session:
+        if org_id is not None:
+            return [get_organisation(session, org_id, ALL_ORGANISATIONS)]
+        return list_organisations(session, ALL_ORGANISATIONS, limit=2, offset=0)
+
+
+def _org_name(org_id: str | None) -> str | None:
+    if org_id is not None and id_fault(org_id):
+        raise NotFoundError(f"Organisation {org_id} not found")
+    return org_id
+
+
+OrgId = Annotated[
+    str,
+    typer.Argument(
+        callback=_org_name,
+        help="The organisation's short name, as `automation org-jobs orgs list` shows it.",
+    ),
+]
 ScheduleId = Annotated[
     UUID,
     typer.Argument(help="The schedule's id, as `automation org-jobs schedules list` shows it."),
@@ -29,11 +92,13 @@ Org = Annotated[
     typer.Option(
         "--org",
         "-o",
+        callback=_org_name,
         help="The organisation it is for. Where there is only one, it is taken by itself.",
     ),
 ]
 OfOrg = Annotated[
-    str | None, typer.Option("--org", "-o", help="Only what is of this organisation.")
+    str | None,
+    typer.Option("--org", "-o", callback=_org_name, help="Only what is of this organisation."),
 ]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for whoever looks at it later.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -101,12 +166,6 @@ def changed_fields(file: Path | None, flags: dict[str, object]) -> dict[str, obj
     return fields
 
 
-def ask(question: str, deed: str) -> None:
-    """`deed` is what --yes allows."""
-    if not consent(question, deed):
-        raise typer.Abort
-
-
 MaintenanceUntil = Annotated[
     str | None,
     typer.Option(
@@ -133,23 +192,19 @@ def maintenance(until: str | None, *, is_over: bool = False) -> dict[str, object
     )
 
 
+def maintenance_line(until: datetime | None) -> str | None:
+    return f"until {minute(until)} UTC: what falls due before is left out" if until else None
+
+
 def wall(instant: datetime, timezone: str) -> str:
-    return f"{instant.astimezone(_zone(timezone)):%a %d %b %Y %H:%M %Z}"
-
-
-def second(instant: datetime | None) -> str | None:
-    return None if instant is None else f"{instant:%Y-%m-%d %H:%M:%S} UTC"
+    """In the time zone, or in UTC if the zone is no longer known."""
+    try:
+        local = zone(timezone)
+    except InvalidInputError:
+        local = UTC
+    return f"{instant.astimezone(local):%a %d %b %Y %H:%M %Z}"
 
 
 def wall_and_utc(instant: datetime, timezone: str) -> str:
-    """UTC only once, where the place keeps it."""
-    there = wall(instant, timezone)
-    return there if there.endswith(" UTC") else f"{there} ({instant:%Y-%m-%d %H:%M} UTC)"
-
-
-def _zone(timezone: str) -> tzinfo:
-    """A zone may have gone from the zone database since it was stored."""
-    try:
-        return zone(timezone)
-    except InvalidInputError:
-        return UTC
+    local = wall(instant, timezone)
+    return local if local.endswith(" UTC") else f"{local} ({minute(instant)} UTC)"

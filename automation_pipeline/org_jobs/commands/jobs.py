@@ -1,27 +1,33 @@
-"""`automation org-jobs list|show|log|queues|types|create|cancel|retry|watch`."""
+"""`automation org-jobs list|show|log|queues|create|cancel|retry|watch`, and jobs on a screen."""
 
-import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
-from automation_pipeline.cli.client.base import open_client
-from automation_pipeline.cli.client.ports import Client
-from automation_pipeline.cli.client.progress import POLL_SECONDS, LaunchWait
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.operations import Document, operation
 from automation_pipeline.cli.output import (
     AsJson,
+    Columns,
     Limit,
     Offset,
-    one_more,
+    compact,
+    json_line,
+    minute,
+    one_line,
+    print_facts,
     print_json,
+    print_result,
     say,
-    say_more,
     screen,
+    second,
+    show_one,
+    show_page,
 )
+from automation_pipeline.cli.progress import LaunchWait, progress_bars
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.org_jobs.commands.arguments import (
@@ -33,82 +39,146 @@ from automation_pipeline.org_jobs.commands.arguments import (
     Payload,
     Reason,
     Wait,
+    chosen_org,
     given_fields,
+    operating,
     read_payload,
 )
-from automation_pipeline.org_jobs.commands.job_pages import (
-    error_line,
-    outcome,
-    print_job,
-    print_jobs,
-    print_moves,
-    print_queues,
-    status_line,
+from automation_pipeline.org_jobs.commands.organisations import check_org, organisation
+from automation_pipeline.org_jobs.jobs import cancel_job, request_job, retry_job
+from automation_pipeline.org_jobs.models.jobs import (
+    Attempt,
+    BackoffType,
+    JobFilter,
+    JobMove,
+    OrgJob,
+    OrgJobRun,
+    Performer,
+    QueueCounts,
 )
-from automation_pipeline.org_jobs.models.jobs import BackoffType, JobFilter, OrgJob, Performer
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
+from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
 
+JOBS = "/api/org-jobs"
 NO_AGENT = "The agent of its server's host has not begun it: `automation org-jobs hosts list` shows whether it works"
+JOB_COLOURS = {
+    OrgJobsRunState.SUCCESS: "green",
+    OrgJobsRunState.FAILED: "red",
+    OrgJobsRunState.CANCELLED: "yellow",
+    OrgJobsRunState.RUNNING: "cyan",
+    OrgJobsRunState.PENDING: "",
+}
 
 
-def followed_to_its_end(job_id: int, client: Client, *, as_json: bool) -> None:
-    """Tells how it has ended; exit 1 unless it succeeded."""
-    job = follow_job(job_id, client, pause=threading.Event(), quiet=as_json)
+@operation(f"POST {JOBS}", query=["org"])
+def new_job(services: Services, given: Document, *, org: str | None) -> OrgJob:
+    return request_job(
+        given,
+        org_id=chosen_org(services, org),
+        call_origins=services.settings.org_jobs_https_allowed_origins,
+        **operating(services),
+    )
+
+
+@operation(f"GET {JOBS}")
+def jobs(
+    services: Services,
+    *,
+    org: str | None,
+    status: OrgJobsRunState | None,
+    type: str | None,  # noqa: A002  the name of the parameter
+    schedule: str | None,
+    server: int | None,
+    batch: int | None,
+    limit: int,
+    offset: int,
+) -> Sequence[OrgJob]:
+    chosen = JobFilter(
+        org_id=org,
+        status=status,
+        type=type,
+        schedule_id=schedule,
+        server_instance_id=server,
+        batch_id=batch,
+    )
+    with services.database.reading() as session:
+        return list_jobs(session, ALL_ORGANISATIONS, chosen=chosen, limit=limit, offset=offset)
+
+
+@operation(f"GET {JOBS}/{{job_id}}")
+def job(services: Services, job_id: int) -> OrgJob:
+    with services.database.reading() as session:
+        return get_job(session, job_id, ALL_ORGANISATIONS)
+
+
+@operation(f"POST {JOBS}/{{job_id}}/cancel")
+def stop_job(services: Services, job_id: int, *, reason: str | None, at_once: bool) -> OrgJob:
+    return cancel_job(job_id, reason=reason, at_once=at_once, **operating(services))
+
+
+@operation(f"POST {JOBS}/{{job_id}}/retry")
+def repeat_job(services: Services, job_id: int) -> OrgJob:
+    return retry_job(job_id, **operating(services))
+
+
+@operation(f"GET {JOBS}/{{job_id}}/log")
+def moves_of_job(services: Services, job_id: int, *, limit: int, after: int) -> Sequence[JobMove]:
+    with services.database.reading() as session:
+        return transitions_of(session, job_id, ALL_ORGANISATIONS, limit, after)
+
+
+@operation(f"GET {JOBS}/queues")
+def queues_of(services: Services, *, org: str | None) -> Sequence[QueueCounts]:
+    with services.database.reading() as session:
+        return queues(session, OrgScope(org), services.clock.now())
+
+
+def followed_to_its_end(job_id: int, *, as_json: bool) -> None:
+    """Print how a job ended; exit 1 unless it succeeded."""
+    ended = follow_job(job_id, quiet=as_json)
     if as_json:
-        print_json({"job_id": str(job_id), "status": job.status, "job": as_document(job)})
+        print_json({"job_id": str(job_id), "status": ended.status, "job": as_document(ended)})
     else:
-        say(outcome(job))
-        told = error_line(job)
-        if told:
-            say(told)
-    if job.status is not OrgJobsRunState.SUCCESS:
+        for sentence in filter(None, [outcome(ended), error_line(ended)]):
+            say(sentence)
+    if ended.status is not OrgJobsRunState.SUCCESS:
         raise typer.Exit(1)
 
 
-def follow_job(job_id: int, client: Client, *, pause: threading.Event, quiet: bool) -> OrgJob:
-    """The job once it has ended, however long that takes."""
-    jobs = client.org_jobs.jobs
-    job = jobs.get(job_id)
-    waits = LaunchWait(client, why=lambda: _why_nothing_begins(job, client))
-    try:
-        with _line(quiet=quiet) as progress:
-            line = progress.add_task(status_line(job), total=None)
-            while job.status not in ENDED_RUN_STATES:
-                progress.update(line, description=status_line(job))
-                waits.look(begun=_has_begun(job) or _waits_in_its_queue(job, client))
-                pause.wait(POLL_SECONDS)
-                job = jobs.get(job_id)
-            progress.update(line, description=status_line(job))
-    except KeyboardInterrupt:
-        sys.stderr.write(
-            f"Job {job_id} goes on without us: `automation org-jobs show {job_id}` tells how it stands.\n"
-        )
-        raise
-    return job
+def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
+    """Follow a job to its end, however long that takes."""
+    found = job(job_id)
+    waits = LaunchWait(why=lambda: _why_nothing_begins(found))
+    goes_on = (
+        f"Job {job_id} goes on without us: `automation org-jobs show {job_id}` tells how it stands."
+    )
+    with progress_bars(goes_on, quiet=quiet) as progress:
+        line = progress.add_task(status_line(found), total=None)
+        while found.status not in ENDED_RUN_STATES:
+            progress.update(line, description=status_line(found))
+            waits.pause(begun=_has_begun(found) or _waits_in_its_queue(found))
+            found = job(job_id)
+        progress.update(line, description=status_line(found))
+    return found
 
 
-def _has_begun(job: OrgJob) -> bool:
-    newest = job.runs[-1]
+def _has_begun(found: OrgJob) -> bool:
+    newest = found.runs[-1]
     return newest.started_at is not None or bool(newest.attempts) or newest.lease_owner is not None
 
 
-def _why_nothing_begins(job: OrgJob, client: Client) -> NotStartedError | None:
-    organisation = client.org_jobs.organisations.get(job.org_id)
-    if organisation.suspended_at is not None:
-        resume = f"`automation org-jobs orgs resume {job.org_id}` ends that"
-        return NotStartedError("SUSPENDED", f"Organisation {job.org_id} is suspended: {resume}")
-    return NotStartedError("NO_AGENT", NO_AGENT) if job.performer is Performer.AGENT else None
+def _why_nothing_begins(found: OrgJob) -> NotStartedError | None:
+    if organisation(found.org_id).suspended_at is not None:
+        resume = f"`automation org-jobs orgs resume {found.org_id}` ends that"
+        return NotStartedError("SUSPENDED", f"Organisation {found.org_id} is suspended: {resume}")
+    return NotStartedError("NO_AGENT", NO_AGENT) if found.performer is Performer.AGENT else None
 
 
-def _waits_in_its_queue(job: OrgJob, client: Client) -> bool:
-    """As many of the organisation's jobs are at work as may be: nothing is missing."""
-    [queue] = client.org_jobs.jobs.queues(job.org_id)
+def _waits_in_its_queue(found: OrgJob) -> bool:
+    """The organisation works on as many jobs as it may: nothing is missing."""
+    [queue] = queues_of(org=found.org_id)
     return queue.running + queue.claimed >= queue.max_running
-
-
-def _line(*, quiet: bool) -> Progress:
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    return Progress(*columns, console=screen, disable=quiet)
 
 
 def list_(
@@ -131,54 +201,40 @@ def list_(
 ) -> None:
     """List the jobs, newest first. For example: automation org-jobs list --org acme --status
     failed"""
-    chosen = JobFilter(
-        org_id=org,
+    check_org(org)
+    found = jobs(
+        org=org,
         status=status,
         type=job_type,
-        schedule_id=None if schedule is None else str(schedule),
-        server_instance_id=server,
-        batch_id=backfill,
+        schedule=schedule and str(schedule),
+        server=server,
+        batch=backfill,
+        limit=limit + 1,
+        offset=offset,
     )
-    found = open_client().org_jobs.jobs.listed(chosen, one_more(limit, offset))
-    if as_json:
-        print_json(
-            {"jobs": [as_document(job) for job in found[:limit]], "more": len(found) > limit}
-        )
-        return
-    print_jobs(found[:limit])
-    say_more(found, limit, offset)
+    show_page("jobs", found, JOB_COLUMNS.print, limit=limit, offset=offset, as_json=as_json)
 
 
 def show(job_id: JobId, *, as_json: AsJson = False) -> None:
     """Show how a job stands, with all of its attempts. For example: automation org-jobs show 7"""
-    job = open_client().org_jobs.jobs.get(job_id)
-    if as_json:
-        print_json(as_document(job))
-    else:
-        print_job(job)
+    show_one(job(job_id), print_job, as_json=as_json)
 
 
 def log(job_id: JobId, *, limit: Limit = 100, after: AfterId = 0, as_json: AsJson = False) -> None:
     """Show every move of a job's runs, oldest first. For example: automation org-jobs log 7"""
-    found = open_client().org_jobs.jobs.log(job_id, limit=limit + 1, after_id=after)
-    if as_json:
-        print_json(
-            {"log": [as_document(move) for move in found[:limit]], "more": len(found) > limit}
-        )
-        return
-    print_moves(found[:limit])
-    if len(found) > limit:
-        say(f"There are more: --after {found[limit - 1].id} shows the next.")
+    found = moves_of_job(job_id, limit=limit + 1, after=after)
+    show_page("log", found, print_moves, limit=limit, as_json=as_json)
 
 
-def queues(*, org: OfOrg = None, as_json: AsJson = False) -> None:
+def queues_(*, org: OfOrg = None, as_json: AsJson = False) -> None:
     """Tell how many jobs of each organisation wait and are at work. For example: automation
     org-jobs queues"""
-    found = open_client().org_jobs.jobs.queues(org)
+    check_org(org)
+    found = queues_of(org=org)
     if as_json:
         print_json({"queues": [as_document(one) for one in found]})
     else:
-        print_queues(found)
+        QUEUES.print(found)
 
 
 def create(
@@ -218,17 +274,16 @@ def create(
 
     automation org-jobs create --type RCON --server 3 --payload '{"command": "save-all"}' --wait
     """
-    policy = _said({"maxRetries": retries, "backoffMs": backoff_ms, "backoffType": backoff})
-    fields = {
-        "type": job_type,
-        "payload": None if payload is None else read_payload(payload),
-        "serverInstanceId": None if server is None else str(server),
-        "priority": priority,
-        "retryPolicy": policy or None,
-    }
-    client = open_client()
-    job = client.org_jobs.jobs.create(given_fields(file, _said(fields)), org)
-    _asked(job, client, f"Job {job.id} is asked for", wait=wait, as_json=as_json)
+    policy = compact(maxRetries=retries, backoffMs=backoff_ms, backoffType=backoff)
+    flags = compact(
+        type=job_type,
+        payload=None if payload is None else read_payload(payload),
+        serverInstanceId=None if server is None else str(server),
+        priority=priority,
+        retryPolicy=policy or None,
+    )
+    made = new_job(given_fields(file, flags), org=org)
+    _print_requested(made, f"Job {made.id} is asked for", wait=wait, as_json=as_json)
 
 
 def cancel(
@@ -244,19 +299,15 @@ def cancel(
 
     For example: automation org-jobs cancel 7 --reason "Wrong server"
     """
-    job = open_client().org_jobs.jobs.cancel(job_id, reason=reason, at_once=at_once)
-    if as_json:
-        print_json(as_document(job))
-    else:
-        say(outcome(job))
+    stopped = stop_job(job_id, reason=reason, at_once=at_once)
+    print_result(as_document(stopped), outcome(stopped), as_json=as_json)
 
 
 def retry(job_id: JobId, *, wait: Wait = False, as_json: AsJson = False) -> None:
     """Do a job once more that has failed or was cancelled. For example: automation org-jobs retry 7
     --wait"""
-    client = open_client()
-    job = client.org_jobs.jobs.retry(job_id)
-    _asked(job, client, f"Job {job.id} is done again", wait=wait, as_json=as_json)
+    repeated = repeat_job(job_id)
+    _print_requested(repeated, f"Job {job_id} is done again", wait=wait, as_json=as_json)
 
 
 def watch(job_id: JobId, *, as_json: AsJson = False) -> None:
@@ -264,17 +315,177 @@ def watch(job_id: JobId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs watch 7
     """
-    followed_to_its_end(job_id, open_client(), as_json=as_json)
+    followed_to_its_end(job_id, as_json=as_json)
 
 
-def _asked(job: OrgJob, client: Client, what: str, *, wait: bool, as_json: bool) -> None:
+def _print_requested(requested: OrgJob, what: str, *, wait: bool, as_json: bool) -> None:
     if wait:
-        followed_to_its_end(job.id, client, as_json=as_json)
-    elif as_json:
-        print_json({"job_id": str(job.id), "status": job.status, "job": as_document(job)})
-    else:
-        say(f"{what}: `automation org-jobs watch {job.id}` follows it.")
+        followed_to_its_end(requested.id, as_json=as_json)
+        return
+    document = {
+        "job_id": str(requested.id),
+        "status": requested.status,
+        "job": as_document(requested),
+    }
+    sentence = f"{what}: `automation org-jobs watch {requested.id}` follows it."
+    print_result(document, sentence, as_json=as_json)
 
 
-def _said(fields: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
+def status_line(job: OrgJob) -> str:
+    """Such as: running, attempt 2 of 3, 40 %: copying the world."""
+    run = job.runs[-1]
+    said = [_state(run)]
+    if run.max_attempts > 1 and (run.attempt_no > 1 or run.started_at is not None):
+        said.append(f"attempt {run.attempt_no} of {run.max_attempts}")
+    if run.cancel_requested_at is not None and run.finished_at is None:
+        said.append("asked to stop")
+    how_far = progress_of(run) if run.status is OrgJobsRunState.RUNNING else None
+    if how_far:
+        said.append(how_far)
+    return ", ".join(said)
+
+
+def progress_of(run: OrgJobRun) -> str | None:
+    """How far an agent says that it is."""
+    progress = run.progress or {}
+    percent, message = progress.get("percent"), progress.get("message")
+    said = [
+        f"{percent:g} %" if isinstance(percent, float | int) else "",
+        one_line(str(message)) if message else "",
+    ]
+    return ": ".join(filter(None, said)) or None
+
+
+def error_line(job: OrgJob) -> str | None:
+    """Why its newest run failed, or was stopped."""
+    run = job.runs[-1]
+    told = [run.error_code, run.error or run.cancel_reason]
+    return one_line(": ".join(words for words in told if words)) or None
+
+
+def _state(run: OrgJobRun) -> str:
+    if run.status is not OrgJobsRunState.PENDING:
+        return run.status
+    if run.attempts and run.next_attempt_at is not None:
+        return f"waits to be tried again, {second(run.next_attempt_at)}"
+    return "taken, not begun" if run.lease_owner is not None else "waiting"
+
+
+def print_job(job: OrgJob) -> None:
+    run = job.runs[-1]
+    print_facts(
+        {
+            "job": f"{job.id}  {job.type}",
+            "organisation": job.org_id,
+            "status": _coloured(job),
+            "server": job.server_instance_id,
+            "payload": json_line(job.payload) if job.payload else None,
+            "schedule": job.schedule_id,
+            "stands for": second(job.scheduled_for),
+            "backfill": job.batch_id,
+            "made": f"{second(job.created_at)} by {job.created_by}",
+            "expires": second(job.expires_at) if run.status is OrgJobsRunState.PENDING else None,
+            "began": second(run.started_at),
+            "must end": second(run.deadline_at) if run.status is OrgJobsRunState.RUNNING else None,
+            "heard of": second(run.progress_at) if run.status is OrgJobsRunState.RUNNING else None,
+            "stop": _stop(run),
+            "ended": second(run.finished_at),
+            "result": json_line(run.result) if run.result else None,
+            "log": run.log_ref,
+            "trouble": _trouble(job),
+        }
+    )
+    attempts = [(number, one) for number, a in enumerate(job.runs, 1) for one in a.attempts]
+    if attempts:
+        screen.print()
+        ATTEMPTS.print(attempts)
+    if job.status not in ENDED_RUN_STATES:
+        follow, stop = (
+            f"`automation org-jobs watch {job.id}`",
+            f"`automation org-jobs cancel {job.id}`",
+        )
+        say(f"Follow it: {follow}; stop it: {stop}.")
+    elif job.status is not OrgJobsRunState.SUCCESS:
+        say(f"Do it once more: `automation org-jobs retry {job.id}`.")
+
+
+def print_moves(moves: Sequence[JobMove]) -> None:
+    for move in moves:
+        why = f": {one_line(move.reason)}" if move.reason else ""
+        moved = f"{move.from_state} -> {move.to_state}"
+        say(f"{move.at:%Y-%m-%d %H:%M:%S}  run {move.run_id}  {moved}  by {move.actor}{why}")
+
+
+def outcome(job: OrgJob) -> str:
+    return f"Job {job.id}, {job.type}: {status_line(job)}."
+
+
+def _coloured(job: OrgJob) -> Text:
+    return Text(status_line(job), JOB_COLOURS[job.status])
+
+
+def _stop(run: OrgJobRun) -> str | None:
+    if run.cancel_requested_at is None:
+        return None
+    why = f": {one_line(run.cancel_reason)}" if run.cancel_reason else ""
+    return f"asked for {second(run.cancel_requested_at)} by {run.cancelled_by}{why}"
+
+
+def _trouble(job: OrgJob) -> Text | None:
+    told = error_line(job) if job.status is OrgJobsRunState.FAILED else None
+    return Text(told, "red") if told else None
+
+
+def _why(one: Attempt) -> str:
+    words = ": ".join(filter(None, [one.error_code, one.error and one_line(one.error)]))
+    again = f" (tried again {minute(one.retry_at)} UTC)" if one.retry_at else ""
+    late = "; more was said after it was given up" if one.late_report else ""
+    return f"{words}{again}{late}"
+
+
+def _queue_state(one: QueueCounts) -> Text:
+    if one.suspended_at is not None:
+        return Text("suspended", "red")
+    if one.maintenance_until:
+        return Text(f"in service; maintenance until {minute(one.maintenance_until)}", "yellow")
+    return Text("in service", "green")
+
+
+JOB_COLUMNS = Columns[OrgJob](
+    {
+        "id": lambda one: one.id,
+        "organisation": lambda one: one.org_id,
+        "type": lambda one: one.type,
+        "server": lambda one: one.server_instance_id,
+        "status": _coloured,
+        "made (UTC)": lambda one: minute(one.created_at),
+        "by": lambda one: one.created_by,
+        "why": error_line,
+    },
+    texts={"type", "status", "by", "why"},
+)
+ATTEMPTS = Columns[tuple[int, Attempt]](
+    {
+        "run": lambda row: row[0],
+        "attempt": lambda row: row[1].attempt_no,
+        "began (UTC)": lambda row: row[1].started_at and f"{row[1].started_at:%Y-%m-%d %H:%M:%S}",
+        "ended (UTC)": lambda row: f"{row[1].finished_at:%Y-%m-%d %H:%M:%S}",
+        "status": lambda row: Text(row[1].status, JOB_COLOURS[row[1].status]),
+        "by": lambda row: row[1].owner,
+        "why": lambda row: _why(row[1]),
+    },
+    texts={"by", "why"},
+)
+QUEUES = Columns[QueueCounts](
+    {
+        "organisation": lambda one: one.org_id,
+        "state": _queue_state,
+        "waiting": lambda one: one.waiting,
+        "to be retried": lambda one: one.retrying,
+        "taken": lambda one: one.claimed,
+        "running": lambda one: one.running,
+        "at once": lambda one: one.max_running,
+        "oldest (UTC)": lambda one: minute(one.oldest_waiting_at),
+    },
+    texts={"state"},
+)

@@ -1,138 +1,136 @@
-"""`automation org-jobs orgs`, and organisations, hosts and servers on a screen."""
+"""`automation org-jobs orgs` and `types`."""
 
-from collections.abc import Iterable
-from datetime import datetime
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from automation_pipeline.cli.client.base import open_client
+from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
+from automation_pipeline.cli.operations import Document, operation
 from automation_pipeline.cli.output import (
     AsJson,
+    Columns,
     Limit,
     Offset,
+    compact,
+    confirm,
     minute,
     one_line,
-    one_more,
     print_facts,
-    print_fitted_table,
     print_json,
-    say_more,
+    print_result,
+    read_json_object,
+    show_one,
+    show_page,
 )
+from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import as_document
 from automation_pipeline.org_jobs.commands.arguments import (
     EndMaintenance,
     File,
     MaintenanceUntil,
+    Org,
+    OrgId,
     Reason,
+    Yes,
     changed_fields,
+    chosen_org,
     given_fields,
     maintenance,
+    maintenance_line,
+    operating,
+    perhaps_org,
 )
-from automation_pipeline.org_jobs.models.organisations import Host, Organisation, Server
-
-
-def print_organisations(organisations: Iterable[Organisation]) -> None:
-    print_fitted_table(
-        ("id", "name", "state", "at once", "maintenance until (UTC)"),
-        (
-            (one.id, one.name, _state(one), one.max_running, minute(one.maintenance_until))
-            for one in organisations
-        ),
-        texts={"name"},
-    )
-
-
-def print_organisation(one: Organisation) -> None:
-    print_facts(
-        {
-            "organisation": f"{one.id}  {one.name}",
-            "state": _state(one),
-            "suspended": one.suspended_at
-            and f"{minute(one.suspended_at)} UTC{_why(one.suspend_reason)}",
-            "at once": f"{one.max_running} jobs at most",
-            "maintenance": _until(one.maintenance_until),
-            "made": f"{minute(one.created_at)} UTC",
-        }
-    )
-
-
-def print_hosts(hosts: Iterable[Host]) -> None:
-    print_fitted_table(
-        ("id", "organisation", "name", "agent", "last heard of (UTC)", "maintenance until (UTC)"),
-        (
-            (one.id, one.org_id, one.name, one.agent_version, _heard_of(one.last_seen_at),
-             minute(one.maintenance_until))
-            for one in hosts
-        ),
-        texts={"name", "agent"},
-    )  # fmt: skip
-
-
-def print_host(one: Host) -> None:
-    print_facts(
-        {
-            "host": f"{one.id}  {one.name}",
-            "organisation": one.org_id,
-            "agent": one.agent_version,
-            "last heard of": f"{minute(one.last_seen_at)} UTC" if one.last_seen_at else "never",
-            "maintenance": _until(one.maintenance_until),
-            "made": f"{minute(one.created_at)} UTC",
-        }
-    )
-
-
-def print_servers(servers: Iterable[Server]) -> None:
-    print_fitted_table(
-        ("id", "organisation", "name", "host", "state"),
-        ((one.id, one.org_id, one.name, one.host_id, _in_use(one)) for one in servers),
-        texts={"name"},
-    )
-
-
-def print_server(one: Server) -> None:
-    print_facts(
-        {
-            "server": f"{one.id}  {one.name}",
-            "organisation": one.org_id,
-            "host": one.host_id or "none: its jobs wait until it has one",
-            "state": _in_use(one),
-            "made": f"{minute(one.created_at)} UTC",
-        }
-    )
-
-
-def _state(one: Organisation) -> Text:
-    return Text("in service", "green") if one.suspended_at is None else Text("suspended", "red")
-
-
-def _in_use(one: Server) -> str:
-    return "enabled" if one.is_enabled else "disabled"
-
-
-def _why(reason: str | None) -> str:
-    return f": {one_line(reason)}" if reason else ""
-
-
-def _until(instant: datetime | None) -> str | None:
-    return f"until {minute(instant)} UTC: what falls due before is left out" if instant else None
-
-
-def _heard_of(instant: datetime | None) -> str:
-    return minute(instant) or "never"
-
+from automation_pipeline.org_jobs.models.job_types import TYPE_NAME, JobTypeCard
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    Organisation,
+)
+from automation_pipeline.org_jobs.organisations import (
+    create_job_type,
+    create_organisation,
+    delete_job_type,
+    resume_organisation,
+    suspend_organisation,
+    update_job_type,
+    update_organisation,
+)
+from automation_pipeline.org_jobs.queries.organisations import (
+    get_organisation,
+    list_job_types,
+    list_organisations,
+)
 
 app = command_group("Say for which organisations jobs are done, and how many at once.")
+types_app = typer.Typer(help="List the types of jobs, and define those that agents do.")
 
-OrgId = Annotated[
-    str,
-    typer.Argument(
-        help="The organisation's short name, as `automation org-jobs orgs list` shows it."
-    ),
-]
-Name = Annotated[str | None, typer.Option("--name", "-n", help="What people know it by.")]
+ORGANISATIONS, TYPES = "/api/organisations", "/api/org-jobs/types"
+
+
+@operation(f"POST {ORGANISATIONS}")
+def new_organisation(services: Services, given: Document) -> Organisation:
+    return create_organisation(given, **operating(services))
+
+
+@operation(f"GET {ORGANISATIONS}")
+def organisations(services: Services, *, limit: int, offset: int) -> Sequence[Organisation]:
+    with services.database.reading() as session:
+        return list_organisations(session, ALL_ORGANISATIONS, limit=limit, offset=offset)
+
+
+@operation(f"GET {ORGANISATIONS}/{{org_id}}")
+def organisation(services: Services, org_id: str) -> Organisation:
+    with services.database.reading() as session:
+        return get_organisation(session, org_id, ALL_ORGANISATIONS)
+
+
+def check_org(org_id: str | None) -> None:
+    """Raises NotFoundError for an unknown organisation, whose empty lists would look good."""
+    if org_id is not None:
+        organisation(org_id)
+
+
+@operation(f"PATCH {ORGANISATIONS}/{{org_id}}")
+def change_organisation(services: Services, org_id: str, given: Document) -> Organisation:
+    return update_organisation(org_id, given, **operating(services))
+
+
+@operation(f"POST {ORGANISATIONS}/{{org_id}}/suspend")
+def stop_organisation(services: Services, org_id: str, reason: str | None) -> Organisation:
+    return suspend_organisation(org_id, reason=reason, **operating(services))
+
+
+@operation(f"POST {ORGANISATIONS}/{{org_id}}/resume")
+def restart_organisation(services: Services, org_id: str) -> Organisation:
+    return resume_organisation(org_id, **operating(services))
+
+
+@operation(f"GET {TYPES}")
+def job_types(services: Services, *, org: str | None) -> Sequence[JobTypeCard]:
+    with services.database.reading() as session:
+        return list_job_types(session, perhaps_org(services, org))
+
+
+@operation(f"POST {TYPES}", query=["org"])
+def new_type(services: Services, given: Document, *, org: str | None) -> JobTypeCard:
+    return create_job_type(given, org_id=chosen_org(services, org), **operating(services))
+
+
+@operation(f"PUT {TYPES}/{{name}}", query=["org"])
+def change_type(services: Services, name: str, given: Document, *, org: str | None) -> JobTypeCard:
+    return update_job_type(name, given, org_id=chosen_org(services, org), **operating(services))
+
+
+@operation(f"DELETE {TYPES}/{{name}}")
+def remove_type(services: Services, name: str, *, org: str | None) -> None:
+    delete_job_type(name, org_id=chosen_org(services, org), **operating(services))
+
+
+OrgName = Annotated[str | None, typer.Option("--name", "-n", help="What people know it by.")]
 MaxRunning = Annotated[
     int | None,
     typer.Option(
@@ -147,7 +145,7 @@ def create(
         str | None, typer.Argument(help="A short name, for good, such as acme.")
     ] = None,
     *,
-    name: Name = None,
+    name: OrgName = None,
     max_running: MaxRunning = None,
     maintenance_until: MaintenanceUntil = None,
     file: File = None,
@@ -155,40 +153,35 @@ def create(
 ) -> None:
     """Add an organisation. For example: automation org-jobs orgs create acme --name "Acme Games"
     --max-running 20"""
-    flags = {"id": org_id, "name": name, "maxRunning": max_running}
-    said = {field: value for field, value in flags.items() if value is not None} | maintenance(
-        maintenance_until
-    )
-    _show(open_client().org_jobs.organisations.create(given_fields(file, said)), as_json=as_json)
+    flags = compact(id=org_id, name=name, maxRunning=max_running) | maintenance(maintenance_until)
+    show_one(new_organisation(given_fields(file, flags)), print_organisation, as_json=as_json)
 
 
 @app.command("list")
 def list_(*, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False) -> None:
     """List the organisations. For example: automation org-jobs orgs list --json"""
-    found = open_client().org_jobs.organisations.listed(one_more(limit, offset))
-    if as_json:
-        print_json(
-            {
-                "organisations": [as_document(one) for one in found[:limit]],
-                "more": len(found) > limit,
-            }
-        )
-        return
-    print_organisations(found[:limit])
-    say_more(found, limit, offset)
+    found = organisations(limit=limit + 1, offset=offset)
+    show_page(
+        "organisations",
+        found,
+        ORGANISATION_COLUMNS.print,
+        limit=limit,
+        offset=offset,
+        as_json=as_json,
+    )
 
 
 @app.command()
 def show(org_id: OrgId, *, as_json: AsJson = False) -> None:
     """Show one organisation. For example: automation org-jobs orgs show acme"""
-    _show(open_client().org_jobs.organisations.get(org_id), as_json=as_json)
+    show_one(organisation(org_id), print_organisation, as_json=as_json)
 
 
 @app.command()
 def update(
     org_id: OrgId,
     *,
-    name: Name = None,
+    name: OrgName = None,
     max_running: MaxRunning = None,
     maintenance_until: MaintenanceUntil = None,
     end_maintenance: EndMaintenance = False,
@@ -200,10 +193,10 @@ def update(
     For example: automation org-jobs orgs update acme --max-running 5 --maintenance-until
     2026-07-01T08:00:00Z
     """
-    flags = {"name": name, "maxRunning": max_running}
-    said = {field: value for field, value in flags.items() if value is not None}
-    patch = changed_fields(file, said | maintenance(maintenance_until, is_over=end_maintenance))
-    _show(open_client().org_jobs.organisations.update(org_id, patch), as_json=as_json)
+    flags = compact(name=name, maxRunning=max_running)
+    flags |= maintenance(maintenance_until, is_over=end_maintenance)
+    changed = change_organisation(org_id, changed_fields(file, flags))
+    show_one(changed, print_organisation, as_json=as_json)
 
 
 @app.command()
@@ -212,7 +205,7 @@ def suspend(org_id: OrgId, *, reason: Reason = None, as_json: AsJson = False) ->
 
     For example: automation org-jobs orgs suspend acme --reason "Unpaid since May"
     """
-    _show(open_client().org_jobs.organisations.suspend(org_id, reason), as_json=as_json)
+    show_one(stop_organisation(org_id, reason), print_organisation, as_json=as_json)
 
 
 @app.command()
@@ -222,11 +215,177 @@ def resume(org_id: OrgId, *, as_json: AsJson = False) -> None:
 
     For example: automation org-jobs orgs resume acme
     """
-    _show(open_client().org_jobs.organisations.resume(org_id), as_json=as_json)
+    show_one(restart_organisation(org_id), print_organisation, as_json=as_json)
 
 
-def _show(organisation: Organisation, *, as_json: bool) -> None:
+NewTypeName = Annotated[str, typer.Argument(help="The type's name, in capitals.")]
+
+
+def _type_name(name: str) -> str:
+    if not re.fullmatch(TYPE_NAME, name):
+        raise NotFoundError(f"Job type {name[:100]} does not exist.")
+    return name
+
+
+TypeName = Annotated[str, typer.Argument(callback=_type_name, help="The type's name, in capitals.")]
+Summary = Annotated[str | None, typer.Option("--summary", help="What a job of the type does.")]
+LimitSeconds = Annotated[
+    int | None,
+    typer.Option("--limit-seconds", help="How long an attempt may take. Default: 900."),
+]
+Reads = Annotated[
+    bool, typer.Option("--read-only", help="It changes nothing: a host does eight at a time.")
+]
+ReadsOrChanges = Annotated[
+    bool | None,
+    typer.Option("--read-only/--changes", help="Whether a host does up to eight at a time."),
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option("--schema", metavar="FILE", help="A JSON Schema of the payload. Default: any."),
+]
+
+
+@types_app.callback(invoke_without_command=True)
+def types_alone(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """List the types of jobs, and define those that agents do. Alone it lists the types."""
+    if context.invoked_subcommand is None:
+        _list_types(None, as_json=as_json)
+
+
+@types_app.command("list")
+def list_types(*, org: Org = None, as_json: AsJson = False) -> None:
+    """List the types of jobs; with --org also those that the organisation defines. --json shows
+    what their payloads hold.
+
+    For example: automation org-jobs types list --org acme
+    """
+    _list_types(org, as_json=as_json)
+
+
+def _list_types(org: str | None, *, as_json: bool) -> None:
+    found = job_types(org=org)
     if as_json:
-        print_json(as_document(organisation))
+        print_json({"types": [as_document(one) for one in found]})
     else:
-        print_organisation(organisation)
+        TYPE_COLUMNS.print(found)
+
+
+@types_app.command("create")
+def create_type_command(
+    name: NewTypeName,
+    *,
+    summary: Summary = None,
+    limit_seconds: LimitSeconds = None,
+    read_only: Reads = False,
+    schema: SchemaFile = None,
+    file: File = None,
+    org: Org = None,
+    as_json: AsJson = False,
+) -> None:
+    """Define a type, or replace a built-in one in the organisation.
+
+    For example: automation org-jobs types create REPORT_EXPORT --summary "Export the report"
+    """
+    flags = _type_fields(summary, limit_seconds, schema, read_only=read_only)
+    made = new_type(given_fields(file, {"name": name, **flags}), org=org)
+    sentence = f"Job type {made.name} of organisation {made.org_id} is defined."
+    print_result(as_document(made), sentence, as_json=as_json)
+
+
+@types_app.command("update")
+def update_type_command(
+    name: TypeName,
+    *,
+    summary: Summary = None,
+    limit_seconds: LimitSeconds = None,
+    read_only: ReadsOrChanges = None,
+    schema: SchemaFile = None,
+    file: File = None,
+    org: Org = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a type that the organisation defines. What is left out stays.
+
+    For example: automation org-jobs types update REPORT_EXPORT --summary "Export it" --read-only
+    """
+    flags = _type_fields(summary, limit_seconds, schema, read_only=read_only)
+    changed = change_type(name, changed_fields(file, flags), org=org)
+    sentence = f"Job type {changed.name} of organisation {changed.org_id} is updated."
+    print_result(as_document(changed), sentence, as_json=as_json)
+
+
+@types_app.command("delete")
+def delete_type_command(
+    name: TypeName, *, org: Org = None, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Delete a type that no schedule and no open job has.
+
+    For example: automation org-jobs types delete REPORT_EXPORT --yes
+    """
+    if not yes:
+        confirm(f"Delete job type {name}?", f"delete job type {name}")
+    remove_type(name, org=org)
+    print_result({"name": name, "deleted": True}, f"Job type {name} is deleted.", as_json=as_json)
+
+
+def _type_fields(
+    summary: str | None, limit_seconds: int | None, schema: Path | None, *, read_only: bool | None
+) -> dict[str, object]:
+    return compact(
+        summary=summary,
+        limitSeconds=limit_seconds,
+        isMutation=None if read_only is None else not read_only,
+        payloadSchema=None if schema is None else read_json_object(schema),
+    )
+
+
+def print_organisation(one: Organisation) -> None:
+    why = f": {one_line(one.suspend_reason)}" if one.suspend_reason else ""
+    print_facts(
+        {
+            "organisation": f"{one.id}  {one.name}",
+            "state": _state(one),
+            "suspended": one.suspended_at and f"{minute(one.suspended_at)} UTC{why}",
+            "at once": f"{one.max_running} jobs at most",
+            "maintenance": maintenance_line(one.maintenance_until),
+            "made": f"{minute(one.created_at)} UTC",
+        }
+    )
+
+
+def _state(one: Organisation) -> Text:
+    return Text("in service", "green") if one.suspended_at is None else Text("suspended", "red")
+
+
+def _limit(one: JobTypeCard) -> str:
+    seconds = one.limit_seconds
+    return f"{seconds // 60} min" if seconds < 2 * 3600 else f"{seconds // 3600} h"
+
+
+def _summary(one: JobTypeCard) -> str:
+    also = f" Also: {', '.join(one.aliases)}." if one.aliases else ""
+    return f"{one.summary}{also}"
+
+
+ORGANISATION_COLUMNS = Columns[Organisation](
+    {
+        "id": lambda one: one.id,
+        "name": lambda one: one.name,
+        "state": _state,
+        "at once": lambda one: one.max_running,
+        "maintenance until (UTC)": lambda one: minute(one.maintenance_until),
+    },
+    texts={"name"},
+)
+TYPE_COLUMNS = Columns[JobTypeCard](
+    {
+        "type": lambda one: one.name,
+        "by": lambda one: one.performer,
+        "changes": lambda one: "yes" if one.is_mutation else "no",
+        "at most": _limit,
+        "needs": lambda one: one.permission and f"{one.permission}.write",
+        "what it does": _summary,
+    },
+    texts={"needs", "what it does"},
+)

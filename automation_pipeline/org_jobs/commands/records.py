@@ -1,99 +1,115 @@
-"""`automation org-jobs alerts|audit-log`."""
+"""`automation org-jobs alerts`, `audit-log` and `backfills`."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from automation_pipeline.cli.client.base import open_client
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.cli.groups import command_group
+from automation_pipeline.cli.operations import operation
 from automation_pipeline.cli.output import (
     AsJson,
+    Columns,
     Limit,
     Offset,
+    counted,
+    json_line,
     minute,
     one_line,
-    one_more,
-    print_fitted_table,
-    print_json,
+    print_facts,
     say,
-    say_more,
+    screen,
+    show_one,
+    show_page,
 )
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import as_document
+from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg
-from automation_pipeline.org_jobs.models.organisations import AuditEntry
+from automation_pipeline.org_jobs.backfills import cancel_backfill
+from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg, operating
+from automation_pipeline.org_jobs.commands.organisations import check_org
+from automation_pipeline.org_jobs.models.organisations import (
+    ALL_ORGANISATIONS,
+    AuditEntry,
+    OrgScope,
+)
+from automation_pipeline.org_jobs.models.states import BatchState
+from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills
+from automation_pipeline.org_jobs.queries.health import list_alerts
+from automation_pipeline.org_jobs.queries.organisations import audit_log
+from automation_pipeline.org_jobs.rules.backfills import Backfill, BackfillTime, OrgJobsLeftOut
 from automation_pipeline.org_jobs.rules.health import OrgAlert
 
+backfills_app = command_group("See how periods that are done again stand; stop one.")
+
+BACKFILLS = "/api/org-backfills"
 ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
+BACKFILL_COLOURS = {
+    BatchState.RUNNING: "cyan",
+    BatchState.COMPLETED: "green",
+    BatchState.COMPLETED_WITH_FAILURES: "red",
+    BatchState.CANCELLED: "yellow",
+}
 
 
-def print_alerts(alerts: Iterable[OrgAlert]) -> None:
-    columns = (
-        "id",
-        "raised (UTC)",
-        "organisation",
-        "alert",
-        "severity",
-        "about",
-        "message",
-        "webhook",
-    )
-    print_fitted_table(columns, map(_alert, alerts), texts={"about", "message", "webhook"})
+@operation("GET /api/org-alerts")
+def org_alerts(
+    services: Services, *, org: str | None, limit: int, offset: int
+) -> Sequence[OrgAlert]:
+    with services.database.reading() as session:
+        return list_alerts(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
 
 
-def print_entries(entries: Iterable[AuditEntry]) -> None:
-    columns = ("id", "at (UTC)", "organisation", "who", "did", "to", "change", "why")
-    print_fitted_table(columns, map(_entry, entries), texts={"who", "to", "change", "why"})
+@operation("GET /api/org-audit-log")
+def audit_entries(
+    services: Services,
+    *,
+    org: str | None,
+    entity: str | None,
+    entity_id: str | None,
+    limit: int,
+    after: int,
+    newest: bool = True,
+) -> Sequence[AuditEntry]:
+    with services.database.reading() as session:
+        return audit_log(
+            session,
+            OrgScope(org),
+            entity=entity,
+            entity_id=entity_id,
+            limit=limit,
+            after_id=after,
+            newest_first=newest,
+        )
 
 
-def _alert(alert: OrgAlert) -> tuple[object, ...]:
-    carried = (
-        alert.status
-        if alert.last_error is None
-        else f"{alert.status}: {one_line(alert.last_error)}"
-    )
-    severity = Text(alert.severity, ALERT_COLOURS[alert.severity])
-    when = minute(alert.raised_at)
-    return (
-        alert.id,
-        when,
-        alert.org_id,
-        alert.name,
-        severity,
-        alert.subject,
-        one_line(alert.message),
-        carried,
-    )
+@operation(f"GET {BACKFILLS}")
+def backfills(
+    services: Services, *, org: str | None, limit: int, offset: int
+) -> Sequence[Backfill]:
+    with services.database.reading() as session:
+        return list_backfills(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
 
 
-def _entry(entry: AuditEntry) -> tuple[object, ...]:
-    what = f"{entry.entity} {entry.entity_id}"
-    changed = _change(entry.before or {}, entry.after or {})
-    return (
-        entry.id,
-        minute(entry.at),
-        entry.org_id,
-        entry.actor,
-        entry.action,
-        what,
-        changed,
-        entry.reason,
-    )
+@operation(f"GET {BACKFILLS}/{{batch_id}}")
+def backfill(services: Services, batch_id: int) -> Backfill:
+    with services.database.reading() as session:
+        return get_backfill(session, batch_id, ALL_ORGANISATIONS)
 
 
-def _change(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """Only what is another value than before."""
-    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return ", ".join(f"{name}: {_values(name, before, after)}" for name in changed)
+@operation(f"POST {BACKFILLS}/{{batch_id}}/cancel")
+def stop_backfill(services: Services, batch_id: int) -> Backfill:
+    return cancel_backfill(batch_id, **operating(services))
 
 
-def _values(name: str, before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    return " -> ".join(
-        json.dumps(fields[name], ensure_ascii=False) for fields in (before, after) if name in fields
-    )
+WHY = {
+    None: "",
+    OrgJobsLeftOut.DISPATCHED: "left out: it was done",
+    OrgJobsLeftOut.AT_WORK: "left out: its job is not over",
+    OrgJobsLeftOut.STILL_DUE: "left out: its schedule is about to do it",
+}
 
 
 def alerts(
@@ -103,17 +119,12 @@ def alerts(
 
     For example: automation org-jobs alerts --org acme
     """
-    found = open_client().org_jobs.alerts(org, one_more(limit, offset))
-    if as_json:
-        print_json(
-            {"alerts": [as_document(one) for one in found[:limit]], "more": len(found) > limit}
-        )
-        return
-    print_alerts(found[:limit])
-    say_more(found, limit, offset)
+    check_org(org)
+    found = org_alerts(org=org, limit=limit + 1, offset=offset)
+    show_page("alerts", found, ALERTS.print, limit=limit, offset=offset, as_json=as_json)
 
 
-def audit_log(
+def audit_log_(
     *,
     org: OfOrg = None,
     entity: Annotated[
@@ -135,14 +146,146 @@ def audit_log(
     """
     if entity_id is not None and entity is None:
         raise InvalidInputError("--id goes with --entity.")
-    found = open_client().org_jobs.audit_log(
-        org, entity=entity, entity_id=entity_id, limit=limit + 1, after_id=after
+    check_org(org)
+    found = audit_entries(org=org, entity=entity, entity_id=entity_id, limit=limit + 1, after=after)
+    show_page("log", found, ENTRIES.print, limit=limit, as_json=as_json)
+
+
+BackfillId = Annotated[
+    int,
+    typer.Argument(
+        min=1,
+        max=LARGEST_ID,
+        help="The backfill's id, as `automation org-jobs backfills list` shows it.",
+    ),
+]
+
+
+@backfills_app.command("list")
+def list_backfills_(
+    *, org: OfOrg = None, limit: Limit = 20, offset: Offset = 0, as_json: AsJson = False
+) -> None:
+    """List the backfills, newest first. For example: automation org-jobs backfills list --org
+    acme"""
+    check_org(org)
+    found = backfills(org=org, limit=limit + 1, offset=offset)
+    show_page(
+        "backfills", found, BACKFILL_COLUMNS.print, limit=limit, offset=offset, as_json=as_json
     )
-    if as_json:
-        print_json(
-            {"log": [as_document(entry) for entry in found[:limit]], "more": len(found) > limit}
-        )
+
+
+@backfills_app.command("show")
+def show_backfill(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
+    """Show how the jobs of a backfill stand. For example: automation org-jobs backfills show 2"""
+    show_one(backfill(backfill_id), print_backfill, as_json=as_json)
+
+
+@backfills_app.command("cancel")
+def cancel_backfill_(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
+    """Give up the jobs of a backfill that nobody has begun, and ask those at work to stop.
+
+    For example: automation org-jobs backfills cancel 2
+    """
+    show_one(stop_backfill(backfill_id), print_backfill, as_json=as_json)
+
+
+def print_backfill(b: Backfill) -> None:
+    if b.dry_run:
+        if b.times:
+            TIMES.print(b.times)
+            screen.print()
+        jobs = counted(b.total, "job")
+        say(f"{jobs} would be made. Nothing is done yet: leave out --dry-run for that.")
         return
-    print_entries(found[:limit])
-    if len(found) > limit:
-        say(f"There are more: --after {found[limit - 1].id} shows the next.")
+    print_facts(
+        {
+            "backfill": b.id,
+            "organisation": b.org_id,
+            "schedule": b.schedule_id,
+            "status": _status(b),
+            "period": f"{_period(b)} UTC, done again: {b.behaviour}",
+            "jobs": _counts(b),
+            "made": f"{minute(b.created_at)} UTC by {b.created_by}",
+            "ended": b.finished_at and f"{minute(b.finished_at)} UTC",
+        }
+    )
+    if b.status is BatchState.RUNNING:
+        say(f"See its jobs: `automation org-jobs list --backfill {b.id}`.")
+        say(f"Stop it: `automation org-jobs backfills cancel {b.id}`.")
+
+
+def _status(b: Backfill) -> Text:
+    return Text("") if b.status is None else Text(b.status, BACKFILL_COLOURS[b.status])
+
+
+def _period(b: Backfill) -> str:
+    return f"{minute(b.from_at)} to {minute(b.until_at)}"
+
+
+def _counts(b: Backfill) -> str:
+    states = ("pending", "running", "success", "failed", "cancelled")
+    told = [f"{count} {state}" for state in states if (count := getattr(b, state))]
+    return f"{b.total} = {' + '.join(told)}" if told else str(b.total)
+
+
+def _change(entry: AuditEntry) -> str:
+    """Only fields with another value than before."""
+    before, after = entry.before or {}, entry.after or {}
+    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return ", ".join(f"{name}: {_values(name, before, after)}" for name in changed)
+
+
+def _values(name: str, before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    return " -> ".join(json_line(fields[name]) for fields in (before, after) if name in fields)
+
+
+def _carried(alert: OrgAlert) -> str:
+    return f"{alert.status}: {one_line(alert.last_error)}" if alert.last_error else alert.status
+
+
+ALERTS = Columns[OrgAlert](
+    {
+        "id": lambda one: one.id,
+        "raised (UTC)": lambda one: minute(one.raised_at),
+        "organisation": lambda one: one.org_id,
+        "alert": lambda one: one.name,
+        "severity": lambda one: Text(one.severity, ALERT_COLOURS[one.severity]),
+        "about": lambda one: one.subject,
+        "message": lambda one: one_line(one.message),
+        "webhook": _carried,
+    },
+    texts={"about", "message", "webhook"},
+)
+ENTRIES = Columns[AuditEntry](
+    {
+        "id": lambda one: one.id,
+        "at (UTC)": lambda one: minute(one.at),
+        "organisation": lambda one: one.org_id,
+        "who": lambda one: one.actor,
+        "did": lambda one: one.action,
+        "to": lambda one: f"{one.entity} {one.entity_id}",
+        "change": _change,
+        "why": lambda one: one.reason,
+    },
+    texts={"who", "to", "change", "why"},
+)
+BACKFILL_COLUMNS = Columns[Backfill](
+    {
+        "id": lambda one: one.id,
+        "organisation": lambda one: one.org_id,
+        "schedule": lambda one: one.schedule_id,
+        "status": _status,
+        "period (UTC)": _period,
+        "made (UTC)": lambda one: minute(one.created_at),
+        "jobs": _counts,
+    },
+    texts={"jobs"},
+)
+TIMES = Columns[BackfillTime](
+    {
+        "due (UTC)": lambda one: minute(one.scheduled_for),
+        "begins (UTC)": lambda one: minute(one.effective_for),
+        "": lambda one: WHY[one.left_out],
+    },
+    texts=(),
+)

@@ -1,23 +1,23 @@
 """Schedules and their fires on a screen."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
 from automation_pipeline.cli.output import (
+    Columns,
     counted,
+    json_line,
     minute,
     one_line,
     print_facts,
-    print_fitted_table,
     say,
     screen,
 )
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.core.scheduling.timing import WindowPolicy
 from automation_pipeline.org_jobs.commands.arguments import wall, wall_and_utc
-from automation_pipeline.org_jobs.commands.job_pages import JOB_COLOURS
+from automation_pipeline.org_jobs.commands.jobs import JOB_COLOURS
 from automation_pipeline.org_jobs.models.jobs import BackoffType, RetryPolicy
 from automation_pipeline.org_jobs.models.schedules import OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.models.states import (
@@ -33,16 +33,18 @@ FIRE_COLOURS = {
 }
 
 
-def print_fires(fires: Iterable[ScheduleFire], timezone: str) -> None:
-    print_fitted_table(
-        (f"due, {timezone}", "decided (UTC)", "by", "outcome", "job", "why"),
-        (
-            (wall(f.scheduled_for, timezone), minute(f.fired_at), f.trigger, Text(f.outcome, FIRE_COLOURS[f.outcome]),
-             _job(f), _why(f))
-            for f in fires
-        ),
+def print_fires(fires: Sequence[ScheduleFire], timezone: str) -> None:
+    Columns[ScheduleFire](
+        {
+            f"due, {timezone}": lambda one: wall(one.scheduled_for, timezone),
+            "decided (UTC)": lambda one: minute(one.fired_at),
+            "by": lambda one: one.trigger,
+            "outcome": lambda one: Text(one.outcome, FIRE_COLOURS[one.outcome]),
+            "job": _job,
+            "why": _why,
+        },
         texts={"why"},
-    )  # fmt: skip
+    ).print(fires)
 
 
 def _job(fire: ScheduleFire) -> Text | None:
@@ -144,18 +146,6 @@ SCHEDULE_COLOURS = {
 }
 
 
-def print_schedules(schedules: Iterable[OrgSchedule]) -> None:
-    print_fitted_table(
-        ("id", "organisation", "name", "type", "cron", "state", "next (UTC)", "last", "runs"),
-        (
-            (s.id, s.org_id, s.name, s.job_type, f"{s.cron_expression} {s.timezone}", _state(s), _next(s),
-             s.last_run_status, _counts(s))
-            for s in schedules
-        ),
-        texts={"name", "cron", "type", "runs"},
-    )  # fmt: skip
-
-
 def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None:
     s = schedule
     print_facts(
@@ -169,7 +159,7 @@ def print_schedule(schedule: OrgSchedule, fires: Sequence[ScheduleFire]) -> None
             "window": window(s),
             "next": next_due(s),
             "left out": _left_out(s),
-            "does": f"{s.job_type} {json.dumps(s.payload, ensure_ascii=False) if s.payload else ''}".strip(),
+            "does": f"{s.job_type} {json_line(s.payload) if s.payload else ''}".strip(),
             "server": s.server_instance_id,
             "priority": s.priority,
             "tries again": retries(s),
@@ -236,3 +226,19 @@ def _counts(s: OrgSchedule) -> Text:
     if s.consecutive_failures:
         told.append(f"{s.consecutive_failures} in a row")
     return Text(", ".join(told), "red" if s.consecutive_failures else "")
+
+
+SCHEDULE_COLUMNS = Columns[OrgSchedule](
+    {
+        "id": lambda one: one.id,
+        "organisation": lambda one: one.org_id,
+        "name": lambda one: one.name,
+        "type": lambda one: one.job_type,
+        "cron": lambda one: f"{one.cron_expression} {one.timezone}",
+        "state": _state,
+        "next (UTC)": _next,
+        "last": lambda one: one.last_run_status,
+        "runs": _counts,
+    },
+    texts={"name", "cron", "type", "runs"},
+)

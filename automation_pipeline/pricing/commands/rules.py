@@ -14,7 +14,7 @@ from automation_pipeline.cli.output import (
     Columns,
     Limit,
     Offset,
-    consent,
+    confirm,
     json_line,
     minute,
     print_facts,
@@ -263,8 +263,7 @@ def delete(
     """
     if not yes:
         question = f"Delete pricing rule {rule_id}, {rule(rule_id).name}? The prices that it has written stay."
-        if not consent(question, f"delete pricing rule {rule_id}"):
-            raise typer.Abort
+        confirm(question, f"delete pricing rule {rule_id}")
     remove_rule(rule_id)
     document = {"id": str(rule_id), "deleted": True}
     print_result(document, f"Pricing rule {rule_id} is deleted.", as_json=as_json)

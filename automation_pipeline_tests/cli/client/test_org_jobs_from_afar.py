@@ -7,8 +7,8 @@ import pytest
 
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.client.served import Far
-from automation_pipeline_tests.cli.org_jobs.counter import CALL, NOWHERE, Counter, meanwhile
-from automation_pipeline_tests.cli.terminal import Terminal
+from automation_pipeline_tests.cli.org_jobs.counter import CALL, NOWHERE, Counter
+from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
 
 LOOKING = """
 schedules list

@@ -1,15 +1,9 @@
 """What tests of the commands about organisations' jobs do again and again."""
 
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline.org_jobs.commands import jobs as following
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.storage.clock import database_now
@@ -25,21 +19,6 @@ CALL: dict[str, object] = {
     "payload": {"url": "https://example.com/warm"},
 }
 NOWHERE = "00000000-0000-4000-8000-000000000000"
-
-
-class Meanwhile(threading.Event):
-    """Nobody sleeps: in the first pauses between two looks something is done, then somebody presses
-    Ctrl-C."""
-
-    def __init__(self, *acts: Callable[[], object]) -> None:
-        super().__init__()
-        self._acts = list(acts)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if not self._acts:
-            raise KeyboardInterrupt
-        self._acts.pop(0)()
-        return False
 
 
 @dataclass(frozen=True)
@@ -102,8 +81,3 @@ class Counter:
     @property
     def bench(self) -> Bench:
         return Bench(self.terminal.database, SystemClock())  # type: ignore[arg-type]  no time is passed
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
-    """What happens while a job is followed."""
-    monkeypatch.setattr(following, "threading", SimpleNamespace(Event=lambda: Meanwhile(*acts)))

@@ -4,7 +4,8 @@ queues and types."""
 import pytest
 
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
-from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
+from automation_pipeline_tests.cli.org_jobs.counter import Counter
+from automation_pipeline_tests.cli.terminal import meanwhile
 
 
 def test_jobs_are_listed_and_can_be_narrowed(counter: Counter) -> None:

@@ -4,7 +4,8 @@ end how it went."""
 import pytest
 
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
-from automation_pipeline_tests.cli.org_jobs.counter import Counter, meanwhile
+from automation_pipeline_tests.cli.org_jobs.counter import Counter
+from automation_pipeline_tests.cli.terminal import meanwhile
 
 
 def test_a_schedule_is_paused_and_resumed(counter: Counter) -> None:
