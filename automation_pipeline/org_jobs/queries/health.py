@@ -1,27 +1,31 @@
 """Queries about the health of schedules, jobs and hosts: alerts, counts and days."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import ColumnElement, case, exists, func, or_, select
+from sqlalchemy import case, exists, func, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.core.scheduling.timing import TimingFields
-from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, Delivery
+from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus
 from automation_pipeline.org_jobs.models.jobs import Performer
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import (
-    ACTIVE_RUN_STATES,
     BatchState,
     FireOutcome,
     FireTrigger,
     OrgJobsRunState,
     ScheduleState,
 )
-from automation_pipeline.org_jobs.queries.queue import is_open
+from automation_pipeline.org_jobs.queries.queue import (
+    IS_ACTIVE,
+    IS_PENDING,
+    IS_RUNNING,
+    is_open,
+    lasts,
+)
 from automation_pipeline.org_jobs.rules.health import (
     HEARTBEAT_MISSED_AFTER,
     LATE_AFTER,
@@ -29,18 +33,17 @@ from automation_pipeline.org_jobs.rules.health import (
     Day,
     DayFires,
     DayJobs,
-    DueOrgAlert,
-    FailedJobs,
-    FailingSchedule,
     LastRaised,
     OrgAlert,
     OrgAlertCondition,
-    OrgHealth,
     OrgJobsAlertName,
-    QuietHost,
-    SpoiltBatch,
-    UnreadableSchedule,
-    WatchedSchedule,
+    batch_alert,
+    failed_jobs_alert,
+    failing_alerts,
+    host_alerts,
+    late_alerts,
+    silent_alerts,
+    unreadable_alert,
 )
 from automation_pipeline.org_jobs.tables import (
     BatchRow,
@@ -54,9 +57,13 @@ from automation_pipeline.org_jobs.tables import (
     ServerRow,
 )
 from automation_pipeline.storage.clock import database_now, epoch
-from automation_pipeline.storage.deliveries import claim_oldest, is_any_due, record_attempt
-from automation_pipeline.storage.statements import advisory_lock, among
+from automation_pipeline.storage.statements import among, where_given
 
+LONGEST_ERROR = 300
+
+_IS_KEPT = OrgScheduleRow.deleted_at.is_(None)
+_IS_ACTIVE_SCHEDULE = _IS_KEPT & (OrgScheduleRow.state == ScheduleState.ACTIVE)
+_IS_UNREADABLE = _IS_KEPT & (OrgScheduleRow.state == ScheduleState.INVALID_CRON)
 # Named as the fields of `TimingFields`.
 _TIMING = (
     OrgScheduleRow.cron_expression.label("cron_expression"),
@@ -71,84 +78,124 @@ _TIMING = (
 )
 
 
-def watched_schedules(session: Session, now: datetime) -> list[WatchedSchedule]:
-    """None that was due, or changed, so lately that nothing can be wrong."""
-    last, changed = OrgScheduleRow.last_scheduled_for, OrgScheduleRow.updated_at
-    since = case((last > changed, last), else_=changed)
-    query = (
-        select(
-            OrgScheduleRow.org_id,
-            OrgScheduleRow.id,
-            OrgScheduleRow.name,
-            since.label("since"),
-            OrgScheduleRow.excluded_on,
-        )
-        .add_columns(*_TIMING)
-        .where(*is_active(), since < now - LATE_AFTER)
-        .order_by(OrgScheduleRow.id)
-    )
-    return [_watched(row) for row in session.execute(query).mappings()]
-
-
-def is_active() -> tuple[ColumnElement[bool], ...]:
-    return OrgScheduleRow.state == ScheduleState.ACTIVE, OrgScheduleRow.deleted_at.is_(None)
-
-
-def _watched(row: Mapping[Any, Any]) -> WatchedSchedule:  # a row by its columns' names
-    timing = {label.name: row[label.name] for label in _TIMING}
-    # Equal for all that are due at the same times: they are reckoned out once.
-    seed = row["id"] if row["jitter_seconds"] else ""
-    fields = TimingFields(seed=seed, excluded_on=tuple(row["excluded_on"]), **timing)
-    return WatchedSchedule(
-        org_id=row["org_id"], id=row["id"], name=row["name"], since=row["since"], timing=fields
-    )
-
-
-def silent_hosts(session: Session, now: datetime, silent_for: timedelta) -> list[QuietHost]:
-    """Two queries. One that was never heard of is silent since it was made."""
-    silent_since = func.coalesce(HostRow.last_seen_at, HostRow.created_at)
-    has_servers = exists().where(ServerRow.host_id == HostRow.id, ServerRow.is_enabled)
-    is_left_alone = or_(HostRow.maintenance_until.is_(None), HostRow.maintenance_until <= now)
-    query = (
-        select(
-            HostRow.org_id,
-            HostRow.id,
-            HostRow.name,
-            silent_since,
-            HostRow.last_seen_at,
-            has_servers,
-        )
-        .join(OrganisationRow, OrganisationRow.id == HostRow.org_id)
-        .where(silent_since < now - silent_for, is_left_alone, is_open(now))
-    )
-    found = session.execute(query.order_by(HostRow.id)).tuples().all()
-    jobs = _active_jobs(session, [id_ for _, id_, *_ in found])
+def due_alerts(session: Session, now: datetime) -> list[OrgAlertCondition]:
+    """What is wrong now, by a constant number of queries. At most one per name and subject."""
+    oldest = select(func.min(OrgScheduleRow.next_run_at))
+    is_due = _IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now
     return [
-        QuietHost(
-            org_id=org,
-            id=id_,
-            name=name,
-            silent_since=since,
-            was_seen=seen is not None,
-            waiting=jobs[id_, False],
-            at_work=jobs[id_, True],
-            has_servers=bool(servers),
-        )
-        for org, id_, name, since, seen, servers in found
+        *late_alerts(session.scalar(oldest.where(*is_due)), now),
+        *_unreadable(session),
+        *_failures(session, now - LOOK_BACK),
+        *_failed_batches(session, now - LOOK_BACK),
+        *_silent_hosts(session, now),
+        *_silent_schedules(session, now),
     ]
 
 
-def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[int, bool]]:
-    """By host and whether it has begun. What waits is for the host that its server is on by now."""
-    host = case(
-        (JobRunRow.status == OrgJobsRunState.RUNNING, JobRunRow.host_id), else_=ServerRow.host_id
+def _unreadable(session: Session) -> Iterator[OrgAlertCondition]:
+    query = select(
+        OrgScheduleRow.org_id,
+        OrgScheduleRow.id,
+        OrgScheduleRow.name,
+        OrgScheduleRow.cron_expression,
+        OrgScheduleRow.updated_at,
     )
+    rows = session.execute(query.where(_IS_UNREADABLE).order_by(OrgScheduleRow.id)).tuples()
+    return (unreadable_alert(*row) for row in rows)
+
+
+def _failures(session: Session, since: datetime) -> Iterator[OrgAlertCondition]:
+    """Of schedules whose jobs failed or that could not be dispatched, then of the jobs."""
+    fires = select(FireRow.schedule_id, func.max(FireRow.fired_at)).where(
+        FireRow.fired_at > since, FireRow.outcome == FireOutcome.FAILED
+    )
+    last_at: dict[str, datetime] = dict(
+        session.execute(fires.group_by(FireRow.schedule_id)).tuples().all()
+    )
+    type_ = case((OrgJobRow.schedule_id.is_(None), OrgJobRow.type))
+    failed_jobs = (
+        select(OrgJobRow.org_id, OrgJobRow.schedule_id, func.max(OrgJobRow.type))
+        .add_columns(func.count(), func.max(OrgJobRow.id), func.max(OrgJobRow.finished_at))
+        .where(OrgJobRow.finished_at > since, OrgJobRow.status == OrgJobsRunState.FAILED)
+        .group_by(OrgJobRow.org_id, OrgJobRow.schedule_id, type_)
+    )
+    jobs = session.execute(failed_jobs).tuples().all()
+    for _, schedule_id, *_, at in jobs:
+        if schedule_id is not None:
+            last_at[schedule_id] = max(at, last_at.get(schedule_id, at))
+    yield from _failing_schedules(session, last_at)
+    errors = _errors(session, [last_id for *_, last_id, _ in jobs])
+    for org_id, schedule_id, name, count, last_id, at in jobs:
+        error = errors.get(last_id)
+        yield failed_jobs_alert(org_id, schedule_id, name, count, last_id, at, error)
+
+
+def _failing_schedules(
+    session: Session, last_at: Mapping[str, datetime]
+) -> Iterator[OrgAlertCondition]:
+    is_too_many = OrgScheduleRow.auto_pause_after.between(1, OrgScheduleRow.consecutive_failures)
+    is_paused = case((is_too_many, OrgScheduleRow.state == ScheduleState.PAUSED), else_=False)
+    columns = OrgScheduleRow.org_id, OrgScheduleRow.id, OrgScheduleRow.name
+    query = select(*columns, OrgScheduleRow.consecutive_failures, is_paused).where(
+        among(session, OrgScheduleRow.id, last_at), _IS_KEPT
+    )
+    for org, id_, name, in_a_row, paused in session.execute(query.order_by(OrgScheduleRow.id)):
+        yield from failing_alerts(org, id_, name, in_a_row, bool(paused), last_at[id_])
+
+
+def _errors(session: Session, job_ids: Collection[int]) -> Mapping[int, str]:
+    """Of the newest run of each that failed."""
+    of_jobs = among(session, JobRunRow.job_id, job_ids), JobRunRow.error.is_not(None)
+    query = select(JobRunRow.job_id, JobRunRow.error).where(*of_jobs).order_by(JobRunRow.id)
+    rows = session.execute(query).tuples()
+    return {job_id: (error or "")[:LONGEST_ERROR] for job_id, error in rows}
+
+
+def _failed_batches(session: Session, since: datetime) -> Iterator[OrgAlertCondition]:
+    has_failed = BatchRow.status == BatchState.COMPLETED_WITH_FAILURES
+    query = select(BatchRow.org_id, BatchRow.id, BatchRow.schedule_id, BatchRow.finished_at)
+    recent = query.where(has_failed, BatchRow.finished_at > since).order_by(BatchRow.id)
+    for org_id, batch_id, schedule_id, finished_at in session.execute(recent).tuples():
+        if finished_at is not None:
+            yield batch_alert(org_id, batch_id, schedule_id, finished_at)
+
+
+def _silent_hosts(session: Session, now: datetime) -> Iterator[OrgAlertCondition]:
+    """A host whose agent has never called is silent since the host was created."""
+    silent_since = func.coalesce(HostRow.last_seen_at, HostRow.created_at)
+    is_silent = silent_since < now - HEARTBEAT_MISSED_AFTER
+    has_servers = exists().where(ServerRow.host_id == HostRow.id, ServerRow.is_enabled)
+    columns = HostRow.org_id, HostRow.id, HostRow.name, silent_since, HostRow.last_seen_at
+    query = (
+        select(*columns, has_servers)
+        .join(OrganisationRow, OrganisationRow.id == HostRow.org_id)
+        .where(is_silent, ~lasts(HostRow.maintenance_until, now), is_open(now))
+        .order_by(HostRow.id)
+    )
+    found = session.execute(query).tuples().all()
+    jobs = _active_jobs(session, [host_id for _, host_id, *_ in found])
+    for org_id, host_id, name, since, seen, servers in found:
+        yield from host_alerts(
+            org_id,
+            host_id,
+            name,
+            now,
+            silent_since=since,
+            was_seen=seen is not None,
+            waiting=jobs[host_id, False],
+            at_work=jobs[host_id, True],
+            has_servers=bool(servers),
+        )
+
+
+def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[int, bool]]:
+    """By host and whether it has begun. A waiting job is for the host that its server is on now."""
+    host = case((IS_RUNNING, JobRunRow.host_id), else_=ServerRow.host_id)
     query = (
         select(host, JobRunRow.status, func.count())
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
         .outerjoin(ServerRow, ServerRow.id == OrgJobRow.server_instance_id)
-        .where(JobRunRow.status.in_(ACTIVE_RUN_STATES), JobRunRow.performer == Performer.AGENT)
-        .where(among(session, host, host_ids))
+        .where(IS_ACTIVE, JobRunRow.performer == Performer.AGENT, among(session, host, host_ids))
         .group_by(host, JobRunRow.status)
     )
     counts: Counter[tuple[int, bool]] = Counter()
@@ -157,140 +204,19 @@ def _active_jobs(session: Session, host_ids: Collection[int]) -> Counter[tuple[i
     return counts
 
 
-LONGEST_ERROR = 300
-
-
-def health_of_all(session: Session, now: datetime) -> OrgHealth:
-    since = now - LOOK_BACK
-    jobs = _failed_jobs(session, since)
-    return OrgHealth(
-        oldest_due_at=oldest_due_at(session, now),
-        failed_jobs=jobs,
-        failing=_failing(session, jobs, since),
-        unreadable=_unreadable(session),
-        watched=watched_schedules(session, now),
-        quiet_hosts=silent_hosts(session, now, HEARTBEAT_MISSED_AFTER),
-        batches=_spoilt(session, since),
-    )
-
-
-def oldest_due_at(session: Session, now: datetime) -> datetime | None:
-    """Of the schedules that are due by now, when the first of them was."""
-    return session.scalar(
-        select(func.min(OrgScheduleRow.next_run_at)).where(
-            *is_active(), OrgScheduleRow.next_run_at <= now
-        )
-    )
-
-
-def _failed_jobs(session: Session, since: datetime) -> list[FailedJobs]:
-    of = case((OrgJobRow.schedule_id.is_(None), OrgJobRow.type))
-    query = (
-        select(
-            OrgJobRow.org_id,
-            OrgJobRow.schedule_id,
-            func.max(OrgJobRow.type),
-            func.count(),
-            func.max(OrgJobRow.id),
-        )
-        .add_columns(func.max(OrgJobRow.finished_at))
-        .where(OrgJobRow.finished_at > since, OrgJobRow.status == OrgJobsRunState.FAILED)
-        .group_by(OrgJobRow.org_id, OrgJobRow.schedule_id, of)
-    )
-    found = [
-        FailedJobs(
-            org_id=org, schedule_id=schedule, type=type_, count=count, last_id=last, last_at=at
-        )
-        for org, schedule, type_, count, last, at in session.execute(query).tuples()
-        if at is not None
-    ]
-    errors = _errors(session, [one.last_id for one in found])
-    return [replace(one, last_error=errors.get(one.last_id)) for one in found]
-
-
-def _errors(session: Session, job_ids: Collection[int]) -> Mapping[int, str]:
-    """Of the newest run of each that failed."""
-    query = (
-        select(JobRunRow.job_id, JobRunRow.error)
-        .where(among(session, JobRunRow.job_id, job_ids), JobRunRow.error.is_not(None))
-        .order_by(JobRunRow.id)
-    )
-    return {
-        job_id: (error or "")[:LONGEST_ERROR] for job_id, error in session.execute(query).tuples()
-    }
-
-
-def _failing(
-    session: Session, jobs: Sequence[FailedJobs], since: datetime
-) -> list[FailingSchedule]:
-    query = (
-        select(FireRow.schedule_id, func.max(FireRow.fired_at))
-        .where(FireRow.fired_at > since, FireRow.outcome == FireOutcome.FAILED)
-        .group_by(FireRow.schedule_id)
-    )
-    last_at: dict[str, datetime] = dict(session.execute(query).tuples().all())
-    for job in jobs:
-        if job.schedule_id is not None:
-            last_at[job.schedule_id] = max(job.last_at, last_at.get(job.schedule_id, job.last_at))
-    is_too_many = OrgScheduleRow.auto_pause_after.between(1, OrgScheduleRow.consecutive_failures)
-    is_paused = case((is_too_many, OrgScheduleRow.state == ScheduleState.PAUSED), else_=False)
-    schedules = select(
-        OrgScheduleRow.org_id,
-        OrgScheduleRow.id,
-        OrgScheduleRow.name,
-        OrgScheduleRow.consecutive_failures,
-        is_paused,
-    )
-    chosen = schedules.where(
-        among(session, OrgScheduleRow.id, last_at), OrgScheduleRow.deleted_at.is_(None)
-    )
-    return [
-        FailingSchedule(
-            org_id=org,
-            id=id_,
-            name=name,
-            in_a_row=in_a_row,
-            is_paused_for_it=bool(paused),
-            last_at=last_at[id_],
-        )
-        for org, id_, name, in_a_row, paused in session.execute(
-            chosen.order_by(OrgScheduleRow.id)
-        ).tuples()
-    ]
-
-
-def _unreadable(session: Session) -> list[UnreadableSchedule]:
-    columns = (
-        OrgScheduleRow.org_id,
-        OrgScheduleRow.id,
-        OrgScheduleRow.name,
-        OrgScheduleRow.cron_expression,
-        OrgScheduleRow.updated_at,
-    )
-    query = select(*columns).where(
-        OrgScheduleRow.state == ScheduleState.INVALID_CRON, OrgScheduleRow.deleted_at.is_(None)
-    )
-    return [
-        UnreadableSchedule(org_id=org, id=id_, name=name, cron_expression=cron, since=since)
-        for org, id_, name, cron, since in session.execute(
-            query.order_by(OrgScheduleRow.id)
-        ).tuples()
-    ]
-
-
-def _spoilt(session: Session, since: datetime) -> list[SpoiltBatch]:
-    query = select(BatchRow.org_id, BatchRow.id, BatchRow.schedule_id, BatchRow.finished_at).where(
-        BatchRow.status == BatchState.COMPLETED_WITH_FAILURES, BatchRow.finished_at > since
-    )
-    return [
-        SpoiltBatch(org_id=org, id=id_, schedule_id=schedule, finished_at=at)
-        for org, id_, schedule, at in session.execute(query.order_by(BatchRow.id)).tuples()
-        if at is not None
-    ]
-
-
-def lock_alerts(session: Session) -> None:
-    advisory_lock(session, "org-alerts")
+def _silent_schedules(session: Session, now: datetime) -> Iterator[OrgAlertCondition]:
+    """None that was due or changed so lately that nothing can be wrong."""
+    last, changed = OrgScheduleRow.last_scheduled_for, OrgScheduleRow.updated_at
+    since = case((last > changed, last), else_=changed)
+    columns = OrgScheduleRow.org_id, OrgScheduleRow.id, OrgScheduleRow.name
+    query = select(*columns, since.label("since"), OrgScheduleRow.excluded_on, *_TIMING)
+    watched = query.where(_IS_ACTIVE_SCHEDULE, since < now - LATE_AFTER)
+    for row in session.execute(watched.order_by(OrgScheduleRow.id)).mappings():
+        # Without jitter the same for all schedules with the same times: they are computed once.
+        seed = row["id"] if row["jitter_seconds"] else ""
+        times = {label.name: row[label.name] for label in _TIMING}
+        fields = TimingFields(seed=seed, excluded_on=tuple(row["excluded_on"]), **times)
+        yield from silent_alerts(row["org_id"], row["id"], row["name"], fields, row["since"], now)
 
 
 def last_raised(
@@ -302,22 +228,19 @@ def last_raised(
         .where(among(session, OrgAlertRow.subject, subjects))
         .group_by(OrgAlertRow.name, OrgAlertRow.subject)
     )
-    rows = session.execute(
-        select(
-            OrgAlertRow.name, OrgAlertRow.subject, OrgAlertRow.severity, OrgAlertRow.raised_at
-        ).where(OrgAlertRow.id.in_(newest))
-    ).tuples()
+    rows = session.scalars(select(OrgAlertRow).where(OrgAlertRow.id.in_(newest)))
     return {
-        (OrgJobsAlertName(name), subject): LastRaised(AlertSeverity(severity), at)
-        for name, subject, severity, at in rows
+        (OrgJobsAlertName(row.name), row.subject): LastRaised(
+            AlertSeverity(row.severity), row.raised_at
+        )
+        for row in rows
     }
 
 
 def add_alerts(
     session: Session, raised: Sequence[OrgAlertCondition], now: datetime, *, has_webhook: bool
 ) -> list[OrgAlert]:
-    """With a webhook they wait to be carried there."""
-    status = AlertStatus.PENDING if has_webhook else AlertStatus.UNSENT
+    """With a webhook they wait for their delivery."""
     rows = [
         OrgAlertRow(
             org_id=alert.org_id,
@@ -326,7 +249,7 @@ def add_alerts(
             subject=alert.subject,
             message=alert.message,
             raised_at=now,
-            status=status,
+            status=AlertStatus.PENDING if has_webhook else AlertStatus.UNSENT,
             attempts=0,
             next_retry_at=database_now(),
         )
@@ -334,61 +257,20 @@ def add_alerts(
     ]
     session.add_all(rows)
     session.flush()
-    return [_alert(row) for row in rows]
+    return [as_alert(row) for row in rows]
 
 
 def list_alerts(
     session: Session, within: OrgScope, *, org_id: str | None = None, limit: int, offset: int
 ) -> list[OrgAlert]:
-    """Newest first. Those about the scheduler itself are for who reaches everywhere."""
-    query = (
-        select(OrgAlertRow)
-        .where(*_of(within, org_id))
-        .order_by(OrgAlertRow.id.desc())
-        .limit(limit)
-        .offset(offset)
-    )
-    return [_alert(row) for row in session.scalars(query)]
+    """Newest first. Those about the scheduler itself are for callers of no organisation."""
+    wanted = where_given((OrgAlertRow.org_id, within.org_id), (OrgAlertRow.org_id, org_id))
+    query = select(OrgAlertRow).where(*wanted).order_by(OrgAlertRow.id.desc())
+    return [as_alert(row) for row in session.scalars(query.limit(limit).offset(offset))]
 
 
-def count_alerts(session: Session, within: OrgScope, *, org_id: str | None = None) -> int:
-    return session.scalar(select(func.count(OrgAlertRow.id)).where(*_of(within, org_id))) or 0
-
-
-def is_alert_due(session: Session) -> bool:
-    return is_any_due(session, OrgAlertRow)
-
-
-def claim_due(session: Session, *, limit: int, hold_seconds: float) -> list[DueOrgAlert]:
-    return [
-        _due_alert(row)
-        for row in claim_oldest(session, OrgAlertRow, limit=limit, hold_seconds=hold_seconds)
-    ]
-
-
-def record_delivery(session: Session, due: DueOrgAlert, delivery: Delivery) -> None:
-    record_attempt(session, OrgAlertRow, due.id, due.attempt, delivery)
-
-
-def _of(within: OrgScope, org_id: str | None) -> list[ColumnElement[bool]]:
-    return [OrgAlertRow.org_id == one for one in (within.org_id, org_id) if one is not None]
-
-
-def _alert(row: OrgAlertRow) -> OrgAlert:
-    return OrgAlert.model_validate({name: getattr(row, name) for name in OrgAlert.model_fields})
-
-
-def _due_alert(row: OrgAlertRow) -> DueOrgAlert:
-    return DueOrgAlert(
-        id=row.id,
-        org_id=row.org_id,
-        name=row.name,
-        severity=row.severity,
-        subject=row.subject,
-        message=row.message,
-        raised_at=row.raised_at,
-        attempt=row.attempts,
-    )
+def as_alert(row: OrgAlertRow) -> OrgAlert:
+    return OrgAlert.model_validate(row, from_attributes=True)
 
 
 @dataclass(frozen=True)
@@ -410,48 +292,36 @@ class ActiveRuns:
 
 
 def due_schedules(session: Session, now: datetime) -> DueScheduleCounts:
-    query = select(func.count(), func.min(OrgScheduleRow.next_run_at)).where(
-        *is_active(), OrgScheduleRow.next_run_at <= now
-    )
-    count, oldest = session.execute(query).tuples().one()
-    return DueScheduleCounts(
-        count, 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
-    )
+    query = select(func.count(), func.min(OrgScheduleRow.next_run_at))
+    due = query.where(_IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now)
+    count, oldest = session.execute(due).tuples().one()
+    age = 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
+    return DueScheduleCounts(count, age)
 
 
 def schedules_by_state(session: Session) -> Mapping[ScheduleState, int]:
     query = (
-        select(OrgScheduleRow.state, func.count())
-        .where(OrgScheduleRow.deleted_at.is_(None))
-        .group_by(OrgScheduleRow.state)
+        select(OrgScheduleRow.state, func.count()).where(_IS_KEPT).group_by(OrgScheduleRow.state)
     )
     return {ScheduleState(state): count for state, count in session.execute(query).tuples()}
 
 
 def active_runs(session: Session) -> list[ActiveRuns]:
     """Those that have any."""
-    status, key = JobRunRow.status, (JobRunRow.org_id, JobRunRow.performer)
-    query = (
-        select(
-            *key,
-            func.count().filter(status == OrgJobsRunState.PENDING),
-            func.count().filter(status == OrgJobsRunState.RUNNING),
-        )
-        .where(status.in_(ACTIVE_RUN_STATES))
-        .group_by(*key)
-        .order_by(*key)
-    )
+    key = JobRunRow.org_id, JobRunRow.performer
+    counts = func.count().filter(IS_PENDING), func.count().filter(IS_RUNNING)
+    query = select(*key, *counts).where(IS_ACTIVE).group_by(*key).order_by(*key)
     return [ActiveRuns(*row) for row in session.execute(query).tuples()]
 
 
 def day_of_jobs(session: Session, since: datetime, until: datetime, now: datetime) -> Day:
-    """Fires by when they were decided upon, jobs by when they ended. `until` is not part of the
-    span."""
+    """Fires by when they were decided, jobs by when they ended. `until` is excluded."""
+    unreadable = select(OrgScheduleRow.id).where(_IS_UNREADABLE).order_by(OrgScheduleRow.id)
     return Day(
         fires=_fires(session, since, until),
         jobs=_jobs(session, since, until),
         oldest_due_seconds=due_schedules(session, now).age_seconds,
-        unreadable=_unreadable_of_statistics(session),
+        unreadable=session.scalars(unreadable).all(),
     )
 
 
@@ -486,13 +356,3 @@ def _jobs(session: Session, since: datetime, until: datetime) -> list[DayJobs]:
         DayJobs(org_id=org, status=OrgJobsRunState(status), type=type_, count=count)
         for org, status, type_, count in session.execute(query).tuples()
     ]
-
-
-def _unreadable_of_statistics(session: Session) -> list[str]:
-    is_unreadable = (
-        OrgScheduleRow.state == ScheduleState.INVALID_CRON,
-        OrgScheduleRow.deleted_at.is_(None),
-    )
-    return list(
-        session.scalars(select(OrgScheduleRow.id).where(*is_unreadable).order_by(OrgScheduleRow.id))
-    )

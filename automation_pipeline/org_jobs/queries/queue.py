@@ -101,7 +101,7 @@ def is_waiting(now: datetime) -> ColumnElement[bool]:
 
 def is_open(now: datetime) -> ColumnElement[bool]:
     """Of organisations: neither suspended nor in maintenance."""
-    is_maintained = _lasts(OrganisationRow.maintenance_until, now)
+    is_maintained = lasts(OrganisationRow.maintenance_until, now)
     return and_(OrganisationRow.suspended_at.is_(None), ~is_maintained)
 
 
@@ -115,11 +115,11 @@ def _has_open_server(now: datetime) -> ColumnElement[bool]:
     of_job = ServerRow.id == OrgJobRow.server_instance_id
     is_off = exists().where(of_job, ~ServerRow.is_enabled).correlate(OrgJobRow)
     on_host = of_job, HostRow.id == ServerRow.host_id
-    is_maintained = exists().where(*on_host, _lasts(HostRow.maintenance_until, now))
+    is_maintained = exists().where(*on_host, lasts(HostRow.maintenance_until, now))
     return and_(~is_off, ~is_maintained.correlate(OrgJobRow))
 
 
-def _lasts(until: InstrumentedAttribute[datetime | None], now: datetime) -> ColumnElement[bool]:
+def lasts(until: InstrumentedAttribute[datetime | None], now: datetime) -> ColumnElement[bool]:
     """Never NULL, because callers negate it."""
     return and_(until.is_not(None), until > now)
 

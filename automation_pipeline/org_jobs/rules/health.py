@@ -16,96 +16,16 @@ from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, signed
 from automation_pipeline.fiches.models.days import DayFinding
 from automation_pipeline.org_jobs.models.states import DAY_CHECKS, FireOutcome, OrgJobsRunState
 
-
-@dataclass(frozen=True, kw_only=True)
-class FailedJobs:
-    """Jobs that failed for good lately: of one schedule, or of one type where they have none.
-    `last_*` is of the newest."""
-
-    org_id: str
-    schedule_id: str | None
-    type: str
-    count: int
-    last_id: int
-    last_at: datetime
-    last_error: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailingSchedule:
-    """One that has failed lately: its job for good, or nobody could make one."""
-
-    org_id: str
-    id: str
-    name: str
-    in_a_row: int
-    is_paused_for_it: bool
-    last_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnreadableSchedule:
-    org_id: str
-    id: str
-    name: str
-    cron_expression: str
-    since: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchedSchedule:
-    """An ACTIVE one. `since`: the later of what it last was due for and its last change."""
-
-    org_id: str
-    id: str
-    name: str
-    timing: TimingFields
-    since: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuietHost:
-    """`waiting` jobs have not begun, `at_work` ones have. `has_servers`: enabled ones are on it."""
-
-    org_id: str
-    id: int
-    name: str
-    silent_since: datetime
-    was_seen: bool
-    waiting: int
-    at_work: int
-    has_servers: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpoiltBatch:
-    org_id: str
-    id: int
-    schedule_id: str
-    finished_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class OrgHealth:
-    """`oldest_due_at`: since when the oldest schedule waits that is due; None: none is."""
-
-    oldest_due_at: datetime | None = None
-    failed_jobs: Sequence[FailedJobs] = ()
-    failing: Sequence[FailingSchedule] = ()
-    unreadable: Sequence[UnreadableSchedule] = ()
-    watched: Sequence[WatchedSchedule] = ()
-    quiet_hosts: Sequence[QuietHost] = ()
-    batches: Sequence[SpoiltBatch] = ()
-
-
 COOLDOWN = timedelta(minutes=15)
-# What happened longer ago is told no more, also where nobody looked for a while.
+# What happened longer ago raises no alert, also if nobody looked for a while.
 LOOK_BACK = timedelta(hours=1)
 FAILURES_IN_A_ROW = 3
 HEARTBEAT_MISSED_AFTER = timedelta(minutes=3)
 SERVER_DOWN_AFTER = timedelta(minutes=15)
 LATE_AFTER = timedelta(seconds=300)
 SCHEDULER = "scheduler"
+ALERT_EVENT = "org_jobs.alert"
+MOST_NAMED = 5
 
 
 class OrgJobsAlertName(StrEnum):
@@ -119,10 +39,20 @@ class OrgJobsAlertName(StrEnum):
     SILENT_SCHEDULE = "silent_schedule"
 
 
+_CRITICAL = frozenset(
+    {
+        OrgJobsAlertName.SERVER_DOWN,
+        OrgJobsAlertName.INVALID_CRON,
+        OrgJobsAlertName.OLDEST_DUE,
+        OrgJobsAlertName.SILENT_SCHEDULE,
+    }
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OrgAlertCondition:
-    """`happened_at`: it happened once, and is told once; None: it lasts, and is told again after
-    each cooldown. `org_id` None: it is about the scheduler itself."""
+    """With `happened_at` it happened once, and is raised once; without, it lasts, and is raised
+    again after each cooldown. Without `org_id` it is about the scheduler itself."""
 
     org_id: str | None
     name: OrgJobsAlertName
@@ -140,21 +70,8 @@ class LastRaised:
     at: datetime
 
 
-def due_alerts(health: OrgHealth, now: datetime) -> list[OrgAlertCondition]:
-    """At most one a name and subject."""
-    return [
-        *_late(health.oldest_due_at, now),
-        *(_unreadable(one) for one in health.unreadable),
-        *(alert for one in health.failing for alert in _failing(one)),
-        *(_failed(one) for one in health.failed_jobs),
-        *(_spoilt(one) for one in health.batches),
-        *(alert for host in health.quiet_hosts for alert in _quiet(host, now)),
-        *(alert for one in health.watched for alert in _silent(one, now)),
-    ]
-
-
 def is_to_raise(alert: OrgAlertCondition, last: LastRaised | None, now: datetime) -> bool:
-    """Once until its cooldown is over; what has become worse is told at once."""
+    """Once until its cooldown is over; an alert that became critical is raised at once."""
     if last is None:
         return True
     if alert.happened_at is not None and alert.happened_at <= last.at:
@@ -165,115 +82,119 @@ def is_to_raise(alert: OrgAlertCondition, last: LastRaised | None, now: datetime
     return became_worse or now - last.at >= COOLDOWN
 
 
-def _late(oldest_due_at: datetime | None, now: datetime) -> Iterator[OrgAlertCondition]:
+def late_alerts(oldest_due_at: datetime | None, now: datetime) -> Iterator[OrgAlertCondition]:
+    """About the oldest schedule that is due and was not dispatched."""
     if oldest_due_at is not None and now - oldest_due_at > LATE_AFTER:
-        message = f"A schedule has been due for {_length(now - oldest_due_at)} and nobody has looked at it."
-        yield OrgAlertCondition(
-            org_id=None,
-            name=OrgJobsAlertName.OLDEST_DUE,
-            severity=AlertSeverity.CRITICAL,
-            subject=SCHEDULER,
-            message=message,
-        )
+        late = _length(now - oldest_due_at)
+        message = f"A schedule has been due for {late} and nobody has looked at it."
+        yield _alert(None, OrgJobsAlertName.OLDEST_DUE, SCHEDULER, message)
 
 
-def _unreadable(one: UnreadableSchedule) -> OrgAlertCondition:
+def unreadable_alert(
+    org_id: str, schedule_id: str, name: str, cron: str, since: datetime
+) -> OrgAlertCondition:
     message = (
-        f"Schedule {one.name!r} is never due any more: nothing can be made of its times "
-        f"({one.cron_expression!r})."
+        f"Schedule {name!r} is never due any more: nothing can be made of its times ({cron!r})."
     )
-    return OrgAlertCondition(
-        org_id=one.org_id,
-        name=OrgJobsAlertName.INVALID_CRON,
-        severity=AlertSeverity.CRITICAL,
-        subject=one.id,
-        message=message,
-        happened_at=one.since,
-    )
+    return _alert(org_id, OrgJobsAlertName.INVALID_CRON, schedule_id, message, since)
 
 
-def _failing(one: FailingSchedule) -> Iterator[OrgAlertCondition]:
-    if one.in_a_row < FAILURES_IN_A_ROW and not one.is_paused_for_it:
-        return
-    times = "once" if one.in_a_row == 1 else f"{one.in_a_row} times in a row"
-    message = f"Schedule {one.name!r} has failed {times}"
-    yield OrgAlertCondition(
-        org_id=one.org_id,
-        name=OrgJobsAlertName.SCHEDULE_FAILED,
-        severity=AlertSeverity.CRITICAL if one.is_paused_for_it else AlertSeverity.WARNING,
-        subject=one.id,
-        message=f"{message} and was paused for it." if one.is_paused_for_it else f"{message}.",
-        happened_at=one.last_at,
-    )
-
-
-def _failed(one: FailedJobs) -> OrgAlertCondition:
-    said = (
-        "A job has failed for good" if one.count == 1 else f"{one.count} jobs have failed for good"
-    )
-    words = f"{said} ({one.type}), the last is job {one.last_id}"
-    return OrgAlertCondition(
-        org_id=one.org_id,
-        name=OrgJobsAlertName.JOB_RUN_FAILED,
-        severity=AlertSeverity.WARNING,
-        subject=one.schedule_id or f"{one.org_id}:{one.type}",
-        message=f"{words}: {one.last_error}" if one.last_error else f"{words}.",
-        happened_at=one.last_at,
-    )
-
-
-def _spoilt(one: SpoiltBatch) -> OrgAlertCondition:
-    return OrgAlertCondition(
-        org_id=one.org_id,
-        name=OrgJobsAlertName.BATCH_FAILED,
-        severity=AlertSeverity.WARNING,
-        subject=str(one.id),
-        message=f"Backfill {one.id} of schedule {one.schedule_id} is over, and not all of its jobs have succeeded.",
-        happened_at=one.finished_at,
-    )
-
-
-def _quiet(host: QuietHost, now: datetime) -> Iterator[OrgAlertCondition]:
-    silence = now - host.silent_since
-    jobs = host.waiting + host.at_work
-    if jobs and silence > HEARTBEAT_MISSED_AFTER:
-        words = f"{host.at_work} jobs are at work there and {host.waiting} wait."
-        message = f"The agent of host {host.name!r} has been silent for {_length(silence)}: {words}"
+def failing_alerts(
+    org_id: str, schedule_id: str, name: str, in_a_row: int, is_paused: bool, last_at: datetime
+) -> Iterator[OrgAlertCondition]:
+    """About a schedule that has failed lately. `is_paused`: because of its failures."""
+    if in_a_row >= FAILURES_IN_A_ROW or is_paused:
+        times = "once" if in_a_row == 1 else f"{in_a_row} times in a row"
+        paused = " and was paused for it" if is_paused else ""
         yield OrgAlertCondition(
-            org_id=host.org_id,
-            name=OrgJobsAlertName.HEARTBEAT_MISSED,
-            severity=AlertSeverity.WARNING,
-            subject=str(host.id),
-            message=message,
-        )
-    if host.was_seen and host.has_servers and silence > SERVER_DOWN_AFTER:
-        yield OrgAlertCondition(
-            org_id=host.org_id,
-            name=OrgJobsAlertName.SERVER_DOWN,
-            severity=AlertSeverity.CRITICAL,
-            subject=str(host.id),
-            message=f"Host {host.name!r} has not been heard of for {_length(silence)}: its servers are taken for down.",
-            happened_at=host.silent_since + SERVER_DOWN_AFTER,
+            org_id=org_id,
+            name=OrgJobsAlertName.SCHEDULE_FAILED,
+            severity=AlertSeverity.CRITICAL if is_paused else AlertSeverity.WARNING,
+            subject=schedule_id,
+            message=f"Schedule {name!r} has failed {times}{paused}.",
+            happened_at=last_at,
         )
 
 
-def _silent(one: WatchedSchedule, now: datetime) -> Iterator[OrgAlertCondition]:
-    """The dispatcher's own word for it is not taken: two of its due times have gone by since it was
-    last looked at."""
-    second = _second_after(one.timing, one.since)
+def failed_jobs_alert(  # noqa: PLR0913, PLR0917  what the message says
+    org_id: str,
+    schedule_id: str | None,
+    type_: str,
+    count: int,
+    last_id: int,
+    last_at: datetime,
+    last_error: str | None = None,
+) -> OrgAlertCondition:
+    """About jobs that failed for good: of one schedule, or of one type without a schedule."""
+    jobs = "A job has failed for good" if count == 1 else f"{count} jobs have failed for good"
+    error = f": {last_error}" if last_error else "."
+    message = f"{jobs} ({type_}), the last is job {last_id}{error}"
+    subject = schedule_id or f"{org_id}:{type_}"
+    return _alert(org_id, OrgJobsAlertName.JOB_RUN_FAILED, subject, message, last_at)
+
+
+def batch_alert(
+    org_id: str, batch_id: int, schedule_id: str, finished_at: datetime
+) -> OrgAlertCondition:
+    message = f"Backfill {batch_id} of schedule {schedule_id} is over, and not all of its jobs have succeeded."
+    return _alert(org_id, OrgJobsAlertName.BATCH_FAILED, str(batch_id), message, finished_at)
+
+
+def host_alerts(  # noqa: PLR0913  what the decision needs, by name
+    org_id: str,
+    host_id: int,
+    name: str,
+    now: datetime,
+    *,
+    silent_since: datetime,
+    was_seen: bool,
+    waiting: int,
+    at_work: int,
+    has_servers: bool,
+) -> Iterator[OrgAlertCondition]:
+    """`waiting` jobs have not begun, `at_work` ones have. `has_servers`: enabled ones are on it."""
+    silence, subject = now - silent_since, str(host_id)
+    if waiting + at_work and silence > HEARTBEAT_MISSED_AFTER:
+        jobs = f"{at_work} jobs are at work there and {waiting} wait."
+        message = f"The agent of host {name!r} has been silent for {_length(silence)}: {jobs}"
+        yield _alert(org_id, OrgJobsAlertName.HEARTBEAT_MISSED, subject, message)
+    if was_seen and has_servers and silence > SERVER_DOWN_AFTER:
+        heard = f"has not been heard of for {_length(silence)}"
+        message = f"Host {name!r} {heard}: its servers are taken for down."
+        down_at = silent_since + SERVER_DOWN_AFTER
+        yield _alert(org_id, OrgJobsAlertName.SERVER_DOWN, subject, message, down_at)
+
+
+def silent_alerts(
+    org_id: str, schedule_id: str, name: str, timing: TimingFields, since: datetime, now: datetime
+) -> Iterator[OrgAlertCondition]:
+    """About an active schedule of which two due times passed since it last was due or changed,
+    whatever the dispatcher has planned."""
+    second = _second_after(timing, since)
     if second is not None and now - second > LATE_AFTER:
-        yield OrgAlertCondition(
-            org_id=one.org_id,
-            name=OrgJobsAlertName.SILENT_SCHEDULE,
-            severity=AlertSeverity.CRITICAL,
-            subject=one.id,
-            message=f"Schedule {one.name!r} is active, and the last two of its due times have gone by unnoticed.",
-        )
+        message = f"Schedule {name!r} is active, and the last two of its due times have gone by unnoticed."
+        yield _alert(org_id, OrgJobsAlertName.SILENT_SCHEDULE, schedule_id, message)
 
 
-@lru_cache(
-    maxsize=4096
-)  # thousands of schedules share a few hundred expressions, and were due at the same time
+def _alert(
+    org_id: str | None,
+    name: OrgJobsAlertName,
+    subject: str,
+    message: str,
+    happened_at: datetime | None = None,
+) -> OrgAlertCondition:
+    return OrgAlertCondition(
+        org_id=org_id,
+        name=name,
+        severity=AlertSeverity.CRITICAL if name in _CRITICAL else AlertSeverity.WARNING,
+        subject=subject,
+        message=message,
+        happened_at=happened_at,
+    )
+
+
+# Thousands of schedules share a few hundred expressions, and were due at the same time.
+@lru_cache(maxsize=4096)
 def _second_after(fields: TimingFields, since: datetime) -> datetime | None:
     try:
         two = list(islice(planned_after(read_timing(fields), since), 2))
@@ -285,9 +206,6 @@ def _second_after(fields: TimingFields, since: datetime) -> datetime | None:
 def _length(length: timedelta) -> str:
     seconds = length.total_seconds()
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-
-
-ALERT_EVENT = "org_jobs.alert"
 
 
 class OrgAlert(JsonModel):
@@ -307,23 +225,14 @@ class OrgAlert(JsonModel):
     last_error: str | None
     sent_at: Instant | None
 
-
-@dataclass(frozen=True, kw_only=True)
-class DueOrgAlert:
-    """One whose webhook is to be called now, for the `attempt`-th time."""
-
-    id: int
-    org_id: str | None
-    name: str
-    severity: str
-    subject: str
-    message: str
-    raised_at: datetime
-    attempt: int
+    @property
+    def attempt(self) -> int:
+        """The number of the delivery that is under way."""
+        return self.attempts
 
 
-def message_of(alert: DueOrgAlert) -> dict[str, object]:
-    told = {
+def message_of(alert: OrgAlert) -> dict[str, object]:
+    content = {
         "id": str(alert.id),
         "name": alert.name,
         "severity": alert.severity,
@@ -332,19 +241,12 @@ def message_of(alert: DueOrgAlert) -> dict[str, object]:
         "orgId": alert.org_id,
         "raisedAt": iso(alert.raised_at),
     }
-    return {"event": ALERT_EVENT, "alert": told}
+    return {"event": ALERT_EVENT, "alert": content}
 
 
-def headers_of(
-    alert: DueOrgAlert, body: bytes, secret: str | None, at: datetime
-) -> Mapping[str, str]:
-    """As webhooks about runs have them."""
-    return signed_headers(
-        ALERT_EVENT, f"org-jobs-alert-{alert.id}", body, secret, int(at.timestamp())
-    )
-
-
-NAMED = 5
+def headers_of(alert: OrgAlert, body: bytes, secret: str | None, at: datetime) -> Mapping[str, str]:
+    delivery = f"org-jobs-alert-{alert.id}"
+    return signed_headers(ALERT_EVENT, delivery, body, secret, int(at.timestamp()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -405,32 +307,24 @@ class Day:
 
 
 def judge_day(day: Day) -> tuple[DayFinding, ...]:
-    """One finding a check. A day without anything is a good day."""
+    """One finding per check. A day without anything is a good day."""
     fires, due, cron = DAY_CHECKS
     failed = day.by_outcome.get(FireOutcome.FAILED, 0)
-    late = day.oldest_due_seconds > LATE_AFTER.total_seconds()
-    left = (
-        f"A schedule has been due for {day.oldest_due_seconds:.0f} s."
-        if late
-        else "Whatever is due is looked at."
-    )
+    no_job = f"{failed} due times came to nothing because no job could be made."
+    is_late = day.oldest_due_seconds > LATE_AFTER.total_seconds()
+    late = f"A schedule has been due for {day.oldest_due_seconds:.0f} s."
+    unreadable = "Every schedule can be read."
+    if day.unreadable:
+        more = len(day.unreadable) - MOST_NAMED
+        named = ", ".join(day.unreadable[:MOST_NAMED])
+        unreadable = f"Never due until somebody corrects them: {named}{f', and {more} more' if more > 0 else ''}."
     return (
+        DayFinding(fires, not failed, no_job, grave=True),
         DayFinding(
-            fires,
-            not failed,
-            f"{failed} due times came to nothing because no job could be made.",
-            grave=True,
+            due, not is_late, late if is_late else "Whatever is due is looked at.", grave=True
         ),
-        DayFinding(due, not late, left, grave=True),
-        DayFinding(cron, not day.unreadable, _unreadable_words(day.unreadable)),
+        DayFinding(cron, not day.unreadable, unreadable),
     )
-
-
-def _unreadable_words(ids: Sequence[str]) -> str:
-    if not ids:
-        return "Every schedule can be read."
-    more = f", and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
-    return f"Never due until somebody corrects them: {', '.join(ids[:NAMED])}{more}."
 
 
 def _summed(counted: Iterable[tuple[str, int]]) -> Mapping[str, int]:

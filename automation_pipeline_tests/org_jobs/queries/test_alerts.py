@@ -6,7 +6,6 @@ from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.health import (
     add_alerts,
-    count_alerts,
     last_raised,
     list_alerts,
 )
@@ -52,7 +51,6 @@ def test_an_organisation_sees_its_own_alerts_only(
     with org_bench.database.reading() as session:
         found = list_alerts(session, within, org_id=org_id, limit=9, offset=0)
         page = list_alerts(session, within, org_id=org_id, limit=1, offset=1)
-        assert count_alerts(session, within, org_id=org_id) == len(subjects)
     assert [one.subject for one in found] == subjects
     assert page == found[1:2]
 

@@ -1,7 +1,7 @@
-"""Somebody is called strictly beyond each boundary, once for what happened, and again for what
+"""An alert is raised strictly beyond each boundary: once for what happened, and again for what
 lasts."""
 
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -12,107 +12,75 @@ from automation_pipeline.core.scheduling.timing import TimingFields
 from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.org_jobs.rules.health import (
     COOLDOWN,
-    FailedJobs,
-    FailingSchedule,
     LastRaised,
     OrgAlertCondition,
-    OrgHealth,
     OrgJobsAlertName,
-    QuietHost,
-    SpoiltBatch,
-    UnreadableSchedule,
-    WatchedSchedule,
-    due_alerts,
+    batch_alert,
+    failed_jobs_alert,
+    failing_alerts,
+    host_alerts,
     is_to_raise,
+    late_alerts,
+    silent_alerts,
+    unreadable_alert,
 )
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-HOST = QuietHost(
-    org_id="acme",
-    id=7,
-    name="h1",
-    silent_since=NOW,
-    was_seen=True,
-    waiting=0,
-    at_work=0,
-    has_servers=True,
-)
 WARNING, CRITICAL = AlertSeverity.WARNING, AlertSeverity.CRITICAL
 
 
-def told(health: OrgHealth) -> list[tuple[str, str, str | None, str]]:
-    return [(one.name, one.severity, one.org_id, one.subject) for one in due_alerts(health, NOW)]
+def about(alerts: Iterable[OrgAlertCondition]) -> list[tuple[str, str, str | None, str]]:
+    return [(one.name, one.severity, one.org_id, one.subject) for one in alerts]
 
 
-def test_where_all_is_well_nobody_is_called() -> None:
-    assert due_alerts(OrgHealth(), NOW) == []
-
-
-@every_case(("seconds", "is_told"), [(0, False), (300, False), (301, True)])
-def test_what_is_due_and_left_alone_is_about_the_scheduler_itself(
-    seconds: int, is_told: bool
+@every_case(("seconds", "is_raised"), [(0, False), (300, False), (301, True)])
+def test_a_schedule_that_is_due_for_long_is_about_the_scheduler(
+    seconds: int, is_raised: bool
 ) -> None:
-    found = told(OrgHealth(oldest_due_at=NOW - seconds * SECOND))
-    assert found == ([("oldest_due", "critical", None, "scheduler")] if is_told else [])
+    found = about(late_alerts(NOW - seconds * SECOND, NOW))
+    assert found == ([("oldest_due", "critical", None, "scheduler")] if is_raised else [])
+    assert list(late_alerts(None, NOW)) == []
+
+
+def test_lengths_are_seconds_or_minutes() -> None:
+    [seconds], [minutes] = (late_alerts(NOW - length * SECOND, NOW) for length in (599, 600))
+    assert "due for 599 s and" in seconds.message
+    assert "due for 10 min and" in minutes.message
 
 
 @every_case(
-    ("in_a_row", "is_paused", "severity"),
+    ("in_a_row", "is_paused", "severity", "words"),
     [
-        (0, False, None),
-        (2, False, None),
-        (3, False, "warning"),
-        (9, False, "warning"),
-        (2, True, "critical"),
+        (0, False, None, ""),
+        (2, False, None, ""),
+        (3, False, "warning", "Schedule 'Nightly' has failed 3 times in a row."),
+        (9, False, "warning", "Schedule 'Nightly' has failed 9 times in a row."),
+        (1, True, "critical", "Schedule 'Nightly' has failed once and was paused for it."),
     ],
 )
-def test_a_schedule_that_fails_in_a_row_is_told(
-    in_a_row: int, is_paused: bool, severity: str | None
+def test_a_schedule_that_fails_in_a_row(
+    in_a_row: int, is_paused: bool, severity: str | None, words: str
 ) -> None:
-    one = FailingSchedule(
-        org_id="acme",
-        id="s1",
-        name="Nightly",
-        in_a_row=in_a_row,
-        is_paused_for_it=is_paused,
-        last_at=NOW,
-    )
-    assert told(OrgHealth(failing=[one])) == (
-        [("schedule_failed", severity, "acme", "s1")] if severity else []
-    )
+    found = list(failing_alerts("acme", "s1", "Nightly", in_a_row, is_paused, NOW))
+    expected = [("schedule_failed", severity, "acme", "s1")] if severity else []
+    assert about(found) == expected
+    assert [one.message for one in found] == ([words] if severity else [])
 
 
-def test_what_happened_once_is_told_with_its_words() -> None:
-    health = OrgHealth(
-        unreadable=[
-            UnreadableSchedule(
-                org_id="acme", id="s1", name="Nightly", cron_expression="0 2 30 2 *", since=NOW
-            )
-        ],
-        failed_jobs=[
-            FailedJobs(
-                org_id="acme",
-                schedule_id="s2",
-                type="RCON",
-                count=1,
-                last_id=4,
-                last_at=NOW,
-                last_error="No.",
-            ),
-            FailedJobs(
-                org_id="acme", schedule_id=None, type="RCON", count=3, last_id=9, last_at=NOW
-            ),
-        ],
-        batches=[SpoiltBatch(org_id="acme", id=5, schedule_id="s3", finished_at=NOW)],
-    )
-    found = due_alerts(health, NOW)
-    assert [(one.name, one.severity, one.subject) for one in found] == [
-        ("invalid_cron", "critical", "s1"),
-        ("job_run_failed", "warning", "s2"),
-        ("job_run_failed", "warning", "acme:RCON"),
-        ("batch_failed", "warning", "5"),
+def test_what_happened_once_is_described() -> None:
+    found = [
+        unreadable_alert("acme", "s1", "Nightly", "0 2 30 2 *", NOW),
+        failed_jobs_alert("acme", "s2", "RCON", 1, 4, NOW, "No."),
+        failed_jobs_alert("acme", None, "RCON", 3, 9, NOW),
+        batch_alert("acme", 5, "s3", NOW),
+    ]
+    assert about(found) == [
+        ("invalid_cron", "critical", "acme", "s1"),
+        ("job_run_failed", "warning", "acme", "s2"),
+        ("job_run_failed", "warning", "acme", "acme:RCON"),
+        ("batch_failed", "warning", "acme", "5"),
     ]
     assert found[1].message == "A job has failed for good (RCON), the last is job 4: No."
     assert found[2].message == "3 jobs have failed for good (RCON), the last is job 9."
@@ -133,24 +101,22 @@ def test_what_happened_once_is_told_with_its_words() -> None:
         (15.1, {"was_seen": False, "waiting": 1}, ["heartbeat_missed"]),
     ],
 )
-def test_a_silent_host_is_told(
-    minutes: float, changes: dict[str, object], names: list[str]
-) -> None:
-    host = replace(HOST, silent_since=NOW - minutes * MINUTE, **changes)
-    assert [name for name, *_ in told(OrgHealth(quiet_hosts=[host]))] == names
+def test_a_silent_host(minutes: float, changes: dict[str, int], names: list[str]) -> None:
+    facts = {"was_seen": True, "waiting": 0, "at_work": 0, "has_servers": True} | changes
+    since = NOW - minutes * MINUTE
+    found = list(host_alerts("acme", 7, "h1", NOW, silent_since=since, **facts))  # type: ignore[arg-type]
+    assert [(one.name, one.subject) for one in found] == [(name, "7") for name in names]
+    downs = [one.happened_at for one in found if one.name == "server_down"]
+    assert downs == [since + 15 * MINUTE] * len(downs)
 
 
-def watched(cron: str, since: datetime, **timing: object) -> OrgHealth:
+def silent(cron: str, since: datetime, **timing: object) -> list[tuple[str, str, str | None, str]]:
     fields = TimingFields(seed="", cron_expression=cron, timezone="UTC", **timing)  # type: ignore[arg-type]
-    return OrgHealth(
-        watched=[
-            WatchedSchedule(org_id="acme", id="s1", name="Nightly", timing=fields, since=since)
-        ]
-    )
+    return about(silent_alerts("acme", "s1", "Nightly", fields, since, NOW))
 
 
 @every_case(
-    ("cron", "since", "is_told"),
+    ("cron", "since", "is_raised"),
     [
         ("*/30 * * * *", NOW - 60 * MINUTE, False),  # the second is due just now
         ("*/30 * * * *", NOW - 66 * MINUTE, True),
@@ -162,16 +128,16 @@ def watched(cron: str, since: datetime, **timing: object) -> OrgHealth:
         ("no cron", NOW - timedelta(days=9), False),
     ],
 )
-def test_a_schedule_is_silent_when_two_due_times_have_gone_by(
-    cron: str, since: datetime, is_told: bool
+def test_a_schedule_is_silent_when_two_due_times_have_passed(
+    cron: str, since: datetime, is_raised: bool
 ) -> None:
-    assert told(watched(cron, since)) == (
-        [("silent_schedule", "critical", "acme", "s1")] if is_told else []
-    )
+    expected = [("silent_schedule", "critical", "acme", "s1")] if is_raised else []
+    assert silent(cron, since) == expected
 
 
 def test_a_schedule_whose_dates_are_over_may_be_silent() -> None:
-    assert told(watched("* * * * *", NOW - timedelta(days=1), end_at=NOW - timedelta(days=1))) == []
+    yesterday = NOW - timedelta(days=1)
+    assert silent("* * * * *", yesterday, end_at=yesterday) == []
 
 
 def an_alert(
