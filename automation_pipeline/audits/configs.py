@@ -1,20 +1,23 @@
 """Audit configurations: a configuration has the steps by which audits judge calls."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from automation_pipeline.audits.models.configs import (
     AuditConfig,
+    ConfigStep,
+    StoredConfig,
     changed_config,
     changed_step,
+    check_order,
     config_document,
     config_faults,
     new_step,
     parse_config,
+    renumbered,
 )
 from automation_pipeline.audits.queries import configs
-from automation_pipeline.audits.queries.configs import ConfigStep, StoredConfig
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
@@ -57,17 +60,15 @@ def import_config(
         if known.config == config:
             return ImportedConfig(known.id, Outcome.UNCHANGED, config)
         if not update:
+            before, after = config_document(known.config), config_document(config)
+            differences = ", ".join(field for field in before if before[field] != after[field])
             raise ConflictError(
                 f"Audit config {known.id} has the name {config.name} and other content "
-                f"({_differences(known.config, config)}): add --update to replace it"
+                f"({differences}): add --update to replace it"
             )
-        configs.replace_config(session, known.id, config, now)
+        known = configs.lock_config(session, known.id)
+        configs.write_config(session, known, config, [None] * len(config.steps), now)
         return ImportedConfig(known.id, Outcome.UPDATED, config)
-
-
-def _differences(known: AuditConfig, config: AuditConfig) -> str:
-    before, after = config_document(known), config_document(config)
-    return ", ".join(field for field in before if before[field] != after[field])
 
 
 def update_config(
@@ -76,14 +77,13 @@ def update_config(
     """Change the given fields; null clears. Changed steps get new ids. Running audits keep the version
     that they started with."""
     with database.transaction() as session:
-        stored, now = configs.lock_config(session, config_id), clock.now()
+        stored = configs.lock_config(session, config_id)
         config = changed_config(stored.config, given)
         if config == stored.config:
             return stored
-        if config.steps == stored.config.steps:
-            configs.write_config(session, config_id, config, now)
-        else:
-            configs.replace_config(session, config_id, config, now)
+        has_new_steps = config.steps != stored.config.steps
+        step_ids = [None] * len(config.steps) if has_new_steps else stored.step_ids
+        configs.write_config(session, stored, config, step_ids, clock.now())
         return configs.get_config(session, config_id)
 
 
@@ -92,7 +92,11 @@ def set_config_active(
 ) -> StoredConfig:
     """Activate or deactivate a configuration. Its audits stay."""
     with database.transaction() as session:
-        configs.set_active(session, config_id, active, clock.now())
+        stored = configs.lock_config(session, config_id)
+        if stored.config.is_active == active:
+            return stored
+        config = replace(stored.config, is_active=active)
+        configs.write_config(session, stored, config, stored.step_ids, clock.now())
         return configs.get_config(session, config_id)
 
 
@@ -113,10 +117,12 @@ def add_step(
 ) -> ConfigStep:
     """Add a step. Raises InvalidInputError with one error per invalid field, and the free positions."""
     with database.transaction() as session:
-        step = new_step(configs.lock_config(session, config_id).config, given)
-        [step_id] = configs.add_steps(session, config_id, [step])
-        configs.touch_config(session, config_id, clock.now())
-    return ConfigStep(step_id, config_id, step)
+        stored = configs.lock_config(session, config_id)
+        steps = renumbered((*stored.config.steps, new_step(stored.config, given)))
+        config, step_ids = replace(stored.config, steps=steps), (*stored.step_ids, None)
+        configs.write_config(session, stored, config, step_ids, clock.now())
+        stored = configs.get_config(session, config_id)
+        return stored.step(stored.step_ids[-1])
 
 
 def update_step(
@@ -125,18 +131,15 @@ def update_step(
     """Change the given fields; null clears. Raises InvalidInputError with one error per invalid field,
     and the free positions when the position is taken."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, configs.config_of_step(session, step_id))
+        stored = configs.lock_config_of_step(session, step_id)
         before = stored.step(step_id)
         step = changed_step(stored.config, before.step, given)
         if step == before.step:
             return before
-        configs.write_step(session, step_id, step)
-        if step.position != before.step.position:
-            positions = {other: stored.step(other).step.position for other in stored.step_ids}
-            positions[step_id] = step.position
-            in_order = sorted(positions, key=positions.__getitem__)
-            configs.renumber_steps(session, stored.id, in_order)
-        configs.touch_config(session, stored.id, clock.now())
+        steps = {one: stored.step(one).step for one in stored.step_ids} | {step_id: step}
+        step_ids = sorted(steps, key=lambda one: steps[one].position)
+        config = replace(stored.config, steps=renumbered(steps[one] for one in step_ids))
+        configs.write_config(session, stored, config, step_ids, clock.now())
         return configs.get_config(session, stored.id).step(step_id)
 
 
@@ -146,20 +149,26 @@ def reorder_steps(
     """Reorder the steps. Raises InvalidInputError unless each step is named once. Running audits keep
     their order."""
     with database.transaction() as session:
-        configs.store_step_order(session, config_id, step_ids, clock.now())
+        stored = configs.lock_config(session, config_id)
+        check_order(stored.step_ids, step_ids)
+        if tuple(step_ids) == stored.step_ids:
+            return stored
+        steps = renumbered(stored.step(step_id).step for step_id in step_ids)
+        config = replace(stored.config, steps=steps)
+        configs.write_config(session, stored, config, step_ids, clock.now())
         return configs.get_config(session, config_id)
 
 
 def delete_step(step_id: int, *, database: Database, clock: Clock) -> None:
     """Delete a step. Raises ConflictError if it is the only one."""
     with database.transaction() as session:
-        stored = configs.lock_config(session, configs.config_of_step(session, step_id))
-        left = [other for other in stored.step_ids if other != step_id]
-        stored.step(step_id)
+        stored = configs.lock_config_of_step(session, step_id)
+        left = [one for one in stored.step_ids if one != step_id]
         if not left:
             raise ConflictError(
                 f"Step {step_id} is the only one of audit config {stored.id}, which needs one"
             )
-        configs.remove_step(session, step_id)
-        configs.renumber_steps(session, stored.id, left)
-        configs.touch_config(session, stored.id, clock.now())
+        steps = renumbered(stored.step(one).step for one in left)
+        configs.write_config(
+            session, stored, replace(stored.config, steps=steps), left, clock.now()
+        )

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.audits.configs import ImportedConfig, import_config
-from automation_pipeline.audits.models.configs import config_document, parse_config
-from automation_pipeline.audits.queries.configs import StoredConfig, list_configs
+from automation_pipeline.audits.models.configs import StoredConfig, config_document, parse_config
+from automation_pipeline.audits.queries.configs import config_page, get_config
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import (
@@ -22,7 +22,8 @@ from automation_pipeline_tests.processes import CREW, at_once
 
 def stored(database: Database) -> list[StoredConfig]:
     with database.reading() as session:
-        return [one.stored for one in list_configs(session, include_inactive=True)]
+        page = config_page(session, include_inactive=True, limit=1000, offset=0)
+        return [get_config(session, one.id) for one in page]
 
 
 def put(

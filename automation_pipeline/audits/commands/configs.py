@@ -13,7 +13,7 @@ from automation_pipeline.audits.configs import (
     set_config_active,
 )
 from automation_pipeline.audits.models.configs import ConfigShown, ConfigStepShown, config_faults
-from automation_pipeline.audits.queries.configs import ConfigIncludes, config_page, config_view
+from automation_pipeline.audits.queries.configs import config_page, config_view
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.operations import Document, every, operation
@@ -66,17 +66,21 @@ def configs(
     limit: int,
     offset: int,
 ) -> Sequence[ConfigShown]:
-    shown = ConfigIncludes(steps=include_steps, stats=include_stats)
     with services.database.reading() as session:
         return config_page(
-            session, shown, include_inactive=include_inactive, limit=limit, offset=offset
+            session,
+            include_inactive=include_inactive,
+            include_steps=include_steps,
+            include_stats=include_stats,
+            limit=limit,
+            offset=offset,
         )
 
 
 @operation(f"GET {PATH}/{{config_id}}")
 def get_config(services: Services, config_id: int) -> ConfigShown:
     with services.database.reading() as session:
-        return config_view(session, config_id, ConfigIncludes(steps=True, stats=False))
+        return config_view(session, config_id)
 
 
 @operation(f"POST {PATH}/import", query=["update"])

@@ -1,21 +1,20 @@
 """Queries of audit configurations and their steps.
 
-A configuration and its steps are read by one statement, so that a concurrent change is seen whole
-or not at all.
+One statement reads a configuration and its steps, so that a concurrent change is seen whole or not
+at all.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     ColumnExpressionArgument,
-    Select,
     bindparam,
-    case,
     delete,
     func,
+    insert,
     select,
     update,
 )
@@ -27,111 +26,18 @@ from automation_pipeline.audits.models.configs import (
     AuditStep,
     ConfigShown,
     ConfigStats,
-    ConfigStepShown,
     Severity,
-    positions_in_order,
-    step_shown,
+    StoredConfig,
+    config_not_found,
+    config_shown,
+    step_not_found,
 )
 from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, AuditRow, AuditStepRow
-from automation_pipeline.core.errors import ConflictError, NotFoundError
+from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.statements import among
+from automation_pipeline.storage.statements import among, is_postgres
 
-
-@dataclass(frozen=True)
-class ConfigStep:
-    """A step as it is stored."""
-
-    id: int
-    config_id: int
-    step: AuditStep
-
-
-def config_of_step(session: Session, step_id: int) -> int:
-    """The id of the configuration. NotFoundError when there is no such step."""
-    config_id = session.scalar(
-        select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id)
-    )
-    if config_id is None:
-        raise step_not_found(step_id)
-    return config_id
-
-
-def add_steps(session: Session, config_id: int, steps: Iterable[AuditStep]) -> list[int]:
-    rows = [AuditStepRow(audit_config_id=config_id, **_step_columns(step)) for step in steps]
-    session.add_all(rows)
-    session.flush()
-    return [row.id for row in rows]
-
-
-def write_step(session: Session, step_id: int, step: AuditStep) -> None:
-    """All of it but its place, which is among others'."""
-    columns = {name: value for name, value in _step_columns(step).items() if name != "position"}
-    session.execute(
-        update(AuditStepRow)
-        .where(AuditStepRow.id == step_id)
-        .values(**columns)
-        .execution_options(synchronize_session=False)
-    )
-
-
-def remove_step(session: Session, step_id: int) -> None:
-    session.execute(
-        delete(AuditStepRow)
-        .where(AuditStepRow.id == step_id)
-        .execution_options(synchronize_session=False)
-    )
-
-
-def renumber_steps(session: Session, config_id: int, step_ids: Sequence[int]) -> None:
-    """Give all steps of the configuration the positions 1 to n, in this order."""
-    # No two steps may have one position, not even midway: first all go above the highest, then each
-    # to its place.
-    is_of_it = AuditStepRow.audit_config_id == config_id
-    highest = session.scalar(select(func.max(AuditStepRow.position)).where(is_of_it)) or 0
-    _move(session, config_id, AuditStepRow.position + highest)
-    places = {step_id: position for position, step_id in enumerate(step_ids, start=1)}
-    _move(session, config_id, case(places, value=AuditStepRow.id))
-
-
-def step_from_row(row: AuditStepRow) -> AuditStep:
-    return AuditStep(
-        position=row.position,
-        name=row.name,
-        description=row.description,
-        prompt=row.prompt,
-        control_points=tuple(row.control_points),
-        keywords=tuple(row.keywords),
-        severity=Severity(row.severity_level),
-        is_critical=row.is_critical,
-        weight=row.weight,
-        chronological_important=row.chronological_important,
-        verify_product_info=row.verify_product_info,
-    )
-
-
-def step_not_found(step_id: int) -> NotFoundError:
-    return NotFoundError(f"Audit step with ID '{step_id}' not found")
-
-
-def _move(session: Session, config_id: int, position: ColumnElement[int]) -> None:
-    session.execute(
-        update(AuditStepRow)
-        .where(AuditStepRow.audit_config_id == config_id)
-        .values(position=position)
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _step_columns(step: AuditStep) -> dict[str, object]:
-    values = {
-        "severity_level" if name == "severity" else name: value
-        for name, value in vars(step).items()
-    }
-    return {**values, "control_points": list(step.control_points), "keywords": list(step.keywords)}
-
-
-IMPORT_LOCK = 7_310_201_813  # the advisory lock of whoever decides what a name stands for
+IMPORT_LOCK = 7_310_201_813  # the advisory lock of imports, which find configurations by name
 
 _WITH_STEPS = (
     select(AuditConfigRow, AuditStepRow)
@@ -139,202 +45,15 @@ _WITH_STEPS = (
     .order_by(AuditConfigRow.id, AuditStepRow.position)
     .execution_options(populate_existing=True)
 )
-_BY_ID = _WITH_STEPS.where(AuditConfigRow.id == bindparam("config"))
 _KNOWN = select(AuditConfigRow.id).where(AuditConfigRow.id == bindparam("config"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredConfig:
-    """`step_ids` in the order of the steps."""
-
-    id: int
-    config: AuditConfig
-    step_ids: tuple[int, ...]
-    created_at: datetime
-    updated_at: datetime
-
-    def step(self, step_id: int) -> ConfigStep:
-        """NotFoundError when it has no such step."""
-        if step_id not in self.step_ids:
-            raise step_not_found(step_id)
-        return ConfigStep(step_id, self.id, self.config.steps[self.step_ids.index(step_id)])
-
-
-@dataclass(frozen=True)
-class ListedConfig:
-    """`audits` of all kinds, also failed and deleted ones: they all keep their configuration from
-    being deleted."""
-
-    stored: StoredConfig
-    audits: int
-
-
-def add_config(session: Session, config: AuditConfig, now: datetime) -> int:
-    row = AuditConfigRow(**_config_columns(config), created_at=now, updated_at=now)
-    session.add(row)
-    session.flush()
-    add_steps(session, row.id, config.steps)
-    return row.id
-
-
-def check_config(session: Session, config_id: int) -> None:
-    """NotFoundError unless there is one."""
-    if execute(session, _KNOWN, {"config": config_id}).first() is None:
-        raise config_not_found(config_id)
-
-
-def get_config(session: Session, config_id: int) -> StoredConfig:
-    found = _grouped(session.execute(_BY_ID, {"config": config_id}).tuples())
-    if not found:
-        raise config_not_found(config_id)
-    return found[0]
-
-
-def list_configs(session: Session, *, include_inactive: bool) -> list[ListedConfig]:
-    """Newest first."""
-    found = (
-        _read_stored(session)
-        if include_inactive
-        else _read_stored(session, AuditConfigRow.is_active)
-    )
-    counted = select(AuditRow.audit_config_id, func.count()).group_by(AuditRow.audit_config_id)
-    audits = dict(session.execute(counted).tuples().all())
-    return [ListedConfig(stored, audits.get(stored.id, 0)) for stored in reversed(found)]
-
-
-def find_by_name(session: Session, name: str) -> StoredConfig | None:
-    """The newest of that name."""
-    found = _read_stored(session, AuditConfigRow.name == name)
-    return found[-1] if found else None
-
-
-def automatic_configs(session: Session) -> list[StoredConfig]:
-    """What every sale is audited by, oldest first."""
-    return _read_stored(session, AuditConfigRow.is_active, AuditConfigRow.run_automatically)
-
-
-def newest_active(session: Session) -> StoredConfig | None:
-    newest_first = (AuditConfigRow.created_at.desc(), AuditConfigRow.id.desc())
-    newest = (
-        select(AuditConfigRow.id).where(AuditConfigRow.is_active).order_by(*newest_first).limit(1)
-    )
-    found = _read_stored(session, AuditConfigRow.id == newest.scalar_subquery())
-    return found[0] if found else None
-
-
-def known_ids(session: Session, ids: Iterable[int]) -> set[int]:
-    """Those of them that are configurations, in use or not."""
-    return set(session.scalars(select(AuditConfigRow.id).where(AuditConfigRow.id.in_(set(ids)))))
-
-
-def lock_config_imports(session: Session) -> None:
-    """Until the transaction ends nobody else may add a name. SQLite has one writer at a time
-    anyway."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(IMPORT_LOCK)))
-
-
-def replace_config(session: Session, config_id: int, config: AuditConfig, now: datetime) -> None:
-    """All of it: the steps are new ones, with new ids."""
-    lock_config(session, config_id)
-    session.execute(delete(AuditStepRow).where(AuditStepRow.audit_config_id == config_id))
-    write_config(session, config_id, config, now)
-    add_steps(session, config_id, config.steps)
-
-
-def write_config(session: Session, config_id: int, config: AuditConfig, now: datetime) -> None:
-    """All of it but its steps."""
-    _write(session, config_id, **_config_columns(config), updated_at=now)
-
-
-def set_active(session: Session, config_id: int, active: bool, now: datetime) -> None:
-    if lock_config(session, config_id).config.is_active != active:
-        _write(session, config_id, is_active=active, updated_at=now)
-
-
-def delete_config(session: Session, config_id: int) -> None:
-    """ConflictError when it is in use. Only the foreign keys can tell: an audit may begin in this
-    very moment."""
-    try:
-        with session.begin_nested():
-            found = (
-                delete(AuditConfigRow)
-                .where(AuditConfigRow.id == config_id)
-                .returning(AuditConfigRow.id)
-            )
-            deleted = session.scalar(found)
-    except IntegrityError:
-        raise ConflictError(
-            f"Audit config with ID '{config_id}' is used by {_users(session, config_id)} and cannot be deleted; "
-            f"deactivate it instead: automation audit-configs deactivate {config_id}"
-        ) from None
-    if deleted is None:
-        raise config_not_found(config_id)
-
-
-def store_step_order(
-    session: Session, config_id: int, step_ids: Sequence[int], now: datetime
-) -> None:
-    """InvalidInputError unless every step of the configuration is named once."""
-    stored = lock_config(session, config_id)
-    order = tuple(positions_in_order(stored.step_ids, step_ids))
-    if order != stored.step_ids:
-        renumber_steps(session, config_id, order)
-        touch_config(session, config_id, now)
-
-
-def touch_config(session: Session, config_id: int, now: datetime) -> None:
-    """Its steps have changed."""
-    _write(session, config_id, updated_at=now)
-
-
-def lock_config(session: Session, config_id: int) -> StoredConfig:
-    """As it is, and nobody else changes it until the transaction ends; audits of it may begin
-    meanwhile."""
-    held = (
-        select(AuditConfigRow.id)
-        .where(AuditConfigRow.id == config_id)
-        .with_for_update(key_share=True)
-    )
-    if session.scalar(held) is None:
-        raise config_not_found(config_id)
-    return get_config(session, config_id)
-
-
-def _write(session: Session, config_id: int, **values: object) -> None:
-    session.execute(
-        update(AuditConfigRow)
-        .where(AuditConfigRow.id == config_id)
-        .values(**values)
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _users(session: Session, config_id: int) -> str:
-    audits = select(func.count()).where(AuditRow.audit_config_id == config_id)
-    batches = select(func.count()).where(AuditBatchRow.audit_config_id == config_id)
-    counts = {"audit": session.scalar(audits) or 0, "batch": session.scalar(batches) or 0}
-    plural = {"audit": "audits", "batch": "batches"}
-    return (
-        " and ".join(f"{n} {what if n == 1 else plural[what]}" for what, n in counts.items() if n)
-        or "something else"
-    )
-
-
-def config_not_found(config_id: int) -> NotFoundError:
-    return NotFoundError(f"Audit config with ID '{config_id}' not found")
-
-
-def _read_stored(session: Session, *chosen: ColumnExpressionArgument[bool]) -> list[StoredConfig]:
+def _read(session: Session, *conditions: ColumnExpressionArgument[bool]) -> list[StoredConfig]:
     """Oldest first."""
-    return _grouped(session.execute(_WITH_STEPS.where(*chosen)).tuples())
-
-
-def _grouped(rows: Iterable[tuple[AuditConfigRow, AuditStepRow | None]]) -> list[StoredConfig]:
-    steps: dict[AuditConfigRow, list[AuditStepRow]] = {}
-    for row, step in rows:
-        steps.setdefault(row, []).extend([step] if step else [])
-    return [_stored(row, of_it) for row, of_it in steps.items()]
+    found: dict[AuditConfigRow, list[AuditStepRow]] = {}
+    for row, step in session.execute(_WITH_STEPS.where(*conditions)).tuples():
+        found.setdefault(row, []).extend([step] if step else [])
+    return [_stored(row, steps) for row, steps in found.items()]
 
 
 def _stored(row: AuditConfigRow, steps: Sequence[AuditStepRow]) -> StoredConfig:
@@ -345,28 +64,103 @@ def _stored(row: AuditConfigRow, steps: Sequence[AuditStepRow]) -> StoredConfig:
         is_active=row.is_active,
         run_automatically=row.run_automatically,
         created_by=row.created_by,
-        steps=tuple(map(step_from_row, steps)),
+        steps=tuple(
+            AuditStep(
+                position=step.position,
+                name=step.name,
+                description=step.description,
+                prompt=step.prompt,
+                control_points=tuple(step.control_points),
+                keywords=tuple(step.keywords),
+                severity_level=Severity(step.severity_level),
+                is_critical=step.is_critical,
+                weight=step.weight,
+                chronological_important=step.chronological_important,
+                verify_product_info=step.verify_product_info,
+            )
+            for step in steps
+        ),
     )
-    step_ids = tuple(step.id for step in steps)
     return StoredConfig(
         id=row.id,
         config=config,
-        step_ids=step_ids,
+        step_ids=tuple(step.id for step in steps),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
 
 
-def _config_columns(config: AuditConfig) -> dict[str, object]:
-    return {name: value for name, value in vars(config).items() if name != "steps"}
+def get_config(session: Session, config_id: int) -> StoredConfig:
+    found = _read(session, AuditConfigRow.id == config_id)
+    if not found:
+        raise config_not_found(config_id)
+    return found[0]
+
+
+def check_config(session: Session, config_id: int) -> None:
+    """Raise NotFoundError for an unknown configuration."""
+    if execute(session, _KNOWN, {"config": config_id}).first() is None:
+        raise config_not_found(config_id)
+
+
+def known_ids(session: Session, ids: Iterable[int]) -> set[int]:
+    """The ids that are configurations, active or not."""
+    return set(session.scalars(select(AuditConfigRow.id).where(AuditConfigRow.id.in_(set(ids)))))
+
+
+def find_by_name(session: Session, name: str) -> StoredConfig | None:
+    """The newest of that name."""
+    found = _read(session, AuditConfigRow.name == name)
+    return found[-1] if found else None
+
+
+def automatic_configs(session: Session) -> list[StoredConfig]:
+    """The configurations that audit every sale, oldest first."""
+    return _read(session, AuditConfigRow.is_active, AuditConfigRow.run_automatically)
+
+
+def newest_active(session: Session) -> StoredConfig | None:
+    newest_first = (AuditConfigRow.created_at.desc(), AuditConfigRow.id.desc())
+    active = select(AuditConfigRow.id).where(AuditConfigRow.is_active).order_by(*newest_first)
+    found = _read(session, AuditConfigRow.id == active.limit(1).scalar_subquery())
+    return found[0] if found else None
+
+
+def config_page(
+    session: Session,
+    *,
+    include_inactive: bool = False,
+    include_steps: bool = False,
+    include_stats: bool = False,
+    limit: int,
+    offset: int,
+) -> list[ConfigShown]:
+    """Newest first."""
+    ids = select(AuditConfigRow.id).order_by(AuditConfigRow.id.desc()).limit(limit).offset(offset)
+    if not include_inactive:
+        ids = ids.where(AuditConfigRow.is_active)
+    found = _read(session, AuditConfigRow.id.in_(ids))
+    stats = stats_of(session, [stored.id for stored in found]) if include_stats else {}
+    return [
+        config_shown(stored, steps=include_steps, stats=stats.get(stored.id))
+        for stored in reversed(found)
+    ]
+
+
+def config_view(session: Session, config_id: int, *, include_stats: bool = False) -> ConfigShown:
+    """The configuration with its steps."""
+    stored = get_config(session, config_id)
+    stats = stats_of(session, [config_id])[config_id] if include_stats else None
+    return config_shown(stored, steps=True, stats=stats)
 
 
 def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigStats]:
-    """Of each of them that exists."""
+    """Unknown configurations are left out."""
     audit, completed = AuditRow.id, AuditRow.status == "completed"
     every = aliased(AuditRow)
     of_all = select(func.count()).where(every.audit_config_id == AuditConfigRow.id)
-    rows = session.execute(
+    is_of_config = AuditRow.audit_config_id == AuditConfigRow.id
+    query = (
         select(
             AuditConfigRow.id,
             of_all.correlate(AuditConfigRow).scalar_subquery(),
@@ -378,16 +172,13 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
             func.max(AuditRow.created_at),
             func.count(audit).filter(completed, AuditRow.is_compliant.is_(True)),
         )
-        .outerjoin(
-            AuditRow,
-            (AuditRow.audit_config_id == AuditConfigRow.id) & AuditRow.deleted_at.is_(None),
-        )
+        .outerjoin(AuditRow, is_of_config & AuditRow.deleted_at.is_(None))
         .where(among(session, AuditConfigRow.id, config_ids))
         .group_by(AuditConfigRow.id)
-    ).tuples()
+    )
     return {
         config_id: ConfigStats(
-            all_audits=every_one,
+            all_audits=all_audits,
             total_audits=total,
             completed_audits=done,
             failed_audits=failed,
@@ -396,84 +187,108 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
             last_used_at=last,
             compliance_rate=round(100 * compliant / done, 2) if done else None,
         )
-        for config_id, every_one, total, done, failed, score, duration, last, compliant in rows
+        for config_id, all_audits, total, done, failed, score, duration, last, compliant in (
+            session.execute(query).tuples()
+        )
     }
 
 
-@dataclass(frozen=True)
-class ConfigIncludes:
-    """What of a configuration is asked for."""
-
-    steps: bool = False
-    stats: bool = False
+def lock_config_imports(session: Session) -> None:
+    """Other imports wait until the transaction ends. SQLite has one writer at a time anyway."""
+    if is_postgres(session):
+        session.execute(select(func.pg_advisory_xact_lock(IMPORT_LOCK)))
 
 
-def config_page(
-    session: Session, shown: ConfigIncludes, *, include_inactive: bool, limit: int, offset: int
-) -> list[ConfigShown]:
-    """Newest first."""
-    chosen = () if include_inactive else (AuditConfigRow.is_active,)
-    return _read_shown(session, shown, _counted(*chosen).limit(limit).offset(offset))
-
-
-def config_view(session: Session, config_id: int, shown: ConfigIncludes) -> ConfigShown:
-    found = _read_shown(session, shown, _counted(AuditConfigRow.id == config_id))
-    if not found:
+def lock_config(session: Session, config_id: int) -> StoredConfig:
+    """Lock the configuration against other changes until the transaction ends. Audits of it may start."""
+    row = select(AuditConfigRow.id).where(AuditConfigRow.id == config_id)
+    if session.scalar(row.with_for_update(key_share=True)) is None:
         raise config_not_found(config_id)
-    return found[0]
+    return get_config(session, config_id)
 
 
-_Counted = Select[tuple[AuditConfigRow, int, int]]
+def lock_config_of_step(session: Session, step_id: int) -> StoredConfig:
+    """Raises NotFoundError for an unknown step."""
+    config_id = select(AuditStepRow.audit_config_id).where(AuditStepRow.id == step_id)
+    found = session.scalar(config_id)
+    if found is None:
+        raise step_not_found(step_id)
+    stored = lock_config(session, found)
+    stored.step(step_id)  # it may have been deleted before the lock
+    return stored
 
 
-def _counted(*chosen: ColumnExpressionArgument[bool]) -> _Counted:
-    """Configurations with the number of their steps and what these weigh together."""
-    of_it = AuditStepRow.audit_config_id == AuditConfigRow.id
-    count = select(func.count()).where(of_it).scalar_subquery()
-    weight = select(func.coalesce(func.sum(AuditStepRow.weight), 0)).where(of_it).scalar_subquery()
-    return (
-        select(AuditConfigRow, count, weight)
-        .where(*chosen)
-        .order_by(AuditConfigRow.id.desc())
-        .execution_options(populate_existing=True)
-    )
+def add_config(session: Session, config: AuditConfig, now: datetime) -> int:
+    row = AuditConfigRow(**_config_columns(config), created_at=now, updated_at=now)
+    session.add(row)
+    session.flush()
+    _add_steps(session, row.id, config.steps)
+    return row.id
 
 
-def _read_shown(session: Session, shown: ConfigIncludes, counted: _Counted) -> list[ConfigShown]:
-    found = session.execute(counted).tuples().all()
-    ids = [row.id for row, _, _ in found]
-    steps = _steps_by_config(session, ids) if shown.steps else {}
-    stats = stats_of(session, ids) if shown.stats else {}
-    return [
-        ConfigShown(
-            id=row.id,
-            name=row.name,
-            description=row.description,
-            system_prompt=row.system_prompt,
-            is_active=row.is_active,
-            run_automatically=row.run_automatically,
-            created_by=row.created_by,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            steps_count=count,
-            total_weight=weight,
-            steps=tuple(steps.get(row.id, ())) if shown.steps else None,
-            stats=stats.get(row.id),
-        )
-        for row, count, weight in found
-    ]
+def write_config(
+    session: Session,
+    stored: StoredConfig,
+    config: AuditConfig,
+    step_ids: Sequence[int | None],
+    now: datetime,
+) -> None:
+    """Replace the stored configuration, which the caller has locked. Steps with an id in `step_ids` keep it,
+    steps without one are new, and other stored steps are deleted."""
+    is_it, is_of_it = AuditConfigRow.id == stored.id, AuditStepRow.audit_config_id == stored.id
+    row = update(AuditConfigRow).where(is_it).values(**_config_columns(config), updated_at=now)
+    session.execute(row.execution_options(synchronize_session=False))
+    if (config.steps, tuple(step_ids)) == (stored.config.steps, stored.step_ids):
+        return
+    steps = list(zip(step_ids, config.steps, strict=True))
+    kept = [{"id": step_id, **_columns(step)} for step_id, step in steps if step_id is not None]
+    removed = set(stored.step_ids) - set(step_ids)
+    session.execute(delete(AuditStepRow).where(AuditStepRow.id.in_(removed)))
+    if kept:
+        # Positions are unique at any moment, so kept steps first move behind all others.
+        behind = AuditStepRow.position + len(stored.step_ids)
+        moved = update(AuditStepRow).where(is_of_it).values(position=behind)
+        session.execute(moved.execution_options(synchronize_session=False))
+        session.execute(update(AuditStepRow), kept)
+    _add_steps(session, stored.id, [step for step_id, step in steps if step_id is None])
 
 
-def _steps_by_config(
-    session: Session, config_ids: Sequence[int]
-) -> dict[int, list[ConfigStepShown]]:
-    steps: dict[int, list[ConfigStepShown]] = {}
-    rows = session.scalars(
-        select(AuditStepRow)
-        .where(among(session, AuditStepRow.audit_config_id, config_ids))
-        .order_by(AuditStepRow.audit_config_id, AuditStepRow.position)
-        .execution_options(populate_existing=True)
-    )
-    for row in rows:
-        steps.setdefault(row.audit_config_id, []).append(step_shown(row.id, step_from_row(row)))
-    return steps
+def _add_steps(session: Session, config_id: int, steps: Sequence[AuditStep]) -> None:
+    if steps:
+        rows = [{"audit_config_id": config_id, **_columns(step)} for step in steps]
+        session.execute(insert(AuditStepRow), rows)
+
+
+def _config_columns(config: AuditConfig) -> dict[str, Any]:
+    return {name: value for name, value in vars(config).items() if name != "steps"}
+
+
+def _columns(step: AuditStep) -> dict[str, Any]:
+    lists = {"control_points": list(step.control_points), "keywords": list(step.keywords)}
+    return {**vars(step), **lists}
+
+
+def delete_config(session: Session, config_id: int) -> None:
+    """Raises ConflictError for a configuration in use. Only the foreign keys can decide this, because an audit
+    may start at the same time."""
+    deleting = delete(AuditConfigRow).where(AuditConfigRow.id == config_id)
+    try:
+        with session.begin_nested():
+            deleted = session.scalar(deleting.returning(AuditConfigRow.id))
+    except IntegrityError:
+        users = [
+            _users(session, AuditRow.audit_config_id == config_id, "audit", "audits"),
+            _users(session, AuditBatchRow.audit_config_id == config_id, "batch", "batches"),
+        ]
+        used_by = " and ".join(filter(None, users)) or "something else"
+        raise ConflictError(
+            f"Audit config with ID '{config_id}' is used by {used_by} and cannot be deleted; "
+            f"deactivate it instead: automation audit-configs deactivate {config_id}"
+        ) from None
+    if deleted is None:
+        raise config_not_found(config_id)
+
+
+def _users(session: Session, condition: ColumnElement[bool], one: str, many: str) -> str:
+    count = session.scalar(select(func.count()).where(condition))
+    return f"{count} {one if count == 1 else many}" if count else ""

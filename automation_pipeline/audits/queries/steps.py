@@ -86,7 +86,7 @@ def _step_row(audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -
         "step_metadata": {
             "position": step.position,
             "name": step.name,
-            "severity": step.severity,
+            "severity": step.severity_level,
             "is_critical": step.is_critical,
             "weight": step.weight,
         },
@@ -103,7 +103,7 @@ def _step_row(audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -
         "audit_id": audit_id,
         "step_position": step.position,
         "step_name": step.name,
-        "severity_level": step.severity,
+        "severity_level": step.severity_level,
         "is_critical": step.is_critical,
         "weight": step.weight,
         **verdict_columns(result.finding if is_judged else None),

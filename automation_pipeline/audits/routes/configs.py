@@ -42,17 +42,12 @@ from automation_pipeline.audits.models.configs import (
     ConfigStepDocument,
     ConfigStepShown,
     NewStepDocument,
+    config_not_found,
     step_shown,
     steps_shown,
 )
 from automation_pipeline.audits.models.requests import IdInBody
-from automation_pipeline.audits.queries.configs import (
-    ConfigIncludes,
-    config_not_found,
-    config_page,
-    config_view,
-    stats_of,
-)
+from automation_pipeline.audits.queries.configs import config_page, config_view, stats_of
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
 
 
@@ -124,10 +119,14 @@ def list_(
     offset: Offset = 0,
 ) -> Response:
     """List the configurations, newest first."""
-    shown = ConfigIncludes(steps=include_steps, stats=include_stats)
     with services.database.reading() as session:
         found = config_page(
-            session, shown, include_inactive=include_inactive, limit=limit, offset=offset
+            session,
+            include_inactive=include_inactive,
+            include_steps=include_steps,
+            include_stats=include_stats,
+            limit=limit,
+            offset=offset,
         )
     return answer([one.document() for one in found], count=len(found), limit=limit, offset=offset)
 
@@ -161,7 +160,7 @@ def change_step(step_id: IdInPath, body: TheBody, services: TheServices) -> Resp
     """Change the fields of a step that are named; null clears. Of the positions only the one behind
     all others is free: `reorder` changes the order."""
     changed = update_step(step_id, body, database=services.database, clock=services.clock)
-    return answer(as_document(step_shown(changed.id, changed.step)))
+    return answer(as_document(step_shown(changed)))
 
 
 @router.delete(STEP_PATH, response_model=Done, responses=refusals(404, 409))
@@ -177,11 +176,7 @@ def show(
 ) -> Response:
     """Show one configuration with its steps."""
     with services.database.reading() as session:
-        return answer(
-            config_view(
-                session, config_id, ConfigIncludes(steps=True, stats=include_stats)
-            ).document()
-        )
+        return answer(config_view(session, config_id, include_stats=include_stats).document())
 
 
 @router.put(
@@ -228,7 +223,7 @@ def append_step(
 
     def work() -> Response:
         added = add_step(config_id, body, database=services.database, clock=services.clock)
-        return answer(as_document(step_shown(added.id, added.step)), status=201)
+        return answer(as_document(step_shown(added)), status=201)
 
     return once(work)
 
@@ -243,7 +238,7 @@ def reorder(config_id: IdInPath, body: TheBody, services: TheServices) -> Respon
     """Put the steps into another order. Every one must be named once."""
     order = parse(StepOrder, body, "Invalid step order").step_ids
     stored = reorder_steps(config_id, order, database=services.database, clock=services.clock)
-    return answer([as_document(step) for step in steps_shown(stored.step_ids, stored.config)])
+    return answer([as_document(step) for step in steps_shown(stored)])
 
 
 @router.get(f"{ONE}/validate", response_model=Answer[Validity], responses=refusals(404))
@@ -292,7 +287,11 @@ def import_(
             given, update=update, database=services.database, clock=services.clock
         )
         config = imported.config
-        told = {"id": str(imported.id), "name": config.name, "outcome": imported.outcome.value}
-        return answer({**told, "stepsCount": len(config.steps)})
+        imported_as = {
+            "id": str(imported.id),
+            "name": config.name,
+            "outcome": imported.outcome.value,
+        }
+        return answer({**imported_as, "stepsCount": len(config.steps)})
 
     return once(work)

@@ -15,13 +15,14 @@ from automation_pipeline.api.parameters import IdInPath, TheCaller, TheReach, Th
 from automation_pipeline.api.responses import Answer, answer, refusals, said
 from automation_pipeline.api.scopes import check_links
 from automation_pipeline.audits.models.audits import AuditStatus, StepLocation
+from automation_pipeline.audits.models.configs import StoredConfig
 from automation_pipeline.audits.models.requests import (
     INVALID_REQUEST,
     IdInBody,
     TriggerSource,
     UserId,
 )
-from automation_pipeline.audits.queries.configs import StoredConfig, newest_active
+from automation_pipeline.audits.queries.configs import newest_active
 from automation_pipeline.audits.queries.requests import (
     audit_request_outcomes,
     rerun_request_outcomes,

@@ -282,7 +282,7 @@ def _step_block(task: StepPrompt) -> str:
     flags = f"Critique : {_yes_or_no(step.is_critical)} | Vérification produit : {_yes_or_no(step.verify_product_info)}"
     lines = (
         f"=== ÉTAPE {step.position}/{len(task.config.steps)} : {one_line(step.name)} ===",
-        f"Gravité : {step.severity} | Poids : {step.weight} | {flags}",
+        f"Gravité : {step.severity_level} | Poids : {step.weight} | {flags}",
         *(f"{name} : {one_line(text)}" for name, text in facts.items() if text and text.strip()),
         "Points de contrôle :",
         *points,

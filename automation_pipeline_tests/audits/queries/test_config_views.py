@@ -1,16 +1,13 @@
 """Configurations as people read them: newest first, page by page, in as many queries for many as
 for one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
-from sqlalchemy import event
 
 from automation_pipeline.audits.models.configs import ConfigShown, parse_config
-from automation_pipeline.audits.queries.configs import ConfigIncludes, config_page, config_view
+from automation_pipeline.audits.queries.configs import config_page, config_view
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.bench import counting
 from automation_pipeline_tests.audits.configurations import (
     FULL,
     NOW,
@@ -20,26 +17,19 @@ from automation_pipeline_tests.audits.configurations import (
     read,
 )
 
-BARE = ConfigIncludes()
-
-
-@contextmanager
-def selects(database: Database) -> Iterator[list[str]]:
-    told: list[str] = []
-
-    def note(*about: object) -> None:
-        told.extend([str(about[2])] if str(about[2]).startswith("SELECT") else [])
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    yield told
-    event.remove(database.engine, "before_cursor_execute", note)
+BARE: dict[str, bool] = {}
+STEPS, STATS = {"include_steps": True}, {"include_stats": True}
 
 
 def page(
-    database: Database, shown: ConfigIncludes, limit: int = 100, offset: int = 0, all_: bool = False
+    database: Database,
+    shown: dict[str, bool],
+    limit: int = 100,
+    offset: int = 0,
+    all_: bool = False,
 ) -> list[ConfigShown]:
     with database.reading() as session:
-        return config_page(session, shown, include_inactive=all_, limit=limit, offset=offset)
+        return config_page(session, **shown, include_inactive=all_, limit=limit, offset=offset)
 
 
 def test_a_page_is_newest_first_and_counts_steps_and_weight(database: Database) -> None:
@@ -62,21 +52,21 @@ def test_a_page_is_newest_first_and_counts_steps_and_weight(database: Database) 
 @pytest.mark.parametrize(
     ("shown", "queries"),
     [
-        (ConfigIncludes(), 1),
-        (ConfigIncludes(steps=True), 2),
-        (ConfigIncludes(stats=True), 2),
-        (ConfigIncludes(steps=True, stats=True), 3),
+        (BARE, 1),
+        (STEPS, 1),
+        (STATS, 2),
+        (STEPS | STATS, 2),
     ],
 )
 @pytest.mark.parametrize("configs", [0, 1, 6])
 def test_many_take_as_many_queries_as_one(
-    database: Database, shown: ConfigIncludes, queries: int, configs: int
+    database: Database, shown: dict[str, bool], queries: int, configs: int
 ) -> None:
     for number in range(configs):
         add(database, f"Config {number}")
-    with selects(database) as told:
+    with counting(database) as told:
         assert len(page(database, shown)) == configs
-    assert len(told) == queries
+    assert len([one for one in told if one.startswith("SELECT")]) == queries
 
 
 def test_steps_and_figures_are_those_of_the_configuration(database: Database) -> None:
@@ -84,7 +74,7 @@ def test_steps_and_figures_are_those_of_the_configuration(database: Database) ->
     with database.transaction() as session:
         add_audit(session, first, "a", status="failed")
         add_audit(session, first, "b")
-    two, one = page(database, ConfigIncludes(steps=True, stats=True))
+    two, one = page(database, STEPS | STATS)
     for shown, config_id in ((one, first), (two, second)):
         stored = read(database, config_id)
         assert shown.steps is not None
@@ -102,7 +92,7 @@ def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, obj
     fields = {name: value for name, value in given.items() if name not in {"name", "steps"}}
     config_id = add(database, str(given["name"]), **fields)
     with database.reading() as session:
-        shown = config_view(session, config_id, ConfigIncludes(steps=True, stats=True)).document()
+        shown = config_view(session, config_id, include_stats=True).document()
     assert (shown["id"], shown["createdAt"]) == (str(config_id), "2026-05-04T10:00:00.000Z")
     assert parse_config(shown) == read(database, config_id).config
     assert read(database, config_id).created_at == NOW
@@ -111,8 +101,9 @@ def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, obj
 def test_what_was_not_asked_for_is_not_in_the_document(database: Database) -> None:
     config_id = add(database)
     with database.reading() as session:
-        assert not {"steps", "stats"} & set(
-            config_view(session, config_id, ConfigIncludes()).document()
-        )
+        assert "stats" not in config_view(session, config_id).document()
         with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
-            config_view(session, 7, ConfigIncludes())
+            config_view(session, 7)
+    [bare] = page(database, BARE)
+    assert not {"steps", "stats"} & set(bare.document())
+    assert bare.id == config_id

@@ -6,14 +6,15 @@ from datetime import timedelta
 from itertools import permutations
 
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.models.configs import parse_config
+from automation_pipeline.audits.configs import reorder_steps, set_config_active
+from automation_pipeline.audits.models.configs import AuditConfig, StoredConfig, parse_config
 from automation_pipeline.audits.queries import configs
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.audits.configurations import (
     FULL,
     NOW,
@@ -23,12 +24,18 @@ from automation_pipeline_tests.audits.configurations import (
     document,
     read,
 )
+from automation_pipeline_tests.conftest import StandingClock
 
 LATER = NOW + timedelta(hours=1)
 
 
-def names(stored: configs.StoredConfig) -> list[str]:
+def names(stored: StoredConfig) -> list[str]:
     return [step.name for step in stored.config.steps]
+
+
+def replace_config(session: Session, config_id: int, config: AuditConfig) -> None:
+    stored = configs.lock_config(session, config_id)
+    configs.write_config(session, stored, config, [None] * len(config.steps), LATER)
 
 
 def rows(database: Database, table: type[AuditConfigRow | AuditStepRow]) -> int:
@@ -59,18 +66,16 @@ def test_the_list_is_newest_first_counts_audits_and_takes_two_queries(database: 
         add_audit(session, first, "a")
         add_audit(session, first, "b", deleted_at=NOW, is_latest=False)
         add_audit(session, second, "c")
-    statements: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
     with database.reading() as session:
-        active = configs.list_configs(session, include_inactive=False)
-    assert sum(statement.startswith("SELECT") for statement in statements) == 2
-    with database.reading() as session:
-        everything = configs.list_configs(session, include_inactive=True)
-    assert [(one.stored.id, one.audits, len(one.stored.config.steps)) for one in active] == [
+        active = configs.config_page(session, include_stats=True, limit=9, offset=0)
+        everything = configs.config_page(
+            session, include_inactive=True, include_stats=True, limit=9, offset=0
+        )
+    assert [(one.id, one.stats and one.stats.all_audits, one.steps_count) for one in active] == [
         (third, 0, 7),
         (first, 2, 3),
     ]
-    assert [(one.stored.id, one.audits) for one in everything] == [
+    assert [(one.id, one.stats and one.stats.all_audits) for one in everything] == [
         (third, 0),
         (second, 1),
         (first, 2),
@@ -111,7 +116,7 @@ def test_a_replacement_is_whole_and_leaves_no_old_step(database: Database, steps
     with database.transaction() as session:
         configs.get_config(session, config_id)
         replacement = parse_config(document("Renamed", steps, description="new", isActive=False))
-        configs.replace_config(session, config_id, replacement, LATER)
+        replace_config(session, config_id, replacement)
         assert configs.get_config(session, config_id).config == replacement
     stored = read(database, config_id)
     assert (stored.config, stored.created_at, stored.updated_at) == (replacement, NOW, LATER)
@@ -124,7 +129,7 @@ def test_a_replacement_that_fails_leaves_everything_as_it_was(database: Database
     before = read(database, config_id)
     impossible = replace(parse_config(FULL), steps=parse_config(FULL).steps[:1] * 2)
     with pytest.raises(IntegrityError), database.transaction() as session:
-        configs.replace_config(session, config_id, impossible, LATER)
+        replace_config(session, config_id, impossible)
     assert read(database, config_id) == before
 
 
@@ -135,9 +140,8 @@ def test_steps_take_any_order_and_keep_their_ids(
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     wanted = tuple(before.step_ids[place] for place in order)
-    with database.transaction() as session:
-        configs.store_step_order(session, config_id, wanted, LATER)
-        assert configs.get_config(session, config_id).step_ids == wanted
+    ordered = reorder_steps(config_id, wanted, database=database, clock=StandingClock(LATER))
+    assert ordered.step_ids == wanted
     stored = read(database, config_id)
     assert (stored.step_ids, names(stored)) == (wanted, [f"Step {place + 1}" for place in order])
     assert [step.position for step in stored.config.steps] == [1, 2, 3]
@@ -154,8 +158,8 @@ def test_an_order_that_does_not_name_every_step_once_changes_nothing(
     config_id = add(database)
     before = read(database, config_id)
     wanted = () if change is list else change(before.step_ids)  # type: ignore[operator]
-    with pytest.raises(InvalidInputError) as refused, database.transaction() as session:
-        configs.store_step_order(session, config_id, wanted, LATER)
+    with pytest.raises(InvalidInputError) as refused:
+        reorder_steps(config_id, wanted, database=database, clock=StandingClock(LATER))
     assert {field for field, _ in refused.value.fields} == {"stepIds"}
     assert read(database, config_id) == before
 
@@ -164,8 +168,8 @@ def test_setting_what_is_set_already_is_no_change(database: Database) -> None:
     config_id = add(database)
     told: list[tuple[bool, bool]] = []
     for active in (True, False, False, True):
-        with database.transaction() as session:
-            configs.set_active(session, config_id, active, LATER)
+        clock = StandingClock(LATER)
+        set_config_active(config_id, active=active, database=database, clock=clock)
         stored = read(database, config_id)
         told.append((stored.config.is_active, stored.updated_at == LATER))
     assert told == [(True, False), (False, True), (False, True), (True, True)]
@@ -231,9 +235,9 @@ def test_what_is_not_there_is_not_found_whatever_is_asked(database: Database) ->
     with database.transaction() as session:
         for ask in (
             lambda: configs.get_config(session, 7),
-            lambda: configs.replace_config(session, 7, config, NOW),
-            lambda: configs.set_active(session, 7, False, NOW),
-            lambda: configs.store_step_order(session, 7, [], NOW),
+            lambda: replace_config(session, 7, config),
+            lambda: configs.lock_config(session, 7),
+            lambda: configs.config_view(session, 7),
             lambda: configs.delete_config(session, 7),
         ):
             with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):

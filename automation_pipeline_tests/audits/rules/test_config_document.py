@@ -52,7 +52,7 @@ _steps = st.builds(
     control_points=st.lists(
         _filled, min_size=1, max_size=4, unique_by=lambda text: tuple(text.split())
     ).map(tuple),
-    severity=st.sampled_from(Severity),
+    severity_level=st.sampled_from(Severity),
     description=st.none() | _filled,
     keywords=st.lists(_filled, max_size=4, unique=True).map(tuple),
     is_critical=st.booleans(),
@@ -92,7 +92,7 @@ def test_a_configuration_needs_little() -> None:
                 name="Accueil",
                 prompt="Vérifie.",
                 control_points=("a",),
-                severity=Severity.LOW,
+                severity_level=Severity.LOW,
                 weight=5,
             ),
         ),

@@ -1,24 +1,18 @@
 """A new order of steps names every step once."""
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from itertools import permutations
 
-from automation_pipeline.audits.models.configs import positions_in_order
+import pytest
+
+from automation_pipeline.audits.models.configs import check_order
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.tables import every_case
 
 
-@given(
-    st.lists(st.integers(), unique=True).flatmap(
-        lambda ids: st.tuples(st.just(ids), st.permutations(ids))
-    )
-)
-def test_every_step_gets_its_place_in_the_order_given(orders: tuple[list[int], list[int]]) -> None:
-    now, wanted = orders
-    positions = positions_in_order(now, wanted)
-    assert sorted(positions, key=lambda step: positions[step]) == wanted
-    assert sorted(positions.values()) == list(range(1, len(now) + 1))
+def test_an_order_that_names_every_step_once_is_accepted() -> None:
+    for wanted in permutations([7, 8, 9]):
+        check_order([7, 8, 9], wanted)
+    check_order([], [])
 
 
 @every_case(
@@ -38,5 +32,5 @@ def test_an_order_that_is_not_complete_is_refused_by_name(
     wanted: list[int], reasons: list[str]
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        positions_in_order([7, 8, 9], wanted)
+        check_order([7, 8, 9], wanted)
     assert refused.value.fields == tuple(("stepIds", reason) for reason in reasons)

@@ -45,7 +45,7 @@ def step(**other: object) -> AuditStep:
             "name": "Étape",
             "prompt": "Vérifie.",
             "control_points": ("Le délai est annoncé",),
-            "severity": Severity.HIGH,
+            "severity_level": Severity.HIGH,
         }
         | other
     )
