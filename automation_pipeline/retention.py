@@ -13,7 +13,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.queries import maintenance as enrichment
 from automation_pipeline.fiches.queries import fetch_jobs as fiches
 from automation_pipeline.org_jobs.jobs import purge_old_jobs
-from automation_pipeline.pricing.queries import history as pricing
+from automation_pipeline.pricing.queries import monitoring as pricing
 from automation_pipeline.storage import retention as storage
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database

@@ -104,13 +104,13 @@ def queued_run(address: str) -> tuple[int, float]:
     from automation_pipeline.pricing.models.runs import RuleTrigger  # noqa: PLC0415
     from automation_pipeline.pricing.planning import preview_rule  # noqa: PLC0415
     from automation_pipeline.pricing.pricing_rules import create_rule  # noqa: PLC0415
-    from automation_pipeline.pricing.queries.runs import targets_of  # noqa: PLC0415
+    from automation_pipeline.pricing.queries.views import targets_of  # noqa: PLC0415
     from automation_pipeline.pricing.runs import queue_run  # noqa: PLC0415
 
     put(address, {"maximum": 10**9, "restore_rate": 10**9})
-    our = services()
-    ground = {"database": our.database, "clock": our.clock}
-    migrations.upgrade(our.database)
+    system = services()
+    ground = {"database": system.database, "clock": system.clock}
+    migrations.upgrade(system.database)
     given = {
         "name": "A tenth off",
         "selector": {"all": True},
@@ -118,16 +118,12 @@ def queued_run(address: str) -> tuple[int, float]:
     }
     rule = create_rule(given, project_id="default", actor="benchmark", **ground)
     began = time.monotonic()
-    run = our.run(
-        preview_rule(
-            rule.id, front=our.storefront, actor="benchmark", trigger=RuleTrigger.CLI, **ground
-        )
-    )
+    run = system.run(preview_rule(rule.id, system, actor="benchmark", trigger=RuleTrigger.CLI))
     print(
         f"previewed {run.total_targets} of {run.matched} variants in {time.monotonic() - began:.1f} s"
     )
     queue_run(run.id, actor="benchmark", **ground)
-    with our.database.reading() as session:
+    with system.database.reading() as session:
         products = {
             target.product_id for target in targets_of(session, run.id, limit=run.total_targets)
         }
@@ -144,16 +140,10 @@ async def work(run_id: int) -> None:
     from automation_pipeline.core.errors import TransientError  # noqa: PLC0415
     from automation_pipeline.pricing.worker import work_run  # noqa: PLC0415
 
-    our = services()
+    system = services()
     while True:
         try:
-            run = await work_run(
-                run_id,
-                front=our.storefront,
-                database=our.database,
-                clock=our.clock,
-                owner=f"benchmark:{os.getpid()}",
-            )
+            run = await work_run(run_id, system, f"benchmark:{os.getpid()}")
         except TransientError as error:
             await asyncio.sleep(error.retry_after_seconds or 1)
             continue
@@ -166,7 +156,7 @@ def report(
     options: argparse.Namespace, address: str, run_id: int, best: float, seconds: float
 ) -> None:
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
-    from automation_pipeline.pricing.queries.runs import get_run  # noqa: PLC0415
+    from automation_pipeline.pricing.queries.views import get_run  # noqa: PLC0415
 
     with services().database.reading() as session:
         run = get_run(session, run_id)

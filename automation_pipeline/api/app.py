@@ -33,9 +33,6 @@ from automation_pipeline.org_jobs.routes import agents, organisations
 from automation_pipeline.org_jobs.routes import backfills as org_backfills
 from automation_pipeline.org_jobs.routes import jobs as org_jobs
 from automation_pipeline.org_jobs.routes import schedules as org_schedules
-from automation_pipeline.pricing.routes import dead_letters as pricing_dead_letters
-from automation_pipeline.pricing.routes import history as pricing_history
-from automation_pipeline.pricing.routes import policies as pricing_policies
 from automation_pipeline.pricing.routes import rules as pricing_rules
 from automation_pipeline.pricing.routes import runs as pricing_runs
 from automation_pipeline.pricing.routes import shop as pricing_shop
@@ -54,11 +51,11 @@ ROUTERS: tuple[APIRouter, ...] = (
     transcriptions.router,
     audit_requests.status_router,
     pricing_rules.router,
+    pricing_rules.policies_router,
     pricing_runs.router,
-    pricing_dead_letters.router,
-    pricing_policies.router,
     pricing_shop.router,
-    pricing_history.router,
+    pricing_shop.letters_router,
+    pricing_shop.history_router,
     enrichment.requests,
     enrichment.companies,
     organisations.router,

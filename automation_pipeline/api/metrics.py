@@ -50,14 +50,14 @@ from automation_pipeline.org_jobs.queries.health import (
 )
 from automation_pipeline.pricing.models.history import MismatchSeverity, ProjectHealth
 from automation_pipeline.pricing.models.runs import APPLY_MS, QUEUE_MS, success_rate
-from automation_pipeline.pricing.queries.health import (
+from automation_pipeline.pricing.models.shop import CircuitState
+from automation_pipeline.pricing.queries.monitoring import (
     blocked_variants,
     circuits,
     health_of_projects,
     mismatched_prices,
     queue_age_seconds,
 )
-from automation_pipeline.pricing.rules.pacing import CircuitState
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.metrics import MetricValue, all_metrics

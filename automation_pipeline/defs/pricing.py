@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.days import (
+    CHECKS,
     DAYS,
     SETTINGS,
     check_result,
@@ -23,7 +24,6 @@ from automation_pipeline.orchestration.ops import (
     others_at_it,
     verdicts,
 )
-from automation_pipeline.pricing.rules.monitoring import DAY_CHECKS
 
 
 class RuleRunConfig(StrictConfig):
@@ -62,14 +62,14 @@ def work_rule_run(
         run_page,
         work_on,
     )
-    from automation_pipeline.pricing.models.runs import PricingRunState
-    from automation_pipeline.pricing.queries.runs import PricingRunBusyError, targets_of
+    from automation_pipeline.pricing.models.runs import PricingRunBusyError, PricingRunState
+    from automation_pipeline.pricing.queries.views import targets_of
 
-    our = services.get()
-    with verdicts(), counting_moves(our), others_at_it(context, PricingRunBusyError):
-        take_request(context, our)
-        run = our.run(work_on(Launch(**config.model_dump()), context, our))
-        with our.database.reading() as session:
+    system = services.get()
+    with verdicts(), counting_moves(system), others_at_it(context, PricingRunBusyError):
+        take_request(context, system)
+        run = system.run(work_on(Launch(**config.model_dump()), context, system))
+        with system.database.reading() as session:
             page = run_page(run, targets_of(session, run.id, limit=MOST_TARGETS))
         if run.status is PricingRunState.FAILED:
             reason = (
@@ -114,10 +114,10 @@ def reconcile(
     fails when there are prices to compare and none can be read."""
     from automation_pipeline.orchestration.pricing import check_prices, reports_page
 
-    our = services.get()
+    system = services.get()
     with verdicts():
-        take_request(context, our)
-        reports = our.run(check_prices(config.run_id, config.check, our))
+        take_request(context, system)
+        reports = system.run(check_prices(config.run_id, config.check, system))
     page = reports_page(reports)
     unread = [one for report in reports for one in report.unverified]
     if unread and not any(report.total_checked for report in reports):
@@ -167,20 +167,20 @@ def pricing_runs(
 ) -> dg.MaterializeResult:
     """Runs that ended on the day: how many prices were applied and how many were not."""
     from automation_pipeline.orchestration.pricing import day_page
-    from automation_pipeline.pricing.queries.health import runs_that_ended
+    from automation_pipeline.pricing.queries.monitoring import runs_that_ended
 
     span = span_of(day_of(context))
     with verdicts(), services.get().database.reading() as session:
         return dg.MaterializeResult(metadata=day_page(runs_that_ended(session, *span)))
 
 
-@dg.multi_asset_check(specs=check_specs(pricing_runs, DAY_CHECKS))
+@dg.multi_asset_check(specs=check_specs(pricing_runs, tuple(CHECKS["pricing_runs"])))
 def pricing_runs_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
     """Nearly every price applied, few failures left to themselves, the shop's prices as applied,
     invariants kept."""
-    from automation_pipeline.pricing.queries.health import runs_that_ended
+    from automation_pipeline.pricing.queries.monitoring import runs_that_ended
     from automation_pipeline.pricing.rules.monitoring import evaluate_day
 
     span = span_of(day_of(context))
@@ -203,11 +203,15 @@ def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
     from automation_pipeline.pricing.runs import start_due_rules
 
-    our = services.get()
-    if not has_shop(our):
+    system = services.get()
+    if not has_shop(system):
         return dg.SkipReason(NOT_CONFIGURED)
     return dg.SkipReason(
-        str(start_due_rules(database=our.database, clock=our.clock, shop=our.storefront.name))
+        str(
+            start_due_rules(
+                database=system.database, clock=system.clock, shop=system.storefront.name
+            )
+        )
     )
 
 
@@ -215,18 +219,18 @@ def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
     target=None,
     minimum_interval_seconds=every(30),
     default_status=RUNNING,
-    description="Files the checks of applied prices: within five minutes, and after an hour.",
+    description="Files the checks of applied prices: within five minutes, and after an hsystem.",
 )
 def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
     from automation_pipeline.pricing.checks import request_due_checks
 
-    our = services.get()
-    if not has_shop(our):
+    system = services.get()
+    if not has_shop(system):
         return dg.SkipReason(NOT_CONFIGURED)
-    if not our.settings.worker_enable_reconciliation:
+    if not system.settings.worker_enable_reconciliation:
         return dg.SkipReason("WORKER_ENABLE_RECONCILIATION is off.")
-    filed = request_due_checks(database=our.database, clock=our.clock)
+    filed = request_due_checks(database=system.database, clock=system.clock)
     return dg.SkipReason(f"Filed {', '.join(filed)}." if filed else "No check is due.")
 
 
@@ -240,10 +244,10 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
     from automation_pipeline.pricing.runs import sweep_rule_runs as ask_again
 
-    our = services.get()
-    if not has_shop(our):
+    system = services.get()
+    if not has_shop(system):
         return dg.SkipReason(NOT_CONFIGURED)
-    runs = ask_again(database=our.database, clock=our.clock)
+    runs = ask_again(database=system.database, clock=system.clock)
     return dg.SkipReason(
         f"Asked again for runs {', '.join(map(str, runs))}." if runs else "No run is left alone."
     )
@@ -262,9 +266,9 @@ def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
         has_shop,
     )
 
-    our = services.get()
-    if not has_shop(our):
+    system = services.get()
+    if not has_shop(system):
         return dg.SkipReason(NOT_CONFIGURED)
     # A loop of its own: sensors run in threads of one process, where the services' loop may be at
     # work.
-    return dg.SkipReason(asyncio.run(our.counted(alert_about_prices(our))))
+    return dg.SkipReason(asyncio.run(system.counted(alert_about_prices(system))))

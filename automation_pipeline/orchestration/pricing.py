@@ -1,10 +1,10 @@
-"""Price runs and reconciliations in Dagster: launches, metadata and alerts."""
+"""Price runs and reconciliations in Dagster: launches, metadata, alerts."""
 
 import asyncio
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dagster as dg
 
@@ -17,18 +17,17 @@ from automation_pipeline.orchestration import metadata
 from automation_pipeline.orchestration.heartbeat import worker_name
 from automation_pipeline.orchestration.metadata import table
 from automation_pipeline.orchestration.ops import check_ids, id_in
-from automation_pipeline.pricing.alerts import deliver_alerts, raise_alerts
-from automation_pipeline.pricing.checks import reconcile_all, reconcile_run
 from automation_pipeline.pricing.events import request_key
-from automation_pipeline.pricing.models.history import DayRuns, ReconciliationReport
 from automation_pipeline.pricing.models.runs import RuleRun, RuleTarget, RuleTrigger
-from automation_pipeline.pricing.models.shop import PriceDocument, format_amount
+from automation_pipeline.pricing.models.shop import PriceDocument, price_text
 from automation_pipeline.pricing.planning import plan_run, preview_rule
-from automation_pipeline.pricing.queries.checks import next_manual_name
 from automation_pipeline.pricing.queries.runs import RUN_JOB
 from automation_pipeline.pricing.runs import cancel_run, postpone_failed_run, request_rule_run
 from automation_pipeline.pricing.worker import work_run
 from automation_pipeline.storage.run_requests import mark_taken
+
+if TYPE_CHECKING:
+    from automation_pipeline.pricing.models.history import DayRuns, ReconciliationReport
 
 MOST_TARGETS = 20
 MOST_RUNS = 50
@@ -57,7 +56,7 @@ def run_page(run: RuleRun, targets: Sequence[RuleTarget]) -> Page:
     }
 
 
-def reports_page(reports: Sequence[ReconciliationReport]) -> Page:
+def reports_page(reports: "Sequence[ReconciliationReport]") -> Page:
     found = [
         (
             f"run {report.run_id}",
@@ -79,7 +78,7 @@ def reports_page(reports: Sequence[ReconciliationReport]) -> Page:
     }
 
 
-def day_page(day: DayRuns) -> Page:
+def day_page(day: "DayRuns") -> Page:
     rows = [
         (
             one.id,
@@ -87,9 +86,9 @@ def day_page(day: DayRuns) -> Page:
             one.project_id,
             one.trigger,
             one.status,
-            one.applied,
-            one.failed,
-            _seconds(one.apply_ms),
+            one.targets.succeeded,
+            one.targets.not_cancelled,
+            "" if one.apply_ms is None else f"{one.apply_ms / 1000:.1f}",
         )
         for one in day.runs[:MOST_RUNS]
     ]
@@ -122,15 +121,16 @@ def _target_cells(target: RuleTarget) -> tuple[object, ...]:
 
 
 def _price(price: PriceDocument) -> str:
-    return f"{format_amount(price.unit_amount, price.currency)} {price.currency}"
+    return price_text(price.unit_amount, price.currency)
 
 
-def _seconds(milliseconds: int | None) -> str:
-    return "" if milliseconds is None else f"{milliseconds / 1000:.1f}"
+async def alert_about_prices(services: Services) -> str:
+    from automation_pipeline.pricing.monitoring import (  # noqa: PLC0415  the steps of a run do not need it
+        deliver_alerts,
+        raise_alerts,
+    )
 
-
-async def alert_about_prices(our: Services) -> str:
-    settings = our.settings
+    settings, database = services.settings, services.database
     secret, warning = settings.webhook_secret, settings.pricing_alert_webhook_url
     urls = {
         AlertSeverity.WARNING: warning,
@@ -138,38 +138,40 @@ async def alert_about_prices(our: Services) -> str:
     }
     webhooks = {severity: url for severity, url in urls.items() if url is not None}
     raised = await asyncio.to_thread(
-        raise_alerts, database=our.database, clock=our.clock, webhooks=webhooks
+        raise_alerts, database=database, clock=services.clock, webhooks=webhooks
     )
     tried = 0
     if webhooks:
         tried = await deliver_alerts(
-            sender=our.webhooks,
+            sender=services.webhooks,
             secret=secret.get_secret_value() if secret else None,
             webhooks=webhooks,
             patience=DeliveryPolicy(attempts=settings.webhook_max_attempts),
-            database=our.database,
+            database=database,
         )
     return f"Raised {len(raised)} alerts; tried {tried} webhooks."
 
 
 async def check_prices(
-    run_id: int | None, check: str | None, our: Services
-) -> Sequence[ReconciliationReport]:
+    run_id: int | None, check: str | None, services: Services
+) -> "Sequence[ReconciliationReport]":
+    from automation_pipeline.pricing.checks import (  # noqa: PLC0415  the steps of a run do not need it
+        reconcile_all,
+        reconcile_run,
+    )
+    from automation_pipeline.pricing.queries.checks import next_manual_name  # noqa: PLC0415  the same
+
     check_ids(run_id=run_id)
-    front, database, clock = our.storefront, our.database, our.clock
     if run_id is None:
         if check is not None:
             raise InvalidInputError(
                 "check names a check of one run: give its run_id too, or neither."
             )
-        return await reconcile_all(front=front, database=database, clock=clock)
-    name = _made_up(run_id, our) if check is None else check
-    return [await reconcile_run(run_id, front=front, database=database, clock=clock, name=name)]
-
-
-def _made_up(run_id: int, our: Services) -> str:
-    with our.database.reading() as session:
-        return next_manual_name(session, run_id)
+        return await reconcile_all(services)
+    if check is None:
+        with services.database.reading() as session:
+            check = next_manual_name(session, run_id)
+    return [await reconcile_run(run_id, services, name=check)]
 
 
 OP = "work_rule_run"
@@ -186,8 +188,7 @@ def has_shop(services: Services) -> bool:
 
 @contextmanager
 def counting_moves(services: Services) -> Generator[None]:
-    """A change of state that is not allowed is a bug, or two who act at once: it is refused, and
-    counted."""
+    """Count refused changes of state: a bug, or two people who act at once."""
     try:
         yield
     except IllegalMoveError as error:
@@ -198,7 +199,7 @@ def counting_moves(services: Services) -> Generator[None]:
 
 @dataclass(frozen=True)
 class Launch:
-    """What the config of a run says."""
+    """The config of a Dagster run."""
 
     run_id: int | None
     rule_id: int | None
@@ -218,53 +219,50 @@ class Launch:
 
 
 def work_on(
-    launch: Launch, context: dg.OpExecutionContext, our: Services
+    launch: Launch, context: dg.OpExecutionContext, services: Services
 ) -> Coroutine[object, object, RuleRun]:
-    """Work on the run, or on the one that is made of the rule. A retry works on what was made
-    before."""
-    front, database, clock = our.storefront, our.database, our.clock
-    run_id = _made_before(context) if launch.run_id is None else launch.run_id
-    if run_id is None and launch.preview_only:
-        return preview_rule(
-            cast("int", launch.rule_id),
-            front=front,
-            database=database,
-            clock=clock,
-            actor=_ACTOR,
-            trigger=RuleTrigger.LAUNCHPAD,
-        )
-    run_id = _make(launch, context, our) if run_id is None else run_id
+    """Work on the run, or on a new run of the rule. A retry works on the run that the first attempt
+    created."""
+    run_id = _created_before(context) if launch.run_id is None else launch.run_id
+    if run_id is None:
+        rule_id = cast("int", launch.rule_id)
+        if launch.preview_only:
+            trigger = RuleTrigger.LAUNCHPAD
+            return preview_rule(rule_id, services, actor=_ACTOR, trigger=trigger)
+        run_id = _create_run(rule_id, context, services, force=launch.force)
     if launch.preview_only:
-        return plan_run(run_id, front=front, database=database, clock=clock)
-    owner = f"{worker_name()}/{context.run_id}"
-    return work_run(run_id, front=front, database=database, clock=clock, owner=owner)
+        return plan_run(run_id, services)
+    return work_run(run_id, services, f"{worker_name()}/{context.run_id}")
 
 
-def _make(launch: Launch, context: dg.OpExecutionContext, our: Services) -> int:
+def _create_run(
+    rule_id: int, context: dg.OpExecutionContext, services: Services, *, force: bool
+) -> int:
     run_id = request_rule_run(
-        cast("int", launch.rule_id),
-        database=our.database,
-        clock=our.clock,
-        shop=our.storefront.name,
+        rule_id,
+        database=services.database,
+        clock=services.clock,
+        shop=services.storefront.name,
         actor=_ACTOR,
         trigger=RuleTrigger.LAUNCHPAD,
-        force=launch.force,
+        force=force,
     )
-    with our.database.transaction() as session:  # the worker that it asks for is here already
+    # This step is the worker that the run requests.
+    with services.database.transaction() as session:
         mark_taken(session, request_key(str(run_id), 1), context.run_id)
     context.instance.add_run_tags(context.run_id, {RUN_ID_TAG: str(run_id)})
     return run_id
 
 
-def _made_before(context: dg.OpExecutionContext) -> int | None:
-    """By an earlier try of the step, or by the Dagster run that this one is a retry of: it has its
-    tags."""
+def _created_before(context: dg.OpExecutionContext) -> int | None:
+    """By an earlier attempt of the step, or by the Dagster run that this one retries, whose tags it
+    has."""
     run = context.instance.get_run_by_id(context.run_id)
     return id_in(run.tags.get(RUN_ID_TAG)) if run else None
 
 
 def run_id_of(run: dg.DagsterRun) -> int | None:
-    """None for a run of another job, and for one that has not made its run yet."""
+    """None for a run of another job, or before the price run is created."""
     if run.job_name != RUN_JOB:
         return None
     ops = cast("Mapping[str, Any]", run.run_config).get("ops", {})
@@ -273,20 +271,17 @@ def run_id_of(run: dg.DagsterRun) -> int | None:
 
 
 def cancel_run_of(run: dg.DagsterRun, services: Services) -> None:
-    """Who terminates it in Dagster wants it to stop: without this the sweep would ask for another
+    """After a termination in Dagster. Without a cancellation the sweep would request another
     worker."""
     run_id = run_id_of(run)
-    if run_id is not None:
-        with suppress(
-            ConflictError, NotFoundError
-        ):  # it is over, was only looked at, or never was there
-            cancel_run(
-                run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY
-            )
+    if run_id is None:
+        return
+    with suppress(ConflictError, NotFoundError):  # it has ended, was only planned, or never existed
+        cancel_run(run_id, database=services.database, clock=services.clock, actor=_TERMINATED_BY)
 
 
 def put_off_run_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """After a Dagster run that failed for good; the sweep goes on with it later."""
+    """After a Dagster run that failed for good. The sweep requests another worker later."""
     run_id = run_id_of(run)
     if run_id is not None:
         postpone_failed_run(run_id, reason, database=services.database)

@@ -1,4 +1,4 @@
-"""Checks against the shop: request, reconcile one run or all, repair."""
+"""Checks of applied prices against the shop: request, reconcile one run or all, repair."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,13 @@ from zoneinfo import ZoneInfo
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.pricing.models.history import (
-    Mismatch,
+    LiveTarget,
     ReconciliationReport,
     validate_check_name,
 )
 from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun
-from automation_pipeline.pricing.ports import ApplyContext, Storefront
+from automation_pipeline.pricing.ports import ApplyContext, PricingContext
 from automation_pipeline.pricing.queries.checks import (
-    LiveTarget,
     PricesByVariant,
     add_repair,
     done_report,
@@ -25,141 +24,105 @@ from automation_pipeline.pricing.queries.checks import (
     save_findings,
     still_to_repair,
 )
-from automation_pipeline.pricing.queries.runs import get_run, locked_run
+from automation_pipeline.pricing.queries.runs import locked_run
+from automation_pipeline.pricing.queries.views import get_run
 from automation_pipeline.pricing.rules.monitoring import repairable_mismatches
-from automation_pipeline.pricing.shop_calls import read_prices
-from automation_pipeline.storage.database import Database, Session
-
-
-def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
-    """Keys of the requests. Safe beside another copy of itself."""
-    with database.transaction() as session:
-        return file_due_checks(session, clock.now())
-
-
-async def reconcile_run(
-    run_id: int, *, front: Storefront, database: Database, clock: Clock, name: str
-) -> ReconciliationReport:
-    """A check that was made already is not made again. ShopRestingError: nothing could be read now;
-    what is due stays due. ConflictError: nothing of the run was applied yet."""
-    check = _RunCheck(run_id, name, front, database, clock)
-    done = await asyncio.to_thread(check.done)
-    if done is not None:
-        return done
-    shop, targets = await asyncio.to_thread(check.expected)
-    if shop == front.name:
-        seen: PricesByVariant = await check.read(targets)
-    else:
-        seen = {one.variant_id: f"it was applied in another shop, {shop}" for one in targets}
-    return await asyncio.to_thread(check.keep, shop, targets, seen)
-
-
-class _RunCheck:
-    def __init__(
-        self, run_id: int, name: str, front: Storefront, database: Database, clock: Clock
-    ) -> None:
-        validate_check_name(name)
-        self._run_id, self._name, self._front, self._database, self._clock = (
-            run_id,
-            name,
-            front,
-            database,
-            clock,
-        )
-
-    def done(self) -> ReconciliationReport | None:
-        with self._database.reading() as session:
-            return done_report(session, self._run_id, self._name)
-
-    def expected(self) -> tuple[str, Sequence[LiveTarget]]:
-        with self._database.reading() as session:
-            run = get_run(session, self._run_id)
-            if run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED}:
-                raise ConflictError(
-                    f"Run {run.id} is {run.status}: nothing of it is applied that could be checked."
-                )
-            return run.shop, live_targets(session, [run.id])
-
-    async def read(self, targets: Sequence[LiveTarget]) -> PricesByVariant:
-        if not targets:
-            return {}
-        async with self._front.open() as shop:
-            context = ApplyContext(shop, self._front, self._database)
-            return await read_prices([one.variant_id for one in targets], context=context)
-
-    def keep(
-        self, shop: str, targets: Sequence[LiveTarget], seen: PricesByVariant
-    ) -> ReconciliationReport:
-        looked_at = {self._run_id: targets}
-        with self._database.transaction() as session:
-            (found,) = save_findings(session, self._name, looked_at, seen, shop, self._clock.now())
-        return found
-
+from automation_pipeline.pricing.shop import read_prices
+from automation_pipeline.storage.database import Database
 
 _ByRun = Mapping[int, Sequence[LiveTarget]]
 
 
-async def reconcile_all(
-    *, front: Storefront, database: Database, clock: Clock
-) -> list[ReconciliationReport]:
-    """One report a run and a day, an empty one for a run that has no price of its own in the shop
-    any more. Repeated on the same day it does what is missing. ShopRestingError: nothing could be
-    read now, and nothing is kept. Nothing, where it is switched off."""
-    if not front.options.reconciles:
+def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
+    """The keys of the requests. Safe to run concurrently with itself."""
+    with database.transaction() as session:
+        return file_due_checks(session, clock.now())
+
+
+async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> ReconciliationReport:
+    """A check that is done is not repeated. ShopRestingError: no price could be read, and the check
+    stays due. ConflictError: no price of the run is applied yet."""
+    validate_check_name(name)
+
+    def read_run() -> tuple[ReconciliationReport | None, str, list[LiveTarget]]:
+        with context.database.reading() as session:
+            done = done_report(session, run_id, name)
+            run = get_run(session, run_id)
+            if done is None and run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED}:
+                raise ConflictError(
+                    f"Run {run.id} is {run.status}: nothing of it is applied that could be checked."
+                )
+            return done, run.shop, [] if done else live_targets(session, [run_id])
+
+    done, shop, targets = await asyncio.to_thread(read_run)
+    if done is not None:
+        return done
+    checked = {run_id: targets}
+    if shop == context.storefront.name:
+        prices = await _read(checked, context)
+    else:
+        reason = f"it was applied in another shop, {shop}"
+        prices = {one.variant_id: reason for one in targets}
+    (report,) = await asyncio.to_thread(_save, name, checked, prices, shop, context)
+    return report
+
+
+async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
+    """One report per run and day; repeated on the same day it does what is missing.
+    ShopRestingError: no price could be read, and nothing is stored. Nothing is done where
+    reconciliation is switched off."""
+    options, shop, now = context.storefront.options, context.storefront.name, context.clock.now()
+    if not options.reconciles:
         return []
-    daily = _DailyCheck(front, database, clock)
-    targets = await asyncio.to_thread(daily.expected)
-    variants = [one.variant_id for ones in targets.values() for one in ones]
-    seen: PricesByVariant = {}
-    if variants:
-        async with front.open() as shop:
-            seen = await read_prices(variants, context=ApplyContext(shop, front, database))
-    return await asyncio.to_thread(daily.keep, targets, seen)
+    day = now.astimezone(ZoneInfo(options.time_zone)).date().isoformat()
 
-
-class _DailyCheck:
-    def __init__(self, front: Storefront, database: Database, clock: Clock) -> None:
-        self._front, self._database, self._clock = front, database, clock
-        self._day = clock.now().astimezone(ZoneInfo(front.options.time_zone)).date().isoformat()
-
-    def expected(self) -> _ByRun:
-        with self._database.reading() as session:
-            runs = runs_to_check(session, self._front.name, self._day, self._clock.now())
+    def read_runs() -> _ByRun:
+        with context.database.reading() as session:
+            runs = runs_to_check(session, shop, day, now)
             by_run: dict[int, list[LiveTarget]] = {run_id: [] for run_id in runs}
             for target in live_targets(session, runs):
                 by_run[target.run_id].append(target)
             return by_run
 
-    def keep(self, targets: _ByRun, seen: PricesByVariant) -> list[ReconciliationReport]:
-        with self._database.transaction() as session:
-            return save_findings(
-                session, self._day, targets, seen, self._front.name, self._clock.now()
-            )
+    checked = await asyncio.to_thread(read_runs)
+    prices = await _read(checked, context)
+    return await asyncio.to_thread(_save, day, checked, prices, shop, context)
+
+
+async def _read(checked: _ByRun, context: PricingContext) -> PricesByVariant:
+    variants = [one.variant_id for targets in checked.values() for one in targets]
+    if not variants:
+        return {}
+    async with context.storefront.open() as shop:
+        return await read_prices(variants, ApplyContext.of(context, shop))
+
+
+def _save(
+    name: str, checked: _ByRun, prices: PricesByVariant, shop: str, context: PricingContext
+) -> list[ReconciliationReport]:
+    with context.database.transaction() as session:
+        return save_findings(session, name, checked, prices, shop, context.clock.now())
 
 
 def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """A preview of its own, which is approved and queued as any other. ConflictError: there is
-    nothing to put back."""
+    """A new preview that restores the applied prices, to be approved and queued as any other.
+    ConflictError: there is nothing to restore."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         if run.promotion_ended_at is not None:
             raise ConflictError(
                 f"The promotion of run {run_id} is over: its prices are not put back any more."
             )
-        check, mismatches = _latest_mismatches(session, run_id)
+        check = latest_conclusive_check(session, run_id)
+        if check is None or check.report is None:
+            raise ConflictError(
+                f"No price of run {run_id} was looked up in the shop yet: reconcile it first."
+            )
+        mismatches = {int(one.target_id): one for one in repairable_mismatches(check.report)}
         wrong = still_to_repair(session, run, mismatches)
         if not wrong:
             raise ConflictError(
-                f"Nothing of run {run_id} is to be repaired: its last check, {check}, has found no price "
+                f"Nothing of run {run_id} is to be repaired: its last check, {check.name}, has found no price "
                 "that is wrong still and can be put back."
             )
-        return get_run(session, add_repair(session, run, check, wrong, actor, clock.now()))
-
-
-def _latest_mismatches(session: Session, run_id: int) -> tuple[str, dict[int, Mismatch]]:
-    newest = latest_conclusive_check(session, run_id)
-    if newest is None or newest.report is None:
-        raise ConflictError(
-            f"No price of run {run_id} was looked up in the shop yet: reconcile it first."
-        )
-    return newest.name, {int(one.target_id): one for one in repairable_mismatches(newest.report)}
+        return get_run(session, add_repair(session, run, check.name, wrong, actor, clock.now()))

@@ -9,8 +9,7 @@ from automation_pipeline.pricing.models.rules import TENANT, Policy, PricingRule
 
 
 def apply_key(run_id: str, target_id: str, cycle: int, attempts: int) -> str:
-    """One a call: a manual retry begins a new cycle, so that its calls are not taken for the old
-    ones."""
+    """One key per call. A manual retry begins a new cycle, with keys of its own."""
     return f"{run_id}:{target_id}:apply:{cycle}.{attempts}"
 
 
@@ -19,7 +18,7 @@ def rollback_key(run_id: str, target_id: str, number: int) -> str:
 
 
 def mismatch_key(run_id: str, target_id: str, check: str) -> str:
-    """One a target and check: `5m`, `1h`, or the day of a daily one."""
+    """One key per target and check: `5m`, `1h`, or the day of a daily check."""
     return f"{run_id}:{target_id}:mismatch:{check}"
 
 
@@ -28,7 +27,7 @@ def run_event_key(run_id: str, event: str, cycle: int) -> str:
 
 
 def request_key(run_id: str, cycle: int) -> str:
-    """Of the one door: a run is asked for once a cycle."""
+    """The key of the request for a worker."""
     return f"rule-run-{run_id}-{cycle}"
 
 
@@ -44,7 +43,8 @@ def circuit_key(shop: str, opened_until: datetime) -> str:
     return f"circuit:{shop}:{round(opened_until.timestamp() * 1000)}"
 
 
-PRODUCER = "pricing"
+def _event(name: str, key: str, aggregate: str, at: datetime, payload: dict[str, object]) -> Event:
+    return Event(TENANT, key, name, "pricing", aggregate, at, payload)
 
 
 def rule_created(rule: PricingRule) -> Event:
@@ -55,15 +55,8 @@ def rule_created(rule: PricingRule) -> Event:
         "version": rule.version,
         "createdBy": rule.created_by,
     }
-    return Event(
-        TENANT,
-        f"rule-{rule.id}:created",
-        "rule.created",
-        PRODUCER,
-        _of(rule.id),
-        rule.created_at,
-        payload,
-    )
+    aggregate = f"rule-{rule.id}"
+    return _event("rule.created", f"{aggregate}:created", aggregate, rule.created_at, payload)
 
 
 def rule_deleted(rule: PricingRule, actor: str, now: datetime) -> Event:
@@ -72,33 +65,28 @@ def rule_deleted(rule: PricingRule, actor: str, now: datetime) -> Event:
         "projectId": rule.project_id,
         "deletedBy": actor,
     }
-    return Event(
-        TENANT, f"rule-{rule.id}:deleted", "rule.deleted", PRODUCER, _of(rule.id), now, payload
-    )
+    aggregate = f"rule-{rule.id}"
+    return _event("rule.deleted", f"{aggregate}:deleted", aggregate, now, payload)
 
 
 def policy_changed(
     project_id: str, policy: Policy, actor: str, now: datetime, change: str
 ) -> Event:
-    """`change` is another one each time: guardrails that are put again, unchanged, are told of
-    too."""
+    """`change` is new each time, so that a repeated, equal policy is an event too."""
     payload: dict[str, object] = {
         "projectId": project_id,
         "changedBy": actor,
         "policy": as_document(policy),
     }
     aggregate = f"policy-{project_id}"
-    return Event(
-        TENANT, f"{aggregate}:changed:{change}", "policy.changed", PRODUCER, aggregate, now, payload
-    )
+    return _event("policy.changed", f"{aggregate}:changed:{change}", aggregate, now, payload)
 
 
 def policy_removed(project_id: str, actor: str, now: datetime) -> Event:
-    """From now on nothing holds the project's prices but its rules."""
     payload: dict[str, object] = {"projectId": project_id, "removedBy": actor}
     aggregate = f"policy-{project_id}"
     key = f"{aggregate}:removed:{round(now.timestamp() * 1000)}"
-    return Event(TENANT, key, "policy.removed", PRODUCER, aggregate, now, payload)
+    return _event("policy.removed", key, aggregate, now, payload)
 
 
 def run_scheduled(
@@ -111,18 +99,18 @@ def run_scheduled(
         "scheduledFor": iso(schedule_at),
     }
     key = schedule_key(str(rule_id), schedule_at)
-    return Event(TENANT, key, "rule.scheduled.queued", PRODUCER, f"rule-run-{run_id}", now, payload)
+    return _event("rule.scheduled.queued", key, f"rule-run-{run_id}", now, payload)
 
 
 def schedule_missed(rule_id: int, project_id: str, schedule_at: datetime, now: datetime) -> Event:
-    """Its promotion was over before it was begun."""
+    """The promotion was over before it started."""
     payload: dict[str, object] = {
         "ruleId": str(rule_id),
         "projectId": project_id,
         "scheduledFor": iso(schedule_at),
     }
     key = f"{schedule_key(str(rule_id), schedule_at)}:missed"
-    return Event(TENANT, key, "rule.scheduled.missed", PRODUCER, _of(rule_id), now, payload)
+    return _event("rule.scheduled.missed", key, f"rule-{rule_id}", now, payload)
 
 
 def promotion_ended(
@@ -135,8 +123,4 @@ def promotion_ended(
         "endsAt": iso(ends_at),
     }
     key = promotion_end_key(str(run_id), ends_at)
-    return Event(TENANT, key, "rule.promotion.ended", PRODUCER, f"rule-run-{run_id}", now, payload)
-
-
-def _of(rule_id: int) -> str:
-    return f"rule-{rule_id}"
+    return _event("rule.promotion.ended", key, f"rule-run-{run_id}", now, payload)

@@ -1,28 +1,24 @@
-"""Plan a run: read the catalogue, evaluate the rule, keep targets and skipped variants."""
+"""Plan a run: read the catalogue, evaluate the rule, store targets and skipped variants."""
 
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from tempfile import SpooledTemporaryFile
-from types import TracebackType
 
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session, aliased
 
-from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import (
-    AutomationError,
     ConflictError,
     PermanentError,
     TransientError,
     sentence_of,
 )
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.models.rules import Policy, PricingRule, RuleInput
+from automation_pipeline.pricing.models.rules import PricingRule, RuleInput
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     FIRST_TARGET_STATE,
@@ -31,17 +27,17 @@ from automation_pipeline.pricing.models.runs import (
     RuleRun,
     RuleTrigger,
 )
-from automation_pipeline.pricing.models.shop import Variant, price_document
+from automation_pipeline.pricing.models.shop import Variant
 from automation_pipeline.pricing.models.transforms import PriceOutcome
-from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline.pricing.ports import PricingContext
 from automation_pipeline.pricing.queries.rules import get_rule, policy_of, rule_at
-from automation_pipeline.pricing.queries.runs import add_run, get_run, locked_run
+from automation_pipeline.pricing.queries.runs import NewRun, add_run, locked_run
 from automation_pipeline.pricing.queries.targets import changes_since
+from automation_pipeline.pricing.queries.views import get_run
 from automation_pipeline.pricing.rules.evaluation import (
     ExcludedVariant,
     PlannedTarget,
     PlanTally,
-    VariantTest,
     check_document,
     compile_selector,
     explain_plan,
@@ -50,19 +46,18 @@ from automation_pipeline.pricing.rules.evaluation import (
     used_budget,
 )
 from automation_pipeline.pricing.rules.runs import start_of_day
-from automation_pipeline.pricing.shop_calls import read_catalogue
+from automation_pipeline.pricing.shop import read_catalogue
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow, SkippedVariantRow
 from automation_pipeline.storage.clock import database_time
-from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.types import Table
 
 
-def target_columns(target: PlannedTarget) -> dict[str, object]:
+def _target_columns(target: PlannedTarget) -> dict[str, object]:
     outcome = target.outcome
-    return _of_variant(target.variant) | {
+    return _variant_columns(target.variant) | {
         "currency": target.before.currency,
-        "before_json": price_document(target.before),
-        "after_json": price_document(target.after),
+        "before_json": vars(target.before),
+        "after_json": vars(target.after),
         "writes_compare_at": outcome.writes_compare_at,
         "trace_json": None if outcome.trace is None else as_document(outcome.trace),
         "warnings": [warning.words for warning in outcome.warnings],
@@ -70,28 +65,24 @@ def target_columns(target: PlannedTarget) -> dict[str, object]:
     }
 
 
-def skipped_columns(left: ExcludedVariant) -> dict[str, object]:
-    return _of_variant(left.variant) | {
-        "reason": str(left.reason),
-        "checks": [check_document(check) for check in left.checks] or None,
-        "current_amount": left.variant.amount,
-        "proposed_amount": None if left.proposed is None else left.proposed.unit_amount,
-        "currency": left.variant.currency,
+def _skipped_columns(skipped: ExcludedVariant) -> dict[str, object]:
+    return _variant_columns(skipped.variant) | {
+        "reason": str(skipped.reason),
+        "checks": [check_document(check) for check in skipped.checks] or None,
+        "current_amount": skipped.variant.amount,
+        "proposed_amount": None if skipped.proposed is None else skipped.proposed.unit_amount,
+        "currency": skipped.variant.currency,
     }
 
 
-def _of_variant(variant: Variant) -> dict[str, object]:
+def _variant_columns(variant: Variant) -> dict[str, object]:
+    titles = filter(None, (variant.title, variant.variant_title))
     return {
         "product_id": variant.product_id,
         "variant_id": variant.variant_id,
         "sku_id": variant.sku,
-        "title": _title(variant),
+        "title": " · ".join(titles) or None,
     }
-
-
-def _title(variant: Variant) -> str | None:
-    """As a person knows it: the product, and which of its variants."""
-    return " · ".join(part for part in (variant.title, variant.variant_title) if part) or None
 
 
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
@@ -100,8 +91,8 @@ Columns = Mapping[str, object]
 
 
 class Draft(AbstractContextManager["Draft"]):
-    """A catalogue that changes while it is read may tell of a variant twice: the first time
-    counts."""
+    """A plan while its catalogue is read, in a file. The catalogue may change meanwhile and contain
+    a variant twice: the first time counts."""
 
     def __init__(self) -> None:
         self.tally = PlanTally()
@@ -111,85 +102,72 @@ class Draft(AbstractContextManager["Draft"]):
         self._skipped: list[int] = []
 
     def new(self, variants: Iterable[Variant]) -> list[Variant]:
-        """Those that were not told of before."""
-        fresh = list(
-            {one.variant_id: one for one in variants if one.variant_id not in self._seen}.values()
-        )
-        self._seen.update(one.variant_id for one in fresh)
-        self.tally.catalogue += len(fresh)
-        return fresh
+        """The variants that were not in an earlier page."""
+        new = {one.variant_id: one for one in variants if one.variant_id not in self._seen}
+        self._seen.update(new)
+        self.tally.catalogue += len(new)
+        return list(new.values())
 
     def add(self, plans: Iterable[PlannedTarget | ExcludedVariant]) -> None:
         for plan in plans:
             self.tally.count(plan)
             if isinstance(plan, PlannedTarget):
-                places = self._targets.setdefault(plan.variant.product_id, [])
-                places.append(self._written(target_columns(plan)))
+                offsets = self._targets.setdefault(plan.variant.product_id, [])
+                offsets.append(self._write(_target_columns(plan)))
             elif plan.is_listed:
-                self._skipped.append(self._written(skipped_columns(plan)))
+                self._skipped.append(self._write(_skipped_columns(plan)))
 
     def targets(self) -> Iterator[Columns]:
-        """The variants of a product one after the other."""
+        """The variants of a product follow each other."""
         return self._read(chain.from_iterable(self._targets.values()))
 
     def skipped(self) -> Iterator[Columns]:
         return self._read(self._skipped)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._file.close()
 
-    def _written(self, columns: Columns) -> int:
-        place = self._file.tell()
+    def _write(self, columns: Columns) -> int:
+        offset = self._file.tell()
         self._file.write(json.dumps(columns).encode() + b"\n")
-        return place
+        return offset
 
-    def _read(self, places: Iterable[int]) -> Iterator[Columns]:
-        for place in places:
-            self._file.seek(place)
+    def _read(self, offsets: Iterable[int]) -> Iterator[Columns]:
+        for offset in offsets:
+            self._file.seek(offset)
             yield json.loads(self._file.readline())
 
 
-_AT_ONCE = 1000
+_ROWS_AT_ONCE = 1000
 # After a catalogue that could not be read.
 PLAN_AGAIN_SECONDS = 300.0
 
 
-def is_to_plan(run: RuleRunRow) -> bool:
-    """Not once it is planned, and not after somebody has cancelled it."""
-    return (
-        run.status == PricingRunState.PREVIEW
-        and run.previewed_at is None
-        and run.cancel_requested_at is None
-    )
+def _is_to_plan(run: RuleRunRow) -> bool:
+    is_new = run.status == PricingRunState.PREVIEW and run.previewed_at is None
+    return is_new and run.cancel_requested_at is None
 
 
-def save_plan(
+def _save_plan(
     session: Session, run: RuleRunRow, rule: RuleInput, draft: Draft, now: datetime
 ) -> None:
-    """Of a run that is locked and is to be planned."""
     of_run = {"rule_run_id": run.id}
-    whose = {"tenant_id": run.tenant_id, "project_id": run.project_id, "shop": run.shop}
-    _insert(session, RuleTargetRow, ({**of_run, **whose, **columns} for columns in draft.targets()))
+    of_shop = {"tenant_id": run.tenant_id, "project_id": run.project_id, "shop": run.shop}
+    targets = ({**of_run, **of_shop, **columns} for columns in draft.targets())
+    _insert(session, RuleTargetRow, targets)
     _insert(session, SkippedVariantRow, ({**of_run, **columns} for columns in draft.skipped()))
     tally = draft.tally
     run.matched, run.total_targets = tally.matched, tally.targets
     run.skipped, run.blocked = tally.skipped, tally.blocked
-    run.explain_json = {
-        **(run.explain_json or {}),
-        **explain_plan(rule, tally, _conflicts(session, run)),
-    }
+    explain = explain_plan(rule, tally, _conflicts(session, run))
+    run.explain_json = {**(run.explain_json or {}), **explain}
     run.previewed_at = run.updated_at = now
     run.error_message = None
     session.flush()
 
 
 def _conflicts(session: Session, run: RuleRunRow) -> list[int]:
-    """Other runs that wait to change, or are changing, some of its variants."""
+    """Other active runs that change some of the same variants."""
     other, mine = aliased(RuleTargetRow), aliased(RuleTargetRow)
     is_shared = (
         select(other.id)
@@ -207,168 +185,124 @@ def _conflicts(session: Session, run: RuleRunRow) -> list[int]:
     return list(session.scalars(query.order_by(RuleRunRow.id)))
 
 
-def _insert(session: Session, table: type[Table], rows: Iterator[Mapping[str, object]]) -> None:
-    for some in iter(lambda: [dict(row) for row in islice(rows, _AT_ONCE)], []):
+def _insert(session: Session, table: type[Table], rows: Iterator[Columns]) -> None:
+    for some in iter(lambda: [dict(row) for row in islice(rows, _ROWS_AT_ONCE)], []):
         session.connection().execute(insert(table), some)
 
 
-async def draft_plan(
-    draft: Draft,
-    rule: RuleInput,
-    project_id: str,
-    *,
-    front: Storefront,
-    database: Database,
-    clock: Clock,
+async def _read_draft(
+    draft: Draft, rule: RuleInput, project_id: str, context: PricingContext
 ) -> None:
-    """All of it, or an error. Nothing is written, and no transaction is open while the shop is
-    asked."""
-    policy = await asyncio.to_thread(_policy_of_project, project_id, database)
-    since = start_of_day(clock.now(), front.options.time_zone)
-    terms = _PlanTerms(rule, compile_selector(rule.selector), policy, front.name, since)
-    async with aclosing(read_catalogue(front=front, database=database)) as pages:
+    """Plan every page of the catalogue. No transaction is open while the shop is called."""
+    planner = await asyncio.to_thread(_PagePlanner, draft, rule, project_id, context)
+    async with aclosing(read_catalogue(context)) as pages:
         async for page in pages:
-            await asyncio.to_thread(_add_page, draft, page.variants, terms, database)
+            await asyncio.to_thread(planner.add, page.variants)
 
 
-@dataclass(frozen=True)
-class _PlanTerms:
-    rule: RuleInput
-    picked: VariantTest
-    policy: Policy | None
-    shop: str
-    day_began: datetime
+class _PagePlanner:
+    def __init__(
+        self, draft: Draft, rule: RuleInput, project_id: str, context: PricingContext
+    ) -> None:
+        self._draft, self._rule, self._context = draft, rule, context
+        self._is_selected = compile_selector(rule.selector)
+        zone = context.storefront.options.time_zone
+        self._since = start_of_day(context.clock.now(), zone)
+        with context.database.reading() as session:
+            self._policy = policy_of(session, project_id)
+
+    def add(self, variants: Sequence[Variant]) -> None:
+        selected = filter(self._is_selected, self._draft.new(variants))
+        outcomes = [price(self._rule, variant) for variant in selected]
+        changes = self._changes_today(outcomes)
+        self._draft.add(
+            plan_target(one, self._policy, used_budget(changes.get(one.variant.variant_id, ())))
+            for one in outcomes
+        )
+
+    def _changes_today(self, outcomes: Sequence[PriceOutcome]) -> dict[str, list[tuple[int, int]]]:
+        """Only a policy with a daily budget needs them."""
+        priced = [one.variant.variant_id for one in outcomes if one.after is not None]
+        if self._policy is None or self._policy.daily_change_budget_pct is None or not priced:
+            return {}
+        with self._context.database.reading() as session:
+            return changes_since(session, self._context.storefront.name, priced, self._since)
 
 
-def _policy_of_project(project_id: str, database: Database) -> Policy | None:
-    with database.reading() as session:
-        return policy_of(session, project_id)
-
-
-def _add_page(
-    draft: Draft, variants: Sequence[Variant], terms: _PlanTerms, database: Database
-) -> None:
-    outcomes = [
-        price(terms.rule, variant) for variant in draft.new(variants) if terms.picked(variant)
-    ]
-    changes = _changes_today(outcomes, terms, database)
-    draft.add(
-        plan_target(one, terms.policy, used_budget(changes.get(one.variant.variant_id, ())))
-        for one in outcomes
-    )
-
-
-def _changes_today(
-    outcomes: Sequence[PriceOutcome], terms: _PlanTerms, database: Database
-) -> dict[str, list[tuple[int, int]]]:
-    """Asked only where there is a budget for them."""
-    priced = [one.variant.variant_id for one in outcomes if one.after is not None]
-    if terms.policy is None or terms.policy.daily_change_budget_pct is None or not priced:
-        return {}
-    with database.reading() as session:
-        return dict(changes_since(session, terms.shop, priced, terms.day_began))
-
-
-async def plan_run(run_id: int, *, front: Storefront, database: Database, clock: Clock) -> RuleRun:
+async def plan_run(run_id: int, context: PricingContext) -> RuleRun:
     """Plan the run unless it is planned or cancelled already. Of two concurrent calls the first that
     ends wins. When the catalogue cannot be read, the run keeps the reason and the shop's error
     propagates."""
-    asked = await asyncio.to_thread(_rule_to_plan, run_id, front.name, database)
-    if asked is not None:
-        rule, project_id = asked
+    requested = await asyncio.to_thread(_rule_to_plan, run_id, context)
+    if requested is not None:
+        rule, project_id = requested
         with Draft() as draft:
             try:
-                await draft_plan(
-                    draft, rule, project_id, front=front, database=database, clock=clock
-                )
+                await _read_draft(draft, rule, project_id, context)
             except (TransientError, PermanentError) as error:
-                await asyncio.to_thread(_record_planning_failure, run_id, error, database)
+                await asyncio.to_thread(_record_planning_failure, run_id, error, context)
                 raise
-            await asyncio.to_thread(_save_run_plan, run_id, rule, draft, database, clock)
-    return await asyncio.to_thread(_run, run_id, database)
+            await asyncio.to_thread(_save_run_plan, run_id, rule, draft, context)
+    with context.database.reading() as session:
+        return get_run(session, run_id)
 
 
-def _rule_to_plan(run_id: int, shop: str, database: Database) -> tuple[RuleInput, str] | None:
+def _rule_to_plan(run_id: int, context: PricingContext) -> tuple[RuleInput, str] | None:
     """The rule and its project; None: there is nothing to plan."""
-    with database.transaction() as session:
+    name = context.storefront.name
+    with context.database.transaction() as session:
         run = locked_run(session, run_id)
-        if not is_to_plan(run):
+        if not _is_to_plan(run):
             return None
-        if run.shop != shop:
+        if run.shop != name:
             raise ConflictError(
-                f"Rule run {run_id} is for {run.shop}, and the shop is now {shop}: preview it again."
+                f"Rule run {run_id} is for {run.shop}, and the shop is now {name}: preview it again."
             )
         return rule_at(session, run.rule_id, run.rule_version), run.project_id
 
 
-def _record_planning_failure(run_id: int, error: AutomationError, database: Database) -> None:
+def _record_planning_failure(
+    run_id: int, error: TransientError | PermanentError, context: PricingContext
+) -> None:
     """A run that a worker is to apply is planned again when its `resume_at` has passed."""
-    with database.transaction() as session:
+    with context.database.transaction() as session:
         run = locked_run(session, run_id)
-        if not is_to_plan(run):
+        if not _is_to_plan(run):
             return
         run.error_message = sentence_of(error)
         if run.wish is not None:
-            told = error.retry_after_seconds if isinstance(error, TransientError) else None
-            pause = timedelta(seconds=max(PLAN_AGAIN_SECONDS, told or 0.0))
+            retry_after = error.retry_after_seconds if isinstance(error, TransientError) else None
+            pause = timedelta(seconds=max(PLAN_AGAIN_SECONDS, retry_after or 0.0))
             run.resume_at = database_time(session) + pause
 
 
-def _save_run_plan(
-    run_id: int, rule: RuleInput, draft: Draft, database: Database, clock: Clock
-) -> None:
-    with database.transaction() as session:
+def _save_run_plan(run_id: int, rule: RuleInput, draft: Draft, context: PricingContext) -> None:
+    with context.database.transaction() as session:
         run = locked_run(session, run_id)
-        if is_to_plan(run):
-            save_plan(session, run, rule, draft, clock.now())
-
-
-def _run(run_id: int, database: Database) -> RuleRun:
-    with database.reading() as session:
-        return get_run(session, run_id)
+        if _is_to_plan(run):
+            _save_plan(session, run, rule, draft, context.clock.now())
 
 
 async def preview_rule(
-    rule_id: int,
-    *,
-    front: Storefront,
-    database: Database,
-    clock: Clock,
-    actor: str,
-    trigger: RuleTrigger,
+    rule_id: int, context: PricingContext, *, actor: str, trigger: RuleTrigger
 ) -> RuleRun:
-    """Of a disabled rule too; NotFoundError for one that is deleted. Where the shop fails there is
-    no run."""
-    rule = await asyncio.to_thread(_rule, rule_id, database)
+    """A new run, planned, also of a disabled rule. When the catalogue cannot be read, there is no
+    run. A rule that is changed meanwhile does not change the preview."""
+
+    def read_rule() -> PricingRule:
+        with context.database.reading() as session:
+            return get_rule(session, rule_id)
+
+    def save(rule: PricingRule, draft: Draft) -> RuleRun:
+        shop = context.storefront.name
+        with context.database.transaction() as session:
+            now = context.clock.now()
+            new = NewRun(rule=rule, shop=shop, trigger=trigger, actor=actor)
+            run_id = add_run(session, new, now)
+            _save_plan(session, locked_run(session, run_id), rule.as_input, draft, now)
+            return get_run(session, run_id)
+
+    rule = await asyncio.to_thread(read_rule)
     with Draft() as draft:
-        await draft_plan(
-            draft, rule.as_input, rule.project_id, front=front, database=database, clock=clock
-        )
-        return await asyncio.to_thread(
-            _save_preview, draft, _Preview(rule, front.name, actor, trigger), database, clock
-        )
-
-
-@dataclass(frozen=True)
-class _Preview:
-    rule: PricingRule
-    shop: str
-    actor: str
-    trigger: RuleTrigger
-
-
-def _rule(rule_id: int, database: Database) -> PricingRule:
-    with database.reading() as session:
-        return get_rule(session, rule_id)
-
-
-def _save_preview(draft: Draft, its: _Preview, database: Database, clock: Clock) -> RuleRun:
-    """A rule that was changed meanwhile is another version: the run is of the one that was looked
-    at."""
-    with database.transaction() as session:
-        now = clock.now()
-        run_id = add_run(
-            session, its.rule, shop=its.shop, trigger=its.trigger, actor=its.actor, now=now
-        )
-        save_plan(session, locked_run(session, run_id), its.rule.as_input, draft, now)
-        return get_run(session, run_id)
+        await _read_draft(draft, rule.as_input, rule.project_id, context)
+        return await asyncio.to_thread(save, rule, draft)

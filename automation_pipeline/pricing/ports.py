@@ -1,4 +1,4 @@
-"""The shop, as pricing needs it: a protocol, and what a worker of a run holds."""
+"""The shop, as pricing needs it: a protocol, and what the work on a shop needs."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.shop import (
     CallCosts,
@@ -18,44 +19,41 @@ from automation_pipeline.pricing.models.shop import (
 )
 from automation_pipeline.storage.database import Database
 
-# What a shop takes in one call.
+# The limits of one call.
 MAX_PRICES_PER_READ = 250
 MAX_PRICES_PER_WRITE = 250
 
 
 class Shop(Protocol):
-    """One shop's prices. Every method makes exactly one call and repeats nothing: attempts, waits
-    and pace are the caller's. Whatever the shop does is a value: a failure is classified by
-    `models.shop`, and says whether the call may have had its effect. No text holds the token or
-    any part of the address but its host."""
+    """The prices of one shop. Every method makes exactly one call: retries, waits and pace are the
+    caller's. A failure is a value, classified by `models.shop`, that says whether the call may have
+    had its effect. No text contains the token, or more of the address than its host."""
 
     @property
     def costs(self) -> CallCosts: ...
 
     async def page(self, after: str | None) -> CallResult[CataloguePage]:
-        """A page of the whole catalogue, inactive products included, in a steady order."""
+        """A page of the whole catalogue, inactive products included, in a stable order."""
         ...
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
-        """What at most MAX_PRICES_PER_READ variants cost now. A variant without a price is not there
-        either."""
+        """The prices of at most MAX_PRICES_PER_READ variants, without those that have none."""
         ...
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
-        """Set prices of at most MAX_PRICES_PER_WRITE variants of one product. Of those, some may be refused
+        """Set prices of at most MAX_PRICES_PER_WRITE variants of one product. Some may be refused
         and others set."""
         ...
 
     async def check(self) -> None:
-        """Nothing, when the shop answers and accepts our token; else an error that says what is
-        wrong."""
+        """Raises the reason unless the shop answers and accepts the token."""
         ...
 
 
 @dataclass(frozen=True)
 class Storefront:
-    """The shop as stages meet it. `name` is its host: all that is remembered of it is kept under
-    that. `open` makes a client for the loop that it is opened in, and closes it."""
+    """A configured shop. `name` is its host, under which everything about it is stored. `open`
+    makes a client for the current event loop, and closes it."""
 
     name: str
     open: Callable[[], AbstractAsyncContextManager[Shop]]
@@ -63,11 +61,29 @@ class Storefront:
     meter: Meter
 
 
+class PricingContext(Protocol):
+    """What planning, applying and checking need. `bootstrap.Services` is one."""
+
+    @property
+    def storefront(self) -> Storefront: ...
+
+    @property
+    def database(self) -> Database: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
 @dataclass(frozen=True)
 class ApplyContext:
-    """A worker's place: the shop as it is open to it, and where everything is remembered."""
+    """A pricing context with an open client of the shop."""
 
-    shop: Shop
-    front: Storefront
+    storefront: Storefront
     database: Database
+    clock: Clock
+    shop: Shop
     random: Random = field(default_factory=Random)
+
+    @classmethod
+    def of(cls, context: PricingContext, shop: Shop) -> "ApplyContext":
+        return cls(context.storefront, context.database, context.clock, shop)

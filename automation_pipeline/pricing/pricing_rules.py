@@ -16,8 +16,14 @@ from automation_pipeline.pricing.models.rules import (
     parse_policy,
     parse_rule,
 )
-from automation_pipeline.pricing.queries import rules as policies
-from automation_pipeline.pricing.queries.rules import add_rule, lock_rule, mark_deleted, save_rule
+from automation_pipeline.pricing.queries.rules import (
+    add_rule,
+    delete_policy,
+    lock_rule,
+    mark_deleted,
+    save_policy,
+    save_rule,
+)
 from automation_pipeline.pricing.queries.runs import active_run_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import enqueue
@@ -26,8 +32,8 @@ from automation_pipeline.storage.outbox import enqueue
 def create_rule(
     given: Mapping[str, object], *, project_id: str, database: Database, clock: Clock, actor: str
 ) -> PricingRule:
-    """InvalidInputError names every field at fault. A `scheduleAt` that lies behind starts it at
-    the next look."""
+    """InvalidInputError names every field at fault. A rule whose `scheduleAt` has passed starts at
+    the next tick."""
     check_project(project_id, INVALID_RULE)
     rule = parse_rule(given)
     with database.transaction() as session:
@@ -44,8 +50,8 @@ def update_rule(
     clock: Clock,
     actor: str,
 ) -> PricingRule:
-    """What the patch does not name stays, null clears what may be null. A change of what decides
-    prices is a new version; runs that were previewed before are stale by it."""
+    """Fields that the patch does not name stay. A change of what decides prices makes a new version,
+    and earlier previews stale."""
     with database.transaction() as session:
         stored = lock_rule(session, rule_id)
         changed = changed_rule(stored, patch)
@@ -55,7 +61,7 @@ def update_rule(
 
 
 def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -> None:
-    """ConflictError while a run of it waits or is at work."""
+    """ConflictError while a run of the rule is queued or being applied."""
     with database.transaction() as session:
         rule, now = lock_rule(session, rule_id), clock.now()
         run_id = active_run_of(session, rule_id)
@@ -71,20 +77,19 @@ def delete_rule(rule_id: int, *, database: Database, clock: Clock, actor: str) -
 def put_policy(
     project_id: str, given: Mapping[str, object], *, database: Database, clock: Clock, actor: str
 ) -> Policy:
-    """From now on runs of the project need an approval, unless the policy says `autoApply`."""
+    """From now on the project's runs need an approval, unless the policy has `autoApply`."""
     check_project(project_id, INVALID_POLICY)
     policy = parse_policy(given)
     with database.transaction() as session:
         now = clock.now()
-        policies.save_policy(session, project_id, policy, actor=actor, now=now)
+        save_policy(session, project_id, policy, actor=actor, now=now)
         enqueue(session, [events.policy_changed(project_id, policy, actor, now, uuid4().hex)])
     return policy
 
 
 def remove_policy(project_id: str, *, database: Database, clock: Clock, actor: str) -> None:
-    """Take a project's guardrails away: its runs are checked by their rules alone, and need no
-    approval."""
+    """Without guardrails, the project's runs need no approval."""
     with database.transaction() as session:
-        if not policies.delete_policy(session, project_id):
+        if not delete_policy(session, project_id):
             raise NotFoundError(f"Project {project_id} has no pricing policy.")
         enqueue(session, [events.policy_removed(project_id, actor, clock.now())])

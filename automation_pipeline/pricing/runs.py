@@ -1,29 +1,25 @@
 """Runs of rules: request, approve, queue, cancel, retry, roll back, sweep, start on schedule."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
+
+from sqlalchemy import Select, select
 
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.core.events import Event
-from automation_pipeline.pricing import events
+from automation_pipeline.pricing.events import promotion_ended, run_scheduled, schedule_missed
 from automation_pipeline.pricing.models.rules import PricingRule
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
     PricingRunState,
+    RuleBusyError,
     RuleRun,
     RuleTrigger,
     RunAction,
+    TargetState,
 )
 from automation_pipeline.pricing.models.shop import CANCELLED
-from automation_pipeline.pricing.queries.dead_letters import (
-    clear_request,
-    failed_letters,
-    mark_for_retry,
-)
 from automation_pipeline.pricing.queries.rules import (
-    PlannedRule,
     author_of,
     clear_schedules,
     close_repairs,
@@ -35,55 +31,50 @@ from automation_pipeline.pricing.queries.rules import (
 )
 from automation_pipeline.pricing.queries.runs import (
     NewRun,
-    RuleBusyError,
     active_run_of,
     add_run,
     add_runs,
+    begin_applying,
     blocking_reason,
     claim_run,
-    file_run_request,
+    clear_request,
+    end_run,
     file_run_requests,
-    get_run,
+    free_variants,
     last_applied_at,
     locked_run,
-    open_run_of,
-    open_runs_of,
-    release_claim,
-)
-from automation_pipeline.pricing.queries.targets import (
-    mark_for_rollback,
-    requeue_abandoned,
-    rollback_candidates,
-)
-from automation_pipeline.pricing.queries.transitions import (
-    begin_applying,
-    check_waits,
-    end_run,
-    free_variants,
-    give_up_rest,
     move_to_queue,
+    no_such_run,
+    open_runs_of,
     postpone_run,
-    rule_of,
+    release_claim,
     runs_without_worker,
 )
-from automation_pipeline.pricing.rules.monitoring import targets_to_retry
+from automation_pipeline.pricing.queries.targets import (
+    give_up_rest,
+    mark_targets,
+    requeue_abandoned,
+)
+from automation_pipeline.pricing.queries.views import get_run
 from automation_pipeline.pricing.rules.runs import (
     DueAction,
     DuePriceRules,
+    PlannedRule,
     PromotionOverError,
     approval_fault,
     due_action,
     rests_until,
-    stale_reason,
+    stale_fault,
+    targets_to_retry,
     targets_to_roll_back,
 )
-from automation_pipeline.pricing.tables import RuleRunRow
+from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import enqueue
 
 
-def request_rule_run(  # noqa: PLR0913  the collaborators by name, and who asks how
+def request_rule_run(  # noqa: PLR0913  the services by name, and who requests what
     rule_id: int,
     *,
     database: Database,
@@ -93,69 +84,79 @@ def request_rule_run(  # noqa: PLR0913  the collaborators by name, and who asks 
     trigger: RuleTrigger,
     force: bool = False,
 ) -> int:
-    """The run. ConflictError: the rule is disabled, has a run already, or rests; with `force` its
-    rest is cut short."""
+    """The id of the new run. ConflictError: the rule is disabled, has an open run, or cools down;
+    `force` skips the cooldown."""
     with database.transaction() as session:
         rule, now = lock_rule(session, rule_id), clock.now()
-        _refuse_unready(session, rule, None if force else now)
-        run_id = add_run(
-            session,
-            rule,
-            shop=shop,
-            trigger=trigger,
-            actor=actor,
-            now=now,
-            wish=RunAction.APPLY,
-            force=force,
+        if not rule.enabled:
+            raise ConflictError(f"Pricing rule {rule.id} is disabled: enable it first.")
+        open_run = open_runs_of(session, [rule.id]).get(rule.id)
+        if open_run is not None:
+            is_active = open_run.status in ACTIVE_RUN_STATES
+            state = f"is {open_run.status}" if is_active else "waits to be applied"
+            raise ConflictError(
+                f"Run {open_run.id} of pricing rule {rule.id} {state}: wait for its end, or cancel it."
+            )
+        if not force:
+            _check_cooldown(session, rule, now, "ask for the run with force")
+        new = NewRun(
+            rule=rule, shop=shop, trigger=trigger, actor=actor, wish=RunAction.APPLY, force=force
         )
-        file_run_request(session, run_id, now)
+        run_id = add_run(session, new, now)
+        file_run_requests(session, [run_id], now)
         return run_id
 
 
-def _refuse_unready(session: Session, rule: PricingRule, rested_by: datetime | None) -> None:
-    if not rule.enabled:
-        raise ConflictError(f"Pricing rule {rule.id} is disabled: enable it first.")
-    open_run = open_run_of(session, rule.id)
-    if open_run is not None:
-        how = (
-            f"is {open_run.status}"
-            if open_run.status in ACTIVE_RUN_STATES
-            else "waits to be applied"
-        )
-        raise ConflictError(
-            f"Run {open_run.id} of pricing rule {rule.id} {how}: wait for its end, or cancel it."
-        )
-    if rested_by is None:
-        return
-    until = rests_until(last_applied_at(session, rule.id), rule.cooldown_minutes, rested_by)
+def _check_cooldown(session: Session, rule: PricingRule, now: datetime, advice: str) -> None:
+    until = rests_until(last_applied_at(session, rule.id), rule.cooldown_minutes, now)
     if until is not None:
         raise ConflictError(
-            f"Pricing rule {rule.id} rests until {iso(until)} after its last run: wait, or ask for the run with force."
+            f"Pricing rule {rule.id} rests until {iso(until)} after its last run: wait, or {advice}."
         )
 
 
 def approve_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Twice by the same person is once. ConflictError: it is no planned preview, where the project
-    wants a second person its creator and the author of its rule may not approve it, or somebody
-    else has approved it."""
+    """Safe to repeat. ConflictError: the run is no planned preview, another person has approved it,
+    or the project wants the approval of somebody else."""
     with database.transaction() as session:
-        row = locked_run(session, run_id)
-        check_waits(row)
-        policy = policy_of(session, row.project_id)
-        auto_apply = policy is None or policy.auto_apply
-        author = author_of(session, row.rule_id, row.rule_version)
-        fault_of = partial(approval_fault, created_by=row.created_by, written_by=author)
-        fault = fault_of(auto_apply=auto_apply, approved_by=actor)
+        run = locked_run(session, run_id)
+        _planned_at(run)
+        fault = _approval_fault(session, run, actor)
         if fault is not None:
             raise ConflictError(fault)
-        is_approved = fault_of(auto_apply=False, approved_by=row.approved_by) is None
-        if is_approved and row.approved_by != actor:
-            raise ConflictError(f"Rule run {run_id} was approved by {row.approved_by} already.")
-        if row.approved_by != actor:
-            row.approved_by = actor
-            row.approved_at = row.updated_at = clock.now()
-            session.flush()
+        approver = run.approved_by
+        if approver != actor:
+            written_by = author_of(session, run.rule_id, run.rule_version)
+            if approver is not None and approver not in {run.created_by, written_by}:
+                raise ConflictError(f"Rule run {run_id} was approved by {approver} already.")
+            run.approved_by = actor
+            run.approved_at = run.updated_at = clock.now()
         return get_run(session, run_id)
+
+
+def _approval_fault(session: Session, run: RuleRunRow, approver: str | None) -> str | None:
+    policy = policy_of(session, run.project_id)
+    return approval_fault(
+        auto_apply=policy is None or policy.auto_apply,
+        created_by=run.created_by,
+        written_by=author_of(session, run.rule_id, run.rule_version),
+        approved_by=approver,
+    )
+
+
+def _planned_at(run: RuleRunRow) -> datetime:
+    """ConflictError: the run is no planned preview, or was cancelled."""
+    if run.status != PricingRunState.PREVIEW:
+        raise ConflictError(
+            f"Rule run {run.id} is {run.status}: only a preview can be approved or queued."
+        )
+    if run.cancel_requested_at is not None:
+        raise ConflictError(f"Rule run {run.id} was cancelled: preview the rule again.")
+    if run.previewed_at is None:
+        raise ConflictError(
+            f"Rule run {run.id} is not planned yet: wait until its preview is there."
+        )
+    return run.previewed_at
 
 
 def queue_run(
@@ -167,109 +168,86 @@ def queue_run(
     force: bool = False,
     asks_for_worker: bool = True,
 ) -> RuleRun:
-    """ConflictError says what stands in the way, RuleBusyError that another run of the rule does;
-    with `force`, or in a run that was asked for so, the rest of the rule does not.
-    InvalidInputError: no price would change, which only a schedule may find."""
+    """ConflictError: why the run cannot be applied now; RuleBusyError: another run of the rule comes
+    first. `force`, also of the request for the run, skips the cooldown. InvalidInputError: no price
+    would change, which only a scheduled run accepts."""
     with database.transaction() as session:
-        rule = lock_rule(session, rule_of(session, run_id), deleted_too=True)
+        rule_id = session.scalar(select(RuleRunRow.rule_id).where(RuleRunRow.id == run_id))
+        if rule_id is None:
+            raise no_such_run(run_id)
+        # The rule is locked before the run, as everywhere.
+        rule = lock_rule(session, rule_id, deleted_too=True)
         run, now = locked_run(session, run_id), clock.now()
         _check_preview(run, rule, now)
-        _check_rule(rule, run, now)
-        _check_approval(session, run)
-        if not force and not _is_forced(run) and run.trigger != RuleTrigger.REPAIR:
-            _check_rest(session, rule, now)
+        fault = _approval_fault(session, run, run.approved_by)
+        if fault is not None:
+            raise ConflictError(fault)
+        is_forced = force or bool((run.run_metadata or {}).get("force"))
+        if not is_forced and run.trigger != RuleTrigger.REPAIR:
+            _check_cooldown(session, rule, now, "queue it with force")
         if run.total_targets == 0 and run.trigger != RuleTrigger.SCHEDULE:
             raise InvalidInputError(
                 f"Rule run {run_id} has nothing to apply: no price would change."
             )
-        _check_turn(session, rule)
+        reason = blocking_reason(session, rule.id)
+        if reason is not None:
+            raise RuleBusyError(reason)
         move_to_queue(session, run, actor, now)
         if asks_for_worker:
-            file_run_request(session, run_id, now)
+            file_run_requests(session, [run_id], now)
         return get_run(session, run_id)
 
 
 def _check_preview(run: RuleRunRow, rule: PricingRule, now: datetime) -> None:
-    previewed_at = check_waits(run)
-    # A repair restores what was applied, whatever the rule says by now.
-    its_hash = run.rule_version_hash if run.trigger == RuleTrigger.REPAIR else rule.version_hash
-    fault = stale_reason(run.rule_version_hash, its_hash, previewed_at, now)
+    """A repair restores what was applied, whatever the rule says by now, and after the promotion."""
+    is_repair = run.trigger == RuleTrigger.REPAIR
+    rule_hash = run.rule_version_hash if is_repair else rule.version_hash
+    fault = stale_fault(run.rule_version_hash, rule_hash, _planned_at(run), now)
     if fault is not None:
-        raise ConflictError(fault.why)
-
-
-def _check_rule(rule: PricingRule, run: RuleRunRow, now: datetime) -> None:
+        raise ConflictError(fault)
     if rule.deleted_at is not None:
         raise ConflictError(
             f"Pricing rule {rule.id} was deleted: its previews cannot be applied any more."
         )
     if not rule.enabled:
         raise ConflictError(f"Pricing rule {rule.id} is disabled: enable it first.")
-    # A repair restores what still stands, and is no part of the promotion.
-    if rule.ends_at is not None and rule.ends_at <= now and run.trigger != RuleTrigger.REPAIR:
+    if rule.ends_at is not None and rule.ends_at <= now and not is_repair:
         raise PromotionOverError(
             f"The promotion of pricing rule {rule.id} is over since {iso(rule.ends_at)}: what is applied now would be "
             "taken back at once."
         )
 
 
-def _check_approval(session: Session, run: RuleRunRow) -> None:
-    policy = policy_of(session, run.project_id)
-    auto_apply = policy is None or policy.auto_apply
-    fault = approval_fault(
-        auto_apply=auto_apply,
-        created_by=run.created_by,
-        written_by=author_of(session, run.rule_id, run.rule_version),
-        approved_by=run.approved_by,
-    )
-    if fault is not None:
-        raise ConflictError(fault)
-
-
-def _is_forced(run: RuleRunRow) -> bool:
-    return run.run_metadata is not None and run.run_metadata.get("force") is True
-
-
-def _check_rest(session: Session, rule: PricingRule, now: datetime) -> None:
-    until = rests_until(last_applied_at(session, rule.id), rule.cooldown_minutes, now)
-    if until is not None:
-        raise ConflictError(
-            f"Pricing rule {rule.id} rests until {iso(until)} after its last run: wait, or queue it with force."
-        )
-
-
-def _check_turn(session: Session, rule: PricingRule) -> None:
-    why = blocking_reason(session, rule.id)
-    if why is not None:
-        raise RuleBusyError(why)
-
-
-_BRIEFLY_SECONDS = 60.0
+_CANCEL_SECONDS = 60.0
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """At once where nobody works on it and nothing can have been written unheard; else its worker
-    looks, and stops before its next writes. Safe to repeat. ConflictError: it has ended, or is a
-    mere preview."""
+    """At once if no worker has the run and no price may have been written; else its worker stops
+    before its next writes. Safe to repeat. ConflictError: the run has ended, or is a preview that
+    nobody asked to be applied."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
-        _refuse_what_cannot_stop(run)
-        if run.cancel_requested_at is None:
-            run.cancel_requested_at, run.cancelled_by, run.updated_at = (
-                clock.now(),
-                actor,
-                clock.now(),
+        is_active = run.status in ACTIVE_RUN_STATES
+        is_preview = run.status == PricingRunState.PREVIEW
+        is_cancelled = run.cancel_requested_at is not None and (is_active or is_preview)
+        if not is_cancelled and not is_active and run.wish is None:
+            raise ConflictError(
+                f"Run {run.id} is a preview that nobody asked to be applied: there is nothing to cancel."
+                if is_preview
+                else f"Run {run.id} is {run.status}: there is nothing to cancel."
             )
-        if run.status not in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
+        if run.cancel_requested_at is None:
+            run.cancel_requested_at = run.updated_at = clock.now()
+            run.cancelled_by = actor
+        if is_active:
+            _end_without_worker(session, run, actor)
+        else:
             clear_request(session, run)
-        session.flush()
-        if run.status in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
-            _end_if_nobody_works(session, run, actor)
         return get_run(session, run_id)
 
 
-def _end_if_nobody_works(session: Session, run: RuleRunRow, actor: str) -> None:
-    claim = claim_run(session, run.id, actor, _BRIEFLY_SECONDS)
+def _end_without_worker(session: Session, run: RuleRunRow, actor: str) -> None:
+    claim = claim_run(session, run.id, actor, _CANCEL_SECONDS)
     if claim is None:
         return
     session.refresh(run)
@@ -278,29 +256,11 @@ def _end_if_nobody_works(session: Session, run: RuleRunRow, actor: str) -> None:
         begin_applying(session, run, now)
     else:
         requeue_abandoned(session, run.id, now)
-    give_up_rest(session, run, CANCELLED, actor, now)
+    give_up_rest(session, run.id, CANCELLED, actor, now)
     if not end_run(session, run, now, reconciles=True):
-        file_run_request(session, run.id, now)  # what may have been written is looked at first
+        # A worker looks at the prices that may have been written.
+        file_run_requests(session, [run.id], now)
     release_claim(session, claim)
-
-
-def _refuse_what_cannot_stop(run: RuleRunRow) -> None:
-    if run.cancel_requested_at is not None and run.status in {
-        PricingRunState.PREVIEW,
-        PricingRunState.QUEUED,
-        PricingRunState.APPLYING,
-    }:
-        return
-    if run.status == PricingRunState.PREVIEW and run.wish is None:
-        raise ConflictError(
-            f"Run {run.id} is a preview that nobody asked to be applied: there is nothing to cancel."
-        )
-    is_open = (
-        run.status in {PricingRunState.PREVIEW, PricingRunState.QUEUED, PricingRunState.APPLYING}
-        or run.wish is not None
-    )
-    if not is_open:
-        raise ConflictError(f"Run {run.id} is {run.status}: there is nothing to cancel.")
 
 
 def retry_run(
@@ -312,35 +272,26 @@ def retry_run(
     target_ids: Sequence[int] | None = None,
     force: bool = False,
 ) -> RuleRun:
-    """ConflictError: it is at work, waits for something else, is rolled back, or nothing of it is
-    worth another try. InvalidInputError names chosen targets that are not failed, or are hopeless
-    unless forced."""
+    """Retry failed targets: the given ones, or all that are worth it. ConflictError: the run or
+    another run of the rule has work, or nothing is worth another try. InvalidInputError names
+    targets that are not failed, or hopeless ones without `force`."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
-        _refuse_busy(session, run)
-        chosen = None if target_ids is None else [str(id_) for id_ in target_ids]
-        wished = targets_to_retry(
-            PricingRunState(run.status), failed_letters(session, run_id), chosen, force=force
-        )
-        run.wish, run.wished_by, run.cancel_requested_at = RunAction.RETRY, actor, None
-        run.updated_at = now
-        mark_for_retry(session, run_id, [int(id_) for id_ in wished])
-        file_run_request(session, run_id, now)
-        return get_run(session, run_id)
-
-
-def _refuse_busy(session: Session, run: RuleRunRow) -> None:
-    if run.promotion_ended_at is not None:
-        raise ConflictError(
-            f"The promotion of run {run.id} is over: what is applied now would stay for good."
-        )
-    if run.wish is not None:
-        raise ConflictError(f"Run {run.id} waits to be worked on already: {run.wish}.")
-    other = active_run_of(session, run.rule_id)
-    if other is not None and run.status in {PricingRunState.PARTIAL, PricingRunState.FAILED}:
-        raise ConflictError(
-            f"Run {other} of the same rule is at work: wait for its end, or cancel it."
-        )
+        if run.promotion_ended_at is not None:
+            raise ConflictError(
+                f"The promotion of run {run.id} is over: what is applied now would stay for good."
+            )
+        _check_idle(run)
+        other = active_run_of(session, run.rule_id)
+        if other is not None and run.status in {PricingRunState.PARTIAL, PricingRunState.FAILED}:
+            raise ConflictError(
+                f"Run {other} of the same rule is at work: wait for its end, or cancel it."
+            )
+        query = _targets_in(run_id, TargetState.FAILED)
+        failed = {id_: bool(retryable) for id_, retryable in session.execute(query).tuples()}
+        chosen = targets_to_retry(PricingRunState(run.status), failed, target_ids, force=force)
+        run.cancel_requested_at = None
+        return _request(session, run, RunAction.RETRY, chosen, actor, now)
 
 
 def roll_back_run(
@@ -352,40 +303,62 @@ def roll_back_run(
     target_ids: Sequence[int] | None = None,
     force: bool = False,
 ) -> RuleRun:
-    """What was edited in the shop since stays as it is, unless forced. ConflictError: the run is at
-    work, waits for something else, or has nothing applied. InvalidInputError names chosen targets
+    """Roll applied targets back: the given ones, or all. Prices that were edited since stay, unless
+    forced. ConflictError: the run has work, or no applied target. InvalidInputError names targets
     that are not applied."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
-        if run.wish is not None:
-            raise ConflictError(f"Run {run_id} waits to be worked on already: {run.wish}.")
-        chosen = None if target_ids is None else [str(id_) for id_ in target_ids]
-        wished = targets_to_roll_back(
-            PricingRunState(run.status), rollback_candidates(session, run_id), chosen
-        )
-        if not wished:
+        _check_idle(run)
+        query = _targets_in(run_id, TargetState.APPLIED)
+        applied = [id_ for id_, _ in session.execute(query).tuples()]
+        chosen = targets_to_roll_back(PricingRunState(run.status), applied, target_ids)
+        if not chosen:
             raise ConflictError(f"Run {run_id} has no applied price that could be taken back.")
-        run.wish, run.wished_by, run.updated_at = RunAction.ROLLBACK, actor, now
         run.rollbacks += 1
         run.rollback_force = force
-        mark_for_rollback(session, [int(id_) for id_ in wished])
-        file_run_request(session, run_id, now)
-        return get_run(session, run_id)
+        return _request(session, run, RunAction.ROLLBACK, chosen, actor, now)
+
+
+def _check_idle(run: RuleRunRow) -> None:
+    if run.wish is not None:
+        raise ConflictError(f"Run {run.id} waits to be worked on already: {run.wish}.")
+
+
+def _targets_in(run_id: int, state: TargetState) -> Select[tuple[int, bool | None]]:
+    return (
+        select(RuleTargetRow.id, RuleTargetRow.error_retryable)
+        .where(RuleTargetRow.rule_run_id == run_id, RuleTargetRow.status == state)
+        .order_by(RuleTargetRow.id)
+    )
+
+
+def _request(
+    session: Session,
+    run: RuleRunRow,
+    wish: RunAction,
+    target_ids: Sequence[int],
+    actor: str,
+    now: datetime,
+) -> RuleRun:
+    run.wish, run.wished_by, run.updated_at = wish, actor, now
+    mark_targets(session, run.id, target_ids)
+    file_run_requests(session, [run.id], now)
+    return get_run(session, run.id)
 
 
 REST_SECONDS = 300.0
 
 
 def postpone_failed_run(run_id: int, reason: str, *, database: Database) -> bool:
-    """Whether it was. The reason is shown with the run; the sweep asks for another worker when the
-    rest is over."""
+    """Whether it was postponed. The run shows the reason, and the sweep requests a worker when the
+    time is over."""
     with database.transaction() as session:
         return postpone_run(session, run_id, REST_SECONDS, reason)
 
 
 def sweep_rule_runs(*, database: Database, clock: Clock) -> Sequence[int]:
-    """The runs. Beside another copy of itself a run may be asked for twice: its second worker finds
-    the first."""
+    """The runs for which a worker was requested. Two concurrent sweeps may request two workers of
+    one run; the second finds the claim of the first."""
     with database.transaction() as session:
         free_variants(session)
         runs = runs_without_worker(session)
@@ -393,38 +366,43 @@ def sweep_rule_runs(*, database: Database, clock: Clock) -> Sequence[int]:
         return runs
 
 
-_ACTOR = "schedule"
+_SCHEDULE = "schedule"
 
 
 def start_due_rules(*, database: Database, clock: Clock, shop: str) -> DuePriceRules:
-    """Safe beside another copy of itself and beside runs asked for by hand. A rule that has a run
-    already starts once that is over; so does the end of a promotion whose run is still being
-    applied."""
+    """Safe to run concurrently with itself and with requests for runs. A rule with an open run
+    starts when that has ended, and a promotion ends when its run has been applied."""
     now = clock.now()
     with database.transaction() as session:
-        rules = lock_planned_rules(session, now)
-        whose = {
-            what: [rule for rule in rules if due_action(rule.plan, now) is what]
-            for what in DueAction
-        }
-        # Asked after the rules are held, so that a run filed for one of them before is seen.
-        is_busy = open_runs_of(session, [rule.id for rule in whose[DueAction.START]])
-        free = [rule for rule in whose[DueAction.START] if rule.id not in is_busy]
+        due: dict[DueAction | None, list[PlannedRule]] = {action: [] for action in DueAction}
+        for rule in lock_planned_rules(session, now):
+            due.setdefault(due_action(rule, now), []).append(rule)
+        # After the rules are locked, so that no run is requested meanwhile.
+        open_runs = open_runs_of(session, [rule.id for rule in due[DueAction.START]])
+        free = [rule for rule in due[DueAction.START] if rule.id not in open_runs]
         started = _start_rules(session, free, shop, now)
-        ended = _end_promotions(session, whose[DueAction.END], now)
-        enqueue(session, list(_missed_events(whose[DueAction.MISSED], now)))
-        clear_schedules(session, [rule.id for rule in [*free, *whose[DueAction.MISSED]]], now)
+        ended = _end_promotions(session, due[DueAction.END], now)
+        missed = due[DueAction.MISSED]
+        enqueue(
+            session,
+            [
+                schedule_missed(rule.id, rule.project_id, rule.schedule_at, now)
+                for rule in missed
+                if rule.schedule_at
+            ],
+        )
+        clear_schedules(session, [rule.id for rule in [*free, *missed]], now)
     return DuePriceRules(
         started=tuple(started.values()),
-        missed=tuple(rule.id for rule in whose[DueAction.MISSED]),
+        missed=tuple(rule.id for rule in missed),
         ended=tuple(ended),
-        put_off=tuple(sorted(is_busy)),
+        put_off=tuple(sorted(open_runs)),
         before=tuple(rule.id for rule in free if rule.id not in started),
     )
 
 
 def _start_rules(
-    session: Session, rules: list[PlannedRule], shop: str, now: datetime
+    session: Session, rules: Sequence[PlannedRule], shop: str, now: datetime
 ) -> dict[int, int]:
     """The runs by rule."""
     runs = [
@@ -432,9 +410,9 @@ def _start_rules(
             rule=rule,
             shop=shop,
             trigger=RuleTrigger.SCHEDULE,
-            actor=_ACTOR,
+            actor=_SCHEDULE,
             wish=RunAction.APPLY,
-            scheduled_for=rule.plan.schedule_at,
+            scheduled_for=rule.schedule_at,
         )
         for rule in rules
     ]
@@ -443,39 +421,28 @@ def _start_rules(
     enqueue(
         session,
         [
-            events.run_scheduled(
-                rule.id, rule.project_id, started[rule.id], rule.plan.schedule_at, now
-            )
+            run_scheduled(rule.id, rule.project_id, started[rule.id], rule.schedule_at, now)
             for rule in rules
-            if rule.id in started and rule.plan.schedule_at
+            if rule.id in started and rule.schedule_at
         ],
     )
     return started
 
 
-def _end_promotions(session: Session, rules: list[PlannedRule], now: datetime) -> list[int]:
+def _end_promotions(session: Session, rules: Sequence[PlannedRule], now: datetime) -> list[int]:
     """The runs that are to be rolled back."""
     by_id = {rule.id: rule for rule in rules}
     close_repairs(session, list(by_id), now)
-    runs = lock_live_runs(session, list(by_id))
+    runs = [(run_id, by_id[rule_id]) for run_id, rule_id in lock_live_runs(session, list(by_id))]
     run_ids = [run_id for run_id, _ in runs]
-    request_rollbacks(session, run_ids, _ACTOR, now)
+    request_rollbacks(session, run_ids, _SCHEDULE, now)
     file_run_requests(session, run_ids, now)
-    ends = [(run_id, by_id[rule_id]) for run_id, rule_id in runs]
     enqueue(
         session,
         [
-            events.promotion_ended(rule.id, rule.project_id, run_id, rule.plan.ends_at, now)
-            for run_id, rule in ends
-            if rule.plan.ends_at
+            promotion_ended(rule.id, rule.project_id, run_id, rule.ends_at, now)
+            for run_id, rule in runs
+            if rule.ends_at
         ],
     )
     return run_ids
-
-
-def _missed_events(rules: Iterable[PlannedRule], now: datetime) -> Iterable[Event]:
-    return (
-        events.schedule_missed(rule.id, rule.project_id, rule.plan.schedule_at, now)
-        for rule in rules
-        if rule.plan.schedule_at
-    )

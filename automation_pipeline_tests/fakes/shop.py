@@ -24,7 +24,11 @@ from automation_pipeline.pricing.models.shop import (
     Written,
     classify_failure,
 )
-from automation_pipeline.pricing.ports import MAX_PRICES_PER_READ, MAX_PRICES_PER_WRITE, Storefront
+from automation_pipeline.pricing.ports import (
+    MAX_PRICES_PER_READ,
+    MAX_PRICES_PER_WRITE,
+    Storefront,
+)
 from automation_pipeline.pricing.rules.runs import throttle_seconds
 
 COSTS = CallCosts(page=753, each_price=1, write=10, prices=1)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from automation_pipeline.pricing import worker as apply_run
-from automation_pipeline.pricing import worker as work_through
+from automation_pipeline.pricing import worker
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.waiting import come_true
 
@@ -26,9 +25,9 @@ def until_unwanted(bench: Bench, what: Callable[[], object], patch: pytest.Monke
     """In the middle of the first write, which goes on when the worker has seen that no more is
     wanted."""
     seen: list[bool] = []
-    keep = apply_run._Applying.keep
+    keep = worker.TargetWork.keep
 
-    def watched(applying: apply_run._Applying) -> bool:
+    def watched(applying: worker.TargetWork) -> bool:
         seen.append(keep(applying))
         return seen[-1]
 
@@ -40,6 +39,6 @@ def until_unwanted(bench: Bench, what: Callable[[], object], patch: pytest.Monke
             # It looks for the second time when it knows what it saw the first time.
             await come_true(lambda: seen.count(False) > 1)
 
-    patch.setattr(apply_run._Applying, "keep", watched)
-    patch.setattr(work_through, "LOOK_AGAIN_SECONDS", 0.02)
+    patch.setattr(worker.TargetWork, "keep", watched)
+    patch.setattr(worker, "LOOK_AGAIN_SECONDS", 0.02)
     bench.shop._meanwhile = meanwhile

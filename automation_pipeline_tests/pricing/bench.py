@@ -8,15 +8,25 @@ from typing import Any, TypeVar
 
 from sqlalchemy import select, update
 
+from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.rules import PricingRule
-from automation_pipeline.pricing.models.runs import RuleRun, RuleTrigger, RunAction
+from automation_pipeline.pricing.models.runs import (
+    RuleRun,
+    RuleTrigger,
+    RunAction,
+)
 from automation_pipeline.pricing.planning import plan_run, preview_rule
 from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.pricing.pricing_rules import create_rule, put_policy
-from automation_pipeline.pricing.queries.runs import add_run, get_run
-from automation_pipeline.pricing.runs import approve_run, queue_run, request_rule_run
+from automation_pipeline.pricing.queries.runs import NewRun, add_run
+from automation_pipeline.pricing.queries.views import get_run
+from automation_pipeline.pricing.runs import (
+    approve_run,
+    queue_run,
+    request_rule_run,
+)
 from automation_pipeline.pricing.tables import (
     PriceChangeRow,
     RuleCheckRow,
@@ -47,6 +57,15 @@ _TENTH_OFF: dict[str, object] = {
 }
 
 
+@dataclass(frozen=True)
+class Context:
+    """What the use cases need of the services."""
+
+    storefront: Storefront
+    database: Database
+    clock: Clock
+
+
 @dataclass
 class Bench:
     """`knobs` are the storefront's. The shop's bucket holds plenty, so that no call waits for its
@@ -71,6 +90,10 @@ class Bench:
     @property
     def front(self) -> Storefront:
         return storefront(self.shop, meter=self.meter, **self.knobs)
+
+    @property
+    def context(self) -> "Context":
+        return Context(self.front, self.database, self.clock)
 
     @staticmethod
     def loop(work: Coroutine[object, object, Result]) -> Result:
@@ -105,14 +128,11 @@ class Bench:
         )
 
     def plan(self, run_id: int) -> RuleRun:
-        return self.loop(
-            plan_run(run_id, front=self.front, database=self.database, clock=self.clock)
-        )
+        return self.loop(plan_run(run_id, self.context))
 
     def previewed(self, rule: PricingRule | None = None, *, actor: str = CREATOR) -> RuleRun:
         rule = rule or self.rule()
-        world = {"front": self.front, "database": self.database, "clock": self.clock}
-        return self.loop(preview_rule(rule.id, **world, actor=actor, trigger=RuleTrigger.API))
+        return self.loop(preview_rule(rule.id, self.context, actor=actor, trigger=RuleTrigger.API))
 
     def approve(self, run: RuleRun, *, actor: str = APPROVER) -> RuleRun:
         return approve_run(run.id, database=self.database, clock=self.clock, actor=actor)
@@ -129,20 +149,21 @@ class Bench:
         return self.work_id(run.id)
 
     def work_id(self, run_id: int) -> RuleRun:
-        world = {"front": self.front, "database": self.database, "clock": self.clock}
-        return self.loop(work_run(run_id, **world, owner="bench"))
+        return self.loop(work_run(run_id, self.context, "bench"))
 
     def scheduled(self, rule: PricingRule) -> int:
         """A run that its schedule has asked for."""
         with self.database.transaction() as session:
             now = self.clock.now()
-            made = {
-                "shop": self.front.name,
-                "trigger": RuleTrigger.SCHEDULE,
-                "actor": "schedule",
-                "wish": RunAction.APPLY,
-            }
-            return add_run(session, rule, now=now, scheduled_for=now, **made)
+            new = NewRun(
+                rule=rule,
+                shop=self.front.name,
+                trigger=RuleTrigger.SCHEDULE,
+                actor="schedule",
+                wish=RunAction.APPLY,
+                scheduled_for=now,
+            )
+            return add_run(session, new, now)
 
     def rested(self) -> None:
         """The shop has been left alone for as long as it wanted."""

@@ -8,16 +8,23 @@ from datetime import UTC, datetime
 import httpx
 
 from automation_pipeline.clients.shop import ShopifyShop
+from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.pricing.models.shop import Price, PriceWrite, ShopOptions, Variant
+from automation_pipeline.pricing.models.shop import (
+    Price,
+    PriceWrite,
+    ShopOptions,
+    Variant,
+)
 from automation_pipeline.pricing.ports import Shop, Storefront
 from automation_pipeline.pricing.queries.runs import claim_run
 from automation_pipeline.pricing.queries.shops import reserve_call
 from automation_pipeline.pricing.queries.targets import claim_chunk
-from automation_pipeline.pricing.shop_calls import call_shop
+from automation_pipeline.pricing.shop import call_shop
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN
+from automation_pipeline_tests.pricing.bench import Context
 
 NAME = "shop.test"
 
@@ -35,6 +42,10 @@ def over_http(url: str) -> Storefront:
     return Storefront(NAME, opened, ShopOptions(), Meter())
 
 
+def a_context(url: str, database: Database) -> Context:
+    return Context(over_http(url), database, SystemClock())
+
+
 def catalogue(url: str) -> list[Variant]:
     async def first_page() -> list[Variant]:
         async with over_http(url).open() as shop:
@@ -49,13 +60,11 @@ def drain(database_url: str, shop_url: str, variant_ids: Sequence[str], times: i
     """Reads many prices, one call after the other; how many went well."""
 
     async def read() -> int:
-        front, well = over_http(shop_url), 0
-        async with front.open() as shop:
+        context, well = a_context(shop_url, database), 0
+        async with context.storefront.open() as shop:
             for _ in range(times):
                 cost = shop.costs.reading(len(variant_ids))
-                called = await call_shop(
-                    lambda: shop.prices(variant_ids), cost, front=front, database=database
-                )
+                called = await call_shop(lambda: shop.prices(variant_ids), cost, context)
                 well += called.failure is None
         return well
 
@@ -79,18 +88,18 @@ def write_many(
             called = await call_shop(
                 lambda product_id=product_id, wanted=wanted: shop.write(product_id, wanted),
                 shop.costs.write,
-                front=front,
-                database=database,
+                context,
             )
             well += called.failure is None
         return well
 
     async def write_all() -> int:
         left = list(writes)
-        async with front.open() as shop:
+        async with context.storefront.open() as shop:
             return sum(await asyncio.gather(*(write_some(shop, left) for _ in range(at_once))))
 
-    database, front = Database(database_url), over_http(shop_url)
+    database = Database(database_url)
+    context = a_context(shop_url, database)
     try:
         return asyncio.run(write_all())
     finally:
@@ -102,7 +111,7 @@ def may_go(database_url: str) -> bool:
     database = Database(database_url)
     try:
         with database.transaction() as session:
-            return reserve_call(session, NAME, 1.0, is_promised=False).seconds <= 0
+            return reserve_call(session, NAME, 1.0, is_reserved=False).seconds <= 0
     finally:
         database.dispose()
 

@@ -8,8 +8,13 @@ from sqlalchemy import select, update
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.pricing.alerts import raise_alerts
-from automation_pipeline.pricing.tables import PricingAlertRow, RuleCheckRow, RuleTargetRow, ShopRow
+from automation_pipeline.pricing.monitoring import raise_alerts
+from automation_pipeline.pricing.tables import (
+    PricingAlertRow,
+    RuleCheckRow,
+    RuleTargetRow,
+    ShopRow,
+)
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

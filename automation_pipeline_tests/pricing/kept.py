@@ -14,7 +14,12 @@ from automation_pipeline.pricing.models.runs import RuleTrigger
 from automation_pipeline.pricing.pricing_rules import create_rule
 from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.pricing.runs import request_rule_run, start_due_rules
-from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow, RuleVersionRow
+from automation_pipeline.pricing.tables import (
+    RuleRow,
+    RuleRunRow,
+    RuleTargetRow,
+    RuleVersionRow,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow

@@ -3,7 +3,7 @@
 import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.pricing.dead_letters import acknowledge_dead_letters
+from automation_pipeline.pricing.monitoring import acknowledge_dead_letters
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing import shop_calls as module
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.pricing import shop as module
 from automation_pipeline.pricing.models.rules import OnDrift
 from automation_pipeline.pricing.models.shop import (
     CallResult,
@@ -28,7 +29,7 @@ from automation_pipeline.pricing.rules.runs import (
     TargetOutcome,
     WorkTarget,
 )
-from automation_pipeline.pricing.shop_calls import ApplyHalt, apply_chunk
+from automation_pipeline.pricing.shop import ApplyHalt, apply_chunk
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, storefront
 from automation_pipeline_tests.waiting import run
@@ -46,6 +47,7 @@ BEGAN = datetime(2026, 5, 4, tzinfo=UTC)
 async def straight(
     call: Callable[[], Awaitable[CallResult[object]]],
     _cost: float,
+    _context: object,
     *,
     is_wanted: Callable[[], Awaitable[bool]],
     **_world: object,
@@ -93,17 +95,16 @@ def applied(
     """What was settled by target, each of them once."""
     settled: list[TargetOutcome] = []
 
-    async def settle(lot: Sequence[TargetOutcome]) -> None:
-        await asyncio.sleep(0)
-        settled.extend(lot)
+    class Owner:
+        def keep(self) -> bool:
+            return is_wanted()
+
+        def save(self, outcomes: Sequence[TargetOutcome]) -> None:
+            settled.extend(outcomes)
 
     front = storefront(shop, calls_at_once=at_once)
-    desk = ApplyContext(shop, front, Database("sqlite://"))
-
-    async def still_wanted() -> bool:
-        return is_wanted()
-
-    halt = run(apply_chunk(chosen, TERMS, context=desk, settle=settle, is_wanted=still_wanted))
+    context = ApplyContext(front, Database("sqlite://"), SystemClock(), shop)
+    halt = run(apply_chunk(chosen, TERMS, Owner(), context))
     assert sorted(one.target.id for one in settled) == [one.id for one in chosen]
     return {one.target.id: one for one in settled}, halt
 
@@ -186,7 +187,10 @@ def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def rests(
-        call: Callable[[], Awaitable[CallResult[object]]], cost: float, **_world: object
+        call: Callable[[], Awaitable[CallResult[object]]],
+        cost: float,
+        _context: object,
+        **_how: object,
     ) -> CallResult[object]:
         if cost == shop.costs.write:
             raise ShopRestingError("It rests.", retry_after_seconds=42.0)

@@ -6,18 +6,26 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun
+from automation_pipeline.pricing.models.runs import LostRunClaimError, PricingRunState, RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal, classify_failure
+from automation_pipeline.pricing.ports import ApplyContext
 from automation_pipeline.pricing.queries.runs import (
-    LostRunClaimError,
     RunClaim,
+    begin_applying,
     claim_run,
     claimed_run,
 )
-from automation_pipeline.pricing.queries.transitions import begin_applying
-from automation_pipeline.pricing.rules.runs import AppliedResult, WorkTarget, requeue_unchanged
-from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
-from automation_pipeline.pricing.worker import WaitForTargets, _Applying
+from automation_pipeline.pricing.rules.runs import (
+    AppliedResult,
+    WorkTarget,
+    requeue_unchanged,
+)
+from automation_pipeline.pricing.tables import (
+    PriceChangeRow,
+    RuleRunRow,
+    RuleTargetRow,
+)
+from automation_pipeline.pricing.worker import TargetWork, WaitForTargets
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
@@ -61,8 +69,8 @@ def taken_over(bench: Bench, run: RuleRun) -> RunClaim:
     return held(bench, run, "another")
 
 
-def applying(bench: Bench, hold: RunClaim) -> _Applying:
-    return _Applying(hold, bench.front, bench.database)
+def applying(bench: Bench, hold: RunClaim) -> TargetWork:
+    return TargetWork(hold, ApplyContext.of(bench.context, bench.shop))
 
 
 def claimed(bench: Bench, hold: RunClaim) -> list[WorkTarget]:
@@ -76,14 +84,14 @@ def claimed(bench: Bench, hold: RunClaim) -> list[WorkTarget]:
     [
         lambda work, _: work.keep(),
         lambda work, _: work.take(),
-        lambda work, targets: work.settle([requeue_unchanged(target) for target in targets]),
-        lambda work, _: work.settle([]),
+        lambda work, targets: work.save([requeue_unchanged(target) for target in targets]),
+        lambda work, _: work.save([]),
         lambda work, _: work.give_up(REFUSED),
         lambda work, _: work.leave(5.0),
     ],
 )
 def test_whoever_lost_the_run_changes_nothing_of_it(
-    bench: Bench, use: Callable[[_Applying, list[WorkTarget]], Any]
+    bench: Bench, use: Callable[[TargetWork, list[WorkTarget]], Any]
 ) -> None:
     run = bench.queued()
     hold = held(bench, run)
@@ -134,10 +142,10 @@ def test_a_chunk_takes_as_many_statements_for_many_targets_as_for_few(bench: Ben
         assert not isinstance(targets, WaitForTargets)
         assert len(targets) == variants
         with statements(bench.database) as settling:
-            work.settle([requeue_unchanged(target) for target in targets])
+            work.save([requeue_unchanged(target) for target in targets])
         work.take()
         with statements(bench.database) as applied:
-            work.settle(bench_applied(targets))
+            work.save(bench_applied(targets))
         assert set(bench.statuses(run.id).values()) == {"APPLIED"}
         with statements(bench.database) as ending:
             assert work.take() == []

@@ -6,27 +6,30 @@ from collections.abc import Iterator
 
 import pytest
 
+from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline.pricing import shop_calls as module
+from automation_pipeline.pricing import shop as module
 from automation_pipeline.pricing.models.shop import (
+    BucketShown,
     BucketStatus,
     CallResult,
     CallWithdrawnError,
+    CircuitState,
     FailureKind,
     FailureSignal,
     ShopRestingError,
+    ShopShown,
     classify_failure,
 )
-from automation_pipeline.pricing.queries.shops import ShopStatus, shop_status
-from automation_pipeline.pricing.rules.pacing import CircuitState
-from automation_pipeline.pricing.shop_calls import call_shop
+from automation_pipeline.pricing.queries.shops import shop_status
+from automation_pipeline.pricing.shop import call_shop
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.outside import set_up_shop, shop_totals
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.bench import Bench, Context
 from automation_pipeline_tests.pricing.calling import NAME, catalogue, drain, may_go, write_many
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.waiting import come_true, leap, run
@@ -54,7 +57,7 @@ def call(bench: Bench, brought: CallResult[str] = WELL) -> CallResult[str]:
     async def answered() -> CallResult[str]:
         return brought
 
-    return run(call_shop(answered, COST, front=bench.front, database=bench.database))
+    return run(call_shop(answered, COST, bench.context))
 
 
 async def never_called() -> CallResult[str]:
@@ -66,11 +69,9 @@ def calls(bench: Bench, signal: FailureSignal, times: int) -> None:
         call(bench, answer(signal))
 
 
-def standing(bench: Bench) -> ShopStatus:
+def standing(bench: Bench) -> ShopShown:
     with bench.database.reading() as session:
-        found = shop_status(session, bench.front.name)
-    assert found is not None
-    return found
+        return shop_status(session, bench.front.name)
 
 
 def state(bench: Bench) -> CircuitState:
@@ -170,9 +171,7 @@ def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> 
     )
 
     async def broken_off() -> None:
-        waiting = asyncio.ensure_future(
-            call_shop(never_called, COST, front=bench.front, database=bench.database)
-        )
+        waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
         await come_true(lambda: shop_row(bench).pending == COST)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -195,9 +194,7 @@ def test_who_is_broken_off_in_the_moment_of_the_promise_gives_it_back(bench: Ben
     async def broken_off() -> None:
         with bench.database.transaction() as session:
             session.get_one(ShopRow, NAME, with_for_update=True)  # in the way of the promise
-            waiting = asyncio.ensure_future(
-                call_shop(never_called, COST, front=bench.front, database=bench.database)
-            )
+            waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.sleep(0)
@@ -214,11 +211,11 @@ def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(benc
 
     async def probe() -> CallResult[str]:
         with pytest.raises(ShopRestingError) as rest:
-            await call_shop(probe, COST, front=bench.front, database=bench.database)
+            await call_shop(probe, COST, bench.context)
         seen.append(rest.value.retry_after_seconds or 0.0)
         return WELL
 
-    assert run(call_shop(probe, COST, front=bench.front, database=bench.database)) == WELL
+    assert run(call_shop(probe, COST, bench.context)) == WELL
     assert [0 < seconds < 61 for seconds in seen] == [True]
     assert state(bench) == "closed"
     assert call(bench) == WELL
@@ -251,7 +248,7 @@ def test_a_probe_that_is_broken_off_says_nothing_and_another_goes_later(bench: B
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        run(call_shop(broken_off, COST, front=bench.front, database=bench.database))
+        run(call_shop(broken_off, COST, bench.context))
     assert (state(bench), shop_row(bench).pending) == ("half_open", 0.0)
     rest_of(bench)
     bench.rested()
@@ -266,11 +263,7 @@ def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(be
         return False
 
     with pytest.raises(CallWithdrawnError):
-        run(
-            call_shop(
-                never_called, COST, front=bench.front, database=bench.database, is_wanted=unwanted
-            )
-        )
+        run(call_shop(never_called, COST, bench.context, is_wanted=unwanted))
     assert (state(bench), shop_row(bench).pending) == ("open", 0.0)
     assert call(bench) == WELL
     assert state(bench) == "closed"
@@ -287,9 +280,7 @@ def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(
         async def well() -> CallResult[str]:
             return WELL
 
-        waiting = asyncio.ensure_future(
-            call_shop(well, COST, front=bench.front, database=bench.database)
-        )
+        waiting = asyncio.ensure_future(call_shop(well, COST, bench.context))
         await come_true(lambda: shop_row(bench).pending > 0)
         bench.rested()
         return await waiting
@@ -303,7 +294,7 @@ def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    failure = run(call_shop(never, COST, front=bench.front, database=bench.database)).failure
+    failure = run(call_shop(never, COST, bench.context)).failure
     assert failure is not None
     assert (failure.kind, failure.outcome_unknown, failure.retryable) == (
         FailureKind.NETWORK,
@@ -315,7 +306,8 @@ def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
 
 def test_what_the_shop_tells_of_its_bucket_is_kept(bench: Bench) -> None:
     call(bench, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
-    assert standing(bench).bucket == BucketStatus(700.0, 4000.0, 200.0)
+    bucket = BucketShown(available=700.0, maximum=4000.0, restore_rate=200.0)
+    assert standing(bench).bucket == bucket
 
 
 def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: Database) -> None:
@@ -323,10 +315,10 @@ def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: D
         return WELL
 
     front = storefront(FakeShop(), meter=Meter())
-    run(call_shop(well, COST, front=front, database=database))
+    run(call_shop(well, COST, Context(front, database, SystemClock())))
     with database.reading() as session:
         found = shop_status(session, front.name)
-    assert found is not None
+    assert found.bucket is not None
     assert (found.circuit.state, found.bucket.maximum, found.paused_at) == ("closed", 1000.0, None)
 
 
@@ -365,4 +357,4 @@ def test_processes_that_share_a_bucket_are_never_refused_for_haste(
     with database.reading() as session:
         found = shop_status(session, NAME)
     assert found is not None
-    assert (found.bucket.maximum, found.bucket.restore_rate, found.refusals) == (2000.0, 500.0, [])
+    assert (found.bucket.maximum, found.bucket.restore_rate, found.refusals) == (2000.0, 500.0, ())

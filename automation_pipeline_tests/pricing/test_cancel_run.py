@@ -6,7 +6,12 @@ from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.pricing import worker as take_back_prices
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
-from automation_pipeline.pricing.runs import cancel_run, retry_run, roll_back_run, sweep_rule_runs
+from automation_pipeline.pricing.runs import (
+    cancel_run,
+    retry_run,
+    roll_back_run,
+    sweep_rule_runs,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -204,7 +209,7 @@ def test_a_variant_that_a_lost_worker_was_taking_back_is_free_again_when_the_rol
         raise LostError
 
     with monkeypatch.context() as patch:
-        patch.setattr(take_back_prices, "settle_rollback", lost)
+        patch.setattr(take_back_prices, "save_rollback_outcomes", lost)
         with pytest.raises(LostError):
             bench.work(run)
     bench.hold_again(run.id)

@@ -18,9 +18,9 @@ from automation_pipeline.core.webhooks import (
     WebhookSender,
     mac_of_moment,
 )
-from automation_pipeline.pricing.alerts import ALERTS_AT_ONCE, deliver_alerts
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
-from automation_pipeline.pricing.queries.history import add_alerts
+from automation_pipeline.pricing.monitoring import ALERTS_AT_ONCE, deliver_alerts
+from automation_pipeline.pricing.queries.monitoring import add_alerts
 from automation_pipeline.pricing.tables import PricingAlertRow
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database

@@ -18,7 +18,11 @@ from automation_pipeline.pricing.models.rules import (
     parse_policy,
     parse_rule,
 )
-from automation_pipeline.pricing.models.runs import RULE_RUN, RULE_TARGET, TargetState
+from automation_pipeline.pricing.models.runs import (
+    RULE_RUN,
+    RULE_TARGET,
+    TargetState,
+)
 from automation_pipeline.pricing.models.shop import (
     FailureKind,
     Price,

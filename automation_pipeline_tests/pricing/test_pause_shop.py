@@ -7,8 +7,12 @@ import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.models.runs import RuleRun
-from automation_pipeline.pricing.queries.shops import ShopStatus
-from automation_pipeline.pricing.shop import MAX_REASON_LENGTH, pause_shop, resume_shop
+from automation_pipeline.pricing.models.shop import ShopShown
+from automation_pipeline.pricing.shop import (
+    MAX_REASON_LENGTH,
+    pause_shop,
+    resume_shop,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -23,7 +27,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(3)), {"calls_at_once": 1})
 
 
-def pause(bench: Bench, reason: str | None = "Stocktaking", actor: str = "user:7") -> ShopStatus:
+def pause(bench: Bench, reason: str | None = "Stocktaking", actor: str = "user:7") -> ShopShown:
     return pause_shop(SHOP, database=bench.database, actor=actor, reason=reason)
 
 

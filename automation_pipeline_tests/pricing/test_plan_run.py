@@ -19,7 +19,7 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.retry import Backoff
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import update_rule
-from automation_pipeline.pricing.queries.runs import skipped_of
+from automation_pipeline.pricing.queries.views import skipped_of
 from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.tables import PriceChangeRow
 from automation_pipeline.storage.database import Database

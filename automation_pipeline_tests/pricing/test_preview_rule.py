@@ -6,7 +6,7 @@ from automation_pipeline.core.errors import NotFoundError, PermanentError
 from automation_pipeline.pricing.models.runs import PricingRunState, RuleRunFilter
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
-from automation_pipeline.pricing.queries.runs import count_runs
+from automation_pipeline.pricing.queries.views import list_runs
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PAGES, FakeShop, shelf, variant
@@ -50,7 +50,7 @@ def test_where_the_shop_fails_there_is_no_run(bench: Bench) -> None:
     with pytest.raises(PermanentError, match="The shop fails as it was told to"):
         bench.previewed()
     with bench.database.reading() as session:
-        assert count_runs(session, RuleRunFilter()) == 0
+        assert list_runs(session, RuleRunFilter(), 9, 0) == []
 
 
 def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_that_was_priced(

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from automation_pipeline.pricing.queries.transitions import runs_without_worker
+from automation_pipeline.pricing.queries.runs import runs_without_worker
 from automation_pipeline.pricing.runs import REST_SECONDS, postpone_failed_run
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.database import Database

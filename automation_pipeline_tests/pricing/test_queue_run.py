@@ -9,7 +9,11 @@ import pytest
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.pricing.models.rules import PricingRule
-from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, RuleTrigger
+from automation_pipeline.pricing.models.runs import (
+    PricingRunState,
+    RuleRun,
+    RuleTrigger,
+)
 from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
 from automation_pipeline.pricing.queries.rules import get_rule
 from automation_pipeline.pricing.runs import queue_run

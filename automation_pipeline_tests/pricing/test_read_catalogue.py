@@ -7,7 +7,7 @@ import pytest
 
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.pricing.models.shop import CallResult, CataloguePage
-from automation_pipeline.pricing.shop_calls import read_catalogue
+from automation_pipeline.pricing.shop import read_catalogue
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf, variant
@@ -15,7 +15,7 @@ from automation_pipeline_tests.pricing.bench import Bench
 
 
 async def pages(bench: Bench) -> list[list[str]]:
-    async with aclosing(read_catalogue(front=bench.front, database=bench.database)) as found:
+    async with aclosing(read_catalogue(bench.context)) as found:
         return [[one.variant_id for one in page.variants] async for page in found]
 
 

@@ -8,7 +8,7 @@ from automation_pipeline.pricing.checks import reconcile_all, reconcile_run
 from automation_pipeline.pricing.models.history import ReconciliationReport
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.queries.checks import latest_conclusive_check
-from automation_pipeline.pricing.queries.health import mismatched_prices
+from automation_pipeline.pricing.queries.monitoring import mismatched_prices
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -31,7 +31,7 @@ def applied(bench: Bench, ago: timedelta = YESTERDAY, **rule: object) -> RuleRun
 
 
 def look(bench: Bench) -> list[ReconciliationReport]:
-    return bench.loop(reconcile_all(front=bench.front, database=bench.database, clock=bench.clock))
+    return bench.loop(reconcile_all(bench.context))
 
 
 def test_all_runs_are_looked_at_in_one_read_and_each_variant_once(bench: Bench) -> None:
@@ -98,10 +98,9 @@ def test_runs_of_other_shops_are_not_looked_at(bench: Bench) -> None:
 def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_what_was_found(
     bench: Bench,
 ) -> None:
-    world = {"front": bench.front, "database": bench.database, "clock": bench.clock}
     run = bench.work(bench.queued())
     bench.shop.edit("101", amount=5000)
-    bench.loop(reconcile_run(run.id, **world, name="5m"))
+    bench.loop(reconcile_run(run.id, bench.context, name="5m"))
     bench.clock.pass_time_a_second()
     # All of it is applied over, as by a repair of every price.
     later = bench.work(bench.queued(bench.rule(name="Later")))

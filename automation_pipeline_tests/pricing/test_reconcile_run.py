@@ -34,8 +34,7 @@ def applied(bench: Bench, **rule: object) -> RuleRun:
 
 
 def look(bench: Bench, run: RuleRun, name: str = "5m") -> ReconciliationReport:
-    world = {"front": bench.front, "database": bench.database, "clock": bench.clock}
-    return bench.loop(reconcile_run(run.id, **world, name=name))
+    return bench.loop(reconcile_run(run.id, bench.context, name=name))
 
 
 def test_prices_that_stand_are_no_news(bench: Bench) -> None:

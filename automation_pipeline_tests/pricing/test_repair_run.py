@@ -19,11 +19,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 
 def look(bench: Bench, run: RuleRun, name: str) -> None:
-    bench.loop(
-        reconcile_run(
-            run.id, front=bench.front, database=bench.database, clock=bench.clock, name=name
-        )
-    )
+    bench.loop(reconcile_run(run.id, bench.context, name=name))
     bench.clock.pass_time_a_second()
 
 

@@ -2,11 +2,15 @@
 
 import pytest
 
-from automation_pipeline.pricing import dead_letters as module
-from automation_pipeline.pricing.dead_letters import acknowledge_dead_letters, report_dead_letters
+from automation_pipeline.pricing import monitoring as module
 from automation_pipeline.pricing.models.history import DeadLetterReport
 from automation_pipeline.pricing.models.shop import FailureKind
-from automation_pipeline.pricing.queries.dead_letters import dead_letters
+from automation_pipeline.pricing.monitoring import (
+    acknowledge_dead_letters,
+    report_dead_letters,
+    retry_dead_letters,
+)
+from automation_pipeline.pricing.queries.monitoring import dead_letters
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -70,9 +74,9 @@ def test_those_of_a_run_that_is_rolled_back_are_nobodys_business(bench: Bench) -
     assert told(bench).total_failed == 0
 
 
-def test_the_outside_hears_of_a_report_when_it_is_told(bench: Bench) -> None:
+def test_a_retry_reports_the_dead_letters_as_an_event(bench: Bench) -> None:
     failing(bench, KINDS)
-    told(bench, is_told=True)
+    retry_dead_letters("default", database=bench.database, clock=bench.clock, actor="user:9")
     [event] = bench.events("automation.dlq.report")
     assert (event.payload["totalFailed"], event.payload["byErrorType"]) == (
         3,
@@ -81,15 +85,12 @@ def test_the_outside_hears_of_a_report_when_it_is_told(bench: Bench) -> None:
     assert "entries" not in event.payload
 
 
-def test_they_are_paged_in_the_order_of_their_failing(bench: Bench) -> None:
+def test_they_are_listed_in_the_order_of_their_failing(bench: Bench) -> None:
     run = failing(bench, KINDS)
-    first, second, third = dead_targets(bench, run)
+    first, second, _ = dead_targets(bench, run)
     with bench.database.reading() as session:
-        pages = [
-            dead_letters(session, now=bench.clock.now(), limit=2, offset=offset)
-            for offset in (0, 2)
-        ]
-    assert [[int(one.target_id) for one in page] for page in pages] == [[first, second], [third]]
+        letters = dead_letters(session, "default", now=bench.clock.now(), limit=2)
+    assert [int(one.target_id) for one in letters] == [first, second]
 
 
 def test_what_is_acknowledged_is_not_counted(bench: Bench) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from automation_pipeline.pricing.checks import reconcile_run, request_due_checks
 from automation_pipeline.pricing.models.runs import RuleRun
-from automation_pipeline.pricing.queries.transitions import plan_checks
+from automation_pipeline.pricing.queries.runs import plan_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
@@ -58,8 +58,7 @@ def test_what_nobody_has_made_is_asked_for_again_under_another_key(bench: Bench)
 def test_what_was_made_is_not_asked_for(bench: Bench) -> None:
     run = finished(bench)
     bench.pass_minutes(3)
-    world = {"front": bench.front, "database": bench.database, "clock": bench.clock}
-    bench.loop(reconcile_run(run.id, **world, name="5m"))
+    bench.loop(reconcile_run(run.id, bench.context, name="5m"))
     assert ask(bench) == []
 
 
@@ -70,11 +69,7 @@ def test_a_run_that_ends_a_second_time_is_looked_at_a_second_time_when_it_is_due
     run = finished(bench)
     bench.pass_minutes(3)
     [first] = ask(bench)
-    bench.loop(
-        reconcile_run(
-            run.id, front=bench.front, database=bench.database, clock=bench.clock, name="5m"
-        )
-    )
+    bench.loop(reconcile_run(run.id, bench.context, name="5m"))
     bench.pass_minutes(minutes)
     plan(bench, run)
     assert ask(bench) == []

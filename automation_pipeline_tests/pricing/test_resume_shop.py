@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from automation_pipeline.pricing.queries.shops import ShopStatus
+from automation_pipeline.pricing.models.shop import ShopShown
 from automation_pipeline.pricing.shop import pause_shop, resume_shop
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.clock import database_now
@@ -21,7 +21,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(2)))
 
 
-def resume(bench: Bench, shop: str = SHOP) -> ShopStatus:
+def resume(bench: Bench, shop: str = SHOP) -> ShopShown:
     return resume_shop(shop, database=bench.database, clock=bench.clock)
 
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.pricing.queries.runs import file_run_request
+from automation_pipeline.pricing.queries.runs import file_run_requests
 from automation_pipeline.pricing.runs import sweep_rule_runs
 from automation_pipeline.pricing.shop import pause_shop
 from automation_pipeline.storage.clock import database_now
@@ -28,7 +28,7 @@ def asked_for(state: str, seconds_ago: float | None) -> Setting:
     def ask(database: Database, run_id: int) -> None:
         offered = None if seconds_ago is None else database_now(-seconds_ago)
         with database.transaction() as session:
-            file_run_request(session, run_id, run_row(database, run_id).created_at)
+            file_run_requests(session, [run_id], run_row(database, run_id).created_at)
             session.execute(update(RunRequestRow).values(state=state, offered_at=offered))
 
     return ask

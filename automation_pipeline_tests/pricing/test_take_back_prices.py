@@ -8,7 +8,11 @@ from automation_pipeline.pricing import worker as module
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.rules import runs as retrying
-from automation_pipeline.pricing.runs import cancel_run, roll_back_run, start_due_rules
+from automation_pipeline.pricing.runs import (
+    cancel_run,
+    roll_back_run,
+    start_due_rules,
+)
 from automation_pipeline.pricing.shop import pause_shop
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
@@ -231,7 +235,7 @@ def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_th
     run = applied(bench)
     ask(bench, run)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "settle_rollback", lambda *_: 1 / 0)
+        patch.setattr(module, "save_rollback_outcomes", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bench.work(run)
     written = len(bench.shop.written)

@@ -9,7 +9,7 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing import shop_calls as apply_chunk
+from automation_pipeline.pricing import shop as apply_chunk
 from automation_pipeline.pricing import worker as apply_run
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import (
@@ -26,7 +26,7 @@ from automation_pipeline.pricing.worker import work_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.bench import Bench, Context
 
 # Waits are a thousand times as long here, so that nothing is due before the test says so; and each
 # is counted from the answer, but seen from the claim before it.
@@ -173,7 +173,7 @@ def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_th
             raise DiedError
 
     with monkeypatch.context() as dying:
-        dying.setattr(apply_run, "settle", die)
+        dying.setattr(apply_run, "save_outcomes", die)
         with pytest.raises(DiedError):
             bench.work(run)
     assert len(bench.shop.written) > 0
@@ -218,11 +218,7 @@ def test_a_run_is_not_worked_on_where_another_shop_is_configured(bench: Bench) -
     other = FakeShop(*shelf(3))
     front = replace(storefront(other), name="other.test")
     with pytest.raises(ConflictError, match=r"is about shop\.test"):
-        bench.loop(
-            work_run(
-                run.id, front=front, database=bench.database, clock=bench.clock, owner="elsewhere"
-            )
-        )
+        bench.loop(work_run(run.id, Context(front, bench.database, bench.clock), "elsewhere"))
     assert (other.called, bench.run(run.id).status) == ([], "QUEUED")
 
 

@@ -21,23 +21,23 @@ from hypothesis.stateful import (
 from sqlalchemy import select
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
-from automation_pipeline.pricing import worker as apply_run
-from automation_pipeline.pricing import worker as take_back_prices
-from automation_pipeline.pricing.models.runs import ACTIVE_RUN_STATES, PricingRunState, TargetState
-from automation_pipeline.pricing.models.shop import FailureSignal, price_of
-from automation_pipeline.pricing.queries.rules import get_rule
-from automation_pipeline.pricing.rules.monitoring import (
-    PricedTarget,
-    RunFacts,
-    TargetFacts,
-    broken_invariants,
-    doubly_active_rules,
-    repriced,
+from automation_pipeline.pricing import worker
+from automation_pipeline.pricing.models.runs import (
+    ACTIVE_RUN_STATES,
 )
+from automation_pipeline.pricing.models.shop import FailureSignal, Price, price_of
+from automation_pipeline.pricing.queries.rules import get_rule
+from automation_pipeline.pricing.queries.views import read_runs, select_runs
+from automation_pipeline.pricing.rules.monitoring import broken_invariants
 from automation_pipeline.pricing.rules.runs import TargetOutcome
-from automation_pipeline.pricing.runs import cancel_run, retry_run, roll_back_run, sweep_rule_runs
+from automation_pipeline.pricing.runs import (
+    cancel_run,
+    retry_run,
+    roll_back_run,
+    sweep_rule_runs,
+)
 from automation_pipeline.pricing.shop import pause_shop, resume_shop
-from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
+from automation_pipeline.pricing.tables import RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf
@@ -63,6 +63,10 @@ KNOBS = {"longest_pause_seconds": 0.0, "calls_at_once": 1}
 ENOUGH = 20
 
 
+# A target, its price before, and its price after.
+Prices = tuple[int, Price, Price]
+
+
 class KilledError(Exception):
     """The worker's process is gone."""
 
@@ -79,7 +83,7 @@ class Life(RuleBasedStateMachine):
         self.rule_id = self.bench.rule().id
         self.known = {one: {1000} for one in VARIANTS}
         self.last_by: dict[str, object] = dict.fromkeys(VARIANTS)
-        self.planned: dict[int, list[PricedTarget]] = {}
+        self.planned: dict[int, list[Prices]] = {}
 
     def teardown(self) -> None:
         try:
@@ -167,14 +171,11 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def promises_are_kept(self) -> None:
         with self.database.reading() as session:
-            runs = list(session.scalars(select(RuleRunRow)))
-            targets = list(session.scalars(select(RuleTargetRow).order_by(RuleTargetRow.id)))
+            runs = read_runs(session, select_runs())
         for run in runs:
-            its = [target for target in targets if target.rule_run_id == run.id]
-            assert broken_invariants(run_facts(run), [target_facts(target) for target in its]) == []
-            assert [one.id for one in self.planned[run.id]] == [str(target.id) for target in its]
-            assert repriced(self.planned[run.id], map(priced, its)) == []
-        assert doubly_active_rules(map(run_facts, runs)) == []
+            assert broken_invariants(run.id, run.status, run.targets) == []
+            assert [priced(target) for target in self.bench.targets(run.id)] == self.planned[run.id]
+        assert sum(run.status in ACTIVE_RUN_STATES for run in runs) <= 1
 
     @invariant()
     def every_price_is_one_that_somebody_wanted(self) -> None:
@@ -237,30 +238,12 @@ def kill(bench: Bench, patch: pytest.MonkeyPatch, die: str) -> None:
     if die == "before it is written":
         bench.shop._meanwhile = killed
     elif die:
-        patch.setattr(apply_run, "settle", killed_too)
-        patch.setattr(take_back_prices, "settle_rollback", killed_too)
+        patch.setattr(worker, "save_outcomes", killed_too)
+        patch.setattr(worker, "save_rollback_outcomes", killed_too)
 
 
-def priced(target: RuleTargetRow) -> PricedTarget:
-    return PricedTarget(str(target.id), price_of(target.before_json), price_of(target.after_json))
-
-
-def run_facts(row: RuleRunRow) -> RunFacts:
-    times = {
-        "queued_at": row.queued_at,
-        "started_at": row.started_at,
-        "finished_at": row.finished_at,
-    }
-    return RunFacts(
-        id=str(row.id), rule_id=str(row.rule_id), status=PricingRunState(row.status), **times
-    )
-
-
-def target_facts(row: RuleTargetRow) -> TargetFacts:
-    status = TargetState(row.status)
-    return TargetFacts(
-        id=str(row.id), status=status, attempts=row.attempts, applied_at=row.applied_at
-    )
+def priced(target: RuleTargetRow) -> Prices:
+    return target.id, price_of(target.before_json), price_of(target.after_json)
 
 
 @pytest.mark.timeout(600)  # seconds on a quiet machine, minutes on a busy one

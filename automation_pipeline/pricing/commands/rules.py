@@ -8,7 +8,7 @@ import typer
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.operations import Document, acting, every, operation
+from automation_pipeline.cli.operations import Document, acting, actor, every, operation
 from automation_pipeline.cli.output import (
     AsJson,
     Columns,
@@ -66,7 +66,7 @@ from automation_pipeline.pricing.pricing_rules import (
     update_rule,
 )
 from automation_pipeline.pricing.queries.rules import get_rule, list_rules, policy_of, versions_of
-from automation_pipeline.pricing.queries.runs import skipped_of, targets_of
+from automation_pipeline.pricing.queries.views import skipped_of, targets_of
 
 app = command_group("Say which variants get which price, and when.")
 policy_app = command_group(
@@ -139,9 +139,7 @@ def remove_rule(services: Services, rule_id: int) -> None:
 
 @operation(f"POST {RULES}/{{rule_id}}/preview")
 def plan_preview(services: Services, rule_id: int) -> RuleRun:
-    plan = preview_rule(
-        rule_id, front=services.storefront, trigger=RuleTrigger.CLI, **acting(services)
-    )
+    plan = preview_rule(rule_id, services, actor=actor(), trigger=RuleTrigger.CLI)
     return services.run(plan)
 
 

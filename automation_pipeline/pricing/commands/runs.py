@@ -65,7 +65,7 @@ from automation_pipeline.pricing.models.runs import (
     TargetState,
 )
 from automation_pipeline.pricing.queries.checks import next_manual_name
-from automation_pipeline.pricing.queries.runs import get_run, list_runs, transitions_of
+from automation_pipeline.pricing.queries.views import get_run, list_runs, transitions_of
 from automation_pipeline.pricing.runs import (
     approve_run,
     cancel_run,
@@ -157,14 +157,7 @@ def stop_run(services: Services, run_id: int) -> RuleRun:
 def compare_prices(services: Services, run_id: int) -> ReconciliationReport:
     with services.database.reading() as session:
         name = next_manual_name(session, run_id)
-    check = reconcile_run(
-        run_id,
-        front=services.storefront,
-        database=services.database,
-        clock=services.clock,
-        name=name,
-    )
-    return services.run(check)
+    return services.run(reconcile_run(run_id, services, name=name))
 
 
 @operation(f"POST {ONE}/repair")

@@ -31,11 +31,6 @@ from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.commands.arguments import OfProject, Project, Targets
 from automation_pipeline.pricing.commands.rendering import amount, change
-from automation_pipeline.pricing.dead_letters import (
-    acknowledge_dead_letters,
-    report_dead_letters,
-    retry_dead_letters,
-)
 from automation_pipeline.pricing.models.history import (
     DeadLetter,
     DeadLetterReport,
@@ -44,10 +39,15 @@ from automation_pipeline.pricing.models.history import (
     PricingAlert,
 )
 from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
-from automation_pipeline.pricing.queries.history import list_alerts, price_changes
+from automation_pipeline.pricing.models.shop import CircuitState, ShopShown
+from automation_pipeline.pricing.monitoring import (
+    acknowledge_dead_letters,
+    report_dead_letters,
+    retry_dead_letters,
+)
+from automation_pipeline.pricing.queries.monitoring import list_alerts, price_changes
 from automation_pipeline.pricing.queries.shops import shop_status
-from automation_pipeline.pricing.rules.pacing import CircuitState
-from automation_pipeline.pricing.shop import ShopShown, pause_shop, resume_shop
+from automation_pipeline.pricing.shop import pause_shop, resume_shop
 
 app = command_group("See how the shop takes our calls; pause all writing in it.")
 
@@ -58,24 +58,20 @@ ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
 
 @operation(f"GET {SHOP}")
 def get_shop(services: Services) -> ShopShown:
-    name = services.storefront.name
     with services.database.reading() as session:
-        found = shop_status(session, name)
-    return ShopShown(shop=name) if found is None else ShopShown.of(found)
+        return shop_status(session, services.storefront.name)
 
 
 @operation(f"POST {SHOP}/pause")
 def stop_writing(services: Services, reason: str | None) -> ShopShown:
     name, acts = services.storefront.name, acting(services)
-    return ShopShown.of(
-        pause_shop(name, database=acts["database"], actor=acts["actor"], reason=reason)
-    )
+    return pause_shop(name, database=acts["database"], actor=acts["actor"], reason=reason)
 
 
 @operation(f"POST {SHOP}/resume")
 def resume_writing(services: Services) -> ShopShown:
     name = services.storefront.name
-    return ShopShown.of(resume_shop(name, database=services.database, clock=services.clock))
+    return resume_shop(name, database=services.database, clock=services.clock)
 
 
 @operation("GET /api/pricing/alerts")

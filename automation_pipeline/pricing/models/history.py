@@ -1,18 +1,17 @@
 """What follows a run: price changes, dead letters, checks against the shop, alerts, days."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
-from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
-from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus, signed_headers
-from automation_pipeline.pricing.models.runs import PricingRunState, success_rate
+from automation_pipeline.core.webhooks import AlertSeverity, AlertStatus
+from automation_pipeline.pricing.models.runs import FIRST_CHECKS, RuleRun, success_rate
 from automation_pipeline.pricing.models.shop import FailureKind, Price
 
 
@@ -41,7 +40,7 @@ class PriceChange(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class PriceChangeFilter:
-    """What is None chooses nothing out."""
+    """A field that is None selects every change."""
 
     project_id: str | None = None
     variant_id: str | None = None
@@ -62,8 +61,7 @@ class DeadLetter(JsonModel):
 
 @dataclass(frozen=True)
 class DeadLetterTally:
-    """How many dead letters of a kind there are, how many of them are worth another try, and how
-    many lie for long."""
+    """The number of dead letters of one kind, of those worth another try, and of old ones."""
 
     kind: FailureKind
     count: int
@@ -82,11 +80,6 @@ class DeadLetterReport(JsonModel):
     by_error_type: dict[FailureKind, int]
     recommendations: tuple[str, ...]
     entries: tuple[DeadLetter, ...]
-
-
-# The first check is done within five minutes, so it is due two minutes earlier: a sensor files it
-# and a run does it.
-FIRST_CHECKS = (("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1)))
 
 
 class MismatchSeverity(StrEnum):
@@ -127,15 +120,15 @@ class ReconciliationReport(JsonModel):
     unverified: tuple[Unverified, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PriceReading:
-    """An applied target and its price in the shop; or why that could not be read."""
+@dataclass(frozen=True)
+class LiveTarget:
+    """An applied target whose price no later run has replaced."""
 
-    target_id: str
+    id: int
+    run_id: int
+    variant_id: str
     sku_id: str | None
     expected: Price
-    actual: Price | None
-    reason: str = "the shop did not tell its price"
 
 
 MANUAL_PREFIX = "manual-"
@@ -192,17 +185,6 @@ class AlertCandidate:
     message: str
 
 
-@dataclass(frozen=True)
-class LastAlert:
-    """The last alert of a name in a project."""
-
-    severity: AlertSeverity
-    at: datetime
-
-
-ALERT_EVENT = "pricing.alert"
-
-
 class PricingAlert(JsonModel):
     id: Id
     project_id: str
@@ -216,85 +198,29 @@ class PricingAlert(JsonModel):
     last_error: str | None
     sent_at: Instant | None
 
-
-@dataclass(frozen=True, kw_only=True)
-class DuePricingAlert:
-    """One whose webhook is to be called now, for the `attempt`-th time."""
-
-    id: int
-    project_id: str
-    name: str
-    severity: str
-    message: str
-    raised_at: datetime
-    attempt: int
-
-
-def alert_payload(alert: DuePricingAlert) -> dict[str, object]:
-    told = {
-        "id": str(alert.id),
-        "name": alert.name,
-        "severity": alert.severity,
-        "message": alert.message,
-        "project": alert.project_id,
-        "raisedAt": iso(alert.raised_at),
-    }
-    return {"event": ALERT_EVENT, "alert": told}
-
-
-def alert_headers(
-    alert: DuePricingAlert, body: bytes, secret: str | None, at: datetime
-) -> Mapping[str, str]:
-    """As webhooks about runs have them."""
-    return signed_headers(
-        ALERT_EVENT, f"pricing-alert-{alert.id}", body, secret, int(at.timestamp())
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DayRun:
-    """`applied` counts what was rolled back since; `failed` not what was cancelled. `has_mismatch`:
-    its last check found a price in the shop that is critically different."""
-
-    id: int
-    rule_name: str
-    project_id: str
-    trigger: str
-    status: PricingRunState
-    finished_at: datetime
-    apply_ms: int | None
-    applied: int = 0
-    failed: int = 0
-    dead_letters: int = 0
-    has_mismatch: bool = False
-
     @property
-    def success_rate(self) -> Decimal | None:
-        return success_rate(self.applied, self.failed)
+    def attempt(self) -> int:
+        """The number of the delivery attempt for which the alert is claimed."""
+        return self.attempts
 
 
 @dataclass(frozen=True)
 class DayRuns:
-    """`broken` are the invariants that do not hold, each in a sentence."""
+    """The runs that ended on a day. `mismatched` are runs whose last check found a critically
+    different price in the shop; `broken` names each invariant that does not hold in a sentence."""
 
-    runs: Sequence[DayRun]
+    runs: Sequence[RuleRun]
+    dead_letters: int = 0
+    mismatched: Sequence[int] = ()
     broken: Sequence[str] = ()
 
     @property
     def applied(self) -> int:
-        return sum(run.applied for run in self.runs)
+        return sum(run.targets.succeeded for run in self.runs)
 
     @property
     def failed(self) -> int:
-        return sum(run.failed for run in self.runs)
-
-    @property
-    def dead_letters(self) -> int:
-        return sum(run.dead_letters for run in self.runs)
-
-    @property
-    def mismatched(self) -> Sequence[int]:
-        return [run.id for run in self.runs if run.has_mismatch]
+        return sum(run.targets.not_cancelled for run in self.runs)
 
     @property
     def success_rate(self) -> Decimal | None:

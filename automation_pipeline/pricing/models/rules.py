@@ -4,10 +4,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
+    AliasChoices,
     BeforeValidator,
     Field,
     PlainSerializer,
@@ -367,19 +369,25 @@ class PricingRule(RuleInput):
         )
 
 
+@dataclass(frozen=True)
+class RuleReference:
+    """The version of a rule of which a run is made."""
+
+    id: int
+    project_id: str
+    version: int
+    version_hash: str
+
+
 class RuleVersion(JsonModel):
     """What a rule was at a version. `rule` is as people write it."""
 
     rule_id: Id
     version: int
     version_hash: str
-    rule: dict[str, Any]  # Any: JSON
+    rule: dict[str, Any] = Field(validation_alias=AliasChoices("rule", "document"))  # Any: JSON
     created_by: str
     created_at: Instant
-
-
-def rule_document(rule: PricingRule) -> dict[str, object]:
-    return as_document(rule)
 
 
 def input_document(rule: RuleInput) -> dict[str, object]:

@@ -1,12 +1,15 @@
 """Runs of pricing rules: states, targets, results, filters."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, overload
+from typing import Any
 
+from pydantic import AliasChoices, Field
+
+from automation_pipeline.core.errors import ConflictError, PermanentError, TransientError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.state_machine import StateMachine
 from automation_pipeline.pricing.models.shop import FailureKind, PriceDocument
@@ -44,6 +47,18 @@ class RunError(StrEnum):
     ALL_TARGETS_FAILED = "ALL_TARGETS_FAILED"
 
 
+class LostRunClaimError(PermanentError):
+    """Another process works on the run: nothing that this worker did may be kept."""
+
+
+class PricingRunBusyError(TransientError):
+    """Another process holds the claim on the run."""
+
+
+class RuleBusyError(ConflictError):
+    """Another run of the rule comes first."""
+
+
 FIRST_RUN_STATE = PricingRunState.PREVIEW
 FIRST_TARGET_STATE = TargetState.PREVIEW
 
@@ -56,16 +71,15 @@ RULE_RUN = StateMachine(
             {PricingRunState.APPLIED, PricingRunState.PARTIAL, PricingRunState.FAILED}
         ),
         PricingRunState.APPLIED: frozenset({PricingRunState.ROLLED_BACK}),
-        # Only the worker makes these two moves to APPLYING: asking for a retry leaves a note on the
-        # run.
+        # A request for a retry only sets the run's `wish`; the worker makes the move to APPLYING.
         PricingRunState.PARTIAL: frozenset({PricingRunState.APPLYING, PricingRunState.ROLLED_BACK}),
         PricingRunState.FAILED: frozenset({PricingRunState.APPLYING}),
         PricingRunState.ROLLED_BACK: frozenset(),
     },
 )
 
-# A queued target that is given up without a call (cancelled, no variant id, shop closed) goes
-# through APPLYING too.
+# A queued target that fails without a call (cancelled, no variant id, shop closed) passes through
+# APPLYING too.
 RULE_TARGET = StateMachine(
     name="rule target",
     moves={
@@ -80,6 +94,8 @@ RULE_TARGET = StateMachine(
     },
 )
 
+# Their prices are in the shop.
+LIVE_RUN_STATES = frozenset({PricingRunState.APPLIED, PricingRunState.PARTIAL})
 ACTIVE_RUN_STATES = frozenset({PricingRunState.QUEUED, PricingRunState.APPLYING})
 ENDED_RUN_STATES = frozenset(
     {
@@ -89,12 +105,15 @@ ENDED_RUN_STATES = frozenset(
         PricingRunState.ROLLED_BACK,
     }
 )
+# The first check ends within five minutes, so it is due two minutes earlier: a sensor has to file
+# it and a run to start.
+FIRST_CHECKS = (("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1)))
 OPEN_TARGET_STATES = frozenset({TargetState.QUEUED, TargetState.APPLYING})
 
 
 def final_run_state(targets: Iterable[TargetState]) -> PricingRunState | None:
-    """How a run that is being applied ends; None while a target is open. Without targets there is
-    nothing to fail."""
+    """The state in which an applied run ends, or None while a target is open. A run without targets
+    ends APPLIED."""
     states = set(targets)
     if states & OPEN_TARGET_STATES:
         return None
@@ -139,6 +158,29 @@ class TargetCounts(JsonModel):
     rolled_back: int = 0
     cancelled: int = 0
 
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, state.lower()) for state in TargetState)
+
+    @property
+    def states(self) -> set[TargetState]:
+        return {state for state in TargetState if getattr(self, state.lower())}
+
+    @property
+    def succeeded(self) -> int:
+        """A target that is rolled back was applied before."""
+        return self.applied + self.rolled_back
+
+    @property
+    def not_cancelled(self) -> int:
+        """The failed targets that were tried."""
+        return self.failed - self.cancelled
+
+    @property
+    def success_rate(self) -> float | None:
+        rate = success_rate(self.succeeded, self.not_cancelled)
+        return None if rate is None else round(float(rate), 4)
+
 
 class RuleRun(JsonModel):
     """`previewed_at` is when its targets were written: None while the run is only asked for.
@@ -179,6 +221,14 @@ class RuleRun(JsonModel):
     created_at: Instant
     updated_at: Instant
 
+    @property
+    def queue_ms(self) -> int | None:
+        return _milliseconds(self.queued_at, self.started_at)
+
+    @property
+    def apply_ms(self) -> int | None:
+        return _milliseconds(self.started_at, self.finished_at)
+
 
 class RuleTarget(JsonModel):
     """Prices are in minor units. `error_retryable` says whether another try can help as things
@@ -190,10 +240,10 @@ class RuleTarget(JsonModel):
     variant_id: str | None
     sku_id: str | None
     title: str | None
-    before: PriceDocument
-    after: PriceDocument
+    before: PriceDocument = Field(validation_alias=AliasChoices("before", "before_json"))
+    after: PriceDocument = Field(validation_alias=AliasChoices("after", "after_json"))
     writes_compare_at: bool
-    trace: dict[str, Any] | None  # Any: JSON
+    trace: dict[str, Any] | None = Field(validation_alias=AliasChoices("trace", "trace_json"))
     warnings: tuple[str, ...]
     status: TargetState
     attempts: int
@@ -231,7 +281,7 @@ BLOCKED = "blocked"
 
 @dataclass(frozen=True, kw_only=True)
 class RuleRunFilter:
-    """A field that is None lets every run through."""
+    """A field that is None selects every run."""
 
     project_id: str | None = None
     rule_id: int | None = None
@@ -275,77 +325,22 @@ class RunResult(JsonModel):
     results: tuple[TargetResult, ...]
 
 
-@dataclass(frozen=True)
-class RunTimes:
-    queued_at: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-
-    @property
-    def queue_ms(self) -> int | None:
-        return _milliseconds(self.queued_at, self.started_at)
-
-    @property
-    def apply_ms(self) -> int | None:
-        return _milliseconds(self.started_at, self.finished_at)
-
-
-def run_result(
-    run_id: str, status: PricingRunState, times: RunTimes, results: Sequence[TargetResult]
-) -> RunResult:
-    """How a run went, as people and other systems read it."""
-    applied = sum(1 for result in results if result.success)
-    rate = success_rate(applied, len(results) - applied)
-    return RunResult(
-        run_id=run_id,
-        status=status,
-        total_targets=len(results),
-        applied_targets=applied,
-        failed_targets=len(results) - applied,
-        duration=times.apply_ms,
-        success_rate=None if rate is None else round(float(rate), 4),
-        results=tuple(results),
-    )
-
-
 def success_rate(applied: int, failed: int) -> Decimal | None:
-    """The applied share; None where nothing was tried. Skipped and cancelled targets are not
-    counted in."""
+    """The applied share, or None where nothing was tried. Skipped and cancelled targets do not
+    count."""
     return Decimal(applied) / (applied + failed) if applied + failed else None
 
 
-def counts_for_success(status: TargetState, error_type: FailureKind | None) -> bool:
-    """Whether a target is part of the success rate."""
-    if status is TargetState.FAILED:
-        return error_type is not FailureKind.CANCELLED
-    return status is TargetState.APPLIED
-
-
-def _milliseconds(frm: datetime | None, to: datetime | None) -> int | None:
-    return None if frm is None or to is None else round((to - frm).total_seconds() * 1000)
+def _milliseconds(start: datetime | None, end: datetime | None) -> int | None:
+    return None if start is None or end is None else round((end - start).total_seconds() * 1000)
 
 
 APPLY_MS, QUEUE_MS = "rules_apply_duration_ms", "rules_queue_ms"
 
 
 @dataclass(frozen=True)
-class RetriedRuns(Sequence[int]):
-    """The runs that try again; `skipped` says by run why it does not."""
+class RetriedRuns:
+    """The runs that are retried, and for each other run why it is not."""
 
     runs: tuple[int, ...]
     skipped: Mapping[int, str]
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[int]: ...
-
-    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
-        return self.runs[index]
-
-    def __len__(self) -> int:
-        return len(self.runs)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.runs)

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
-from automation_pipeline.core.json_model import JsonModel
+from automation_pipeline.core.json_model import Instant, JsonModel
 
 LARGEST_AMOUNT = 10**12
 
@@ -94,17 +96,9 @@ class PriceDocument(JsonModel):
     compare_at: int | None = None
 
 
-def price_document(price: Price) -> dict[str, object]:
-    return {
-        "unit_amount": price.unit_amount,
-        "currency": price.currency,
-        "compare_at": price.compare_at,
-    }
-
-
-def price_of(document: object) -> Price:
-    kept = PriceDocument.model_validate(document)
-    return Price(kept.unit_amount, kept.currency, kept.compare_at)
+def price_of(document: Mapping[str, Any]) -> Price:
+    """Of a document that is `vars(price)`."""
+    return Price(**document)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +201,7 @@ _STATUSES: Mapping[int, FailureKind] = {
     423: FailureKind.SHOP_CLOSED,
     429: FailureKind.RATE_LIMIT,
 }
+_FAMILIES = {4: FailureKind.VALIDATION, 5: FailureKind.SERVER}
 _CODES: Mapping[str, FailureKind] = {
     "429": FailureKind.RATE_LIMIT,
     "THROTTLED": FailureKind.RATE_LIMIT,
@@ -281,11 +276,7 @@ def _kind(signal: FailureSignal) -> FailureKind:
         return FailureKind.NETWORK if signal.lost else FailureKind.UNKNOWN
     if signal.status in _STATUSES:
         return _STATUSES[signal.status]
-    return _of_family(signal.status // 100)
-
-
-def _of_family(hundreds: int) -> FailureKind:
-    return {4: FailureKind.VALIDATION, 5: FailureKind.SERVER}.get(hundreds, FailureKind.UNKNOWN)
+    return _FAMILIES.get(signal.status // 100, FailureKind.UNKNOWN)
 
 
 Value = TypeVar("Value")
@@ -306,6 +297,41 @@ class BucketStatus:
     available: float
     maximum: float
     restore_rate: float
+
+
+class CircuitState(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class CircuitShown(JsonModel):
+    """`until` is when an open circuit is tried again; the counts are those of the kind of call that
+    has more."""
+
+    state: CircuitState = CircuitState.CLOSED
+    throttles: int = 0
+    failures: int = 0
+    until: Instant | None = None
+
+
+class BucketShown(JsonModel):
+    available: float
+    maximum: float
+    restore_rate: float
+
+
+class ShopShown(JsonModel):
+    """`refusals` are when it last refused calls for coming too fast. A shop that was never called
+    has no bucket."""
+
+    shop: str = Field(examples=["example.myshopify.com"])
+    circuit: CircuitShown = CircuitShown()
+    bucket: BucketShown | None = None
+    paused_at: Instant | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
+    refusals: tuple[Instant, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -409,20 +409,9 @@ _WARNING_TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class Clamp:
-    """A limit that moved the price: to `bound`."""
-
-    limit: str
-    bound: int
-
-    def __str__(self) -> str:
-        return f"{self.limit}:{self.bound}"
-
-
 class TraceConstraints(JsonModel):
-    """The limits of one variant in minor units, and those that moved its price, in the order in
-    which they did."""
+    """The limits of one variant in minor units; `applied` names those that moved its price, in
+    order."""
 
     floor: int | None
     ceiling: int | None
@@ -433,7 +422,7 @@ class TraceConstraints(JsonModel):
 
 
 class PriceTrace(JsonModel):
-    """What each part of the rule did to one price."""
+    """The steps by which the rule changed one price."""
 
     operation: Operation
     input_price: int
@@ -455,12 +444,3 @@ class PriceOutcome:
     trace: PriceTrace | None = None
     warnings: tuple[Warn, ...] = ()
     skipped: Skip | None = None
-
-
-@dataclass(frozen=True)
-class CalculatedPrice:
-    """A price on its way: after the operation, after the rounding."""
-
-    start: int
-    exact: Decimal
-    rounded: int

@@ -1,7 +1,6 @@
-"""Queries about checks against the shop: due checks, reports, prices that are expected, repairs."""
+"""Queries about checks of applied prices against the shop: due checks, reports, repairs."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Select, and_, exists, func, insert, or_, select
@@ -12,20 +11,21 @@ from automation_pipeline.core.json_model import as_document
 from automation_pipeline.pricing.events import mismatch_key
 from automation_pipeline.pricing.models.history import (
     MANUAL_PREFIX,
+    LiveTarget,
     Mismatch,
-    PriceReading,
     ReconciliationReport,
     RuleCheck,
 )
-from automation_pipeline.pricing.models.rules import TENANT
+from automation_pipeline.pricing.models.rules import TENANT, RuleReference
 from automation_pipeline.pricing.models.runs import (
     FIRST_TARGET_STATE,
+    LIVE_RUN_STATES,
     OPEN_TARGET_STATES,
     RuleTrigger,
     TargetState,
 )
-from automation_pipeline.pricing.models.shop import Price, price_document, price_of
-from automation_pipeline.pricing.queries.runs import LIVE_RUN_STATES, add_run, locked_run
+from automation_pipeline.pricing.models.shop import Price, price_of
+from automation_pipeline.pricing.queries.runs import NewRun, add_run, locked_run, run_aggregate
 from automation_pipeline.pricing.rules.monitoring import (
     WATCHED_FOR,
     in_daily_pass,
@@ -37,191 +37,145 @@ from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
 from automation_pipeline.storage.statements import among, upsert
 
-
-def is_conclusive() -> ColumnElement[bool]:
-    """It read a price, or found that the run has none left in the shop. What could not be read says
-    nothing."""
-    has_none_left = and_(RuleCheckRow.total_checked == 0, RuleCheckRow.unverified == 0)
-    return and_(
-        RuleCheckRow.checked_at.is_not(None), or_(RuleCheckRow.total_checked > 0, has_none_left)
-    )
-
-
-def last_checks(*of: ColumnElement[bool]) -> Select[tuple[int]]:
-    """The ids of the last one of each run, of those that are asked about. A check made again keeps
-    its old id."""
-    newest_first = RuleCheckRow.checked_at.desc(), RuleCheckRow.id.desc()
-    place = (
-        func.row_number()
-        .over(partition_by=RuleCheckRow.rule_run_id, order_by=newest_first)
-        .label("place")
-    )
-    placed = select(RuleCheckRow.id, place).where(is_conclusive(), *of).subquery()
-    return select(placed.c.id).where(placed.c.place == 1)
-
-
 CHECK_JOB = "rule_reconciliation"
 REQUEST_AGAIN_AFTER = timedelta(minutes=10)
 MAX_CHECKS = 100
 
-_KEY = ("rule_run_id", "name")
-_FOUND = ("checked_at", "total_checked", "mismatches", "unverified", "worst", "report")
+Check, Target = RuleCheckRow, RuleTargetRow
+
+
+def last_checks(*which: ColumnElement[bool]) -> Select[tuple[int]]:
+    """The id of the last conclusive check of each run: one that read a price, or found that the run
+    has no price left in the shop. A check that is made again keeps its id."""
+    has_none_left = and_(Check.total_checked == 0, Check.unverified == 0)
+    is_conclusive = and_(Check.checked_at.is_not(None), or_(Check.total_checked > 0, has_none_left))
+    newest_first = Check.checked_at.desc(), Check.id.desc()
+    place = func.row_number().over(partition_by=Check.rule_run_id, order_by=newest_first)
+    placed = select(Check.id, place.label("place")).where(is_conclusive, *which).subquery()
+    return select(placed.c.id).where(placed.c.place == 1)
 
 
 def file_due_checks(session: Session, now: datetime) -> Sequence[str]:
-    """Keys of the requests. What was asked for a while ago and is not done yet, is asked for
-    again."""
-    is_silent = or_(
-        RuleCheckRow.requested_at.is_(None), RuleCheckRow.requested_at <= now - REQUEST_AGAIN_AFTER
-    )
+    """The keys of the requests. A check that was requested a while ago and is not done is requested
+    again, under another key."""
+    is_silent = or_(Check.requested_at.is_(None), Check.requested_at <= now - REQUEST_AGAIN_AFTER)
     due = (
-        select(RuleCheckRow)
-        .where(RuleCheckRow.checked_at.is_(None), RuleCheckRow.due_at <= now, is_silent)
-        .order_by(RuleCheckRow.due_at, RuleCheckRow.id)
+        select(Check)
+        .where(Check.checked_at.is_(None), Check.due_at <= now, is_silent)
+        .order_by(Check.due_at, Check.id)
         .limit(MAX_CHECKS)
         .with_for_update(skip_locked=True)
     )
-    wishes: list[NewRunRequest] = []
+    requests: list[NewRunRequest] = []
     for row in session.scalars(due):
-        wishes.append(_check_request(row, now))
+        # A run that ended again has another due time.
+        key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}"
+        if row.requested_at is not None:
+            key += f"-{round(now.timestamp())}"
+        config = {"run_id": row.rule_run_id, "check": row.name}
+        tags = {"pricing/run_id": str(row.rule_run_id), "pricing/check": row.name}
+        requests.append(NewRunRequest(key, CHECK_JOB, config, tags))
         row.requested_at = now
-    file_requests(session, wishes, now)
-    return [wish.key for wish in wishes]
+    file_requests(session, requests, now)
+    return [request.key for request in requests]
 
 
 def save_reports(
     session: Session, name: str, reports: Sequence[ReconciliationReport], now: datetime
 ) -> None:
-    """Of one check of many runs."""
+    """The reports of one check of many runs."""
     rows = [
         {
-            "rule_run_id": int(found.run_id),
+            "rule_run_id": int(report.run_id),
             "name": name,
             "due_at": now,
             "checked_at": now,
-            "total_checked": found.total_checked,
-            "mismatches": found.mismatches,
-            "unverified": len(found.unverified),
-            "worst": worst_severity(found),
-            "report": as_document(found),
+            "total_checked": report.total_checked,
+            "mismatches": report.mismatches,
+            "unverified": len(report.unverified),
+            "worst": worst_severity(report),
+            "report": as_document(report),
         }
-        for found in reports
+        for report in reports
     ]
-    upsert(session, RuleCheckRow, rows, key=_KEY, fields=_FOUND)
+    fields = ("checked_at", "total_checked", "mismatches", "unverified", "worst", "report")
+    upsert(session, Check, rows, key=("rule_run_id", "name"), fields=fields)
 
 
 def done_report(session: Session, run_id: int, name: str) -> ReconciliationReport | None:
-    """What the check has found; None: it was not made yet."""
-    document = session.scalar(
-        select(RuleCheckRow.report).where(
-            RuleCheckRow.rule_run_id == run_id,
-            RuleCheckRow.name == name,
-            RuleCheckRow.checked_at.is_not(None),
-        )
-    )
+    """None: the check is not done yet."""
+    which = Check.rule_run_id == run_id, Check.name == name, Check.checked_at.is_not(None)
+    document = session.scalar(select(Check.report).where(*which))
     return None if document is None else ReconciliationReport.model_validate(document)
 
 
 def latest_conclusive_check(session: Session, run_id: int) -> RuleCheck | None:
-    query = select(RuleCheckRow).where(
-        RuleCheckRow.id.in_(last_checks(RuleCheckRow.rule_run_id == run_id))
+    row = session.scalar(
+        select(Check).where(Check.id.in_(last_checks(Check.rule_run_id == run_id)))
     )
-    row = session.scalar(query)
-    return None if row is None else _check(row)
+    return None if row is None else RuleCheck.model_validate(row, from_attributes=True)
 
 
 def checks_of(session: Session, run_id: int) -> list[RuleCheck]:
-    """In the order in which they are due; one a day for thirty days, the early ones, and those made
-    by hand."""
+    """By due time: the early checks, one per day for thirty days, and manual ones."""
     query = (
-        select(RuleCheckRow)
-        .where(RuleCheckRow.rule_run_id == run_id)
-        .order_by(RuleCheckRow.due_at, RuleCheckRow.id)
+        select(Check)
+        .where(Check.rule_run_id == run_id)
+        .order_by(Check.due_at, Check.id)
+        .execution_options(populate_existing=True)
     )
-    return [_check(row) for row in session.scalars(query.execution_options(populate_existing=True))]
+    rows = session.scalars(query)
+    return [RuleCheck.model_validate(row, from_attributes=True) for row in rows]
 
 
 def next_manual_name(session: Session, run_id: int) -> str:
-    by_hand = (
-        RuleCheckRow.rule_run_id == run_id,
-        RuleCheckRow.name.startswith(MANUAL_PREFIX, autoescape=True),
-    )
-    return f"{MANUAL_PREFIX}{(session.scalar(select(func.count(RuleCheckRow.id)).where(*by_hand)) or 0) + 1}"
-
-
-def _check_request(row: RuleCheckRow, now: datetime) -> NewRunRequest:
-    """A key is taken once only: whoever asks again, asks under another. A run that ended again has
-    another due time."""
-    again = "" if row.requested_at is None else f"-{round(now.timestamp())}"
-    key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}{again}"
-    tags = {"pricing/run_id": str(row.rule_run_id), "pricing/check": row.name}
-    return NewRunRequest(key, CHECK_JOB, {"run_id": row.rule_run_id, "check": row.name}, tags)
-
-
-def _check(row: RuleCheckRow) -> RuleCheck:
-    found = None if row.report is None else ReconciliationReport.model_validate(row.report)
-    names = RuleCheck.model_fields.keys() - {"report"}
-    return RuleCheck.model_validate(
-        {**{name: getattr(row, name) for name in names}, "report": found}
-    )
-
-
-Target = RuleTargetRow
-
-
-@dataclass(frozen=True)
-class LiveTarget:
-    id: int
-    run_id: int
-    variant_id: str
-    sku_id: str | None
-    expected: Price
+    is_manual = Check.name.startswith(MANUAL_PREFIX, autoescape=True)
+    query = select(func.count(Check.id)).where(Check.rule_run_id == run_id, is_manual)
+    return f"{MANUAL_PREFIX}{(session.scalar(query) or 0) + 1}"
 
 
 def live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]:
-    """The applied ones of these runs that no run has applied over since."""
+    """The applied targets of these runs that no later run has applied over."""
     later = aliased(Target)
-    is_later = or_(
-        later.applied_at > Target.applied_at,
-        and_(later.applied_at == Target.applied_at, later.id > Target.id),
-    )
     is_same = and_(
         later.shop == Target.shop,
         later.variant_id == Target.variant_id,
         later.currency == Target.currency,
     )
+    is_later = or_(
+        later.applied_at > Target.applied_at,
+        and_(later.applied_at == Target.applied_at, later.id > Target.id),
+    )
+    is_replaced = exists().where(is_same, later.status == TargetState.APPLIED, is_later)
     query = (
         select(Target.id, Target.rule_run_id, Target.variant_id, Target.sku_id, Target.after_json)
         .where(among(session, Target.rule_run_id, run_ids), Target.status == TargetState.APPLIED)
-        .where(~exists().where(is_same, later.status == TargetState.APPLIED, is_later))
+        .where(Target.variant_id.is_not(None), ~is_replaced)
         .order_by(Target.id)
     )
     return [
-        LiveTarget(id_, run_id, variant_id, sku_id, price_of(after))
+        LiveTarget(id_, run_id, str(variant_id), sku_id, price_of(after))
         for id_, run_id, variant_id, sku_id, after in session.execute(query).tuples()
-        if variant_id is not None
     ]
 
 
 def variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) -> set[str]:
-    """Those that somebody is writing now, has written with an unknown outcome, or is about to take
+    """Variants that a run writes now, has written with an unknown outcome, or is about to roll
     back."""
     is_unknown = and_(Target.outcome_unknown, Target.status.in_(sorted(OPEN_TARGET_STATES)))
-    is_wanted_back = and_(Target.is_wished, Target.status == TargetState.APPLIED)
+    is_marked = and_(Target.is_wished, Target.status == TargetState.APPLIED)
     query = select(Target.variant_id).where(
         Target.shop == shop,
         among(session, Target.variant_id, variant_ids),
-        or_(Target.is_writing, is_unknown, is_wanted_back),
+        or_(Target.is_writing, is_unknown, is_marked),
     )
     return {variant_id for variant_id in session.scalars(query) if variant_id is not None}
 
 
-def runs_to_check(session: Session, shop: str, day: str, now: datetime) -> Sequence[int]:
-    """Those of the daily pass that were not looked at on this day."""
+def runs_to_check(session: Session, shop: str, day: str, now: datetime) -> list[int]:
+    """The runs of the daily pass that were not checked on this day."""
     is_done = exists().where(
-        RuleCheckRow.rule_run_id == RuleRunRow.id,
-        RuleCheckRow.name == day,
-        RuleCheckRow.checked_at.is_not(None),
+        Check.rule_run_id == RuleRunRow.id, Check.name == day, Check.checked_at.is_not(None)
     )
     query = select(RuleRunRow.id, RuleRunRow.finished_at).where(
         RuleRunRow.shop == shop,
@@ -233,116 +187,111 @@ def runs_to_check(session: Session, shop: str, day: str, now: datetime) -> Seque
     return [run_id for run_id, at in ended if at is not None and in_daily_pass(at, now)]
 
 
-_IN_FLUX = "its price was being changed meanwhile"
-
-# By variant, its price in the shop; or why that could not be read.
+# By variant, its price in the shop, or the reason why that could not be read.
 PricesByVariant = Mapping[str, Price | str]
 
 
 def save_findings(
     session: Session,
     name: str,
-    looked_at: Mapping[int, Sequence[LiveTarget]],
-    seen: PricesByVariant,
+    checked: Mapping[int, Sequence[LiveTarget]],
+    prices: PricesByVariant,
     shop: str,
     now: datetime,
 ) -> list[ReconciliationReport]:
-    """By run, the targets whose prices were looked up. Those that were taken back or applied over
-    meanwhile are out."""
-    still = {target.id for target in live_targets(session, looked_at)}
+    """`checked` are the targets whose prices were read, by run. Targets that were rolled back or
+    applied over meanwhile are left out."""
+    live = {target.id for target in live_targets(session, checked)}
     left = {
-        run: [target for target in targets if target.id in still]
-        for run, targets in looked_at.items()
+        run_id: [target for target in targets if target.id in live]
+        for run_id, targets in checked.items()
     }
     variants = [target.variant_id for targets in left.values() for target in targets]
     in_flux = variants_in_flux(session, shop, variants)
-    told: PricesByVariant = {**seen, **dict.fromkeys(in_flux, _IN_FLUX)}
+    known = {**prices, **dict.fromkeys(in_flux, "its price was being changed meanwhile")}
     reports = [
-        reconciliation_report(str(run), [_reading(one, told) for one in targets], now)
-        for run, targets in left.items()
+        reconciliation_report(run_id, [(one, known[one.variant_id]) for one in targets], now)
+        for run_id, targets in left.items()
     ]
     save_reports(session, name, reports, now)
-    enqueue(session, [event for found in reports for event in _events(found, name, now)])
+    enqueue(
+        session,
+        [
+            _mismatch_event(report.run_id, one, name, now)
+            for report in reports
+            for one in report.details
+        ],
+    )
     return reports
 
 
-def _reading(target: LiveTarget, seen: PricesByVariant) -> PriceReading:
-    found = seen[target.variant_id]
-    read = PriceReading(
-        target_id=str(target.id), sku_id=target.sku_id, expected=target.expected, actual=None
-    )
-    return replace(read, reason=found) if isinstance(found, str) else replace(read, actual=found)
-
-
-def _events(found: ReconciliationReport, name: str, now: datetime) -> Iterator[Event]:
-    for one in found.details:
-        payload: dict[str, object] = {
-            "targetId": one.target_id,
-            "runId": found.run_id,
-            "expected": one.expected_price,
-            "actual": one.actual_price,
-            "currency": one.currency,
-            "actualCurrency": one.actual_currency,
-            "difference": one.difference,
-            "severity": one.severity,
-        }
-        key = mismatch_key(found.run_id, one.target_id, name)
-        aggregate = f"rule-run-{found.run_id}"
-        yield Event(
-            TENANT, key, "automation.reconciliation.mismatch", "pricing", aggregate, now, payload
-        )
-
-
-@dataclass(frozen=True)
-class _RuleVersion:
-    """The rule as it was for the run that is repaired: its word on drift counts."""
-
-    id: int
-    project_id: str
-    version: int
-    version_hash: str
+def _mismatch_event(run_id: str, one: Mismatch, check: str, now: datetime) -> Event:
+    payload: dict[str, object] = {
+        "targetId": one.target_id,
+        "runId": run_id,
+        "expected": one.expected_price,
+        "actual": one.actual_price,
+        "currency": one.currency,
+        "actualCurrency": one.actual_currency,
+        "difference": one.difference,
+        "severity": one.severity,
+    }
+    key, name = mismatch_key(run_id, one.target_id, check), "automation.reconciliation.mismatch"
+    return Event(TENANT, key, name, "pricing", run_aggregate(int(run_id)), now, payload)
 
 
 def still_to_repair(
     session: Session, run: RuleRunRow, mismatches: Mapping[int, Mismatch]
 ) -> list[tuple[RuleTargetRow, Mismatch]]:
-    """Those whose price is still expected to stand, and that nobody is changing now."""
-    standing = {target.id: target.variant_id for target in live_targets(session, [run.id])}
-    in_flux = variants_in_flux(
-        session, run.shop, [standing[id_] for id_ in mismatches if id_ in standing]
-    )
-    wanted = [id_ for id_ in mismatches if id_ in standing and standing[id_] not in in_flux]
-    rows = session.scalars(
-        select(RuleTargetRow)
-        .where(among(session, RuleTargetRow.id, wanted))
-        .order_by(RuleTargetRow.id)
-    )
-    return [(row, mismatches[row.id]) for row in rows]
+    """The mismatches whose targets are live and that no run is changing now."""
+    live = {target.id: target.variant_id for target in live_targets(session, [run.id])}
+    wrong = {id_: live[id_] for id_ in mismatches if id_ in live}
+    in_flux = variants_in_flux(session, run.shop, list(wrong.values()))
+    wanted = [id_ for id_, variant_id in wrong.items() if variant_id not in in_flux]
+    query = select(Target).where(among(session, Target.id, wanted)).order_by(Target.id)
+    return [(row, mismatches[row.id]) for row in session.scalars(query)]
 
 
 def add_repair(
     session: Session,
     run: RuleRunRow,
     check: str,
-    wrong: list[tuple[RuleTargetRow, Mismatch]],
+    wrong: Sequence[tuple[RuleTargetRow, Mismatch]],
     actor: str,
     now: datetime,
 ) -> int:
-    """The new run. The rule's rest after its last run is not waited for."""
-    then = _RuleVersion(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash)
-    repair_id = add_run(
-        session,
-        then,
+    """A run of the rule's version of that time, which decides about drift. Compare-at prices were
+    not read and stay as they are."""
+    rule = RuleReference(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash)
+    new = NewRun(
+        rule=rule,
         shop=run.shop,
         trigger=RuleTrigger.REPAIR,
         actor=actor,
-        now=now,
         parent_run_id=run.id,
         force=True,
     )
-    rows = [{"rule_run_id": repair_id, **_repair_columns(target, found)} for target, found in wrong]
-    session.connection().execute(insert(RuleTargetRow), rows)
-    repair = locked_run(session, repair_id)
+    repair = locked_run(session, add_run(session, new, now))
+    rows: list[dict[str, object]] = [
+        {
+            "rule_run_id": repair.id,
+            "tenant_id": target.tenant_id,
+            "project_id": target.project_id,
+            "shop": target.shop,
+            "product_id": target.product_id,
+            "variant_id": target.variant_id,
+            "sku_id": target.sku_id,
+            "title": target.title,
+            "currency": found.currency,
+            "before_json": vars(Price(found.actual_price, found.currency)),
+            "after_json": vars(Price(found.expected_price, found.currency)),
+            "writes_compare_at": False,
+            "warnings": [],
+            "status": FIRST_TARGET_STATE.value,
+        }
+        for target, found in wrong
+    ]
+    session.connection().execute(insert(Target), rows)
     repair.matched = repair.total_targets = len(rows)
     repair.explain_json = {
         "matchedProducts": len({target.product_id for target, _ in wrong}),
@@ -352,23 +301,4 @@ def add_repair(
     }
     repair.previewed_at = repair.updated_at = now
     session.flush()
-    return repair_id
-
-
-def _repair_columns(target: RuleTargetRow, found: Mismatch) -> dict[str, object]:
-    """Compare-at prices were not looked at, and are left alone."""
-    return {
-        "tenant_id": target.tenant_id,
-        "project_id": target.project_id,
-        "shop": target.shop,
-        "product_id": target.product_id,
-        "variant_id": target.variant_id,
-        "sku_id": target.sku_id,
-        "title": target.title,
-        "currency": found.currency,
-        "before_json": price_document(Price(found.actual_price, found.currency)),
-        "after_json": price_document(Price(found.expected_price, found.currency)),
-        "writes_compare_at": False,
-        "warnings": [],
-        "status": FIRST_TARGET_STATE.value,
-    }
+    return repair.id

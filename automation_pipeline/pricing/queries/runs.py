@@ -1,67 +1,71 @@
-"""Queries about runs: claims, state changes, new runs, and runs as they are shown."""
+"""Queries about runs: claims, new runs and requests for workers, and every change of a run's state."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol, cast
 
 from sqlalchemy import (
-    ColumnElement,
-    Select,
-    Table,
     Text,
     and_,
-    bindparam,
+    case,
+    cast,
+    exists,
     func,
     insert,
+    literal,
     or_,
     select,
     update,
 )
-from sqlalchemy import cast as sqlalchemy_cast
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.errors import (
-    ConflictError,
-    NotFoundError,
-    PermanentError,
-    TransientError,
-)
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.events import Event
 from automation_pipeline.core.logs import correlation_id
-from automation_pipeline.pricing.events import request_key
-from automation_pipeline.pricing.models.rules import TENANT
+from automation_pipeline.pricing.events import apply_key, request_key, run_event_key
+from automation_pipeline.pricing.models.rules import TENANT, PricingRule, RuleReference
 from automation_pipeline.pricing.models.runs import (
     ACTIVE_RUN_STATES,
-    BLOCKED,
+    FIRST_CHECKS,
     FIRST_RUN_STATE,
+    FIRST_TARGET_STATE,
+    LIVE_RUN_STATES,
     RULE_RUN,
     RULE_TARGET,
-    LoggedMove,
+    LostRunClaimError,
     PricingRunState,
-    RuleRun,
-    RuleRunFilter,
-    RuleTarget,
+    RuleBusyError,
     RuleTrigger,
     RunAction,
-    RunResult,
-    RunTimes,
-    SkippedVariant,
     TargetCounts,
-    TargetResult,
     TargetState,
-    run_result,
-    success_rate,
+    final_run_state,
+    run_error,
 )
-from automation_pipeline.pricing.models.shop import FailureKind, PriceDocument
-from automation_pipeline.pricing.models.transforms import Skip
-from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow, SkippedVariantRow
+from automation_pipeline.pricing.models.shop import CRITICAL, FailureKind
+from automation_pipeline.pricing.queries.targets import (
+    WORKER,
+    requeue_marked,
+    target_counts,
+    update_targets,
+)
+from automation_pipeline.pricing.rules.runs import (
+    END_AGAIN_AFTER,
+    LASTING_FAILURES,
+    WorkTarget,
+    after_rollback,
+)
+from automation_pipeline.pricing.tables import RuleCheckRow, RuleRunRow, RuleTargetRow, ShopRow
 from automation_pipeline.storage.claims import LostClaimError, RowClaims
 from automation_pipeline.storage.clock import database_now, database_time
-from automation_pipeline.storage.run_requests import NewRunRequest, file_requests
-from automation_pipeline.storage.statements import among, insert_into
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
+from automation_pipeline.storage.statements import among, insert_into, upsert
 from automation_pipeline.storage.transitions import Transition, TransitionRow, record_transitions
+from automation_pipeline.storage.types import UtcDateTime
 
+RUN_JOB = "rule_run"
 RUN_CLAIMS = RowClaims(
     RuleRunRow,
     RuleRunRow.id,
@@ -70,13 +74,7 @@ RUN_CLAIMS = RowClaims(
     until=RuleRunRow.lease_until,
 )
 
-
-class LostRunClaimError(PermanentError):
-    """Somebody else works on the run: whatever this worker did is not wanted any more."""
-
-
-class PricingRunBusyError(TransientError):
-    """Somebody else works on the run, or did a moment ago."""
+Run = RuleRunRow
 
 
 @dataclass(frozen=True)
@@ -86,34 +84,37 @@ class RunClaim:
 
 
 def claim_run(session: Session, run_id: int, owner: str, seconds: float) -> RunClaim | None:
-    """None: somebody else has it."""
-    taken = RUN_CLAIMS.take(session, [RuleRunRow.id == run_id], owner, seconds)
+    """None while another owner has the claim."""
+    taken = RUN_CLAIMS.take(session, [Run.id == run_id], owner, seconds)
     return RunClaim(run_id, taken[0].token) if taken else None
 
 
-def extend_claim(session: Session, hold: RunClaim, seconds: float) -> None:
-    row = claimed_run(session, hold)
-    row.lease_until = database_now(seconds)  # pyright: ignore[reportAttributeAccessIssue]  an expression is taken too
-
-
-def release_claim(session: Session, hold: RunClaim) -> None:
-    """Nothing, where it was lost."""
-    RUN_CLAIMS.release(session, [(hold.run_id, hold.token)])
-
-
-def claimed_run(session: Session, hold: RunClaim) -> RuleRunRow:
-    """The run, nobody else's until the transaction ends. LostHoldError: it is not ours any more."""
+def claimed_run(session: Session, claim: RunClaim) -> RuleRunRow:
+    """The run, locked until the transaction ends. LostRunClaimError: another process has the
+    claim."""
     try:
-        return RUN_CLAIMS.require(session, hold.run_id, hold.token)
+        return RUN_CLAIMS.require(session, claim.run_id, claim.token)
     except LostClaimError:
-        locked_run(session, hold.run_id)  # NotFoundError, where it does not exist
+        locked_run(session, claim.run_id)  # NotFoundError if it does not exist
         raise LostRunClaimError(
-            f"Rule run {hold.run_id} is worked on by another process."
+            f"Rule run {claim.run_id} is worked on by another process."
         ) from None
 
 
+def extend_claim(session: Session, claim: RunClaim, seconds: float) -> RuleRunRow:
+    run = claimed_run(session, claim)
+    run.lease_until = database_now(seconds)  # pyright: ignore[reportAttributeAccessIssue]  an expression is accepted too
+    session.flush()
+    return run
+
+
+def release_claim(session: Session, claim: RunClaim) -> None:
+    """A lost claim stays as it is."""
+    RUN_CLAIMS.release(session, [(claim.run_id, claim.token)])
+
+
 def locked_run(session: Session, run_id: int) -> RuleRunRow:
-    row = session.scalar(select(RuleRunRow).where(RuleRunRow.id == run_id).with_for_update())
+    row = session.scalar(select(Run).where(Run.id == run_id).with_for_update())
     if row is None:
         raise no_such_run(run_id)
     return row
@@ -124,38 +125,37 @@ def no_such_run(run_id: int) -> NotFoundError:
 
 
 def seconds_until_free(session: Session, run_id: int) -> float:
-    until = session.scalar(select(RuleRunRow.lease_until).where(RuleRunRow.id == run_id))
+    until = session.scalar(select(Run.lease_until).where(Run.id == run_id))
     return 0.0 if until is None else max((until - database_time(session)).total_seconds(), 0.0)
-
-
-# Their prices stand in the shop.
-LIVE_RUN_STATES = frozenset({PricingRunState.APPLIED, PricingRunState.PARTIAL})
-
-
-class RuleBusyError(ConflictError):
-    """Another run of the rule comes first."""
 
 
 @dataclass(frozen=True)
 class OpenRun:
-    """`status` is PREVIEW for one that waits to be planned and queued, and an ended one for what is
-    to be retried."""
+    """`status` is PREVIEW for a run that waits to be planned, and an end state for a run that waits
+    for its retry."""
 
     id: int
     status: PricingRunState
 
 
-def open_run_of(session: Session, rule_id: int) -> OpenRun | None:
-    return open_runs_of(session, [rule_id]).get(rule_id)
+_IS_ACTIVE = Run.status.in_(sorted(ACTIVE_RUN_STATES))
+_HAS_WORK = or_(_IS_ACTIVE, Run.wish.is_not(None))
 
 
 def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenRun]:
-    """By rule, its run that is queued or applied, or that is asked to be (again) and not cancelled;
-    the newest one."""
+    """By rule, its newest run that is active, waits to be applied, or waits for a retry."""
+    is_asked_for = and_(
+        Run.status == PricingRunState.PREVIEW,
+        Run.wish == RunAction.APPLY,
+        Run.cancel_requested_at.is_(None),
+    )
     query = (
-        select(RuleRunRow.rule_id, RuleRunRow.id, RuleRunRow.status)
-        .where(among(session, RuleRunRow.rule_id, rule_ids), or_(_is_active(), _is_asked_for()))
-        .order_by(RuleRunRow.id)
+        select(Run.rule_id, Run.id, Run.status)
+        .where(
+            among(session, Run.rule_id, rule_ids),
+            or_(_IS_ACTIVE, is_asked_for, Run.wish == RunAction.RETRY),
+        )
+        .order_by(Run.id)
     )
     rows = session.execute(query).tuples()
     return {rule_id: OpenRun(run_id, PricingRunState(status)) for rule_id, run_id, status in rows}
@@ -163,165 +163,32 @@ def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenR
 
 def active_run_of(session: Session, rule_id: int) -> int | None:
     """The run that is queued or being applied: there is one at most."""
-    return session.scalar(select(RuleRunRow.id).where(RuleRunRow.rule_id == rule_id, _is_active()))
+    return session.scalar(select(Run.id).where(Run.rule_id == rule_id, _IS_ACTIVE))
 
 
 def blocking_reason(session: Session, rule_id: int) -> str | None:
-    """Why no other run of the rule may be queued: one is queued or being applied, or waits to be
-    tried again."""
+    """Why no other run of the rule may be queued now."""
     if active_run_of(session, rule_id) is not None:
         return f"Another run of rule {rule_id} is queued or being applied."
-    query = select(func.min(RuleRunRow.id)).where(
-        RuleRunRow.rule_id == rule_id, RuleRunRow.wish == RunAction.RETRY
+    retried = session.scalar(
+        select(func.min(Run.id)).where(Run.rule_id == rule_id, Run.wish == RunAction.RETRY)
     )
-    retried = session.scalar(query)
     if retried is None:
         return None
     return f"Run {retried} of pricing rule {rule_id} waits to be tried again: wait for its end, or cancel it."
 
 
 def last_applied_at(session: Session, rule_id: int) -> datetime | None:
-    """When the last run ended whose prices stand."""
-    applied = RuleRunRow.status.in_(sorted(LIVE_RUN_STATES))
-    return session.scalar(
-        select(func.max(RuleRunRow.finished_at)).where(RuleRunRow.rule_id == rule_id, applied)
-    )
-
-
-def _is_active() -> ColumnElement[bool]:
-    return RuleRunRow.status.in_(sorted(ACTIVE_RUN_STATES))
-
-
-def _is_asked_for() -> ColumnElement[bool]:
-    first = and_(
-        RuleRunRow.status == PricingRunState.PREVIEW,
-        RuleRunRow.wish == RunAction.APPLY,
-        RuleRunRow.cancel_requested_at.is_(None),
-    )
-    return or_(first, RuleRunRow.wish == RunAction.RETRY)
-
-
-_TARGETS = cast("Table", RuleTargetRow.__table__)
-
-
-def move_run(
-    session: Session,
-    row: RuleRunRow,
-    to: PricingRunState,
-    actor: str,
-    now: datetime,
-    reason: str | None = None,
-) -> None:
-    """Of a run that is locked. RuleBusyError: another run of its rule is queued or being
-    applied."""
-    frm, rule_id = PricingRunState(row.status), row.rule_id
-    row.status = RULE_RUN.move(frm, to)
-    row.updated_at = now
-    record_transitions(
-        session, [Transition(RULE_RUN.name, str(row.id), frm, to, actor, now, reason)]
-    )
-    try:
-        session.flush()
-    except IntegrityError:
-        raise RuleBusyError(f"Another run of rule {rule_id} is queued or being applied.") from None
-
-
-def move_targets(
-    session: Session,
-    frm: TargetState,
-    changes: Mapping[int, Mapping[str, object]],
-    actor: str,
-    now: datetime,
-) -> None:
-    """By target the columns that change, `status` among them; all name the same columns.
-    LostHoldError, and nothing is kept, if one of them is not in the state expected."""
-    if not changes:
-        return
-    for change in changes.values():
-        RULE_TARGET.move(frm, TargetState(str(change["status"])))
-    columns = next(iter(changes.values()))
-    statement = (
-        update(_TARGETS)
-        .where(_TARGETS.c.id == bindparam("its_id"), _TARGETS.c.status == bindparam("its_status"))
-        .values({name: bindparam(name) for name in columns})
-    )
-    rows = [{"its_id": id_, "its_status": frm, **change} for id_, change in changes.items()]
-    if session.connection().execute(statement, rows).rowcount != len(rows):
-        raise LostRunClaimError(
-            f"Targets that were {frm} are not any more: somebody else moved them."
-        )
-    log_target_moves(session, frm, changes, actor, now)
-
-
-def log_target_moves(
-    session: Session,
-    frm: TargetState,
-    changes: Mapping[int, Mapping[str, object]],
-    actor: str,
-    now: datetime,
-) -> None:
-    said = {"machine": RULE_TARGET.name, "from_state": frm, "actor": actor, "at": now}
-    moves = [
-        {
-            **said,
-            "entity_id": str(id_),
-            "to_state": change["status"],
-            "reason": _error_message(change),
-        }
-        for id_, change in changes.items()
-    ]
-    if moves:
-        session.execute(insert(TransitionRow), moves)
-
-
-def give_up_queued(
-    session: Session,
-    targets: Sequence[int],
-    failure: Mapping[str, object],
-    actor: str,
-    now: datetime,
-) -> None:
-    """Targets that are given up without a call go through APPLYING all the same."""
-    move_targets(
-        session,
-        TargetState.QUEUED,
-        {id_: {"status": TargetState.APPLYING} for id_ in targets},
-        actor,
-        now,
-    )
-    failed = {"status": TargetState.FAILED, **failure}
-    move_targets(session, TargetState.APPLYING, dict.fromkeys(targets, failed), actor, now)
-
-
-def _error_message(change: Mapping[str, object]) -> str | None:
-    said = change.get("error_message")
-    return None if said is None else str(said)
-
-
-RUN_JOB = "rule_run"
-
-
-class RuleToRun(Protocol):
-    """A `PricingRule`, or as much of one as a run keeps."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def project_id(self) -> str: ...
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def version_hash(self) -> str: ...
+    """When the last run ended whose prices are in the shop."""
+    is_live = Run.status.in_(sorted(LIVE_RUN_STATES))
+    return session.scalar(select(func.max(Run.finished_at)).where(Run.rule_id == rule_id, is_live))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """`force`: the rule's rest after its last run is not waited for."""
+    """`force`: the run need not wait until the rule's cooldown is over."""
 
-    rule: RuleToRun
+    rule: PricingRule | RuleReference
     shop: str
     trigger: RuleTrigger
     actor: str
@@ -331,332 +198,325 @@ class NewRun:
     force: bool = False
 
 
-def add_run(  # noqa: PLR0913  what a run says of itself, by name
-    session: Session,
-    rule: RuleToRun,
-    *,
-    shop: str,
-    trigger: RuleTrigger,
-    actor: str,
-    now: datetime,
-    wish: RunAction | None = None,
-    scheduled_for: datetime | None = None,
-    parent_run_id: int | None = None,
-    force: bool = False,
-) -> int:
-    """Of the rule as it is now. Nobody is asked to work on it yet: `file_run_request` does."""
-    run = NewRun(
-        rule=rule,
-        shop=shop,
-        trigger=trigger,
-        actor=actor,
-        wish=wish,
-        scheduled_for=scheduled_for,
-        parent_run_id=parent_run_id,
-        force=force,
-    )
-    return add_runs(session, [run], now)[rule.id]
+def add_run(session: Session, run: NewRun, now: datetime) -> int:
+    """`file_run_requests` asks for a worker."""
+    return add_runs(session, [run], now)[run.rule.id]
 
 
 def add_runs(session: Session, runs: Sequence[NewRun], now: datetime) -> dict[int, int]:
-    """By rule, each of which is there once. None for a rule that was run before for the same time
-    of its schedule."""
+    """Run ids by rule. A rule that was run for the same scheduled time before gets no run."""
     if not runs:
         return {}
-    insert = insert_into(session, RuleRunRow).on_conflict_do_nothing(
+    rows = [
+        {
+            "tenant_id": TENANT,
+            "project_id": run.rule.project_id,
+            "rule_id": run.rule.id,
+            "rule_version": run.rule.version,
+            "rule_version_hash": run.rule.version_hash,
+            "shop": run.shop,
+            "status": FIRST_RUN_STATE,
+            "trigger": run.trigger,
+            "wish": run.wish,
+            "wished_by": run.actor if run.wish else None,
+            "parent_run_id": run.parent_run_id,
+            "scheduled_for": run.scheduled_for,
+            "created_by": run.actor,
+            "metadata": {
+                "actor": run.actor,
+                "correlationId": correlation_id(),
+                "source": run.trigger,
+                "force": run.force,
+            },
+            "created_at": now,
+            "updated_at": now,
+        }
+        for run in runs
+    ]
+    statement = insert_into(session, Run).on_conflict_do_nothing(
         index_elements=["rule_id", "scheduled_for"]
     )
-    table = RuleRunRow.__table__
-    added = session.execute(
-        insert.returning(table.c.rule_id, table.c.id), [_columns(run, now) for run in runs]
-    )
+    table = Run.__table__
+    added = session.execute(statement.returning(table.c.rule_id, table.c.id), rows)
     return dict(iter(added.tuples()))
 
 
-def file_run_request(session: Session, run_id: int, now: datetime) -> str:
-    """Ask for a worker, whoever was asked before; the key of the request."""
-    keys = file_run_requests(session, [run_id], now)
-    if run_id not in keys:
-        raise NotFoundError(f"Rule run {run_id} not found")
-    return keys[run_id]
-
-
 def file_run_requests(session: Session, run_ids: Collection[int], now: datetime) -> dict[int, str]:
-    """The keys by run. A number is never used twice, so that Dagster does not take the request for
-    an old one."""
+    """Ask for a worker of each run; the keys of the requests by run. No key is used twice, because
+    Dagster ignores a key that it has seen."""
     if not run_ids:
         return {}
     raised = session.execute(
-        update(RuleRunRow)
-        .where(among(session, RuleRunRow.id, run_ids))
-        .values(requests=RuleRunRow.requests + 1)
-        .returning(RuleRunRow.id, RuleRunRow.rule_id, RuleRunRow.requests)
+        update(Run)
+        .where(among(session, Run.id, run_ids))
+        .values(requests=Run.requests + 1)
+        .returning(Run.id, Run.rule_id, Run.requests)
         .execution_options(synchronize_session=False)
     ).tuples()
-    wishes = {run_id: _run_request(run_id, rule_id, number) for run_id, rule_id, number in raised}
-    file_requests(session, [wishes[run_id] for run_id in run_ids if run_id in wishes], now)
-    return {run_id: wish.key for run_id, wish in wishes.items()}
-
-
-def _run_request(run_id: int, rule_id: int, number: int) -> NewRunRequest:
-    tags = {"pricing/run_id": str(run_id), "pricing/rule_id": str(rule_id)}
-    return NewRunRequest(request_key(str(run_id), number), RUN_JOB, {"run_id": run_id}, tags)
-
-
-def _columns(run: NewRun, now: datetime) -> dict[str, object]:
-    source: dict[str, object] = {
-        "actor": run.actor,
-        "correlationId": correlation_id(),
-        "source": run.trigger,
-        "force": run.force,
-    }
-    return {
-        "tenant_id": TENANT,
-        "project_id": run.rule.project_id,
-        "rule_id": run.rule.id,
-        "rule_version": run.rule.version,
-        "rule_version_hash": run.rule.version_hash,
-        "shop": run.shop,
-        "status": FIRST_RUN_STATE,
-        "trigger": run.trigger,
-        "wish": run.wish,
-        "parent_run_id": run.parent_run_id,
-        "scheduled_for": run.scheduled_for,
-        "created_by": run.actor,
-        "wished_by": run.actor if run.wish else None,
-        "metadata": source,
-        "created_at": now,
-        "updated_at": now,
-    }
-
-
-BLOCKED_WHY = "The project's guardrails do not allow its new price."
-
-_OF_ROW = RuleRun.model_fields.keys() - {"rule_name", "targets", "success_rate", "explain"}
-_OF_TARGET = RuleTarget.model_fields.keys() - {
-    "before",
-    "after",
-    "trace",
-    "warnings",
-    "observed_price",
-}
-_OF_SKIPPED = SkippedVariant.model_fields.keys() - {"why", "checks"}
-
-
-def run_value(row: RuleRunRow, rule_name: str, counts: TargetCounts) -> RuleRun:
-    return RuleRun.model_validate(
-        {name: getattr(row, name) for name in _OF_ROW}
-        | {
-            "rule_name": rule_name,
-            "targets": counts,
-            "success_rate": rate_of(counts),
-            "explain": row.explain_json,
-        }
-    )
-
-
-def rate_of(counts: TargetCounts) -> float | None:
-    """A target that was rolled back was applied: a rollback does not make the run less
-    successful."""
-    rate = success_rate(counts.applied + counts.rolled_back, counts.failed - counts.cancelled)
-    return None if rate is None else round(float(rate), 4)
-
-
-def counts_value(counted: Iterable[tuple[str, bool, int]]) -> TargetCounts:
-    """Of status, whether it was cancelled, and how many."""
-    counts = dict.fromkeys(TargetCounts.model_fields, 0)
-    for status, is_cancelled, count in counted:
-        counts[status.lower()] += count
-        counts["cancelled"] += count if is_cancelled else 0
-    return TargetCounts(**counts)
-
-
-def target_value(row: RuleTargetRow) -> RuleTarget:
-    observed = row.observed_price
-    return RuleTarget.model_validate(
-        {name: getattr(row, name) for name in _OF_TARGET}
-        | {
-            "before": PriceDocument.model_validate(row.before_json),
-            "after": PriceDocument.model_validate(row.after_json),
-            "trace": row.trace_json,
-            "warnings": tuple(row.warnings),
-            "observed_price": None if observed is None else PriceDocument.model_validate(observed),
-        }
-    )
-
-
-def skipped_value(row: SkippedVariantRow) -> SkippedVariant:
-    why = BLOCKED_WHY if row.reason == BLOCKED else Skip(row.reason).why
-    return SkippedVariant.model_validate(
-        {name: getattr(row, name) for name in _OF_SKIPPED}
-        | {"why": why, "checks": tuple(row.checks or ())}
-    )
-
-
-_FRESH = {"populate_existing": True}
-
-
-def get_run(session: Session, run_id: int) -> RuleRun:
-    found = session.execute(_runs().where(RuleRunRow.id == run_id)).tuples().one_or_none()
-    if found is None:
-        raise no_such_run(run_id)
-    return run_value(*found, _target_counts(session, [run_id]).get(run_id, TargetCounts()))
-
-
-def runs_by_id(session: Session, run_ids: Collection[int]) -> dict[int, RuleRun]:
-    """Those of them that exist."""
-    rows = session.execute(_runs().where(among(session, RuleRunRow.id, run_ids))).tuples().all()
-    counts = _target_counts(session, run_ids)
-    return {row.id: run_value(row, name, counts.get(row.id, TargetCounts())) for row, name in rows}
-
-
-def list_runs(session: Session, chosen: RuleRunFilter, limit: int, offset: int) -> list[RuleRun]:
-    """Newest first."""
-    query = (
-        _runs()
-        .where(*_run_conditions(chosen))
-        .order_by(RuleRunRow.id.desc())
-        .limit(limit)
-        .offset(offset)
-    )
-    rows = session.execute(query).tuples().all()
-    counts = _target_counts(session, [row.id for row, _ in rows])
-    return [run_value(row, name, counts.get(row.id, TargetCounts())) for row, name in rows]
-
-
-def count_runs(session: Session, chosen: RuleRunFilter) -> int:
-    return session.scalar(select(func.count(RuleRunRow.id)).where(*_run_conditions(chosen))) or 0
-
-
-def targets_of(
-    session: Session,
-    run_id: int,
-    *,
-    status: TargetState | None = None,
-    limit: int,
-    after_id: int = 0,
-) -> list[RuleTarget]:
-    """In their order, those of one product together; `after_id` is the last one of the page
-    before."""
-    _check_exists(session, run_id)
-    query = select(RuleTargetRow).where(
-        RuleTargetRow.rule_run_id == run_id, RuleTargetRow.id > after_id
-    )
-    if status is not None:
-        query = query.where(RuleTargetRow.status == status)
-    rows = session.scalars(
-        query.order_by(RuleTargetRow.id).limit(limit).execution_options(**_FRESH)
-    )
-    return [target_value(row) for row in rows]
-
-
-def skipped_of(
-    session: Session, run_id: int, *, reason: str | None = None, limit: int, offset: int = 0
-) -> list[SkippedVariant]:
-    """Variants that the rule left alone or the guardrails blocked. Those that need no change are
-    counted only."""
-    _check_exists(session, run_id)
-    query = select(SkippedVariantRow).where(*_skips(run_id, reason))
-    return [
-        skipped_value(row)
-        for row in session.scalars(query.order_by(SkippedVariantRow.id).limit(limit).offset(offset))
-    ]
-
-
-def count_skipped(session: Session, run_id: int, *, reason: str | None = None) -> int:
-    return (
-        session.scalar(select(func.count(SkippedVariantRow.id)).where(*_skips(run_id, reason))) or 0
-    )
-
-
-def result_of(session: Session, run_id: int) -> RunResult:
-    """Of the targets that are applied or have failed; those that were taken back are in neither."""
-    run = get_run(session, run_id)
-    ended = RuleTargetRow.status.in_((TargetState.APPLIED, TargetState.FAILED))
-    query = (
-        select(RuleTargetRow.id, RuleTargetRow.status, RuleTargetRow.variant_id)
-        .add_columns(
-            RuleTargetRow.after_json, RuleTargetRow.error_message, RuleTargetRow.duration_ms
+    requests = {
+        run_id: NewRunRequest(
+            request_key(str(run_id), number),
+            RUN_JOB,
+            {"run_id": run_id},
+            {"pricing/run_id": str(run_id), "pricing/rule_id": str(rule_id)},
         )
-        .where(RuleTargetRow.rule_run_id == run_id, ended)
+        for run_id, rule_id, number in raised
+    }
+    file_requests(session, [requests[run_id] for run_id in run_ids if run_id in requests], now)
+    return {run_id: request.key for run_id, request in requests.items()}
+
+
+def move_run(
+    session: Session,
+    run: RuleRunRow,
+    to: PricingRunState,
+    actor: str,
+    now: datetime,
+    reason: str | None = None,
+) -> None:
+    """The run must be locked. RuleBusyError: another run of its rule is active."""
+    frm, rule_id = PricingRunState(run.status), run.rule_id
+    run.status = RULE_RUN.move(frm, to)
+    run.updated_at = now
+    move = Transition(RULE_RUN.name, str(run.id), frm, to, actor, now, reason)
+    record_transitions(session, [move])
+    try:
+        session.flush()
+    except IntegrityError:
+        raise RuleBusyError(f"Another run of rule {rule_id} is queued or being applied.") from None
+
+
+def move_to_queue(session: Session, run: RuleRunRow, actor: str, now: datetime) -> None:
+    """The run and all its targets, in a constant number of statements."""
+    run.queued_at, run.queued_by = now, actor
+    run.wish = run.wished_by = run.error_message = None
+    move_run(session, run, PricingRunState.QUEUED, actor, now)
+    frm = FIRST_TARGET_STATE
+    to = RULE_TARGET.move(frm, TargetState.QUEUED)
+    which = RuleTargetRow.rule_run_id == run.id, RuleTargetRow.status == frm
+    moves = (
+        select(
+            literal(RULE_TARGET.name),
+            cast(RuleTargetRow.id, Text),
+            literal(frm.value),
+            literal(to.value),
+            literal(actor),
+            literal(now, UtcDateTime()),
+        )
+        .where(*which)
         .order_by(RuleTargetRow.id)
     )
-    results = [
-        TargetResult(
-            target_id=str(id_),
-            success=status == TargetState.APPLIED,
-            external_id=variant_id,
-            applied_price=after["unit_amount"] if status == TargetState.APPLIED else None,
-            error=error if status == TargetState.FAILED else None,
-            duration=duration or 0,
+    columns = ["machine", "entity_id", "from_state", "to_state", "actor", "at"]
+    session.execute(insert(TransitionRow).from_select(columns, moves))
+    update_targets(session, *which, status=to)
+    payload: dict[str, object] = {"targets": run.total_targets, "queuedBy": actor}
+    enqueue(session, [run_event(run, "rule.apply.queued", now, payload)])
+
+
+def begin_applying(session: Session, run: RuleRunRow, now: datetime) -> None:
+    """The start of a queued run, or of its next cycle. `started_at` keeps the first start; the
+    clock that queued the run may be ahead of the database's."""
+    run.started_at = run.started_at or max(now, run.queued_at or now)
+    run.finished_at = run.resume_at = None
+    run.error_type = run.error_message = None
+    move_run(session, run, PricingRunState.APPLYING, WORKER, now)
+    enqueue(session, [run_event(run, "rule.run.started", now, {"cycle": run.retry_cycle})])
+
+
+def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
+    """A new cycle for the marked targets, with event keys of its own. Returns their number."""
+    count = requeue_marked(session, run.id, run.wished_by or WORKER, now)
+    run.retry_cycle += 1
+    run.wish = run.wished_by = None
+    begin_applying(session, run, now)
+    return count
+
+
+def record_attempts(
+    session: Session, run: RuleRunRow, targets: Sequence[WorkTarget], now: datetime
+) -> None:
+    """Before the calls, each under a key of its own."""
+    attempts: list[Event] = []
+    for target in targets:
+        attempt = target.progress.attempts
+        key = apply_key(str(run.id), str(target.id), run.retry_cycle, attempt)
+        payload: dict[str, object] = {
+            "targetId": str(target.id),
+            "runId": str(run.id),
+            "attempt": attempt,
+            "cycle": run.retry_cycle,
+        }
+        name, aggregate = "automation.target.apply", run_aggregate(run.id)
+        attempts.append(Event(TENANT, key, name, "pricing", aggregate, now, payload))
+    enqueue(session, attempts)
+
+
+def run_event(run: RuleRunRow, name: str, now: datetime, payload: dict[str, object]) -> Event:
+    ids = {"runId": str(run.id), "ruleId": str(run.rule_id), "projectId": run.project_id}
+    key = run_event_key(str(run.id), name, run.retry_cycle)
+    return Event(TENANT, key, name, "pricing", run_aggregate(run.id), now, {**ids, **payload})
+
+
+def run_aggregate(run_id: int) -> str:
+    return f"rule-run-{run_id}"
+
+
+MAX_SHOWN_ERRORS = 10
+
+
+def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: bool) -> bool:
+    """Whether the run has ended: it goes on while a target is open. The checks of its prices are
+    planned with its end."""
+    counts = target_counts(session, [run.id])[run.id]
+    ended = final_run_state(counts.states)
+    if ended is None:
+        return False
+    has_failed = RuleTargetRow.rule_run_id == run.id, RuleTargetRow.status == TargetState.FAILED
+    is_critical = exists().where(*has_failed, RuleTargetRow.error_type.in_(sorted(CRITICAL)))
+    error = run_error(ended, was_critical=bool(session.scalar(select(is_critical))))
+    run.finished_at = max(now, run.started_at or now)
+    run.resume_at = None
+    run.error_type = error and error.value
+    run.error_message = None
+    if ended is not PricingRunState.APPLIED:
+        is_cancelled = RuleTargetRow.error_type == FailureKind.CANCELLED
+        messages = session.scalars(
+            select(RuleTargetRow.error_message)
+            .where(*has_failed)
+            .order_by(case((is_cancelled, 1), else_=0), RuleTargetRow.id)
+            .limit(MAX_SHOWN_ERRORS)
         )
-        for id_, status, variant_id, after, error, duration in session.execute(query)
+        run.error_message = "; ".join(text.rstrip(".") for text in messages if text) or None
+    results = _results(counts)
+    run.explain_json = {
+        **(run.explain_json or {}),
+        "results": results,
+        "cycles": run.retry_cycle + 1,
+    }
+    move_run(session, run, ended, WORKER, now, run.error_message)
+    enqueue(session, [run_event(run, "rule.run.ended", now, {"status": ended.value, **results})])
+    if reconciles and counts.applied:
+        plan_checks(session, run.id, run.finished_at)
+    return True
+
+
+def _results(counts: TargetCounts) -> dict[str, object]:
+    return {
+        "successCount": counts.applied,
+        "errorCount": counts.failed,
+        "cancelledCount": counts.cancelled,
+        "totalTargets": counts.total,
+        "successRate": counts.success_rate,
+    }
+
+
+def plan_checks(session: Session, run_id: int, finished_at: datetime) -> None:
+    """The early checks. A run that ends again, after a retry, is checked again."""
+    rows = [
+        {
+            "rule_run_id": run_id,
+            "name": name,
+            "due_at": finished_at + after,
+            "requested_at": None,
+            "checked_at": None,
+        }
+        for name, after in FIRST_CHECKS
     ]
-    told = run_result(
-        str(run_id), run.status, RunTimes(run.queued_at, run.started_at, run.finished_at), results
+    fields = ("due_at", "requested_at", "checked_at")
+    upsert(session, RuleCheckRow, rows, key=("rule_run_id", "name"), fields=fields)
+
+
+_ROLLED_BACK = "rule.run.rolled_back"
+
+
+def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
+    """The run must be claimed, and no target marked. A request that came meanwhile stays, unless
+    nothing is left to do for it. The end of a promotion is tried again if its failure may pass."""
+    counts = target_counts(session, [run.id])[run.id]
+    before, actor = PricingRunState(run.status), run.wished_by or WORKER
+    after, run.rollback_state = after_rollback(before, counts.states)
+    run.rollback_force, run.resume_at = False, None
+    was_rollback = run.wish == RunAction.ROLLBACK
+    if was_rollback and run.promotion_ended_at is not None:
+        may_pass = exists().where(
+            RuleTargetRow.rule_run_id == run.id,
+            RuleTargetRow.status == TargetState.APPLIED,
+            RuleTargetRow.error_type.not_in(sorted(LASTING_FAILURES)),
+        )
+        if session.scalar(select(may_pass)):
+            run.promotion_ended_at, run.resume_at = None, now + END_AGAIN_AFTER
+    if was_rollback or after is PricingRunState.ROLLED_BACK:
+        run.wish = run.wished_by = None
+    run.updated_at = now
+    if after is not before:
+        move_run(session, run, after, actor, now)
+    payload: dict[str, object] = {
+        "status": run.status,
+        "rollbackState": run.rollback_state,
+        "rolledBack": counts.rolled_back,
+        "stillApplied": counts.applied,
+    }
+    # A run may be rolled back in several parts, each under a claim of its own.
+    key = run_event_key(str(run.id), _ROLLED_BACK, run.lease_token)
+    enqueue(session, [replace(run_event(run, _ROLLED_BACK, now, payload), key=key)])
+
+
+def clear_request(session: Session, run: RuleRunRow) -> None:
+    run.wish = run.wished_by = None
+    is_marked = RuleTargetRow.rule_run_id == run.id, RuleTargetRow.is_wished
+    update_targets(session, *is_marked, is_wished=False)
+
+
+def postpone_run(session: Session, run_id: int, seconds: float, reason: str) -> bool:
+    """Whether it was postponed: not a run that has no work, is claimed, or waits longer already."""
+    waits_less = or_(Run.resume_at.is_(None), Run.resume_at < database_now(seconds))
+    found = session.scalar(
+        update(Run)
+        .where(Run.id == run_id, _HAS_WORK, RUN_CLAIMS.is_free(), waits_less)
+        .values(resume_at=database_now(seconds), error_message=reason)
+        .returning(Run.id)
+        .execution_options(synchronize_session=False)
     )
-    return told.model_copy(update={"success_rate": rate_of(run.targets)})
+    return found is not None
 
 
-def transitions_of(
-    session: Session, run_id: int, limit: int, after_id: int = 0
-) -> list[LoggedMove]:
-    """The moves of the run and of its targets, in the order in which they were made."""
-    _check_exists(session, run_id)
-    targets = select(sqlalchemy_cast(RuleTargetRow.id, Text)).where(
-        RuleTargetRow.rule_run_id == run_id
+MAX_RUNS = 100
+# A requested worker claims its run within this time, if it starts at all.
+STARTS_WITHIN_SECONDS = 60.0
+
+
+def runs_without_worker(session: Session, *, shop: str | None = None) -> list[int]:
+    """Runs that have work now and no worker, and no request for one that may still be answered.
+    While a shop is paused, only its runs that are to be cancelled count."""
+    is_due = or_(Run.resume_at.is_(None), Run.resume_at <= database_now())
+    is_paused = exists().where(ShopRow.shop == Run.shop, ShopRow.paused_at.is_not(None))
+    may_go_on = or_(~is_paused, and_(_IS_ACTIVE, Run.cancel_requested_at.is_not(None)))
+    key = literal("rule-run-") + cast(Run.id, Text) + literal("-") + cast(Run.requests, Text)
+    was_just_taken = and_(
+        RunRequestRow.state == "taken",
+        RunRequestRow.offered_at > database_now(-STARTS_WITHIN_SECONDS),
     )
-    of_run = (TransitionRow.machine == RULE_RUN.name) & (TransitionRow.entity_id == str(run_id))
-    of_target = (TransitionRow.machine == RULE_TARGET.name) & TransitionRow.entity_id.in_(targets)
-    query = select(TransitionRow).where(or_(of_run, of_target), TransitionRow.id > after_id)
-    rows = session.scalars(query.order_by(TransitionRow.id).limit(limit))
-    return [
-        LoggedMove.model_validate({name: getattr(row, name) for name in LoggedMove.model_fields})
-        for row in rows
-    ]
-
-
-def _runs() -> Select[tuple[RuleRunRow, str]]:
-    return (
-        select(RuleRunRow, RuleRow.name)
-        .join(RuleRow, RuleRow.id == RuleRunRow.rule_id)
-        .execution_options(**_FRESH)
+    is_asked_for = exists().where(
+        RunRequestRow.request_key == key, or_(RunRequestRow.state == "waiting", was_just_taken)
+    )
+    query = select(Run.id).where(_HAS_WORK, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_asked_for)
+    if shop is not None:
+        query = query.where(Run.shop == shop)
+    return list(
+        session.scalars(query.order_by(Run.id).limit(MAX_RUNS).with_for_update(skip_locked=True))
     )
 
 
-def _run_conditions(chosen: RuleRunFilter) -> list[ColumnElement[bool]]:
-    conditions = [RuleRunRow.tenant_id == TENANT]
-    if chosen.project_id is not None:
-        conditions.append(RuleRunRow.project_id == chosen.project_id)
-    if chosen.rule_id is not None:
-        conditions.append(RuleRunRow.rule_id == chosen.rule_id)
-    if chosen.status is not None:
-        conditions.append(RuleRunRow.status == chosen.status)
-    if chosen.trigger is not None:
-        conditions.append(RuleRunRow.trigger == chosen.trigger)
-    return conditions
-
-
-def _target_counts(session: Session, run_ids: Collection[int]) -> dict[int, TargetCounts]:
-    is_cancelled = func.coalesce(RuleTargetRow.error_type, "") == FailureKind.CANCELLED
-    failed_so = (RuleTargetRow.status == TargetState.FAILED) & is_cancelled
-    its = (RuleTargetRow.rule_run_id, RuleTargetRow.status, failed_so)
+def free_variants(session: Session) -> None:
+    """Release the variants that a lost worker was writing for a run that has ended since: no other
+    worker of the run releases them."""
+    has_writes = Run.id.in_(select(RuleTargetRow.rule_run_id).where(RuleTargetRow.is_writing))
     query = (
-        select(*its, func.count())
-        .where(among(session, RuleTargetRow.rule_run_id, run_ids))
-        .group_by(*its)
+        select(Run.id)
+        .where(has_writes, ~_HAS_WORK, RUN_CLAIMS.is_free())
+        .with_for_update(skip_locked=True)
     )
-    counted: dict[int, list[tuple[str, bool, int]]] = {}
-    for run_id, status, cancelled, count in session.execute(query).tuples():
-        counted.setdefault(run_id, []).append((status, bool(cancelled), count))
-    return {run_id: counts_value(rows) for run_id, rows in counted.items()}
-
-
-def _skips(run_id: int, reason: str | None) -> list[ColumnElement[bool]]:
-    its: list[ColumnElement[bool]] = [SkippedVariantRow.rule_run_id == run_id]
-    return its if reason is None else [*its, SkippedVariantRow.reason == reason]
-
-
-def _check_exists(session: Session, run_id: int) -> None:
-    if session.scalar(select(RuleRunRow.id).where(RuleRunRow.id == run_id)) is None:
-        raise no_such_run(run_id)
+    runs = session.scalars(query).all()
+    if runs:
+        of_runs = among(session, RuleTargetRow.rule_run_id, runs)
+        update_targets(session, of_runs, RuleTargetRow.is_writing, is_writing=False)

@@ -1,19 +1,23 @@
 """Queries about a shop: its bucket, its circuit, its pause."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.pricing.models.shop import BucketStatus
-from automation_pipeline.pricing.rules import pacing as tank
+from automation_pipeline.pricing.models.shop import (
+    BucketShown,
+    BucketStatus,
+    CircuitShown,
+    CircuitState,
+    ShopShown,
+)
+from automation_pipeline.pricing.rules import pacing
 from automation_pipeline.pricing.rules.pacing import (
     CallKind,
     CallOutcome,
     Circuit,
-    CircuitState,
     LeakyBucket,
     NotBefore,
     Streak,
@@ -30,8 +34,8 @@ MAX_REFUSALS = 100
 
 @dataclass(frozen=True)
 class CallTurn:
-    """In how many seconds, from `at` on, the call may go; with 0 it goes now. `is_resting`: the
-    shop wants to be left alone."""
+    """The call may go in so many seconds after `at`; 0: now. `is_resting`: the shop is to be left
+    alone."""
 
     at: datetime
     seconds: float
@@ -40,25 +44,12 @@ class CallTurn:
     is_probe: bool = False
 
 
-@dataclass(frozen=True)
-class ShopStatus:
-    """`refusals` are when it last refused calls for coming too fast."""
-
-    shop: str
-    circuit: Circuit
-    bucket: BucketStatus
-    paused_at: datetime | None
-    paused_by: str | None
-    pause_reason: str | None
-    refusals: Sequence[datetime]
-
-
-def reserve_call(session: Session, shop: str, cost: float, *, is_promised: bool) -> CallTurn:
-    """Promise the points, unless they are promised, and say when the call may go."""
+def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool) -> CallTurn:
+    """Reserve the points, unless they are reserved already, and say when the call may go."""
     row, now = _locked_row(session, shop), database_time(session)
     wait = 0.0
-    if not is_promised:
-        left, wait = tank.reserve_points(_bucket(row), cost, now)
+    if not is_reserved:
+        left, wait = pacing.reserve_points(_bucket(row), cost, now)
         _save_bucket(row, left)
     permission = request_permit(_circuit(row), now)
     if isinstance(permission, NotBefore):
@@ -71,57 +62,55 @@ def reserve_call(session: Session, shop: str, cost: float, *, is_promised: bool)
 
 
 def refund_call(session: Session, shop: str, cost: float, turn: CallTurn | None = None) -> None:
-    """The call is not made after all. `turn` is the one that it had, if it had one: its probe is
-    for the next call."""
+    """Of a call that is not made. With its `turn`, the next call takes over its probe."""
     row, now = _locked_row(session, shop), database_time(session)
-    _save_bucket(row, tank.refund_points(_bucket(row), cost, now))
+    _save_bucket(row, pacing.refund_points(_bucket(row), cost, now))
     if turn is not None and turn.is_probe:
         _save_circuit(row, without_probe(_circuit(row), turn.circuit, now))
 
 
 @dataclass(frozen=True)
 class CallRecord:
-    """What an answer said; None: the call was broken off. `since` is when it had its turn,
-    `told_seconds` the wait that a refusal came with. A call that never left has cost nothing."""
+    """`answer` is None for a call that was broken off; `since` is the time of its turn. A call that
+    was not sent has cost nothing."""
 
     answer: CallOutcome | None
     kind: CallKind
     cost: float
     since: datetime
     bucket: BucketStatus | None = None
-    told_seconds: float | None = None
+    retry_after_seconds: float | None = None
     was_sent: bool = True
 
 
-def record_call(session: Session, shop: str, said: CallRecord) -> tuple[Circuit, Circuit]:
+def record_call(session: Session, shop: str, call: CallRecord) -> tuple[Circuit, Circuit]:
     """The circuit before and after the answer."""
     row, now = _locked_row(session, shop), database_time(session)
-    before = _circuit(row)
-    reckoned = _bucket(row)
-    if said.was_sent:
-        _save_bucket(
-            row, tank.sync_bucket(reckoned, said.cost, said.bucket, since=said.since, now=now)
-        )
+    before, bucket = _circuit(row), _bucket(row)
+    if call.was_sent:
+        bucket = pacing.sync_bucket(bucket, call.cost, call.bucket, since=call.since, now=now)
     else:
-        _save_bucket(row, tank.refund_points(reckoned, said.cost, now))
-    if said.answer is None:
+        bucket = pacing.refund_points(bucket, call.cost, now)
+    _save_bucket(row, bucket)
+    if call.answer is None:
         return before, before
-    told = None if said.told_seconds is None else timedelta(seconds=said.told_seconds)
-    after = after_answer(before, said.kind, said.answer, now, told)
+    seconds = call.retry_after_seconds
+    retry_after = None if seconds is None else timedelta(seconds=seconds)
+    after = after_answer(before, call.kind, call.answer, now, retry_after)
     _save_circuit(row, after)
-    if said.answer is CallOutcome.THROTTLED:
+    if call.answer is CallOutcome.THROTTLED:
         row.refusals = [*row.refusals, now.timestamp()][-MAX_REFUSALS:]
     return before, after
 
 
-def shop_status(session: Session, shop: str) -> ShopStatus | None:
-    """None: it was never called."""
+def shop_status(session: Session, shop: str) -> ShopShown:
+    """A shop that was never called has no bucket."""
     row = session.get(ShopRow, shop)
-    return None if row is None else _status(row)
+    return ShopShown(shop=shop) if row is None else _status(row)
 
 
-def set_pause(session: Session, shop: str, *, by: str | None, reason: str | None) -> ShopStatus:
-    """By nobody: it is not paused any more."""
+def set_pause(session: Session, shop: str, *, by: str | None, reason: str | None) -> ShopShown:
+    """Without `by`, end the pause."""
     row = _locked_row(session, shop)
     row.paused_at = None if by is None else row.paused_at or database_time(session)
     row.paused_by, row.pause_reason = by, reason
@@ -129,7 +118,6 @@ def set_pause(session: Session, shop: str, *, by: str | None, reason: str | None
 
 
 def close_circuit(session: Session, shop: str) -> None:
-    """Somebody knows that the shop is well again."""
     _save_circuit(_locked_row(session, shop), Circuit())
 
 
@@ -141,7 +129,7 @@ def _locked_row(session: Session, shop: str) -> ShopRow:
     found = session.scalar(select(ShopRow).where(ShopRow.shop == shop).with_for_update())
     if found is not None:
         return found
-    new = tank.default_bucket(database_time(session))
+    new = pacing.default_bucket(database_time(session))
     insert = insert_into(session, ShopRow).values(
         shop=shop,
         circuit=CircuitState.CLOSED,
@@ -165,7 +153,7 @@ def _bucket(row: ShopRow) -> LeakyBucket:
 
 def _save_bucket(row: ShopRow, kept: LeakyBucket) -> None:
     row.available, row.maximum, row.restore_rate = kept.available, kept.maximum, kept.restore_rate
-    row.pending, row.measured_at, row.heard_at = kept.pending, kept.measured_at, kept.heard_at
+    row.pending, row.measured_at, row.heard_at = kept.pending, kept.measured_at, kept.synced_at
 
 
 def _circuit(row: ShopRow) -> Circuit:
@@ -183,13 +171,14 @@ def _save_circuit(row: ShopRow, kept: Circuit) -> None:
     row.streaks = {kind: asdict(streak) for kind, streak in kept.streaks.items()}
 
 
-def _status(row: ShopRow) -> ShopStatus:
-    return ShopStatus(
+def _status(row: ShopRow) -> ShopShown:
+    circuit = _circuit(row)
+    return ShopShown(
         shop=row.shop,
-        circuit=_circuit(row),
-        bucket=BucketStatus(row.available, row.maximum, row.restore_rate),
+        circuit=CircuitShown.model_validate(circuit, from_attributes=True),
+        bucket=BucketShown.model_validate(row, from_attributes=True),
         paused_at=row.paused_at,
         paused_by=row.paused_by,
         pause_reason=row.pause_reason,
-        refusals=[datetime.fromtimestamp(at, UTC) for at in row.refusals],
+        refusals=tuple(datetime.fromtimestamp(at, UTC) for at in row.refusals),
     )

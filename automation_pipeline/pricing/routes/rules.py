@@ -1,4 +1,4 @@
-"""HTTP endpoints of pricing rules."""
+"""HTTP endpoints of pricing rules and of a project's guardrails."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -14,26 +14,36 @@ from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, Done, Listing, answer, listed, refusals, said
 from automation_pipeline.core.access import Action, Caller, Permission
-from automation_pipeline.core.json_model import parse
+from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.json_model import as_document, parse
 from automation_pipeline.pricing.models.rules import (
     DEFAULT_PROJECT,
+    Policy,
     PricingRule,
     RuleInput,
     RuleVersion,
-    rule_document,
 )
 from automation_pipeline.pricing.models.runs import RuleTrigger
 from automation_pipeline.pricing.planning import preview_rule
-from automation_pipeline.pricing.pricing_rules import create_rule, delete_rule, update_rule
-from automation_pipeline.pricing.queries.rules import get_rule, list_rules, versions_of
-from automation_pipeline.pricing.queries.runs import get_run
+from automation_pipeline.pricing.pricing_rules import (
+    create_rule,
+    delete_rule,
+    put_policy,
+    remove_policy,
+    update_rule,
+)
+from automation_pipeline.pricing.queries.rules import get_rule, list_rules, policy_of, versions_of
+from automation_pipeline.pricing.queries.views import get_run
 from automation_pipeline.pricing.routes.responses import (
     CHANGE,
     FORCED,
+    GUARDRAILS,
     SALE,
     Force,
     ItsProject,
+    PolicyShown,
     Project,
+    ProjectInPath,
     RunAnswer,
     shown_run,
 )
@@ -142,7 +152,7 @@ def update(
     """
     if not may_change_prices(caller):
         with services.database.reading() as session:
-            check_times(caller, body, rule_document(get_rule(session, rule_id)))
+            check_times(caller, body, as_document(get_rule(session, rule_id)))
     rule = update_rule(
         rule_id,
         body,
@@ -180,15 +190,7 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
     A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: preview on the command line,
     which has no such limit, or ask for a run with `apply`, which a worker plans.
     """
-    front, database, clock = services.storefront, services.database, services.clock
-    work = preview_rule(
-        rule_id,
-        front=front,
-        database=database,
-        clock=clock,
-        actor=caller.id,
-        trigger=RuleTrigger.API,
-    )
+    work = preview_rule(rule_id, services, actor=caller.id, trigger=RuleTrigger.API)
     with asking_outside():
         run = done_in_time(work, services)
     return shown_run(run, services, status=201)
@@ -229,4 +231,41 @@ def apply(
 
 
 def _shown(rule: PricingRule, *, status: int = 200) -> Response:
-    return answer(rule_document(rule), status=status)
+    return answer(as_document(rule), status=status)
+
+
+policies_router = APIRouter(route_class=GuardedRoute, tags=["pricing policies"])
+POLICY = "/api/pricing/policies/{project}"
+
+
+@policies_router.get(
+    POLICY, name="show", response_model=Answer[PolicyShown], responses=refusals(404)
+)
+def show_policy(project: ProjectInPath, services: TheServices) -> Response:
+    """Show a project's guardrails. Without any, its runs need no approval either."""
+    with services.database.reading() as session:
+        policy = policy_of(session, project)
+    if policy is None:
+        raise NotFoundError(f"Project {project} has no pricing policy.")
+    return answer(as_document(policy))
+
+
+@policies_router.put(
+    POLICY, response_model=Answer[PolicyShown], openapi_extra=takes(Policy, careful=GUARDRAILS)
+)
+def put(
+    project: ProjectInPath, body: TheBody, caller: TheCaller, services: TheServices
+) -> Response:
+    """Give a project its guardrails, in place of those it had. Unless they say `autoApply`, a
+    second person must approve each run."""
+    policy = put_policy(
+        project, body, database=services.database, clock=services.clock, actor=caller.id
+    )
+    return answer(as_document(policy))
+
+
+@policies_router.delete(POLICY, response_model=Done, responses=refusals(404))
+def remove(project: ProjectInPath, caller: TheCaller, services: TheServices) -> Response:
+    """Take a project's guardrails away."""
+    remove_policy(project, database=services.database, clock=services.clock, actor=caller.id)
+    return said(message="Pricing policy removed")

@@ -36,7 +36,7 @@ from automation_pipeline.pricing.models.runs import (
     TargetState,
 )
 from automation_pipeline.pricing.queries.checks import checks_of, next_manual_name
-from automation_pipeline.pricing.queries.runs import (
+from automation_pipeline.pricing.queries.views import (
     get_run,
     list_runs,
     result_of,
@@ -286,12 +286,11 @@ def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
 def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
     """Read the applied prices in the shop now, and tell those that differ. Nothing is changed; the
     report is kept."""
-    front, database, clock = services.storefront, services.database, services.clock
-    with database.reading() as session:
+    with services.database.reading() as session:
         get_run(session, rule_run_id)
         name = next_manual_name(session, rule_run_id)
     with asking_outside():
-        work = reconcile_run(rule_run_id, front=front, database=database, clock=clock, name=name)
+        work = reconcile_run(rule_run_id, services, name=name)
         report = done_in_time(work, services)
     return answer(as_document(report))
 

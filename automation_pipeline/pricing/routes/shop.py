@@ -1,17 +1,53 @@
-"""HTTP endpoints of the shop: status, pause, resume."""
+"""HTTP endpoints of the shop, of dead letters, and of price changes and alerts."""
 
-from fastapi import APIRouter
-from pydantic import Field
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from automation_pipeline.api.bodies import OptionalBody
 from automation_pipeline.api.guard import GuardedRoute
+from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
-from automation_pipeline.api.parameters import TheCaller, TheServices
-from automation_pipeline.api.responses import Answer, answer
+from automation_pipeline.api.parameters import Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.responses import (
+    Answer,
+    Following,
+    Listing,
+    answer,
+    following,
+    listed,
+    refusals,
+)
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
+from automation_pipeline.pricing.models.history import (
+    DeadLetterReport,
+    PriceChange,
+    PriceChangeFilter,
+    PricingAlert,
+)
+from automation_pipeline.pricing.models.rules import DEFAULT_PROJECT
+from automation_pipeline.pricing.models.shop import ShopShown
+from automation_pipeline.pricing.models.transforms import Flag
+from automation_pipeline.pricing.monitoring import (
+    acknowledge_dead_letters,
+    report_dead_letters,
+    retry_dead_letters,
+)
+from automation_pipeline.pricing.queries.monitoring import list_alerts, price_changes
 from automation_pipeline.pricing.queries.shops import shop_status
-from automation_pipeline.pricing.shop import ShopShown, pause_shop, resume_shop
+from automation_pipeline.pricing.routes.responses import (
+    FORCED,
+    SOME,
+    AfterId,
+    ItsProject,
+    Project,
+    RunId,
+    TargetIds,
+)
+from automation_pipeline.pricing.shop import pause_shop, resume_shop
 
 
 class ShopPauseInput(JsonModel):
@@ -26,10 +62,8 @@ PATH = "/api/pricing/shop"
 def show(services: TheServices) -> Response:
     """Show how the shop stands: its circuit, its bucket of points, and who has paused it. It is not
     called for that."""
-    name = services.storefront.name
     with services.database.reading() as session:
-        standing = shop_status(session, name)
-    return _shown(ShopShown(shop=name) if standing is None else ShopShown.of(standing))
+        return answer(as_document(shop_status(session, services.storefront.name)))
 
 
 @router.post(
@@ -44,17 +78,141 @@ def pause(body: OptionalBody, caller: TheCaller, services: TheServices) -> Respo
     on."""
     reason = parse(ShopPauseInput, body, "Invalid pause data").reason
     name = services.storefront.name
-    return _shown(
-        ShopShown.of(pause_shop(name, database=services.database, actor=caller.id, reason=reason))
-    )
+    paused = pause_shop(name, database=services.database, actor=caller.id, reason=reason)
+    return answer(as_document(paused))
 
 
 @router.post(f"{PATH}/resume", response_model=Answer[ShopShown])
 def resume(services: TheServices) -> Response:
     """Write prices again: runs go on where they were. An open circuit is closed with it."""
     name = services.storefront.name
-    return _shown(ShopShown.of(resume_shop(name, database=services.database, clock=services.clock)))
+    resumed = resume_shop(name, database=services.database, clock=services.clock)
+    return answer(as_document(resumed))
 
 
-def _shown(shop: ShopShown) -> Response:
-    return answer(as_document(shop))
+class LettersRetryInput(JsonModel):
+    """With `force`, those too that would fail again unless their cause was removed."""
+
+    force: Flag = False
+
+
+class AcknowledgeInput(JsonModel):
+    """Without `targetIds`, all of the project's."""
+
+    target_ids: TargetIds | None = None
+
+
+class RunSkipped(BaseModel):
+    runId: str  # noqa: N815  its name in JSON
+    why: str
+
+
+class LettersRetried(BaseModel):
+    runIds: list[str] = Field(examples=[["12", "15"]])  # noqa: N815  its name in JSON
+    skipped: list[RunSkipped] = Field(description="The runs that cannot be retried now.")
+
+
+class Acknowledged(BaseModel):
+    acknowledged: int
+
+
+letters_router = APIRouter(route_class=GuardedRoute, tags=["pricing dead letters"])
+LETTERS = "/api/pricing/dead-letters"
+
+
+@letters_router.get(LETTERS, response_model=Answer[DeadLetterReport])
+def report(services: TheServices, project: ItsProject = DEFAULT_PROJECT) -> Response:
+    """What failed in a project and nobody has acknowledged: how much of what kind, and what to do
+    about it."""
+    found = report_dead_letters(project, database=services.database, clock=services.clock)
+    return answer(as_document(found))
+
+
+@letters_router.post(
+    f"{LETTERS}/retry",
+    status_code=202,
+    response_model=Answer[LettersRetried],
+    responses=refusals(409),
+    openapi_extra=takes(LettersRetryInput, required=False, forced=FORCED),
+)
+def retry(
+    body: OptionalBody,
+    caller: TheCaller,
+    services: TheServices,
+    once: DoneOnce,
+    project: ItsProject = DEFAULT_PROJECT,
+) -> Response:
+    """Ask for everything in a project that is worth it to be tried again, run by run."""
+    force = parse(LettersRetryInput, body, "Invalid retry data").force
+
+    def work() -> Response:
+        retried = retry_dead_letters(
+            project, database=services.database, clock=services.clock, actor=caller.id, force=force
+        )
+        skipped = [{"runId": str(run_id), "why": why} for run_id, why in retried.skipped.items()]
+        return answer(
+            {"runIds": [str(run_id) for run_id in retried.runs], "skipped": skipped}, status=202
+        )
+
+    return once(work)
+
+
+@letters_router.post(
+    f"{LETTERS}/acknowledge",
+    response_model=Answer[Acknowledged],
+    openapi_extra=takes(AcknowledgeInput, required=False, some=SOME),
+)
+def acknowledge(
+    body: OptionalBody,
+    caller: TheCaller,
+    services: TheServices,
+    project: ItsProject = DEFAULT_PROJECT,
+) -> Response:
+    """Say that nothing more is to be done about these, or about all: they count no more. Safe to
+    repeat."""
+    target_ids = parse(AcknowledgeInput, body, "Invalid acknowledgement").target_ids
+    count = acknowledge_dead_letters(
+        project, target_ids, database=services.database, clock=services.clock, actor=caller.id
+    )
+    return answer({"acknowledged": count})
+
+
+history_router = APIRouter(route_class=GuardedRoute, tags=["pricing history"])
+
+
+@dataclass(frozen=True)
+class ChangeChoice:
+    """Which prices are wanted."""
+
+    project: Project = None
+    variant: Annotated[str | None, Query(max_length=255, description="Only of this variant.")] = (
+        None
+    )
+    run_id: RunId = None
+
+
+@history_router.get("/api/pricing/price-changes", response_model=Following[PriceChange])
+def changes(
+    services: TheServices,
+    chosen: Annotated[ChangeChoice, Depends()],
+    after: AfterId = 0,
+    limit: Limit = 100,
+) -> Response:
+    """Every price that was written in the shop, by runs and by their rollbacks, in the order of the
+    writing."""
+    wanted = PriceChangeFilter(
+        project_id=chosen.project, variant_id=chosen.variant, run_id=chosen.run_id
+    )
+    with services.database.reading() as session:
+        found = price_changes(session, wanted, limit, after)
+    return following(found, limit)
+
+
+@history_router.get("/api/pricing/alerts", response_model=Listing[PricingAlert])
+def alerts(
+    services: TheServices, project: Project = None, limit: Limit = 50, offset: Offset = 0
+) -> Response:
+    """List the alerts, newest first: why somebody was called, and what became of the message."""
+    with services.database.reading() as session:
+        found = list_alerts(session, project, limit, offset)
+    return listed(found, limit, offset)

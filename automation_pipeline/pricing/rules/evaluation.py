@@ -3,7 +3,7 @@
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import cast
@@ -30,8 +30,6 @@ from automation_pipeline.pricing.models.shop import (
 from automation_pipeline.pricing.models.transforms import (
     PRICE_BEFORE,
     UNTOUCHED,
-    CalculatedPrice,
-    Clamp,
     Lattice,
     Operation,
     PriceOutcome,
@@ -47,7 +45,6 @@ from automation_pipeline.pricing.models.transforms import (
 )
 
 VariantTest = Callable[[Variant], bool]
-_Test = Callable[[object], bool]
 
 _ORDER_TESTS: dict[Comparison, Callable[[int, int], bool]] = {
     Comparison.GT: operator.gt,
@@ -62,13 +59,8 @@ _TEXT_TESTS: dict[Comparison, Callable[[str, str], bool]] = {
 }
 
 
-def matches(selector: Selector, variant: Variant) -> bool:
-    return compile_selector(selector)(variant)
-
-
 def compile_selector(selector: Selector) -> VariantTest:
-    """Tags and the texts of fields are compared without regard to capitals, as shops do; SKUs and
-    ids exactly."""
+    """Tags and texts are compared without regard to case, as shops do; SKUs and ids exactly."""
     if selector.all_of is not None:
         parts = [compile_selector(part) for part in selector.all_of]
         return lambda variant: all(part(variant) for part in parts)
@@ -118,38 +110,35 @@ def _in_band(band: PriceBand) -> VariantTest:
 
 
 def _by_field(field: VariantField, op: Comparison, value: object) -> VariantTest:
-    """A variant that lacks the field satisfies `ne` alone."""
-    told = _reader(field)
+    """A variant without the field satisfies `ne` only."""
     test = _test(op, _folded(value))
-    if op is Comparison.NE:
-        return lambda variant: not test(told(variant))
 
     def picked(variant: Variant) -> bool:
-        it = told(variant)
-        return it is not None and test(it)
+        found = _field_value(variant, field)
+        if op is Comparison.NE:
+            return not test(found)
+        return found is not None and test(found)
 
     return picked
 
 
-def _reader(field: VariantField) -> Callable[[Variant], object]:
+def _field_value(variant: Variant, field: VariantField) -> object:
     if field in FLAG_FIELDS:
-        return is_on_sale
+        return is_on_sale(variant)
     if field in NUMBER_FIELDS:
-        return lambda variant: variant.inventory
-    return lambda variant: _folded(text_of(variant, field))
+        return variant.inventory
+    return _folded(text_of(variant, field))
 
 
-def _test(op: Comparison, value: object) -> _Test:
+def _test(op: Comparison, value: object) -> Callable[[object], bool]:
     if op in _ORDER_TESTS:
-        orders, bound = _ORDER_TESTS[op], cast("int", value)
-        return lambda it: orders(cast("int", it), bound)
+        compares, bound = _ORDER_TESTS[op], cast("int", value)
+        return lambda found: compares(cast("int", found), bound)
     if op in _TEXT_TESTS:
-        looks, text = _TEXT_TESTS[op], cast("str", value)
-        return lambda it: looks(cast("str", it), text)
-    wanted = (
-        frozenset(cast("tuple[object, ...]", value)) if op is Comparison.IN else frozenset({value})
-    )
-    return lambda it: it in wanted
+        compares_text, text = _TEXT_TESTS[op], cast("str", value)
+        return lambda found: compares_text(cast("str", found), text)
+    wanted = cast("tuple[object, ...]", value) if op is Comparison.IN else (value,)
+    return frozenset(wanted).__contains__
 
 
 def _folded(value: object) -> object:
@@ -177,24 +166,25 @@ class Limits:
 
 
 def limits_of(transform: Transform, before: int, cost: int | None) -> Limits:
-    """Bounds are drawn inwards to whole units. From zero no change can be measured in percent."""
+    """Bounds are rounded inwards to whole units. A change from zero has no percentage."""
     share = transform.max_change_percent
     change = None if share is None or before == 0 else before * share / _HUNDRED
-    margin = transform.margin_over_cost_percent
+    percent = transform.margin_over_cost_percent
+    margin = None
+    if percent is not None and cost is not None:
+        margin = math.ceil(cost * (_HUNDRED + percent) / _HUNDRED)
     return Limits(
         lowest_change=None if change is None else max(math.ceil(before - change), 0),
         highest_change=None if change is None else math.floor(before + change),
-        margin=None
-        if margin is None or cost is None
-        else math.ceil(cost * (_HUNDRED + margin) / _HUNDRED),
+        margin=margin,
         floor=transform.floor,
         ceiling=transform.ceiling,
     )
 
 
-def within(limits: Limits, amount: int) -> tuple[int, Sequence[Clamp]]:
+def within(limits: Limits, amount: int) -> tuple[int, list[str]]:
     """The amount inside all limits, and the limits that moved it, in order."""
-    moved: list[Clamp] = []
+    moved: list[str] = []
     for name, bound, is_lower in (
         ("maxChange", limits.lowest_change, True),
         ("maxChange", limits.highest_change, False),
@@ -204,84 +194,79 @@ def within(limits: Limits, amount: int) -> tuple[int, Sequence[Clamp]]:
     ):
         if bound is not None and (amount < bound if is_lower else amount > bound):
             amount = bound
-            moved.append(Clamp(name, bound))
+            moved.append(f"{name}:{bound}")
     return amount, moved
 
 
-def exceeds_change(limits: Limits, amount: int) -> bool:
-    lowest, highest = limits.lowest_change, limits.highest_change
-    return (lowest is not None and amount < lowest) or (highest is not None and amount > highest)
-
-
-@dataclass(frozen=True)
-class _LimitedPrice:
-    """A price that the limits have settled, and how."""
-
-    amount: int
-    drawn: CalculatedPrice
-    limits: Limits
-    clamps: tuple[Clamp, ...]
-
-
-def evaluate(rule: RuleInput, variants: Iterable[Variant]) -> list[PriceOutcome]:
-    """One outcome for each variant that the selector picks, in their order."""
-    picked = compile_selector(rule.selector)
-    return [price(rule, variant) for variant in variants if picked(variant)]
-
-
 def price(rule: RuleInput, variant: Variant) -> PriceOutcome:
-    """What becomes of the variant, whether or not the selector picks it."""
-    before = variant.price
+    """What the rule does to the variant, whether or not its selector matches."""
+    before, transform = variant.price, rule.transform
     skipped = _skip_reason(rule, variant)
     if skipped is not None or before is None:
         return PriceOutcome(variant=variant, before=before, skipped=skipped or Skip.NO_PRICE)
-    found = _limited_price(rule.transform, variant, before)
-    if isinstance(found, Skip):
-        return PriceOutcome(variant=variant, before=before, skipped=found)
-    after = Price(found.amount, before.currency, _compare_at(rule.transform, before))
-    is_touched = rule.transform.compare_at != UNTOUCHED
-    changed = not after.stands_as(before, with_compare_at=is_touched)
+    trace = _trace(transform, variant, before)
+    if isinstance(trace, Skip):
+        return PriceOutcome(variant=variant, before=before, skipped=trace)
+    is_touched = transform.compare_at != UNTOUCHED
+    compare_at = before.compare_at
+    if is_touched:
+        wanted = transform.compare_at
+        compare_at = before.unit_amount if wanted == PRICE_BEFORE else cast("int | None", wanted)
+    after = Price(trace.final_price, before.currency, compare_at)
+    if after.stands_as(before, with_compare_at=is_touched):
+        return PriceOutcome(variant=variant, before=before, trace=trace, skipped=Skip.NO_CHANGE)
     return PriceOutcome(
         variant=variant,
         before=before,
-        after=after if changed else None,
-        writes_compare_at=changed and is_touched,
-        trace=_trace(rule.transform, found),
-        warnings=tuple(_warnings(rule.transform, variant, found, after)) if changed else (),
-        skipped=None if changed else Skip.NO_CHANGE,
+        after=after,
+        writes_compare_at=is_touched,
+        trace=trace,
+        warnings=tuple(_warnings(transform, variant, trace, after)),
     )
 
 
 def _skip_reason(rule: RuleInput, variant: Variant) -> Skip | None:
     transform = rule.transform
+    starts_from_compare_at = transform.op is Operation.FROM_COMPARE_AT
     checks = (
         (not variant.is_active, Skip.NOT_ACTIVE),
         (variant.amount is None, Skip.NO_PRICE),
         (rule.currency not in {None, variant.currency}, Skip.OTHER_CURRENCY),
         (variant.amount == 0 and not transform.allow_zero, Skip.ZERO_PRICE),
-        (
-            transform.op is Operation.FROM_COMPARE_AT and variant.compare_at is None,
-            Skip.NO_COMPARE_AT,
-        ),
+        (starts_from_compare_at and variant.compare_at is None, Skip.NO_COMPARE_AT),
         (transform.margin_over_cost_percent is not None and variant.cost is None, Skip.NO_COST),
     )
     return next((skip for applies, skip in checks if applies), None)
 
 
-def _limited_price(transform: Transform, variant: Variant, before: Price) -> _LimitedPrice | Skip:
+def _trace(transform: Transform, variant: Variant, before: Price) -> PriceTrace | Skip:
+    """Each step from the price before to the price after."""
     lattice = _lattice(transform, before.currency)
     if lattice is None:
         return Skip.NO_SUCH_ENDING
     limits = limits_of(transform, before.unit_amount, variant.cost)
     if limits.conflict:
         return Skip.LIMITS_CONFLICT
-    drawn = _calculated_price(transform, before, lattice)
-    amount, clamps = within(limits, drawn.rounded)
+    start = before.unit_amount
+    if transform.op is Operation.FROM_COMPARE_AT and before.compare_at is not None:
+        start = before.compare_at
+    exact = _operated(transform, start)
+    rounded_price = rounded(exact, transform.round, lattice)
+    amount, applied = within(limits, rounded_price)
+    lowest = 0 if transform.allow_zero else 1
     if amount < 0 and transform.allow_zero:
-        amount, clamps = 0, (*clamps, Clamp("zero", 0))
-    if amount < (0 if transform.allow_zero else 1):
+        amount = 0
+        applied.append("zero:0")
+    if amount < lowest:
         return Skip.NO_PRICE_LEFT
-    return _LimitedPrice(amount, drawn, limits, tuple(clamps))
+    return PriceTrace(
+        operation=transform.op,
+        input_price=start,
+        intermediate_price=exact,
+        rounded_price=rounded_price,
+        constraints=TraceConstraints(**vars(limits), applied=tuple(applied)),
+        final_price=amount,
+    )
 
 
 def _lattice(transform: Transform, currency: str) -> Lattice | None:
@@ -289,14 +274,6 @@ def _lattice(transform: Transform, currency: str) -> Lattice | None:
     if transform.ending:
         return with_ending(transform.ending, decimals)
     return multiples(decimals if transform.precision is None else transform.precision, decimals)
-
-
-def _calculated_price(transform: Transform, before: Price, lattice: Lattice) -> CalculatedPrice:
-    start = before.unit_amount
-    if transform.op is Operation.FROM_COMPARE_AT and before.compare_at is not None:
-        start = before.compare_at
-    exact = _operated(transform, start)
-    return CalculatedPrice(start, exact, rounded(exact, transform.round, lattice))
 
 
 def _operated(transform: Transform, start: int) -> Decimal:
@@ -312,95 +289,68 @@ def _operated(transform: Transform, start: int) -> Decimal:
             return start * (_HUNDRED + value) / _HUNDRED
 
 
-def _is_reversed(before: int, exact: Decimal, after: int) -> bool:
-    return exact < before < after or after < before < exact
-
-
-def _compare_at(transform: Transform, before: Price) -> int | None:
-    wanted = transform.compare_at
-    if wanted == UNTOUCHED:
-        return before.compare_at
-    return before.unit_amount if wanted == PRICE_BEFORE else wanted
-
-
-def _trace(transform: Transform, found: _LimitedPrice) -> PriceTrace:
-    limits = found.limits
-    return PriceTrace(
-        operation=transform.op,
-        input_price=found.drawn.start,
-        intermediate_price=found.drawn.exact,
-        rounded_price=found.drawn.rounded,
-        constraints=TraceConstraints(
-            floor=limits.floor,
-            ceiling=limits.ceiling,
-            lowest_change=limits.lowest_change,
-            highest_change=limits.highest_change,
-            margin=limits.margin,
-            applied=tuple(str(clamp) for clamp in found.clamps),
-        ),
-        final_price=found.amount,
-    )
-
-
 def _warnings(
-    transform: Transform, variant: Variant, found: _LimitedPrice, after: Price
+    transform: Transform, variant: Variant, trace: PriceTrace, after: Price
 ) -> list[Warn]:
-    amount = found.amount
-    lattice = _lattice(transform, after.currency)
+    amount, limits, exact = trace.final_price, trace.constraints, trace.intermediate_price
+    before = variant.amount or 0
+    lattice = _lattice(transform, after.currency) if transform.round is not Round.NONE else None
+    lowest, highest = limits.lowest_change, limits.highest_change
     checks = (
+        (lattice is not None and not lattice.holds(amount), Warn.ENDING_LOST),
         (
-            transform.round is not Round.NONE and lattice is not None and not lattice.holds(amount),
-            Warn.ENDING_LOST,
+            (lowest is not None and amount < lowest) or (highest is not None and amount > highest),
+            Warn.CHANGE_OVER_MAXIMUM,
         ),
-        (exceeds_change(found.limits, amount), Warn.CHANGE_OVER_MAXIMUM),
-        (
-            transform.max_change_percent is not None and variant.amount == 0,
-            Warn.CHANGE_NOT_MEASURED,
-        ),
+        (transform.max_change_percent is not None and before == 0, Warn.CHANGE_NOT_MEASURED),
         (after.compare_at is not None and after.compare_at <= amount, Warn.COMPARE_AT_NOT_ABOVE),
         (variant.cost is not None and amount < variant.cost, Warn.BELOW_COST),
-        (_is_reversed(variant.amount or 0, found.drawn.exact, amount), Warn.DIRECTION_REVERSED),
+        (exact < before < amount or amount < before < exact, Warn.DIRECTION_REVERSED),
     )
     return [warning for applies, warning in checks if applies]
 
 
 @dataclass(frozen=True)
 class GuardrailCheck:
-    """`facts` are what was compared, for the person who reads why a price was blocked."""
+    """`facts` are the numbers that were compared, for the person who reads why a price is
+    blocked."""
 
     name: str
     ok: bool
     facts: Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class GuardrailResult:
-    checks: Sequence[GuardrailCheck]
-
-    @property
-    def ok(self) -> bool:
-        return all(check.ok for check in self.checks)
-
-    @property
-    def failing(self) -> list[GuardrailCheck]:
-        return [check for check in self.checks if not check.ok]
-
-
 def check_guardrails(
     policy: Policy, sku: str | None, current: Price, proposed: int, used: Decimal = Decimal(0)
-) -> GuardrailResult:
-    """`used` is the share of the variant's price that has been changed today, by `used_today`."""
+) -> list[GuardrailCheck]:
+    """One check per limit of the policy. `used` is the part of the variant's daily budget that is
+    spent, by `used_budget`."""
+    checks: list[GuardrailCheck] = []
     change = share_of_change(current.unit_amount, proposed)
-    checks = [
-        *_delta(policy.max_pct_delta, current.unit_amount, change),
-        *_bounds(policy, sku, current.currency, proposed),
-        *_budget(policy.daily_change_budget_pct, change, used),
+    limit = policy.max_pct_delta
+    if limit is not None:
+        # A change from zero has no percentage, so every price passes.
+        ok = current.unit_amount == 0 or change <= limit
+        checks.append(GuardrailCheck("maxPctDelta", ok, {"deltaPct": change, "limit": limit}))
+    checks += _check_bounds(policy, sku, current.currency, proposed)
+    budget = policy.daily_change_budget_pct
+    if budget is not None:
+        left = max(budget - used, Decimal(0))
+        facts = {"deltaPct": change, "used": used, "limit": budget, "remaining": left}
+        checks.append(GuardrailCheck("dailyBudget", change <= left, facts))
+    return checks
+
+
+def failing_guardrails(
+    policy: Policy, sku: str | None, current: Price, proposed: int, used: Decimal
+) -> list[GuardrailCheck]:
+    return [
+        check for check in check_guardrails(policy, sku, current, proposed, used) if not check.ok
     ]
-    return GuardrailResult(checks)
 
 
 def share_of_change(current: int, proposed: int) -> Decimal:
-    """How large a change is, as a share of the price; from zero, all of it."""
+    """The change as a share of the price; from zero, all of it."""
     if current == 0:
         return Decimal(0) if proposed == 0 else Decimal(1)
     return abs(Decimal(proposed) - current) / current
@@ -411,57 +361,37 @@ def used_budget(changes: Iterable[tuple[int, int]]) -> Decimal:
     return sum((share_of_change(before, after) for before, after in changes), Decimal(0))
 
 
-def _delta(limit: Decimal | None, current: int, change: Decimal) -> list[GuardrailCheck]:
-    if limit is None:
-        return []
-    # From zero every price passes: nothing can be measured.
-    return [
-        GuardrailCheck(
-            "maxPctDelta", current == 0 or change <= limit, {"deltaPct": change, "limit": limit}
-        )
-    ]
-
-
-def _bounds(policy: Policy, sku: str | None, currency: str, proposed: int) -> list[GuardrailCheck]:
+def _check_bounds(
+    policy: Policy, sku: str | None, currency: str, proposed: int
+) -> Iterator[GuardrailCheck]:
     floor = policy.floors.get(sku or "", policy.floor)
     ceiling = policy.ceilings.get(sku or "", policy.ceiling)
     if floor is None and ceiling is None:
-        return []
+        return
     if currency != policy.currency:
-        return [
-            GuardrailCheck(
-                "currency", False, {"currency": currency, "policyCurrency": policy.currency}
-            )
-        ]
-    checks: list[GuardrailCheck] = []
+        facts = {"currency": currency, "policyCurrency": policy.currency}
+        yield GuardrailCheck("currency", False, facts)
+        return
     if floor is not None:
-        checks.append(
-            GuardrailCheck("floor", proposed >= floor, {"floor": floor, "proposedAmount": proposed})
-        )
+        facts = {"floor": floor, "proposedAmount": proposed}
+        yield GuardrailCheck("floor", proposed >= floor, facts)
     if ceiling is not None:
-        checks.append(
-            GuardrailCheck(
-                "ceiling", proposed <= ceiling, {"ceiling": ceiling, "proposedAmount": proposed}
-            )
-        )
-    return checks
+        facts = {"ceiling": ceiling, "proposedAmount": proposed}
+        yield GuardrailCheck("ceiling", proposed <= ceiling, facts)
 
 
-def _budget(limit: Decimal | None, change: Decimal, used: Decimal) -> list[GuardrailCheck]:
-    if limit is None:
-        return []
-    remaining = max(limit - used, Decimal(0))
-    facts = {"deltaPct": change, "used": used, "limit": limit, "remaining": remaining}
-    return [GuardrailCheck("dailyBudget", change <= remaining, facts)]
+def check_text(check: GuardrailCheck) -> str:
+    facts = ", ".join(f"{name} {value}" for name, value in check.facts.items())
+    return f"{check.name} ({facts})"
 
 
-# Shares are told to this many decimals.
+# The precision of shares in documents.
 _SHARE = Decimal("0.000001")
 
 
 @dataclass(frozen=True)
 class PlannedTarget:
-    """A price that will be changed, and how it came about."""
+    """A price that is to be changed, and how it came about."""
 
     before: Price
     after: Price
@@ -483,24 +413,22 @@ class ExcludedVariant:
 
     @property
     def is_listed(self) -> bool:
-        """Those that have their price already are only counted."""
+        """Variants that have their price already are only counted."""
         return self.reason != Skip.NO_CHANGE
 
 
 def plan_target(
     outcome: PriceOutcome, policy: Policy | None, used: Decimal
 ) -> PlannedTarget | ExcludedVariant:
-    """`used` is what of the variant's daily budget is spent."""
+    """`used` is the part of the variant's daily budget that is spent."""
     before, after = outcome.before, outcome.after
     if before is None or after is None:
         return ExcludedVariant(outcome.variant, outcome.skipped or Skip.NO_PRICE)
-    failing = (
-        check_guardrails(policy, outcome.variant.sku, before, after.unit_amount, used).failing
-        if policy
-        else []
-    )
-    if failing:
-        return ExcludedVariant(outcome.variant, BLOCKED, failing, after)
+    if policy is not None:
+        sku, proposed = outcome.variant.sku, after.unit_amount
+        failing = failing_guardrails(policy, sku, before, proposed, used)
+        if failing:
+            return ExcludedVariant(outcome.variant, BLOCKED, failing, after)
     return PlannedTarget(before, after, outcome)
 
 
@@ -511,8 +439,7 @@ def check_document(check: GuardrailCheck) -> dict[str, object]:
 
 @dataclass
 class PlanTally:
-    """How many of the catalogue are matched, and what becomes of them: matched = targets + skipped
-    + blocked."""
+    """The numbers of a plan: matched = targets + skipped + blocked."""
 
     catalogue: int = 0
     targets: int = 0
@@ -557,7 +484,7 @@ def explain_plan(
 
 
 def _fact_document(fact: object) -> object:
-    """A number is exact where it can be; only a share that does not end is cut."""
+    """Only a share with endless decimals is rounded."""
     if not isinstance(fact, Decimal):
         return fact
     return int(fact) if fact == int(fact) else float(fact.quantize(_SHARE))

@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
-from automation_pipeline.pricing.queries.history import add_alerts
+from automation_pipeline.pricing.queries.monitoring import add_alerts
 from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.tables import every_case
 

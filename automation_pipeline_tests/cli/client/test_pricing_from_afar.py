@@ -9,7 +9,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
-from automation_pipeline.pricing.queries.history import add_alerts
+from automation_pipeline.pricing.queries.monitoring import add_alerts
 from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop
 from automation_pipeline_tests.cli.terminal import Terminal, meanwhile

@@ -16,7 +16,7 @@ from automation_pipeline.pricing.models.runs import (
     RunAction,
     TargetCounts,
 )
-from automation_pipeline.pricing.shop import ShopShown
+from automation_pipeline.pricing.models.shop import ShopShown
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
 from automation_pipeline_tests.conftest import StandingClock

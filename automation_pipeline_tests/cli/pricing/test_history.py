@@ -2,7 +2,7 @@
 
 from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
-from automation_pipeline.pricing.queries.history import add_alerts
+from automation_pipeline.pricing.queries.monitoring import add_alerts
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 
 

@@ -10,7 +10,7 @@ from automation_pipeline.pricing.queries.checks import (
     next_manual_name,
     save_reports,
 )
-from automation_pipeline.pricing.queries.transitions import plan_checks
+from automation_pipeline.pricing.queries.runs import plan_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.pricing.kept import a_rule, a_run

@@ -12,12 +12,10 @@ from automation_pipeline.pricing.models.rules import TENANT
 from automation_pipeline.pricing.queries.targets import (
     MAX_PRODUCTS,
     MAX_TARGETS,
-    OpenTargets,
     changes_since,
     claim_chunk,
-    open_targets,
-    queued_targets,
     requeue_abandoned,
+    waiting_targets,
 )
 from automation_pipeline.pricing.tables import PriceChangeRow, RuleTargetRow
 from automation_pipeline.storage.clock import database_now
@@ -101,13 +99,12 @@ def test_of_several_processes_that_take_up_the_same_variants_one_gets_them(
 def test_what_is_left_of_a_run_and_when_it_is_due(database: Database, clock: Clock) -> None:
     run_id = applying(database, clock, ["QUEUED", "QUEUED", "APPLYING", "APPLIED"])
     with database.reading() as session:
-        assert open_targets(session, run_id) == OpenTargets(2, 1, None)
-        assert len(queued_targets(session, run_id)) == 2
+        assert tuple(waiting_targets(session, run_id)) == (2, None)
     later = clock.now() + timedelta(minutes=5)
     change(database, run_id, "v0", next_attempt_at=later)
     with database.reading() as session:
-        assert open_targets(session, run_id) == OpenTargets(2, 1, later)
-        assert open_targets(session, 99) == OpenTargets(0, 0, None)
+        assert tuple(waiting_targets(session, run_id)) == (2, later)
+        assert tuple(waiting_targets(session, 99)) == (0, None)
 
 
 @pytest.mark.parametrize("is_writing", [True, False])

@@ -7,7 +7,11 @@ from sqlalchemy import event, insert, select
 
 from automation_pipeline.pricing.queries.rules import lock_planned_rules
 from automation_pipeline.pricing.rules.runs import DuePriceRules
-from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.pricing.tables import (
+    RuleRow,
+    RuleRunRow,
+    RuleTargetRow,
+)
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.conftest import StandingClock

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 
 from automation_pipeline.pricing.models.history import ProjectHealth
-from automation_pipeline.pricing.queries.health import health_of_projects
+from automation_pipeline.pricing.queries.monitoring import health_of_projects
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.transitions import Transition, record_transitions
 from automation_pipeline_tests.conftest import StandingClock

@@ -5,8 +5,8 @@ from sqlalchemy import update
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.pricing.models.runs import LostRunClaimError
 from automation_pipeline.pricing.queries.runs import (
-    LostRunClaimError,
     RunClaim,
     claim_run,
     claimed_run,

@@ -2,7 +2,7 @@
 no trace."""
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
@@ -10,16 +10,16 @@ from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.pricing.models.runs import (
     RULE_RUN,
     RULE_TARGET,
+    LostRunClaimError,
     PricingRunState,
     TargetState,
 )
+from automation_pipeline.pricing.models.shop import CANCELLED
 from automation_pipeline.pricing.queries.runs import (
-    LostRunClaimError,
-    give_up_queued,
     locked_run,
     move_run,
-    move_targets,
 )
+from automation_pipeline.pricing.queries.targets import give_up_rest, move_targets
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.transitions import TransitionRow
@@ -155,25 +155,11 @@ def test_what_is_given_up_without_a_call_goes_through_applying(
     database: Database, clock: Clock
 ) -> None:
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
-    targets = target_ids(database)
+    [run] = rows(database, RuleRunRow)
     with database.transaction() as session:
-        give_up_queued(session, targets, FAILED, "user:1", clock.now())
-    assert [row["status"] for row in rows(database, RuleTargetRow)] == ["FAILED"] * 2
+        give_up_rest(session, run["id"], CANCELLED, "user:1", clock.now())
+    given_up = [(row["status"], row["error_type"]) for row in rows(database, RuleTargetRow)]
+    assert given_up == [("FAILED", "cancelled")] * 2
     assert [moved[1:3] for moved in log(database)] == [("QUEUED", "APPLYING")] * 2 + [
         ("APPLYING", "FAILED")
     ] * 2
-
-
-def test_nothing_is_given_up_that_somebody_else_has_taken_up(
-    database: Database, clock: Clock
-) -> None:
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
-    first, second = target_ids(database)
-    with database.transaction() as session:
-        session.execute(
-            update(RuleTargetRow).where(RuleTargetRow.id == first).values(status="APPLYING")
-        )
-    with pytest.raises(LostRunClaimError), database.transaction() as session:
-        give_up_queued(session, [first, second], FAILED, "user:1", clock.now())
-    assert [row["status"] for row in rows(database, RuleTargetRow)] == ["APPLYING", "QUEUED"]
-    assert log(database) == []

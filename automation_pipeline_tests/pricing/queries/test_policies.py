@@ -1,7 +1,11 @@
 """A project has one policy or none."""
 
 from automation_pipeline.pricing.models.rules import parse_policy
-from automation_pipeline.pricing.queries.rules import delete_policy, policy_of, save_policy
+from automation_pipeline.pricing.queries.rules import (
+    delete_policy,
+    policy_of,
+    save_policy,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from automation_pipeline.pricing.models.history import PriceChange, PriceChangeFilter
-from automation_pipeline.pricing.queries.history import price_changes
+from automation_pipeline.pricing.queries.monitoring import price_changes
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

@@ -8,7 +8,11 @@ from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.rules.runs import DuePriceRules
-from automation_pipeline.pricing.runs import cancel_run, roll_back_run, start_due_rules
+from automation_pipeline.pricing.runs import (
+    cancel_run,
+    roll_back_run,
+    start_due_rules,
+)
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock

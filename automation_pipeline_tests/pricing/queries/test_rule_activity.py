@@ -8,7 +8,6 @@ from automation_pipeline.pricing.queries.runs import (
     active_run_of,
     blocking_reason,
     last_applied_at,
-    open_run_of,
     open_runs_of,
 )
 from automation_pipeline.storage.database import Database
@@ -52,7 +51,10 @@ def test_what_is_in_the_way_of_another_run(
         cancel_requested_at=clock.now() if cancelled else None,
     )
     with database.reading() as session:
-        found, active = open_run_of(session, rule.id), active_run_of(session, rule.id)
+        found, active = (
+            open_runs_of(session, [rule.id]).get(rule.id),
+            active_run_of(session, rule.id),
+        )
         both = open_runs_of(session, [rule.id, other.id])
         comes_first = blocking_reason(session, rule.id) is not None
         assert blocking_reason(session, other.id) is None

@@ -12,8 +12,6 @@ from automation_pipeline.pricing.models.rules import parse_rule
 from automation_pipeline.pricing.pricing_rules import delete_rule
 from automation_pipeline.pricing.queries.rules import (
     add_rule,
-    count_rules,
-    count_versions,
     get_rule,
     list_rules,
     lock_rule,
@@ -67,7 +65,6 @@ def test_every_version_is_kept_as_it_was(database: Database, clock: StandingCloc
             (1, "user:1"),
         ]
         assert [one.version for one in versions_of(session, id_, 1, 1)] == [2]
-        assert count_versions(session, id_) == 3
         assert kept[0].version_hash == kept[2].version_hash != kept[1].version_hash
         assert rule_at(session, id_, 1) == TEN_PERCENT
         assert rule_at(session, id_, 2) == TWENTY_PERCENT
@@ -123,7 +120,6 @@ def test_rules_are_found_by_what_is_asked_newest_first(
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with database.reading() as session:
         assert [one.name for one in list_rules(session, **asked, limit=10, offset=0)] == names
-        assert count_rules(session, **asked) == len(names)
         assert [one.name for one in list_rules(session, **asked, limit=2, offset=1)] == names[1:3]
 
 

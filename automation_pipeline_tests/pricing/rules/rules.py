@@ -4,7 +4,11 @@ from typing import cast
 
 from hypothesis import strategies as st
 
-from automation_pipeline.pricing.models.rules import RuleInput, Selector, parse_rule
+from automation_pipeline.pricing.models.rules import (
+    RuleInput,
+    Selector,
+    parse_rule,
+)
 from automation_pipeline.pricing.models.shop import Variant
 
 SKUS, TAGS, VENDORS = ["a", "b", "c"], ["summer", "New", "sale"], ["Acme", "Umbra"]

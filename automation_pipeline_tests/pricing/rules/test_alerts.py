@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.pricing.models.history import LastAlert, ProjectHealth
+from automation_pipeline.pricing.models.history import ProjectHealth
 from automation_pipeline.pricing.rules.monitoring import evaluate_alerts, is_to_fire
 from automation_pipeline_tests.tables import every_case
 
@@ -56,9 +56,5 @@ def test_who_is_called_for_what(health: ProjectHealth, fired: list[str]) -> None
 def test_an_alert_rests_unless_it_became_worse(
     severity: str, last: str | None, minutes_ago: int, *, fires: bool
 ) -> None:
-    fired = (
-        None
-        if last is None
-        else LastAlert(AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
-    )
+    fired = None if last is None else (AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
     assert is_to_fire(AlertSeverity(severity), fired, NOW) is fires

@@ -82,7 +82,7 @@ def test_what_the_shop_tells_is_the_truth_less_the_other_promises() -> None:
 
 @every_case(("told", "available"), [(1800, 600), (100, 80)])
 def test_old_news_may_only_say_that_there_is_less(told: float, available: float) -> None:
-    reckoned = replace(full(available=500.0, pending=30.0), heard_at=after(0.5))
+    reckoned = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
     tank = sync_bucket(reckoned, 10, BucketStatus(told, 2000, 100), since=NOW, now=after(1))
     assert tank.available == available
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from automation_pipeline.pricing.models.shop import CircuitState
 from automation_pipeline.pricing.rules.pacing import (
     CallKind,
     CallOutcome,
     CallPermit,
     Circuit,
-    CircuitState,
     NotBefore,
     Streak,
     after_answer,

@@ -1,29 +1,21 @@
 """A day of runs is judged by the prices that were applied, what waits for somebody, and what has
 changed since."""
 
-from datetime import UTC, datetime
-
-from automation_pipeline.pricing.models.history import DayRun, DayRuns
-from automation_pipeline.pricing.models.runs import PricingRunState
+from automation_pipeline.pricing.models.history import DayRuns
+from automation_pipeline.pricing.models.runs import RuleRun, TargetCounts
 from automation_pipeline.pricing.rules.monitoring import DAY_CHECKS, evaluate_day
 from automation_pipeline_tests.tables import every_case
-
-AT = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
 def a_day(
     *runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()
 ) -> DayRuns:
-    """Of runs with so many applied and failed; the first has the dead letters."""
+    """A day of runs with so many applied and failed targets."""
     made = [
-        DayRun(
-            id=number, rule_name="Sale", project_id="p", trigger="api", status=PricingRunState.APPLIED, finished_at=AT,
-            apply_ms=1000, applied=applied, failed=failed, dead_letters=letters if number == 1 else 0,
-            has_mismatch=number <= mismatched,
-        )
-        for number, (applied, failed) in enumerate(runs, start=1)
-    ]  # fmt: skip
-    return DayRuns(made, broken)
+        RuleRun.model_construct(targets=TargetCounts(applied=applied, failed=failed))
+        for applied, failed in runs
+    ]
+    return DayRuns(made, letters, range(1, mismatched + 1), broken)
 
 
 @every_case(

@@ -8,12 +8,8 @@ from automation_pipeline.core.errors import ConflictError, InvalidInputError
 from automation_pipeline.pricing.models.history import DeadLetter, DeadLetterTally
 from automation_pipeline.pricing.models.runs import PricingRunState
 from automation_pipeline.pricing.models.shop import FailureKind
-from automation_pipeline.pricing.rules.monitoring import (
-    dead_letter_report,
-    recommendation,
-    targets_to_retry,
-    worth_retrying,
-)
+from automation_pipeline.pricing.rules.monitoring import dead_letter_report, recommendation
+from automation_pipeline.pricing.rules.runs import targets_to_retry, worth_retrying
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -83,24 +79,27 @@ def test_what_was_only_interrupted_is_worth_another_attempt(
     assert worth_retrying(FailureKind(kind), retryable=retryable) is worth
 
 
+FAILED = {1: True, 2: False, 3: False, 4: False}
+
+
 def test_a_retry_of_all_leaves_the_hopeless_out_unless_forced() -> None:
-    assert targets_to_retry(PricingRunState.PARTIAL, LETTERS) == ["t1"]
-    assert targets_to_retry(PricingRunState.FAILED, LETTERS, force=True) == ["t1", "t2", "t3", "t4"]
-    assert targets_to_retry(PricingRunState.PARTIAL, LETTERS, ["t2"], force=True) == ["t2"]
+    assert targets_to_retry(PricingRunState.PARTIAL, FAILED) == [1]
+    assert targets_to_retry(PricingRunState.FAILED, FAILED, force=True) == [1, 2, 3, 4]
+    assert targets_to_retry(PricingRunState.PARTIAL, FAILED, [2, 2], force=True) == [2]
 
 
 def test_chosen_targets_that_cannot_be_retried_are_named() -> None:
     with pytest.raises(InvalidInputError) as refused:
-        targets_to_retry(PricingRunState.PARTIAL, LETTERS, ["t1", "t2", "x"])
+        targets_to_retry(PricingRunState.PARTIAL, FAILED, [1, 2, 9])
     assert [problem for _, problem in refused.value.fields] == [
-        "x is not a failed target of the run",
-        "t2 would fail again: fix its cause, then use force",
+        "9 is not a failed target of the run",
+        "2 would fail again: fix its cause, then use force",
     ]
 
 
 def test_without_anything_worth_it_a_retry_is_refused() -> None:
     with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
-        targets_to_retry(PricingRunState.FAILED, LETTERS[1:])
+        targets_to_retry(PricingRunState.FAILED, {2: False})
 
 
 @every_case(
@@ -108,4 +107,4 @@ def test_without_anything_worth_it_a_retry_is_refused() -> None:
 )
 def test_only_a_run_that_failed_in_part_or_whole_is_retried(state: PricingRunState) -> None:
     with pytest.raises(ConflictError, match=f"A run that is {state} cannot be retried"):
-        targets_to_retry(state, LETTERS)
+        targets_to_retry(state, FAILED)

@@ -2,7 +2,7 @@
 
 from automation_pipeline.pricing.models.rules import OnDrift
 from automation_pipeline.pricing.models.shop import Price
-from automation_pipeline.pricing.rules.runs import before_rollback, before_write
+from automation_pipeline.pricing.rules.runs import drift_action
 from automation_pipeline_tests.tables import every_case
 
 BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, "EUR")
@@ -22,26 +22,12 @@ BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, 
         (Price(1000, "USD", 1500), "overwrite", True, "refuse"),
     ],
 )
-def test_before_a_write(
+def test_a_price_is_written_over_the_previewed_one_only(
     observed: Price, on_drift: str, step: str, *, writes_compare_at: bool
 ) -> None:
     assert (
-        before_write(
+        drift_action(
             observed, BEFORE, AFTER, OnDrift(on_drift), writes_compare_at=writes_compare_at
         )
         == step
     )
-
-
-@every_case(
-    ("observed", "force", "step"),
-    [
-        (AFTER, False, "write"),
-        (BEFORE, False, "done"),
-        (EDITED, False, "refuse"),
-        (EDITED, True, "write"),
-        (Price(900, "USD"), True, "refuse"),
-    ],
-)
-def test_before_a_rollback(observed: Price, step: str, *, force: bool) -> None:
-    assert before_rollback(observed, BEFORE, AFTER, writes_compare_at=True, force=force) == step

@@ -4,7 +4,11 @@ from hypothesis import given, settings
 
 from automation_pipeline.pricing.models.shop import Variant
 from automation_pipeline.pricing.models.transforms import Skip
-from automation_pipeline.pricing.rules.evaluation import limits_of, price, within
+from automation_pipeline.pricing.rules.evaluation import (
+    limits_of,
+    price,
+    within,
+)
 from automation_pipeline_tests.pricing.rules.rules import any_transform, any_variant, rule
 
 

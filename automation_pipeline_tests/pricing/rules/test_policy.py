@@ -7,18 +7,20 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.models.rules import parse_policy
 from automation_pipeline.pricing.models.shop import Price
-from automation_pipeline.pricing.rules.evaluation import check_guardrails, used_budget
+from automation_pipeline.pricing.rules.evaluation import (
+    check_guardrails,
+    failing_guardrails,
+    used_budget,
+)
 from automation_pipeline_tests.tables import every_case
 
 
 def failing(policy: dict[str, object], current: int, proposed: int, **facts: object) -> list[str]:
     used = Decimal(str(facts.get("used", 0)))
     price = Price(current, str(facts.get("currency", "EUR")))
-    verdict = check_guardrails(
-        parse_policy(policy), str(facts.get("sku", "a")), price, proposed, used
-    )
-    assert verdict.ok is (not verdict.failing)
-    return [check.name for check in verdict.failing]
+    sku = str(facts.get("sku", "a"))
+    checks = failing_guardrails(parse_policy(policy), sku, price, proposed, used)
+    return [check.name for check in checks]
 
 
 @every_case(
@@ -53,17 +55,15 @@ def test_a_price_outside_a_guardrail_is_blocked(
 
 def test_the_budget_of_the_day_is_what_is_left_of_it() -> None:
     policy = parse_policy({"dailyChangeBudgetPct": 0.25})
-    (check,) = check_guardrails(policy, "a", Price(1000, "EUR"), 1200, Decimal("0.10")).checks
+    (check,) = check_guardrails(policy, "a", Price(1000, "EUR"), 1200, Decimal("0.10"))
     assert not check.ok
     assert (check.facts["deltaPct"], check.facts["remaining"]) == (Decimal("0.2"), Decimal("0.15"))
-    assert check_guardrails(policy, "a", Price(1000, "EUR"), 1150, Decimal("0.10")).ok
-    assert not check_guardrails(policy, "a", Price(1000, "EUR"), 1001, Decimal(3)).ok
+    assert failing({"dailyChangeBudgetPct": 0.25}, 1000, 1150, used="0.10") == []
+    assert failing({"dailyChangeBudgetPct": 0.25}, 1000, 1001, used=3) == ["dailyBudget"]
 
 
 def test_from_zero_the_change_is_told_as_all_of_it() -> None:
-    (check,) = check_guardrails(
-        parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100
-    ).checks
+    (check,) = check_guardrails(parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100)
     assert (check.ok, check.facts["deltaPct"]) == (True, 1)
 
 

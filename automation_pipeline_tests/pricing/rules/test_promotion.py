@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from automation_pipeline.pricing.rules.runs import PromotionPlan, due_action
+from automation_pipeline.pricing.rules.runs import PlannedRule, due_action
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
@@ -33,10 +33,14 @@ def test_what_is_due(
     enabled: bool,
     applied: bool,
 ) -> None:
-    plan = PromotionPlan(
+    rule = PlannedRule(
+        id=1,
+        project_id="default",
+        version=1,
+        version_hash="h",
         enabled=enabled,
         schedule_at=None if starts is None else NOW + starts,
         ends_at=None if ends is None else NOW + ends,
         is_applied=applied,
     )
-    assert due_action(plan, NOW) == what
+    assert due_action(rule, NOW) == what

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.models.history import PriceReading
+from automation_pipeline.pricing.models.history import LiveTarget
 from automation_pipeline.pricing.models.shop import Price
 from automation_pipeline.pricing.rules.monitoring import (
     in_daily_pass,
@@ -18,10 +18,8 @@ from automation_pipeline_tests.tables import every_case
 T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 
 
-def reading(actual: Price | None, target_id: str = "t1") -> PriceReading:
-    return PriceReading(
-        target_id=target_id, sku_id="s1", expected=Price(1299, "USD"), actual=actual, reason="404"
-    )
+def target(id_: int = 1) -> LiveTarget:
+    return LiveTarget(id_, 7, f"v{id_}", "s1", Price(1299, "USD"))
 
 
 @every_case(
@@ -41,25 +39,25 @@ def test_a_difference_has_its_weight(expected: Price, actual: Price, weight: str
 
 
 def test_the_same_price_is_no_mismatch_whatever_is_struck_through() -> None:
-    assert mismatch_of(reading(Price(1299, "USD", 1599))) is None
+    assert mismatch_of(target(), Price(1299, "USD", 1599)) is None
 
 
 def test_another_currency_is_a_mismatch_without_a_difference() -> None:
-    found = mismatch_of(reading(Price(1299, "EUR")))
+    found = mismatch_of(target(), Price(1299, "EUR"))
     assert found is not None
     assert (found.difference, found.percentage_diff, found.actual_currency) == (None, None, "EUR")
 
 
 def test_a_report_tells_mismatches_and_what_could_not_be_read() -> None:
-    readings = [reading(Price(1399, "USD")), reading(Price(1299, "USD"), "t2"), reading(None, "t3")]
-    assert as_document(reconciliation_report("r1", readings, T0)) == {
-        "runId": "r1",
+    found = [(target(1), Price(1399, "USD")), (target(2), Price(1299, "USD")), (target(3), "404")]
+    assert as_document(reconciliation_report(7, found, T0)) == {
+        "runId": "7",
         "totalChecked": 2,
         "mismatches": 1,
         "timestamp": "2026-05-04T02:00:00.000Z",
         "details": [
             {
-                "targetId": "t1",
+                "targetId": "1",
                 "skuId": "s1",
                 "expectedPrice": 1299,
                 "actualPrice": 1399,
@@ -70,7 +68,7 @@ def test_a_report_tells_mismatches_and_what_could_not_be_read() -> None:
                 "severity": "critical",
             }
         ],
-        "unverified": [{"targetId": "t3", "reason": "404"}],
+        "unverified": [{"targetId": "3", "reason": "404"}],
     }
 
 
@@ -92,15 +90,13 @@ def test_a_report_is_as_grave_as_its_gravest_difference(
     actual: list[int], weight: str | None
 ) -> None:
     found = reconciliation_report(
-        "r1", [reading(Price(amount, "USD"), f"t{amount}") for amount in actual], T0
+        7, [(target(amount), Price(amount, "USD")) for amount in actual], T0
     )
     assert worst_severity(found) == weight
 
 
 def test_what_is_priced_in_another_currency_is_not_put_back() -> None:
     found = reconciliation_report(
-        "r1",
-        [reading(Price(1, "USD"), "t1"), reading(Price(1, "EUR"), "t2"), reading(None, "t3")],
-        T0,
+        7, [(target(1), Price(1, "USD")), (target(2), Price(1, "EUR")), (target(3), "404")], T0
     )
-    assert [one.target_id for one in repairable_mismatches(found)] == ["t1"]
+    assert [one.target_id for one in repairable_mismatches(found)] == ["1"]

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import as_document
-from automation_pipeline.pricing.models.rules import OnDrift, canonical, parse_rule, version_hash
+from automation_pipeline.pricing.models.rules import (
+    OnDrift,
+    canonical,
+    parse_rule,
+    version_hash,
+)
 from automation_pipeline_tests.pricing.rules.rules import any_selector, any_transform, rule
 from automation_pipeline_tests.tables import every_case
 

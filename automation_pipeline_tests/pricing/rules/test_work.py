@@ -181,7 +181,7 @@ def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(
             assert not doubted
             return
         assert settled.progress.attempts <= MAX_RETRIES
-        if settled.doom is not None:
+        if settled.final_failure is not None:
             assert (doubted, settled.outcome_unknown) == (True, True)
             return
         assert (settled.outcome_unknown, settled.failure) == (doubted, failure)
@@ -193,7 +193,7 @@ def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(
 def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(
     price: int, kind: type[object]
 ) -> None:
-    doomed = target(doom=BUSY, outcome_unknown=True)
+    doomed = target(final_failure=BUSY, outcome_unknown=True)
     settled = decide_before_write(
         doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None)
     )
@@ -203,10 +203,14 @@ def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(
 
 
 def test_a_last_look_that_fails_is_taken_again_unless_that_is_hopeless() -> None:
-    doomed = target(doom=LOST, outcome_unknown=True)
+    doomed = target(final_failure=LOST, outcome_unknown=True)
     again = decide_after_failed_call(doomed, BUSY, Random(1))
     assert isinstance(again, RequeuedResult)
-    assert (again.doom, again.outcome_unknown, again.wait_seconds > 0) == (LOST, True, True)
+    assert (again.final_failure, again.outcome_unknown, again.wait_seconds > 0) == (
+        LOST,
+        True,
+        True,
+    )
     over = decide_after_failed_call(doomed, GONE, Random(1))
     assert isinstance(over, FailedResult)
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)

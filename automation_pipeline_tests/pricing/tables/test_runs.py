@@ -8,7 +8,11 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.pricing.tables import (
+    PriceChangeRow,
+    RuleRunRow,
+    RuleTargetRow,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.pricing.kept import a_rule, a_run
 from automation_pipeline_tests.tables import every_case
