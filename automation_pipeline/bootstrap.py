@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from automation_pipeline.enrichment.ports import Registries, RegistrySource
     from automation_pipeline.fiches.ports import FicheSource
     from automation_pipeline.org_jobs.ports import HttpsCaller, JobRunner
-    from automation_pipeline.pricing.ports import Storefront
+    from automation_pipeline.pricing.ports import PricingContext, Storefront
     from automation_pipeline.transcription.ports import SpeechProvider
 
 
@@ -172,6 +172,12 @@ class Services:
         from automation_pipeline.clients.factories import open_storefront  # noqa: PLC0415  only where it is asked for
 
         return open_storefront(self.settings, self.clock.now, self.meter)
+
+    @property
+    def pricing_context(self) -> "PricingContext":
+        from automation_pipeline.pricing.ports import PricingContext  # noqa: PLC0415  the same
+
+        return PricingContext(self.storefront, self.database, self.clock)
 
     @cached_property
     def registries(self) -> "Registries":

@@ -118,7 +118,9 @@ def queued_run(address: str) -> tuple[int, float]:
     }
     rule = create_rule(given, project_id="default", actor="benchmark", **ground)
     began = time.monotonic()
-    run = system.run(preview_rule(rule.id, system, actor="benchmark", trigger=RuleTrigger.CLI))
+    run = system.run(
+        preview_rule(rule.id, system.pricing_context, actor="benchmark", trigger=RuleTrigger.CLI)
+    )
     print(
         f"previewed {run.total_targets} of {run.matched} variants in {time.monotonic() - began:.1f} s"
     )
@@ -143,7 +145,7 @@ async def work(run_id: int) -> None:
     system = services()
     while True:
         try:
-            run = await work_run(run_id, system, f"benchmark:{os.getpid()}")
+            run = await work_run(run_id, system.pricing_context, f"benchmark:{os.getpid()}")
         except TransientError as error:
             await asyncio.sleep(error.retry_after_seconds or 1)
             continue

@@ -167,11 +167,11 @@ async def check_prices(
             raise InvalidInputError(
                 "check names a check of one run: give its run_id too, or neither."
             )
-        return await reconcile_all(services)
+        return await reconcile_all(services.pricing_context)
     if check is None:
         with services.database.reading() as session:
             check = next_manual_name(session, run_id)
-    return [await reconcile_run(run_id, services, name=check)]
+    return [await reconcile_run(run_id, services.pricing_context, name=check)]
 
 
 OP = "work_rule_run"
@@ -228,11 +228,11 @@ def work_on(
         rule_id = cast("int", launch.rule_id)
         if launch.preview_only:
             trigger = RuleTrigger.LAUNCHPAD
-            return preview_rule(rule_id, services, actor=_ACTOR, trigger=trigger)
+            return preview_rule(rule_id, services.pricing_context, actor=_ACTOR, trigger=trigger)
         run_id = _create_run(rule_id, context, services, force=launch.force)
     if launch.preview_only:
-        return plan_run(run_id, services)
-    return work_run(run_id, services, f"{worker_name()}/{context.run_id}")
+        return plan_run(run_id, services.pricing_context)
+    return work_run(run_id, services.pricing_context, f"{worker_name()}/{context.run_id}")
 
 
 def _create_run(

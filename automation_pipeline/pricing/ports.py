@@ -61,26 +61,19 @@ class Storefront:
     meter: Meter
 
 
-class PricingContext(Protocol):
-    """What planning, applying and checking need. `bootstrap.Services` is one."""
-
-    @property
-    def storefront(self) -> Storefront: ...
-
-    @property
-    def database(self) -> Database: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-
 @dataclass(frozen=True)
-class ApplyContext:
-    """A pricing context with an open client of the shop."""
+class PricingContext:
+    """What planning, applying and checking need."""
 
     storefront: Storefront
     database: Database
     clock: Clock
+
+
+@dataclass(frozen=True)
+class ApplyContext(PricingContext):
+    """The context with an open client of the shop."""
+
     shop: Shop
     random: Random = field(default_factory=Random)
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from sqlalchemy import select, update
 
-from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.rules import PricingRule
@@ -18,7 +17,7 @@ from automation_pipeline.pricing.models.runs import (
     RunAction,
 )
 from automation_pipeline.pricing.planning import plan_run, preview_rule
-from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline.pricing.ports import PricingContext, Storefront
 from automation_pipeline.pricing.pricing_rules import create_rule, put_policy
 from automation_pipeline.pricing.queries.runs import NewRun, add_run
 from automation_pipeline.pricing.queries.views import get_run
@@ -57,15 +56,6 @@ _TENTH_OFF: dict[str, object] = {
 }
 
 
-@dataclass(frozen=True)
-class Context:
-    """What the use cases need of the services."""
-
-    storefront: Storefront
-    database: Database
-    clock: Clock
-
-
 @dataclass
 class Bench:
     """`knobs` are the storefront's. The shop's bucket holds plenty, so that no call waits for its
@@ -92,8 +82,8 @@ class Bench:
         return storefront(self.shop, meter=self.meter, **self.knobs)
 
     @property
-    def context(self) -> "Context":
-        return Context(self.front, self.database, self.clock)
+    def context(self) -> PricingContext:
+        return PricingContext(self.front, self.database, self.clock)
 
     @staticmethod
     def loop(work: Coroutine[object, object, Result]) -> Result:

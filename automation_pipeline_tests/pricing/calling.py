@@ -16,7 +16,7 @@ from automation_pipeline.pricing.models.shop import (
     ShopOptions,
     Variant,
 )
-from automation_pipeline.pricing.ports import Shop, Storefront
+from automation_pipeline.pricing.ports import PricingContext, Shop, Storefront
 from automation_pipeline.pricing.queries.runs import claim_run
 from automation_pipeline.pricing.queries.shops import reserve_call
 from automation_pipeline.pricing.queries.targets import claim_chunk
@@ -24,7 +24,6 @@ from automation_pipeline.pricing.shop import call_shop
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN
-from automation_pipeline_tests.pricing.bench import Context
 
 NAME = "shop.test"
 
@@ -42,8 +41,8 @@ def over_http(url: str) -> Storefront:
     return Storefront(NAME, opened, ShopOptions(), Meter())
 
 
-def a_context(url: str, database: Database) -> Context:
-    return Context(over_http(url), database, SystemClock())
+def a_context(url: str, database: Database) -> PricingContext:
+    return PricingContext(over_http(url), database, SystemClock())
 
 
 def catalogue(url: str) -> list[Variant]:

@@ -131,6 +131,7 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
 
     async def counted(kind: str, subject: object) -> None:
         if kind == "write" and shop.times("write") > 4:
+            await asyncio.sleep(0.05)  # longer than it takes to save an outcome
             later.append(shop._open)
         await first(kind, subject)
 

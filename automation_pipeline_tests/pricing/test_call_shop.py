@@ -21,6 +21,7 @@ from automation_pipeline.pricing.models.shop import (
     ShopShown,
     classify_failure,
 )
+from automation_pipeline.pricing.ports import PricingContext
 from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.shop import call_shop
 from automation_pipeline.pricing.tables import ShopRow
@@ -29,7 +30,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.outside import set_up_shop, shop_totals
-from automation_pipeline_tests.pricing.bench import Bench, Context
+from automation_pipeline_tests.pricing.bench import Bench
 from automation_pipeline_tests.pricing.calling import NAME, catalogue, drain, may_go, write_many
 from automation_pipeline_tests.processes import CREW, at_once
 from automation_pipeline_tests.waiting import come_true, leap, run
@@ -315,7 +316,7 @@ def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: D
         return WELL
 
     front = storefront(FakeShop(), meter=Meter())
-    run(call_shop(well, COST, Context(front, database, SystemClock())))
+    run(call_shop(well, COST, PricingContext(front, database, SystemClock())))
     with database.reading() as session:
         found = shop_status(session, front.name)
     assert found.bucket is not None

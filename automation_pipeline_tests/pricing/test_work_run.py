@@ -19,6 +19,7 @@ from automation_pipeline.pricing.models.shop import (
     PriceWrite,
     Written,
 )
+from automation_pipeline.pricing.ports import PricingContext
 from automation_pipeline.pricing.queries.targets import MAX_PRODUCTS
 from automation_pipeline.pricing.rules import runs as retrying
 from automation_pipeline.pricing.rules.runs import TargetOutcome
@@ -26,7 +27,7 @@ from automation_pipeline.pricing.worker import work_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
-from automation_pipeline_tests.pricing.bench import Bench, Context
+from automation_pipeline_tests.pricing.bench import Bench
 
 # Waits are a thousand times as long here, so that nothing is due before the test says so; and each
 # is counted from the answer, but seen from the claim before it.
@@ -218,7 +219,9 @@ def test_a_run_is_not_worked_on_where_another_shop_is_configured(bench: Bench) -
     other = FakeShop(*shelf(3))
     front = replace(storefront(other), name="other.test")
     with pytest.raises(ConflictError, match=r"is about shop\.test"):
-        bench.loop(work_run(run.id, Context(front, bench.database, bench.clock), "elsewhere"))
+        bench.loop(
+            work_run(run.id, PricingContext(front, bench.database, bench.clock), "elsewhere")
+        )
     assert (other.called, bench.run(run.id).status) == ([], "QUEUED")
 
 

@@ -139,7 +139,7 @@ def remove_rule(services: Services, rule_id: int) -> None:
 
 @operation(f"POST {RULES}/{{rule_id}}/preview")
 def plan_preview(services: Services, rule_id: int) -> RuleRun:
-    plan = preview_rule(rule_id, services, actor=actor(), trigger=RuleTrigger.CLI)
+    plan = preview_rule(rule_id, services.pricing_context, actor=actor(), trigger=RuleTrigger.CLI)
     return services.run(plan)
 
 

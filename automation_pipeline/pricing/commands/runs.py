@@ -157,7 +157,7 @@ def stop_run(services: Services, run_id: int) -> RuleRun:
 def compare_prices(services: Services, run_id: int) -> ReconciliationReport:
     with services.database.reading() as session:
         name = next_manual_name(session, run_id)
-    return services.run(reconcile_run(run_id, services, name=name))
+    return services.run(reconcile_run(run_id, services.pricing_context, name=name))
 
 
 @operation(f"POST {ONE}/repair")

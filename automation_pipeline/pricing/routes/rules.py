@@ -190,7 +190,8 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
     A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: preview on the command line,
     which has no such limit, or ask for a run with `apply`, which a worker plans.
     """
-    work = preview_rule(rule_id, services, actor=caller.id, trigger=RuleTrigger.API)
+    context = services.pricing_context
+    work = preview_rule(rule_id, context, actor=caller.id, trigger=RuleTrigger.API)
     with asking_outside():
         run = done_in_time(work, services)
     return shown_run(run, services, status=201)

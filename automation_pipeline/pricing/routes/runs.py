@@ -286,11 +286,12 @@ def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
 def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
     """Read the applied prices in the shop now, and tell those that differ. Nothing is changed; the
     report is kept."""
+    context = services.pricing_context
     with services.database.reading() as session:
         get_run(session, rule_run_id)
         name = next_manual_name(session, rule_run_id)
     with asking_outside():
-        work = reconcile_run(rule_run_id, services, name=name)
+        work = reconcile_run(rule_run_id, context, name=name)
         report = done_in_time(work, services)
     return answer(as_document(report))
 
