@@ -43,10 +43,7 @@ from automation_pipeline.org_jobs.queries.organisations import (
     uses_of_type,
 )
 from automation_pipeline.org_jobs.queries.queue import move_waiting_runs
-from automation_pipeline.org_jobs.queries.schedule_changes import (
-    resume_schedules,
-    suspend_schedules,
-)
+from automation_pipeline.org_jobs.queries.schedules import resume_schedules, suspend_schedules
 from automation_pipeline.org_jobs.tables import HostRow, OrganisationRow, OrgJobTypeRow, ServerRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import insert_into

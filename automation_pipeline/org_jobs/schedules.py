@@ -34,24 +34,22 @@ from automation_pipeline.org_jobs.queries.dispatch import (
 )
 from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.organisations import locked_organisation, own_type
-from automation_pipeline.org_jobs.queries.schedule_changes import (
+from automation_pipeline.org_jobs.queries.schedules import (
     activate,
+    add_schedule,
     apply_state,
+    as_schedule,
     cancel_waiting,
     change_state,
     check_server,
+    columns_of,
+    get_schedule,
     lock_ended_pauses,
+    lock_schedule,
+    lock_with_organisation,
     raise_version,
     record_change,
     resume_locked,
-)
-from automation_pipeline.org_jobs.queries.schedules import (
-    add_schedule,
-    as_schedule,
-    columns_of,
-    get_schedule,
-    locked_schedule,
-    locked_with_place,
     timing_of,
 )
 from automation_pipeline.org_jobs.rules.previews import (
@@ -115,7 +113,7 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
     """What the patch does not name stays, null clears what may be null. A change of when it is due
     counts from now on."""
     with database.transaction() as session:
-        row, organisation = locked_with_place(session, schedule_id, within)
+        row, organisation = lock_with_organisation(session, schedule_id, within)
         stored, now = as_schedule(row), clock.now()
         own_types = own_type(session, row.org_id, patch.get("jobType", row.job_type))
         changed = changed_schedule(stored, patch, call_origins=call_origins, own_types=own_types)
@@ -141,7 +139,7 @@ def delete_schedule(
 ) -> None:
     """Jobs of it that nobody has begun are cancelled. Afterwards it is not found."""
     with database.transaction() as session:
-        row, now = locked_schedule(session, schedule_id, within), clock.now()
+        row, now = lock_schedule(session, schedule_id, within), clock.now()
         cancel_waiting(session, row.id, actor=actor, now=now, reason=DELETED)
         before = input_document(as_schedule(row))
         row.deleted_at, row.paused_until, row.is_suspended = now, None, False
@@ -166,7 +164,7 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
     now = clock.now()
     wish = read_pause(reason, until, now)
     with database.transaction() as session:
-        row = locked_schedule(session, schedule_id, within)
+        row = lock_schedule(session, schedule_id, within)
         refuse_pause(ScheduleState(row.state))
         is_paused = row.state == ScheduleState.PAUSED and not row.enabled
         if is_paused and wish.reason is None and wish.until is None:
@@ -187,7 +185,7 @@ def resume_schedule(
     """One that is active already stays as it is. ConflictError: its organisation is suspended, or
     it is never due."""
     with database.transaction() as session:
-        row, organisation = locked_with_place(session, schedule_id, within)
+        row, organisation = lock_with_organisation(session, schedule_id, within)
         if row.state == ScheduleState.ACTIVE:
             return as_schedule(row)
         if organisation.suspended_at is not None:
@@ -237,7 +235,7 @@ def skip_next_run(
     """Asked again, the newest reason holds. ConflictError: no run of it is due."""
     wish = read_skip(reason)
     with database.transaction() as session:
-        row, now = locked_schedule(session, schedule_id, within), clock.now()
+        row, now = lock_schedule(session, schedule_id, within), clock.now()
         if row.state != ScheduleState.ACTIVE:
             raise ConflictError(
                 f"Schedule {schedule_id} is {row.state}: it has no next run to leave out."
@@ -267,7 +265,7 @@ def keep_next_run(
 ) -> OrgSchedule:
     """Where nothing is left out, nothing changes."""
     with database.transaction() as session:
-        row, now = locked_schedule(session, schedule_id, within), clock.now()
+        row, now = lock_schedule(session, schedule_id, within), clock.now()
         if not row.skip_next_run:
             return as_schedule(row)
         before = {"skipNextRun": True, "skipNextRunReason": row.skip_next_run_reason}
@@ -309,7 +307,7 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
     """
     check_client_key(client_key)
     with database.transaction() as session:
-        row, organisation = locked_with_place(session, schedule_id, within)
+        row, organisation = lock_with_organisation(session, schedule_id, within)
         known = find_dispatched(session, row, client_key)
         if known is not None:
             return known

@@ -4,12 +4,12 @@ stays."""
 import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
-from automation_pipeline.org_jobs.backfills import backfill_schedule, cancel_backfill
+from automation_pipeline.org_jobs.fires import backfill_schedule, cancel_backfill
 from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
-from automation_pipeline.org_jobs.queries.backfills import get_backfill
-from automation_pipeline.org_jobs.rules.backfills import Backfill
+from automation_pipeline.org_jobs.queries.fires import get_backfill
+from automation_pipeline.org_jobs.rules.due import Backfill
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T12:00:00Z"}

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, select, text
 
-from automation_pipeline.org_jobs.backfills import backfill_schedule
-from automation_pipeline.org_jobs.fires import FireReport, fire_due_schedules
+from automation_pipeline.org_jobs.fires import FireReport, backfill_schedule, fire_due_schedules
 from automation_pipeline.org_jobs.models.jobs import attempt_succeeded
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.tables import FireRow, OrgScheduleRow

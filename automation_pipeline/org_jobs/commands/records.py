@@ -27,19 +27,19 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.webhooks import AlertSeverity
-from automation_pipeline.org_jobs.backfills import cancel_backfill
 from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg, operating
 from automation_pipeline.org_jobs.commands.organisations import check_org
+from automation_pipeline.org_jobs.fires import cancel_backfill
 from automation_pipeline.org_jobs.models.organisations import (
     ALL_ORGANISATIONS,
     AuditEntry,
     OrgScope,
 )
 from automation_pipeline.org_jobs.models.states import BatchState
-from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills
+from automation_pipeline.org_jobs.queries.fires import get_backfill, list_backfills
 from automation_pipeline.org_jobs.queries.health import list_alerts
 from automation_pipeline.org_jobs.queries.organisations import audit_log
-from automation_pipeline.org_jobs.rules.backfills import Backfill, BackfillTime, OrgJobsLeftOut
+from automation_pipeline.org_jobs.rules.due import Backfill, BackfillTime, OrgJobsLeftOut
 from automation_pipeline.org_jobs.rules.health import OrgAlert
 
 backfills_app = command_group("See how periods that are done again stand; stop one.")

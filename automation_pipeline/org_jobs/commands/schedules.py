@@ -27,7 +27,6 @@ from automation_pipeline.cli.output import (
 )
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
-from automation_pipeline.org_jobs.backfills import backfill_schedule
 from automation_pipeline.org_jobs.commands.arguments import (
     After,
     AfterId,
@@ -58,6 +57,7 @@ from automation_pipeline.org_jobs.commands.schedule_pages import (
     print_fires,
     print_schedule,
 )
+from automation_pipeline.org_jobs.fires import backfill_schedule
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, AuditEntry
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule, ScheduleFire
 from automation_pipeline.org_jobs.models.states import ScheduleState
@@ -68,7 +68,7 @@ from automation_pipeline.org_jobs.queries.schedules import (
     get_schedule,
     list_schedules,
 )
-from automation_pipeline.org_jobs.rules.backfills import MOST_AT_ONCE, Backfill, Behaviour
+from automation_pipeline.org_jobs.rules.due import MOST_AT_ONCE, Backfill, Behaviour
 from automation_pipeline.org_jobs.rules.previews import (
     DEFAULT_COUNT,
     MOST_RUNS,

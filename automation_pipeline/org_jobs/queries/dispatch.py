@@ -34,8 +34,12 @@ from automation_pipeline.org_jobs.models.states import (
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts, record_failure
 from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, write_fires
 from automation_pipeline.org_jobs.queries.jobs import NewJob
-from automation_pipeline.org_jobs.queries.schedule_changes import add_schedule_entry
-from automation_pipeline.org_jobs.queries.schedules import move_schedule, plan, timing_of
+from automation_pipeline.org_jobs.queries.schedules import (
+    add_schedule_entry,
+    move_schedule,
+    plan,
+    timing_of,
+)
 from automation_pipeline.org_jobs.rules.due import (
     DueOrgSchedule,
     FireDecision,

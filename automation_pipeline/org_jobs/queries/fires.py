@@ -1,18 +1,46 @@
-"""Fires as they are written: each due time once, with the job that it dispatches."""
+"""Queries about fires: each due time once with its job, and the batches of backfills."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.errors import AutomationError
-from automation_pipeline.org_jobs.models.states import FireOutcome
+from automation_pipeline.core.errors import AutomationError, NotFoundError
+from automation_pipeline.core.events import Event
+from automation_pipeline.org_jobs import events
+from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
+from automation_pipeline.org_jobs.models.organisations import OrgScope
+from automation_pipeline.org_jobs.models.states import (
+    ACTIVE_RUN_STATES,
+    BatchState,
+    FireOutcome,
+    FireTrigger,
+    OrgJobsRunState,
+)
+from automation_pipeline.org_jobs.queries.attempts import end_attempts, record_failure
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs
-from automation_pipeline.org_jobs.rules.due import PlannedFire
-from automation_pipeline.org_jobs.tables import FireRow
-from automation_pipeline.storage.statements import insert_into
+from automation_pipeline.org_jobs.rules.due import (
+    BACKFILL,
+    Backfill,
+    BackfillInput,
+    BackfillTime,
+    PlannedFire,
+    TimesDone,
+    less_urgent,
+)
+from automation_pipeline.org_jobs.tables import (
+    BatchRow,
+    FireRow,
+    JobRunRow,
+    OrgJobRow,
+    OrgScheduleRow,
+)
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import among, insert_into
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,3 +163,216 @@ def _of_fire(one: WrittenFire) -> NewJob:
 def _words(error: Exception) -> str:
     origin = error.orig if isinstance(error, DBAPIError) else error
     return " ".join(str(origin).split())[:500]
+
+
+_SHOWN = (
+    "id",
+    "org_id",
+    "schedule_id",
+    "status",
+    "behaviour",
+    "total",
+    "created_by",
+    "created_at",
+    "finished_at",
+)
+
+
+def jobs_made_between(
+    session: Session, row: OrgScheduleRow, begin: datetime, end: datetime
+) -> Mapping[datetime, TimesDone]:
+    """What jobs were made for, of a schedule that is locked. Runs by hand are of no due time."""
+    query = (
+        select(FireRow.scheduled_for, OrgJobRow.status)
+        .join(OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id)
+        .where(
+            FireRow.schedule_id == row.id,
+            FireRow.org_id == row.org_id,
+            FireRow.scheduled_for.between(begin, end),
+            FireRow.outcome == FireOutcome.DISPATCHED,
+            FireRow.trigger != FireTrigger.MANUAL,
+        )
+        .order_by(FireRow.id)
+    )
+    found: dict[datetime, list[OrgJobsRunState]] = defaultdict(list)
+    for scheduled_for, status in session.execute(query).tuples():
+        found[scheduled_for].append(OrgJobsRunState(status))
+    return {scheduled_for: TimesDone(tuple(states)) for scheduled_for, states in found.items()}
+
+
+def add_batch(
+    session: Session, row: OrgScheduleRow, wish: BackfillInput, actor: str, now: datetime
+) -> BatchRow:
+    """Of a schedule that is locked, with no jobs yet."""
+    batch = BatchRow(
+        org_id=row.org_id,
+        schedule_id=row.id,
+        type=BACKFILL,
+        status=BatchState.RUNNING,
+        behaviour=wish.behaviour,
+        from_at=wish.from_at,
+        until_at=wish.until_at,
+        total=0,
+        created_by=actor,
+        created_at=now,
+    )
+    session.add(batch)
+    session.flush()
+    return batch
+
+
+def get_backfill(session: Session, batch_id: int, within: OrgScope) -> Backfill:
+    return _shown(session, [_found(session, _of(within).where(BatchRow.id == batch_id), batch_id)])[
+        0
+    ]
+
+
+def list_backfills(  # noqa: PLR0913  what narrows the list, by name
+    session: Session,
+    within: OrgScope,
+    *,
+    org_id: str | None = None,
+    schedule_id: str | None = None,
+    status: BatchState | None = None,
+    limit: int,
+    offset: int,
+) -> list[Backfill]:
+    """Newest first."""
+    exact = (
+        (BatchRow.org_id, org_id),
+        (BatchRow.schedule_id, schedule_id),
+        (BatchRow.status, status),
+    )
+    query = _of(within).where(*(column == value for column, value in exact if value is not None))
+    return _shown(
+        session,
+        session.scalars(query.order_by(BatchRow.id.desc()).limit(limit).offset(offset)).all(),
+    )
+
+
+def lock_batch(session: Session, batch_id: int, within: OrgScope) -> BatchRow:
+    """Its schedule is locked first, as it is by whoever ends its jobs."""
+    schedule_id = _found(session, _of(within).where(BatchRow.id == batch_id), batch_id).schedule_id
+    session.execute(
+        select(OrgScheduleRow.id).where(OrgScheduleRow.id == schedule_id).with_for_update()
+    )
+    return _found(session, _of(within).where(BatchRow.id == batch_id).with_for_update(), batch_id)
+
+
+def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, reason: str) -> None:
+    """What waits is cancelled, what is at work is asked to stop."""
+    active = select(JobRunRow.id, JobRunRow.status).join(
+        OrgJobRow, OrgJobRow.id == JobRunRow.job_id
+    )
+    of_batch = active.where(OrgJobRow.batch_id == batch.id, JobRunRow.status.in_(ACTIVE_RUN_STATES))
+    locked = of_batch.order_by(JobRunRow.id).with_for_update(of=JobRunRow)
+    statuses = dict(session.execute(locked).tuples().all())
+    at_work = [run_id for run_id, status in statuses.items() if status == OrgJobsRunState.RUNNING]
+    session.execute(
+        update(JobRunRow)
+        .where(among(session, JobRunRow.id, at_work), JobRunRow.cancel_requested_at.is_(None))
+        .values(cancel_requested_at=now, cancelled_by=actor, cancel_reason=reason)
+        .execution_options(synchronize_session=False)
+    )
+    waiting = statuses.keys() - set(at_work)
+    end_attempts(
+        session, {run_id: attempt_cancelled(reason) for run_id in sorted(waiting)}, actor, now
+    )
+
+
+def _of(within: OrgScope) -> Select[tuple[BatchRow]]:
+    query = select(BatchRow).where(BatchRow.type == BACKFILL)
+    return query if within.org_id is None else query.where(BatchRow.org_id == within.org_id)
+
+
+def _found(session: Session, query: Select[tuple[BatchRow]], batch_id: int) -> BatchRow:
+    row = session.scalar(query.execution_options(populate_existing=True))
+    if row is None:
+        raise NotFoundError(f"Backfill {batch_id} not found")
+    return row
+
+
+def _shown(session: Session, rows: Sequence[BatchRow]) -> list[Backfill]:
+    query = (
+        select(OrgJobRow.batch_id, OrgJobRow.status, func.count(OrgJobRow.id))
+        .where(among(session, OrgJobRow.batch_id, [row.id for row in rows]))
+        .group_by(OrgJobRow.batch_id, OrgJobRow.status)
+    )
+    counts: dict[int, dict[str, int]] = defaultdict(dict)
+    for batch_id, status, count in session.execute(query).tuples():
+        counts[batch_id or 0][status] = count
+    return [_backfill(row, counts[row.id]) for row in rows]
+
+
+def _backfill(row: BatchRow, counts: Mapping[str, int]) -> Backfill:
+    known = {name: getattr(row, name) for name in _SHOWN}
+    return Backfill.model_validate(
+        {**known, "from_at": row.from_at, "until_at": row.until_at, **counts}
+    )
+
+
+def write_batch(
+    session: Session,
+    row: OrgScheduleRow,
+    batch: BatchRow,
+    times: Sequence[BackfillTime],
+    *,
+    job: NewJob,
+    now: datetime,
+) -> None:
+    """Of a schedule that is locked; its jobs are like `job`."""
+    made = [
+        NewFire(
+            org_id=row.org_id,
+            schedule_id=row.id,
+            fire=PlannedFire(one.scheduled_for, one.effective_for, FireTrigger.BACKFILL),
+            actor=batch.created_by,
+            job=_job(job, batch, one, place),
+            batch_id=batch.id,
+        )
+        for place, one in enumerate(times)
+    ]
+    written = write_fires(session, made, now)
+    batch.total = sum(one.job_id is not None for one in written)
+    if batch.total == 0:
+        batch.status = BatchState.COMPLETED_WITH_FAILURES if written else BatchState.COMPLETED
+        batch.finished_at = now
+    row.run_count += batch.total
+    for one in written:
+        if one.job_id is None:
+            record_failure(session, row, now)
+    enqueue(session, list(_events(row, written, now)))
+    session.flush()
+
+
+def _job(job: NewJob, batch: BatchRow, one: BackfillTime, place: int) -> NewJob:
+    """Where it waits in line for those before it, they may take as long as its type allows."""
+    ahead = timedelta(seconds=place * job.type.limit_seconds if job.line is not None else 0)
+    return replace(
+        job,
+        scheduled_for=one.scheduled_for,
+        batch_id=batch.id,
+        created_by=batch.created_by,
+        priority=less_urgent(job.priority),
+        waits=job.waits + ahead,
+        line=None if job.line is None else f"backfill-{batch.id}",
+    )
+
+
+def _events(row: OrgScheduleRow, written: Sequence[WrittenFire], now: datetime) -> Iterator[Event]:
+    for one in written:
+        if one.job_id is not None:
+            yield events.schedule_fired(
+                row.org_id, row.id, one.new.fire, one.fire_id, one.job_id, now
+            )
+        else:
+            said = one.error or ""
+            yield events.schedule_failed(
+                row.org_id,
+                row.id,
+                one.new.fire,
+                one.fire_id,
+                now,
+                error=said,
+                in_a_row=row.consecutive_failures,
+            )

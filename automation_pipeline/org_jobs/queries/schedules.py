@@ -1,5 +1,6 @@
-"""Queries about schedules: read them, and move them between states."""
+"""Queries about schedules: read and lock them, move them between states, record changes."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
@@ -7,7 +8,8 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.orm import Session
 
-from automation_pipeline.core.errors import NotFoundError
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import as_document, text_fault
 from automation_pipeline.core.scheduling.timing import (
     Planned,
@@ -16,6 +18,8 @@ from automation_pipeline.core.scheduling.timing import (
     next_planned,
     read_timing,
 )
+from automation_pipeline.org_jobs.events import schedule_event
+from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.schedules import (
     OrgSchedule,
@@ -23,8 +27,20 @@ from automation_pipeline.org_jobs.models.schedules import (
     ScheduleFire,
     last_run_status,
 )
-from automation_pipeline.org_jobs.models.states import SCHEDULE, ScheduleState
-from automation_pipeline.org_jobs.tables import FireRow, OrganisationRow, OrgJobRow, OrgScheduleRow
+from automation_pipeline.org_jobs.models.states import SCHEDULE, OrgJobsRunState, ScheduleState
+from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts
+from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
+from automation_pipeline.org_jobs.rules.schedules import INVALID_SCHEDULE, NextState, next_after
+from automation_pipeline.org_jobs.tables import (
+    FireRow,
+    JobRunRow,
+    OrganisationRow,
+    OrgJobRow,
+    OrgScheduleRow,
+    ServerRow,
+)
+from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.statements import among
 from automation_pipeline.storage.transitions import Transition, record_transitions
 
 
@@ -121,14 +137,14 @@ def list_schedules(
     return [as_schedule(row) for row in session.scalars(page)]
 
 
-def locked_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgScheduleRow:
+def lock_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgScheduleRow:
     """Nobody else changes or fires it until the transaction ends. Without its organisation: see
     `locked_with_place`."""
     query = select(OrgScheduleRow).where(*_is_there(schedule_id, within)).with_for_update()
     return _found(session, query.execution_options(populate_existing=True), schedule_id)
 
 
-def locked_with_place(
+def lock_with_organisation(
     session: Session, schedule_id: str, within: OrgScope
 ) -> tuple[OrgScheduleRow, OrganisationRow]:
     """Its organisation is neither suspended nor resumed meanwhile; it is locked before the
@@ -143,7 +159,7 @@ def locked_with_place(
     organisation = None if text_fault(schedule_id) else session.scalar(query)
     if organisation is None:
         raise _missing(schedule_id)
-    return locked_schedule(session, schedule_id, within), organisation
+    return lock_schedule(session, schedule_id, within), organisation
 
 
 def add_schedule(
@@ -265,3 +281,295 @@ def _is_named(text: str) -> ColumnElement[bool]:
     them."""
     ways = sorted({text, text.lower(), text.upper(), text.title()})
     return or_(*(OrgScheduleRow.name.icontains(way, autoescape=True) for way in ways))
+
+
+SCHEDULE_ENTITY = "schedule"
+# What is said of a change: in the audit log, and as an event.
+_EVENTS = {
+    "create": "created",
+    "update": "updated",
+    "pause": "paused",
+    "resume": "resumed",
+    "delete": "deleted",
+    "skip_next": "updated",
+    "keep_next": "updated",
+}
+
+
+def check_server(session: Session, server_id: int | None, org_id: str) -> None:
+    """It stays until the transaction ends."""
+    if server_id is None:
+        return
+    query = select(ServerRow.id).where(ServerRow.id == server_id, ServerRow.org_id == org_id)
+    if session.scalar(query.with_for_update(read=True, key_share=True)) is None:
+        fault = ("serverInstanceId", f"is not a server of organisation '{org_id}'")
+        raise InvalidInputError(INVALID_SCHEDULE, (fault,))
+
+
+def record_change(  # noqa: PLR0913  who did what, and what changed by it
+    session: Session,
+    row: OrgScheduleRow,
+    action: str,
+    *,
+    actor: str,
+    now: datetime,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+    reason: str | None = None,
+) -> None:
+    """Of a schedule whose version has risen by the change."""
+    add_schedule_entry(
+        session, row, action, actor=actor, now=now, before=before, after=after, reason=reason
+    )
+    said = {
+        "actor": actor,
+        "changed": sorted(after or ()),
+        **({"reason": reason} if reason else {}),
+    }
+    enqueue(
+        session, [schedule_event(row.org_id, row.id, _EVENTS[action], str(row.version), now, said)]
+    )
+
+
+def add_schedule_entry(  # noqa: PLR0913  who did what, and what changed by it
+    session: Session,
+    row: OrgScheduleRow,
+    action: str,
+    *,
+    actor: str,
+    now: datetime,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+    reason: str | None = None,
+) -> None:
+    add_audit_entry(
+        session,
+        org_id=row.org_id,
+        actor=actor,
+        action=action,
+        entity=SCHEDULE_ENTITY,
+        entity_id=row.id,
+        before=before,
+        after=after,
+        reason=reason,
+        now=now,
+    )
+
+
+def change_state(
+    session: Session,
+    row: OrgScheduleRow,
+    standing: NextState,
+    *,
+    actor: str,
+    now: datetime,
+    reason: str | None = None,
+) -> None:
+    """Of a row that is locked. A time that is due already and is dropped by this is written
+    down."""
+    if _is_dropped(row, standing.planned, now):
+        _note_dropped(session, row, actor, now)
+    to, planned = standing.state, standing.planned
+    move_schedule(session, row, to, actor=actor, now=now, planned=planned, reason=reason)
+
+
+def activate(
+    session: Session, row: OrgScheduleRow, planned: Planned, *, actor: str, now: datetime
+) -> None:
+    """Whatever it was paused for is over."""
+    clear_pause(row)
+    row.enabled = True
+    change_state(session, row, NextState(ScheduleState.ACTIVE, planned), actor=actor, now=now)
+
+
+def apply_state(
+    session: Session,
+    row: OrgScheduleRow,
+    standing: NextState | None,
+    *,
+    is_suspended: bool,
+    actor: str,
+    now: datetime,
+) -> None:
+    """Of a row that was changed. None: its state stays. What would go on waits with its
+    organisation."""
+    if standing is None:
+        raise_version(row, now)
+        return
+    if standing.state is ScheduleState.ACTIVE and is_suspended:
+        standing = NextState(ScheduleState.PAUSED)
+    if row.enabled and row.state != ScheduleState.ACTIVE:
+        clear_pause(row)
+    waits = row.enabled and standing.state is ScheduleState.PAUSED
+    if waits or row.is_suspended:
+        row.is_suspended, row.pause_reason = waits, SUSPENDED_WORDS if waits else None
+    change_state(session, row, standing, actor=actor, now=now)
+
+
+def clear_pause(row: OrgScheduleRow) -> None:
+    row.pause_reason, row.paused_until = None, None
+    row.is_suspended, row.consecutive_failures = False, 0
+
+
+def raise_version(row: OrgScheduleRow, now: datetime) -> None:
+    row.updated_at, row.version = now, row.version + 1
+
+
+def cancel_waiting(
+    session: Session, schedule_id: str, *, actor: str, now: datetime, reason: str
+) -> int:
+    """How many: the runs of the schedule, which is locked, that wait. What is at work goes on."""
+    waiting = (
+        select(JobRunRow.id)
+        .where(JobRunRow.schedule_id == schedule_id, JobRunRow.status == OrgJobsRunState.PENDING)
+        .order_by(JobRunRow.id)
+        .with_for_update()
+    )
+    ids: Sequence[int] = session.scalars(waiting).all()
+    return len(
+        end_attempts(session, {run_id: attempt_cancelled(reason) for run_id in ids}, actor, now)
+    )
+
+
+def _is_dropped(row: OrgScheduleRow, planned: Planned | None, now: datetime) -> bool:
+    """One that waits for its window counts: the cron has said it."""
+    due = row.next_scheduled_for
+    return due is not None and due <= now and (planned is None or planned.scheduled_for > due)
+
+
+def _note_dropped(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> None:
+    assert row.next_run_at is not None  # noqa: S101  set wherever what it stands for is
+    assert row.next_scheduled_for is not None  # noqa: S101  the same
+    before = {"nextRunAt": iso(row.next_run_at), "nextScheduledFor": iso(row.next_scheduled_for)}
+    why = "It was due already when the schedule was changed, and is not made up for."
+    add_schedule_entry(session, row, "drop_due", actor=actor, now=now, before=before, reason=why)
+
+
+def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[OrgScheduleRow]:
+    """Locked, with their organisations before them; those of organisations that are suspended wait.
+    One that another holds is left to it."""
+    its = (
+        OrgScheduleRow.paused_until <= now,
+        OrgScheduleRow.state == ScheduleState.PAUSED,
+        OrgScheduleRow.deleted_at.is_(None),
+    )
+    of_ended = select(OrgScheduleRow.org_id).where(*its)
+    free = (
+        select(OrganisationRow.id)
+        .where(OrganisationRow.id.in_(of_ended), OrganisationRow.suspended_at.is_(None))
+        .order_by(OrganisationRow.id)
+        .with_for_update(read=True, skip_locked=True)
+    )
+    org_ids = session.scalars(free).all()
+    if not org_ids:
+        return []
+    chosen = (
+        select(OrgScheduleRow)
+        .where(*its, among(session, OrgScheduleRow.org_id, org_ids))
+        .order_by(OrgScheduleRow.id)
+    )
+    held = (
+        chosen.limit(limit)
+        .with_for_update(skip_locked=True)
+        .execution_options(populate_existing=True)
+    )
+    return session.scalars(held).all()
+
+
+def resume_locked(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[str]:
+    """Those that go on: one may have come to its end meanwhile, or mean nothing any more."""
+    resumed = [row for row in rows if _resume(session, row, now)]
+    enqueue(
+        session,
+        [schedule_event(row.org_id, row.id, "resumed", str(row.version), now) for row in resumed],
+    )
+    return [row.id for row in resumed]
+
+
+def _resume(session: Session, row: OrgScheduleRow, now: datetime) -> bool:
+    planned, fault = _planned(row, now)
+    clear_pause(row)
+    row.enabled = True
+    if planned is not None:
+        standing = NextState(ScheduleState.ACTIVE, planned)
+    else:
+        is_over = fault is None and row.end_at is not None
+        standing = NextState(ScheduleState.COMPLETED if is_over else ScheduleState.INVALID_CRON)
+    change_state(session, row, standing, actor=SCHEDULER, now=now, reason=fault)
+    add_schedule_entry(
+        session, row, "resume", actor=SCHEDULER, now=now, after={"state": row.state}, reason=fault
+    )
+    return planned is not None
+
+
+def _planned(row: OrgScheduleRow, now: datetime) -> tuple[Planned | None, str | None]:
+    try:
+        return next_after(timing_of(row), now, row.last_scheduled_for), None
+    except InvalidInputError as error:
+        return None, str(error)
+
+
+def suspend_schedules(
+    session: Session, org_id: str, actor: str, now: datetime, reason: str | None
+) -> int:
+    """How many: all that are active."""
+    rows = _locked(session, org_id, OrgScheduleRow.state == ScheduleState.ACTIVE)
+    why = f"{SUSPENDED_WORDS} {reason}" if reason else SUSPENDED_WORDS
+    for row in rows:
+        row.is_suspended, row.pause_reason = True, why
+        move_schedule(session, row, ScheduleState.PAUSED, actor=actor, now=now, reason=why)
+    said = {"reason": why}
+    enqueue(
+        session,
+        [schedule_event(org_id, row.id, "paused", str(row.version), now, said) for row in rows],
+    )
+    return len(rows)
+
+
+def resume_schedules(session: Session, org_id: str, actor: str, now: datetime) -> int:
+    """How many are active again. One that is never due any more is not."""
+    rows = _locked(session, org_id, OrgScheduleRow.is_suspended.is_(True))
+    resumed = [row for row in rows if _resumed(session, row, actor, now)]
+    enqueue(
+        session,
+        [schedule_event(org_id, row.id, "resumed", str(row.version), now) for row in resumed],
+    )
+    return len(resumed)
+
+
+def _resumed(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> bool:
+    row.is_suspended = False
+    if row.state != ScheduleState.PAUSED or not row.enabled:
+        return False
+    row.pause_reason = None
+    fault: str | None = None
+    try:
+        planned = next_after(timing_of(row), now, row.last_scheduled_for)
+    except InvalidInputError as error:
+        planned, fault = None, str(error)
+    if planned is not None:
+        move_schedule(session, row, ScheduleState.ACTIVE, actor=actor, now=now, planned=planned)
+    elif row.end_at is not None and fault is None:
+        why = "Its last time is over."
+        move_schedule(session, row, ScheduleState.COMPLETED, actor=actor, now=now, reason=why)
+    else:
+        move_schedule(
+            session,
+            row,
+            ScheduleState.INVALID_CRON,
+            actor=actor,
+            now=now,
+            reason=fault or "It is never due.",
+        )
+    return planned is not None
+
+
+def _locked(session: Session, org_id: str, chosen: ColumnElement[bool]) -> Sequence[OrgScheduleRow]:
+    query = (
+        select(OrgScheduleRow)
+        .where(OrgScheduleRow.org_id == org_id, OrgScheduleRow.deleted_at.is_(None), chosen)
+        .order_by(OrgScheduleRow.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    return session.scalars(query).all()

@@ -21,11 +21,11 @@ from automation_pipeline.api.parameters import (
 from automation_pipeline.api.responses import Answer, Listing, answer, listed, refusals
 from automation_pipeline.api.scopes import TheWithin
 from automation_pipeline.core.json_model import as_document, parse
-from automation_pipeline.org_jobs.backfills import cancel_backfill
+from automation_pipeline.org_jobs.fires import cancel_backfill
 from automation_pipeline.org_jobs.models.states import BatchState
-from automation_pipeline.org_jobs.queries.backfills import get_backfill, list_backfills
+from automation_pipeline.org_jobs.queries.fires import get_backfill, list_backfills
 from automation_pipeline.org_jobs.routes.organisations import MISTAKEN, ReasonInput
-from automation_pipeline.org_jobs.rules.backfills import Backfill
+from automation_pipeline.org_jobs.rules.due import Backfill
 
 router = APIRouter(route_class=GuardedRoute, tags=["organisations' backfills"])
 PATH = "/api/org-backfills"

@@ -43,7 +43,7 @@ from automation_pipeline.api.scopes import (
     check_may_run,
 )
 from automation_pipeline.core.json_model import JsonModel, as_document, parse
-from automation_pipeline.org_jobs.backfills import backfill_schedule
+from automation_pipeline.org_jobs.fires import backfill_schedule
 from automation_pipeline.org_jobs.models.organisations import AuditEntry, Flag, Payload
 from automation_pipeline.org_jobs.models.schedules import (
     Dispatched,
@@ -61,7 +61,7 @@ from automation_pipeline.org_jobs.queries.schedules import (
     get_schedule,
     list_schedules,
 )
-from automation_pipeline.org_jobs.rules.backfills import Backfill, BackfillInput
+from automation_pipeline.org_jobs.rules.due import Backfill, BackfillInput
 from automation_pipeline.org_jobs.rules.previews import SchedulePreview
 from automation_pipeline.org_jobs.schedules import (
     coming_runs,

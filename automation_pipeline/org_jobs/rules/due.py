@@ -1,9 +1,16 @@
-"""What happens to a due schedule: which job is dispatched, what is skipped and why, and when the
-schedule is due next."""
+"""What is due: which job of a schedule is dispatched or skipped, and which due times a backfill repeats."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import islice, takewhile
+from typing import Annotated
 
+from pydantic import Field, ValidationInfo, field_validator
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
 from automation_pipeline.core.scheduling.plan import (
     IN_TIME,
     DueFacts,
@@ -15,11 +22,21 @@ from automation_pipeline.core.scheduling.plan import (
     backlog,
     plan,
 )
-from automation_pipeline.core.scheduling.timing import Planned, Timing, WindowPolicy, next_planned
+from automation_pipeline.core.scheduling.timing import (
+    Planned,
+    Timing,
+    WindowPolicy,
+    next_planned,
+    planned_after,
+)
+from automation_pipeline.org_jobs.models.organisations import Flag, Whole, ZonedInstant
 from automation_pipeline.org_jobs.models.states import (
+    ACTIVE_RUN_STATES,
     MOST_CAUGHT_UP,
+    BatchState,
     FireTrigger,
     MisfirePolicy,
+    OrgJobsRunState,
     SkipReason,
 )
 
@@ -143,3 +160,170 @@ def _skipped(one: DueSkip, timing: Timing, now: datetime, *, is_late: bool) -> P
         is_caught_up |= missed_its_window or now - one.due.effective_for > IN_TIME
     trigger = FireTrigger.CATCHUP if is_caught_up else FireTrigger.CRON
     return PlannedFire(one.due.scheduled_for, one.due.effective_for, trigger, reason)
+
+
+INVALID_BACKFILL = "Invalid backfill"
+BACKFILL = "backfill"
+MOST_AT_ONCE = 500
+LEAST_URGENT = 9
+# A period with more due times than these is not looked through.
+MOST_LOOKED_AT = 5000
+
+_MOMENT = timedelta(microseconds=1)
+_FIRST_YEAR = 1970
+
+
+class Behaviour(StrEnum):
+    """Which due times are done again. NONE: no job was made for them. FAILED: those too whose job
+    failed. COMPLETED: all."""
+
+    NONE = "none"
+    FAILED = "failed"
+    COMPLETED = "completed"
+
+
+class OrgJobsLeftOut(StrEnum):
+    """Why a due time is not done. DISPATCHED: it was before, and the behaviour says no other.
+    AT_WORK: its job is not over. STILL_DUE: its schedule is about to decide upon it."""
+
+    DISPATCHED = "dispatched"
+    AT_WORK = "at_work"
+    STILL_DUE = "still_due"
+
+
+class BackfillInput(JsonModel):
+    """A period, both ends of which are in it."""
+
+    from_at: ZonedInstant = Field(alias="from", examples=["2026-05-01T00:00:00Z"])
+    until_at: ZonedInstant = Field(alias="until", examples=["2026-05-03T23:59:59Z"])
+    behaviour: Behaviour = Field(
+        default=Behaviour.NONE,
+        description="Which due times are done again: none of those that a job was made for, those whose job failed, or "
+        "completed ones too.",
+    )
+    dry_run: Flag = Field(default=False, description="Only say what would be done.")
+    limit: Annotated[Whole, Field(ge=1, le=MOST_AT_ONCE)] = Field(
+        default=MOST_AT_ONCE, description="Where there is more to be done than this, nothing is."
+    )
+
+    @field_validator("from_at")
+    @classmethod
+    def _is_of_our_time(cls, from_at: datetime) -> datetime:
+        if from_at.year < _FIRST_YEAR:
+            raise ValueError(f"must not lie before {_FIRST_YEAR}")
+        return from_at
+
+    @field_validator("until_at")
+    @classmethod
+    def _is_not_before_its_beginning(cls, until_at: datetime, info: ValidationInfo) -> datetime:
+        from_at: datetime | None = info.data.get("from_at")
+        if from_at is not None and until_at < from_at:
+            raise ValueError("must not be earlier than from")
+        return until_at
+
+
+class BackfillTime(JsonModel):
+    """A due time of the period; without a reason to leave it out it is done."""
+
+    scheduled_for: Instant
+    effective_for: Instant
+    left_out: OrgJobsLeftOut | None = None
+
+
+class Backfill(JsonModel):
+    """`id` and `status` are of one that is stored: a dry run has none, and lists the `times` of its
+    period. `total` is how many jobs there are, of which so many are at each state."""
+
+    id: Id | None
+    org_id: str
+    schedule_id: str
+    status: BatchState | None
+    behaviour: Behaviour
+    from_at: Instant = Field(alias="from")
+    until_at: Instant = Field(alias="until")
+    dry_run: bool = False
+    total: int
+    pending: int = 0
+    running: int = 0
+    success: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    created_by: str
+    created_at: Instant
+    finished_at: Instant | None = None
+    times: tuple[BackfillTime, ...] = ()
+
+
+@dataclass(frozen=True)
+class TimesDone:
+    """What is known of a due time that jobs were made for: the states of those, oldest first."""
+
+    states: tuple[OrgJobsRunState, ...]
+
+    @property
+    def is_at_work(self) -> bool:
+        return not ACTIVE_RUN_STATES.isdisjoint(self.states)
+
+    @property
+    def has_failed(self) -> bool:
+        return self.states[-1] is OrgJobsRunState.FAILED
+
+
+def read_backfill(given: Mapping[str, object]) -> BackfillInput:
+    """InvalidInputError names every field at fault."""
+    return parse(BackfillInput, given, INVALID_BACKFILL)
+
+
+def due_times(timing: Timing, wish: BackfillInput, now: datetime) -> Sequence[Planned]:
+    """Of the period, as far as it lies behind. InvalidInputError: they are too many to look at."""
+    end = min(wish.until_at, now)
+    period = takewhile(
+        lambda one: one.scheduled_for <= end, planned_after(timing, wish.from_at - _MOMENT)
+    )
+    found = list(islice(period, MOST_LOOKED_AT + 1))
+    if len(found) > MOST_LOOKED_AT:
+        why = f"the period has more than {MOST_LOOKED_AT} due times: choose a shorter one"
+        raise InvalidInputError(INVALID_BACKFILL, (("until", why),))
+    return [one for one in found if one.effective_for <= now]
+
+
+def chosen_times(
+    planned: Iterable[Planned],
+    done: Mapping[datetime, TimesDone],
+    behaviour: Behaviour,
+    due: Planned | None,
+) -> tuple[BackfillTime, ...]:
+    """`due` is what the schedule is due for next, where it is active: from there on it decides
+    itself."""
+    return tuple(
+        BackfillTime(
+            scheduled_for=one.scheduled_for,
+            effective_for=one.effective_for,
+            left_out=OrgJobsLeftOut.STILL_DUE
+            if due is not None and one.scheduled_for >= due.scheduled_for
+            else _left_out(done.get(one.scheduled_for), behaviour),
+        )
+        for one in planned
+    )
+
+
+def check_backfill_count(count: int, limit: int) -> None:
+    if count > limit:
+        why = f"there are {count} due times to be done: choose a shorter period, or do it in parts"
+        raise InvalidInputError(INVALID_BACKFILL, (("limit", why),))
+
+
+def _left_out(done: TimesDone | None, behaviour: Behaviour) -> OrgJobsLeftOut | None:
+    if done is None:
+        return None
+    if done.is_at_work:
+        return OrgJobsLeftOut.AT_WORK
+    is_wanted = behaviour is Behaviour.COMPLETED or (
+        behaviour is Behaviour.FAILED and done.has_failed
+    )
+    return None if is_wanted else OrgJobsLeftOut.DISPATCHED
+
+
+def less_urgent(priority: int) -> int:
+    """What is due now comes before what is made up for. 1 is done first."""
+    return min(priority + 1, LEAST_URGENT)

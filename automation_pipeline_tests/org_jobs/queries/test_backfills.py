@@ -1,8 +1,8 @@
 """Backfills as they are listed: newest first, each to those who reach its organisation."""
 
-from automation_pipeline.org_jobs.backfills import backfill_schedule
+from automation_pipeline.org_jobs.fires import backfill_schedule
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.backfills import list_backfills
+from automation_pipeline.org_jobs.queries.fires import list_backfills
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
 PERIOD = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-02T12:00:00Z"}

@@ -11,8 +11,8 @@ from automation_pipeline.org_jobs.queries.schedules import (
     fires_of,
     get_schedule,
     list_schedules,
-    locked_schedule,
-    locked_with_place,
+    lock_schedule,
+    lock_with_organisation,
 )
 from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, Bench
 from automation_pipeline_tests.tables import every_case
@@ -58,7 +58,7 @@ def test_the_newest_come_first_page_by_page(org_bench: Bench) -> None:
     assert [[one.name for one in page] for page in pages] == [["2", "1"], ["0"]]
 
 
-@every_case("look", [get_schedule, locked_schedule, locked_with_place])
+@every_case("look", [get_schedule, lock_schedule, lock_with_organisation])
 def test_one_of_another_organisation_is_not_found_in_the_words_of_one_that_does_not_exist(
     org_bench: Bench, look: Any
 ) -> None:
