@@ -1,9 +1,8 @@
 """Audits: an audit judges the calls of a fiche by the steps of a configuration, and grades them."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TypeAlias
 
 from automation_pipeline.audits import events
@@ -17,24 +16,33 @@ from automation_pipeline.audits.models.audits import (
     TranscriptCoverage,
     TranscriptSnapshot,
 )
+from automation_pipeline.audits.models.configs import AuditConfig, StoredConfig
 from automation_pipeline.audits.models.findings import MissingStep, StoredStep
 from automation_pipeline.audits.ports import Judge, audit_key
 from automation_pipeline.audits.queries.audits import (
-    begin_audit,
-    claim_audit,
+    audits_by_id,
+    audits_by_tracking_id,
+    begin_audits,
+    claim_audits,
     find_audit,
     get_audit,
-    lock_running_audit,
+    lock_running_audits,
     promote,
     stale_audits,
     update_audit_row,
+    update_audit_rows,
 )
 from automation_pipeline.audits.queries.configs import check_config, get_config
-from automation_pipeline.audits.queries.requests import end_item, pending_items
+from automation_pipeline.audits.queries.requests import (
+    audits_in_batches,
+    end_item,
+    pending_items,
+)
 from automation_pipeline.audits.queries.steps import all_steps
 from automation_pipeline.audits.queries.transcripts import (
     get_transcript_snapshot,
     last_transcription_error,
+    transcript_snapshots,
 )
 from automation_pipeline.audits.rules.results import (
     fiche_not_found,
@@ -51,6 +59,7 @@ from automation_pipeline.core.coordination import Claims
 from automation_pipeline.core.errors import (
     AutomationError,
     InfrastructureError,
+    NotFoundError,
     TransientError,
     sentence_of,
 )
@@ -60,6 +69,7 @@ from automation_pipeline.fiches.ports import FicheSource
 from automation_pipeline.fiches.queries.details import known_since
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.group_commit import once_per_group
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.run_requests import refusals
 from automation_pipeline.storage.workflow_logs import write_notes
@@ -91,7 +101,7 @@ async def audit_fiche(
     audit_id, options = found.summary.audit_id, judge.options
     owner = judge.semaphore.owner
     async with judge.claims.hold(audit_key(audit_id), owner, options.lease_seconds) as claim:
-        found, snapshot = await database.write(partial(_claim, audit_id, claim.token))
+        found, snapshot = await database.write_in_bulk(_claim, (audit_id, claim.token))
         if found.summary.is_final:
             return found.summary
         cause = None
@@ -104,52 +114,111 @@ async def _open_audit(
     request: FicheAuditRequest, database: Database, source: FicheSource, clock: Clock
 ) -> AuditRecord:
     """Return the request's audit, started if it is new. It fails if the CRM does not know the fiche."""
-    since = clock.now() - FRESH_FOR
-    existing = await database.write(partial(_begin_if_fresh, request, since, clock.now()))
+    now = clock.now()
+    wanted = _OpenRequest(request, now - FRESH_FOR, now)
+    existing = await database.write_in_bulk(_begin_if_fresh, wanted)
     if existing is not None:
         return existing
     outcome = await fetch_fiche(
-        request.fiche_id, since=since, database=database, source=source, clock=clock
+        request.fiche_id, since=wanted.since, database=database, source=source, clock=clock
     )
-    known = not isinstance(outcome, FicheNotFound)
-    return await database.write(partial(_begin_audit, request, known=known))
+    is_known = not isinstance(outcome, FicheNotFound)
+    return await database.write_in_bulk(_begin, (request, is_known))
+
+
+@dataclass(frozen=True)
+class _OpenRequest:
+    """A request whose fiche is not fetched if it is known since that instant."""
+
+    request: FicheAuditRequest
+    since: datetime
+    now: datetime
 
 
 def _begin_if_fresh(
-    request: FicheAuditRequest, since: datetime, now: datetime, session: Session
-) -> AuditRecord | None:
-    """Start the audit, or return None when the CRM has to be asked first."""
-    existing = find_audit(session, request.tracking_id)
-    if existing is not None:
-        return existing
-    fresh = known_since(session, [request.fiche_id], since, now)
-    if fresh:
-        return _begin_audit(request, session, known=not isinstance(fresh[0], FicheNotFound))
-    check_config(session, request.audit_config_id)  # before the call to the CRM
+    session: Session, wanted: Sequence[_OpenRequest]
+) -> list[AuditRecord | AutomationError | None]:
+    """Start the audits, or return those that exist. None where the CRM has to be asked first."""
+    found = audits_by_tracking_id(session, [each.request.tracking_id for each in wanted])
+    results: dict[str, AuditRecord | AutomationError] = dict(found)
+    new = [each for each in wanted if each.request.tracking_id not in found]
+    if new:
+        since, now = max(each.since for each in new), max(each.now for each in new)
+        outcomes = known_since(session, [each.request.fiche_id for each in new], since, now)
+        known = {each.fiche_id: not isinstance(each, FicheNotFound) for each in outcomes}
+        requests = [each.request for each in new]
+        fresh = [(each, known[each.fiche_id]) for each in requests if each.fiche_id in known]
+        begun = _begin(session, fresh)
+        results |= dict(zip([each.tracking_id for each, _ in fresh], begun, strict=True))
+        for each in requests:
+            if each.fiche_id not in known:
+                error = _config_error(session, each)  # before the call to the CRM
+                results |= {} if error is None else {each.tracking_id: error}
+    return [results.get(each.request.tracking_id) for each in wanted]
+
+
+def _config_error(session: Session, request: FicheAuditRequest) -> NotFoundError | None:
+    try:
+        check_config(session, request.audit_config_id)
+    except NotFoundError as error:
+        return error
     return None
 
 
-def _begin_audit(request: FicheAuditRequest, session: Session, *, known: bool) -> AuditRecord:
-    config, now = get_config(session, request.audit_config_id).config, database_time(session)
-    found = begin_audit(session, request, config, now)
-    enqueue(session, events.started(found.summary, config, now))
-    message = (
-        f"START: {config.name}, {len(config.steps)} steps, "
-        f"asked for by {request.trigger_source or 'nobody in particular'}"
+def _begin(
+    session: Session, requests: Sequence[tuple[FicheAuditRequest, bool]]
+) -> list[AuditRecord | AutomationError]:
+    """Start the audits. One of a fiche that the CRM does not know (False) fails at once."""
+    now, errors = database_time(session), dict[str, AutomationError]()
+    wanted: list[tuple[FicheAuditRequest, AuditConfig]] = []
+    for request, _ in requests:
+        try:
+            wanted.append((request, _config(session, request.audit_config_id)))
+        except NotFoundError as error:
+            errors[request.tracking_id] = error
+    begun = begin_audits(session, wanted, now) if wanted else {}
+    for request, config in wanted:
+        found = begun.get(request.tracking_id)
+        if found is None:
+            errors[request.tracking_id] = NotFoundError(f"Fiche {request.fiche_id} not found")
+            continue
+        enqueue(session, events.started(found.summary, config, now))
+        message = (
+            f"START: {config.name}, {len(config.steps)} steps, "
+            f"asked for by {request.trigger_source or 'nobody in particular'}"
+        )
+        write_notes(session, audit_note(found.summary, message))
+    for request, is_known in requests:
+        if not is_known and request.tracking_id in begun:
+            reason = fiche_not_found(request.fiche_id)
+            fail_audit(session, request.tracking_id, reason, "fiche_not_found")
+            audit_id = begun[request.tracking_id].summary.audit_id
+            begun[request.tracking_id] = get_audit(session, audit_id)
+    return [errors.get(each.tracking_id) or begun[each.tracking_id] for each, _ in requests]
+
+
+def _config(session: Session, config_id: int) -> AuditConfig:
+    stored: StoredConfig = once_per_group(
+        session, (get_config, config_id), lambda session: get_config(session, config_id)
     )
-    write_notes(session, audit_note(found.summary, message))
-    if known:
-        return found
-    fail_audit(session, request.tracking_id, fiche_not_found(request.fiche_id), "fiche_not_found")
-    return get_audit(session, found.summary.audit_id)
+    return stored.config
 
 
-def _claim(audit_id: int, token: int, session: Session) -> tuple[AuditRecord, TranscriptSnapshot]:
-    """Claim the audit and read the present transcripts."""
-    taken, found = claim_audit(session, audit_id, token), get_audit(session, audit_id)
-    if not taken and not found.summary.is_final:
-        raise TransientError(f"Another worker has claimed audit {audit_id}.")
-    return found, get_transcript_snapshot(session, found.summary.fiche_id)
+def _claim(
+    session: Session, claims: Sequence[tuple[int, int]]
+) -> list[tuple[AuditRecord, TranscriptSnapshot] | AutomationError]:
+    """Claim the audits under the tokens, and read the present transcripts."""
+    audits = claim_audits(session, dict(claims))
+    fiche_ids = {found.summary.fiche_id for found in audits.values()}
+    snapshots = transcript_snapshots(session, fiche_ids)
+    results: list[tuple[AuditRecord, TranscriptSnapshot] | AutomationError] = []
+    for audit_id, token in claims:
+        found = audits[audit_id]
+        if found.fence == token or found.summary.is_final:
+            results.append((found, snapshots[found.summary.fiche_id]))
+        else:
+            results.append(TransientError(f"Another worker has claimed audit {audit_id}."))
+    return results
 
 
 async def _complete_transcripts(
@@ -180,10 +249,10 @@ async def _judge(
 ) -> AuditSummary:
     """Judge the audit only if every recording has a transcript: part of the calls gives no verdict."""
     audit, coverage = found.summary, snapshot.coverage
-    settle = partial(_settle, audit.audit_id, token, coverage)
+    ending = _Ending(audit.audit_id, token, coverage)
     if not coverage.is_whole:
         reason = transcripts_missing(audit.fiche_id, coverage, cause)
-        return await database.write(partial(settle, reason))
+        return await database.write_in_bulk(_settle, replace(ending, reason=reason))
     if not snapshot.timeline.recordings:
         with database.transaction() as session:
             reason = nothing_to_judge(audit.fiche_id, coverage)
@@ -191,50 +260,76 @@ async def _judge(
             return get_audit(session, audit.audit_id).summary
     found = await begin_analysis(found, snapshot, database=database, judge=judge)
     await judge_steps(found, snapshot, token, database=database, judge=judge)
-    return await database.write(partial(settle, None))
+    return await database.write_in_bulk(_settle, ending)
 
 
-def _settle(
-    audit_id: int,
-    token: int,
-    coverage: TranscriptCoverage,
-    reason: str | None,
+@dataclass(frozen=True)
+class _Ending:
+    """An audit that is held under the token. With a reason, it ends as incomplete."""
+
+    audit_id: int
+    token: int
+    coverage: TranscriptCoverage
+    reason: str | None = None
+
+
+def _settle(session: Session, endings: Sequence[_Ending]) -> list[AuditSummary]:
+    """Complete the audits, or end them as incomplete, for their reasons or because a step is missing. An
+    ended audit and one of another worker stay."""
+    now, changes = database_time(session), dict[int, Mapping[str, object]]()
+    tokens = {each.audit_id: each.token for each in endings}
+    held = lock_running_audits(session, tokens, now, tokens=tokens)
+    audits = audits_by_id(session, list(tokens))
+    summaries = {audit_id: found.summary for audit_id, found in audits.items()}
+    steps = all_steps(session, sorted(held))
+    for each in endings:
+        if each.audit_id in held:
+            found, of_audit = audits[each.audit_id], steps[each.audit_id]
+            summaries[each.audit_id], changes[each.audit_id] = _end(found, each, of_audit, session)
+    update_audit_rows(session, changes)
+    for audit_id in held:
+        if summaries[audit_id].status is AuditStatus.COMPLETED and not audits[audit_id].is_latest:
+            promote(session, audit_id)
+    _end_batch_items(session, [summaries[audit_id] for audit_id in sorted(held)])
+    return [summaries[each.audit_id] for each in endings]
+
+
+def _end(
+    found: AuditRecord,
+    ending: _Ending,
+    steps: Sequence[StoredStep | MissingStep],
     session: Session,
-) -> AuditSummary:
-    """Complete the audit, or end it as incomplete, for the `reason` or because a step is missing. An ended
-    audit and one of another worker stay."""
-    is_held = lock_running_audit(session, audit_id, token, database_time(session))
-    found = get_audit(session, audit_id)
-    if not is_held:
-        return found.summary
-    steps = all_steps(session, [audit_id])[audit_id]
+) -> tuple[AuditSummary, Mapping[str, object]]:
+    """The ended audit, and the columns to write."""
     missing = [step for step in steps if isinstance(step, MissingStep)]
+    reason = ending.reason
     if missing and reason is None:
         judged = steps_sentence(len(steps) - len(missing), found.summary.steps)
         reason = f"Audit incomplete: {judged}: {missing[0].error}"
     if reason is not None:
-        return _end_incomplete(session, found, coverage, steps, reason)
+        return _end_incomplete(session, found, ending.coverage, steps, reason)
     return _complete(session, found, [step for step in steps if isinstance(step, StoredStep)])
 
 
-def _complete(session: Session, found: AuditRecord, steps: Sequence[StoredStep]) -> AuditSummary:
+def _complete(
+    session: Session, found: AuditRecord, steps: Sequence[StoredStep]
+) -> tuple[AuditSummary, Mapping[str, object]]:
     audit, now, tokens = found.summary, database_time(session), tokens_of(steps)
     compliance = score_audit(steps)
     columns = summary_columns(found, steps, compliance, now)
-    update_audit_row(session, audit.audit_id, {**columns, "status": AuditStatus.COMPLETED})
-    if not found.is_latest:
-        promote(session, audit.audit_id)
     enqueue(session, events.completed(audit, compliance, tokens, found.duration_ms(now), now))
     message = (
         f"END: {compliance.niveau}, {compliance.score_percentage} %, "
         f"{compliance.failed_steps} step(s) not dealt with"
     )
     write_notes(session, audit_note(audit, message, data={"total_tokens": tokens}))
-    _end_batch_item(session, audit.tracking_id, None)
-    score = float(compliance.score_percentage)
-    return replace(
-        audit, status=AuditStatus.COMPLETED, niveau=compliance.niveau, score_percentage=score
+    completed = replace(
+        audit,
+        status=AuditStatus.COMPLETED,
+        niveau=compliance.niveau,
+        score_percentage=float(compliance.score_percentage),
     )
+    return completed, {**columns, "status": AuditStatus.COMPLETED}
 
 
 def _end_incomplete(
@@ -243,16 +338,14 @@ def _end_incomplete(
     coverage: TranscriptCoverage,
     steps: Sequence[StoredStep | MissingStep],
     reason: str,
-) -> AuditSummary:
+) -> tuple[AuditSummary, Mapping[str, object]]:
     now = database_time(session)
     audit = replace(found.summary, status=AuditStatus.INCOMPLETE, error=reason)
     columns = incomplete_columns(found, audit, steps, coverage, now)
-    update_audit_row(session, audit.audit_id, columns)
     enqueue(session, [events.incomplete(audit, coverage, now)])
     tokens = {"total_tokens": tokens_of(steps)}
     write_notes(session, audit_note(audit, f"END: {reason}", level="error", data=tokens))
-    _end_batch_item(session, audit.tracking_id, reason)
-    return audit
+    return audit, columns
 
 
 def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> None:
@@ -261,7 +354,7 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
     found = find_audit(session, tracking_id)
     if found is not None:
         audit, now = found.summary, database_time(session)
-        if not lock_running_audit(session, audit.audit_id, None, now):
+        if not lock_running_audits(session, [audit.audit_id], now):
             return
         values = {
             "status": AuditStatus.FAILED,
@@ -273,6 +366,17 @@ def fail_audit(session: Session, tracking_id: str, error: str, stage: str) -> No
         enqueue(session, [events.failed(audit, error, stage, now)])
         write_notes(session, audit_note(audit, f"END: failed at {stage}: {error}", level="error"))
     _end_batch_item(session, tracking_id, error)
+
+
+def _end_batch_items(session: Session, audits: Sequence[AuditSummary]) -> None:
+    """An incomplete audit counts as failed in its batch."""
+    if not audits:
+        return
+    waited_for = audits_in_batches(session, [audit.tracking_id for audit in audits])
+    for audit in audits:
+        if audit.tracking_id in waited_for:
+            is_complete = audit.status is AuditStatus.COMPLETED
+            _end_batch_item(session, audit.tracking_id, None if is_complete else audit.error)
 
 
 def _end_batch_item(session: Session, tracking_id: str, error: str | None) -> None:

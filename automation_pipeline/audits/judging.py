@@ -18,8 +18,8 @@ from automation_pipeline.audits.models.findings import StepFinding, StepResult, 
 from automation_pipeline.audits.ports import Judge
 from automation_pipeline.audits.queries.audits import (
     find_reusable_audit,
-    lock_running_audit,
-    update_audit_row,
+    lock_running_audits,
+    update_audit_rows,
 )
 from automation_pipeline.audits.queries.steps import (
     attempted_steps,
@@ -159,17 +159,34 @@ async def begin_analysis(
         for step in found.config.steps
     )
     mode = choose_transcript_mode(found.transcript_mode, tasks, judge.options)
-    found = replace(found, transcript_mode=mode)
-    return await database.write(partial(_record_analysis, found, snapshot, judge.model.name))
+    analysis = _Analysis(replace(found, transcript_mode=mode), snapshot, judge.model.name)
+    return await database.write_in_bulk(_record_analyses, analysis)
+
+
+@dataclass(frozen=True)
+class _Analysis:
+    """An audit whose analysis starts, by the model of this name."""
+
+    found: AuditRecord
+    snapshot: TranscriptSnapshot
+    model: str
+
+
+def _record_analyses(session: Session, analyses: Sequence[_Analysis]) -> list[AuditRecord]:
+    changes: dict[int, dict[str, object]] = {}
+    started = [_record_analysis(session, analysis, changes) for analysis in analyses]
+    update_audit_rows(session, changes)
+    return started
 
 
 def _record_analysis(
-    found: AuditRecord, snapshot: TranscriptSnapshot, model: str, session: Session
+    session: Session, analysis: _Analysis, changes: dict[int, dict[str, object]]
 ) -> AuditRecord:
+    found, snapshot = analysis.found, analysis.snapshot
     audit, now = _with_judged_steps(session, found, snapshot.fingerprint), database_time(session)
     coverage, mode = snapshot.coverage, found.transcript_mode
     recordings, chunks = len(snapshot.timeline.recordings), snapshot.timeline.chunk_count
-    values = {
+    changes[audit.audit_id] = {
         "transcript_mode": mode,
         "recordings_count": recordings,
         "timeline_chunks": chunks,
@@ -177,9 +194,8 @@ def _record_analysis(
         "coverage": coverage.document,
         "result_data": running_document(found),
     }
-    update_audit_row(session, audit.audit_id, values)
     timeline = {"recordings_count": recordings, "total_chunks": chunks}
-    enqueue(session, events.analysis_started(audit, coverage, timeline, model, now))
+    enqueue(session, events.analysis_started(audit, coverage, timeline, analysis.model, now))
     message = (
         f"ANALYSE: {coverage.sentence}, {chunks} chunks, transcript by {mode}, "
         f"{steps_sentence(audit.done, audit.steps)} before"
@@ -238,32 +254,42 @@ async def judge_steps(
         nonlocal so_far
         failed = sum(isinstance(result, UnjudgedStep) for result in results)
         done = so_far.done + len(results) - failed
-        then = replace(so_far, done=done, failed=so_far.failed + failed)
-        database.write_soon(partial(_store_results, results, then, token))
-        so_far = then
+        so_far = replace(so_far, done=done, failed=so_far.failed + failed)
+        database.write_in_bulk_soon(_store_results, _JudgedSteps(so_far, token, results))
 
     todo = [step for step in found.config.steps if step.position not in judged]
     await process_concurrently(todo, analyse, write, width=judge.options.steps_at_once)
 
 
-def _store_results(
-    results: Sequence[StepResult | UnjudgedStep],
-    audit: AuditSummary,
-    token: int,
-    session: Session,
-) -> None:
+@dataclass(frozen=True)
+class _JudgedSteps:
     """`audit` has the counters that include the results."""
+
+    audit: AuditSummary
+    token: int
+    results: Sequence[StepResult | UnjudgedStep]
+
+
+def _store_results(session: Session, judged: Sequence[_JudgedSteps]) -> list[TransientError | None]:
     now = database_time(session)
-    if not lock_running_audit(session, audit.audit_id, token, now):
-        raise TransientError(
-            f"Audit {audit.audit_id} has passed on to another worker, or has ended."
-        )
-    save_steps(session, audit.audit_id, results, now)
-    messages = [
-        f"Step {result.step.position} could not be judged: {result.error}"
-        for result in results
-        if isinstance(result, UnjudgedStep)
-    ]
-    write_notes(session, *(audit_note(audit, message, level="error") for message in messages))
-    ended = [events.step_ended(audit, result, now) for result in results]
-    enqueue(session, [*ended, events.progress(audit, "analysis", now)])
+    tokens = {each.audit.audit_id: each.token for each in judged}
+    held = lock_running_audits(session, tokens, now, tokens=tokens)
+    kept = [each for each in judged if each.audit.audit_id in held]
+    results = [(each.audit.audit_id, result) for each in kept for result in each.results]
+    if results:
+        save_steps(session, results, now)
+    for each in kept:
+        messages = [
+            f"Step {result.step.position} could not be judged: {result.error}"
+            for result in each.results
+            if isinstance(result, UnjudgedStep)
+        ]
+        notes = [audit_note(each.audit, message, level="error") for message in messages]
+        write_notes(session, *notes)
+        ended = [events.step_ended(each.audit, result, now) for result in each.results]
+        enqueue(session, [*ended, events.progress(each.audit, "analysis", now)])
+    return [_lost(each.audit) if each not in kept else None for each in judged]
+
+
+def _lost(audit: AuditSummary) -> TransientError:
+    return TransientError(f"Audit {audit.audit_id} has passed on to another worker, or has ended.")

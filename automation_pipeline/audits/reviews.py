@@ -200,7 +200,7 @@ def _store_rerun(
     if index is None:
         score = clamp_score(result.finding.score, stored.weight)
         after = replace(result.finding, score=score)
-        save_steps(session, audit.audit_id, [replace(result, finding=after)], now)
+        save_steps(session, [(audit.audit_id, replace(result, finding=after))], now)
     else:
         point, [found] = before.points[index - 1].point, result.finding.points
         after = replace_control_point(before, stored.weight, index, found)

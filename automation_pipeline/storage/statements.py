@@ -65,16 +65,6 @@ def among(
     return column.in_(select(func.json_each(given).table_valued("value").c.value))
 
 
-def among_given(
-    column: InstrumentedAttribute[Value | None] | ColumnElement[Value], name: str, *, postgres: bool
-) -> ColumnElement[bool]:
-    """As `among`, of the list that is given under this name when the statement is run."""
-    if postgres:
-        return column == any_(bindparam(name, type_=ARRAY(column.type)))
-    given = bindparam(name, type_=_Document())
-    return column.in_(select(func.json_each(given).table_valued("value").c.value))
-
-
 def where_given(
     *wanted: tuple[InstrumentedAttribute[Any], object],
 ) -> list[ColumnElement[bool]]:

@@ -1,7 +1,7 @@
 """What several processes do to the audits of one fiche at once."""
 
 from automation_pipeline.audits.models.audits import FicheAuditRequest
-from automation_pipeline.audits.queries.audits import begin_audit
+from automation_pipeline.audits.queries.audits import begin_audits as begin
 from automation_pipeline.audits.queries.configs import get_config
 from automation_pipeline.audits.queries.requests import end_item
 from automation_pipeline.storage.clock import database_time
@@ -19,8 +19,8 @@ def begin_audits(
         )
         with database.transaction() as session:
             config = get_config(session, config_id).config
-            found = begin_audit(session, wish, config, database_time(session))
-            begun.append(found.summary.audit_id)
+            found = begin(session, [(wish, config)], database_time(session))
+            begun.append(found[tracking_id].summary.audit_id)
     database.dispose()
     return begun
 

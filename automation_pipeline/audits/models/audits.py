@@ -101,6 +101,8 @@ class AuditRecord:
     recordings: int
     chunks: int
     coverage: Mapping[str, object] | None
+    # The token of the last claim.
+    fence: int
 
     def duration_ms(self, until: datetime) -> int:
         return round(1000 * (until - self.started_at).total_seconds())

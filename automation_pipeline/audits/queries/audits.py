@@ -1,6 +1,6 @@
 """Queries of audits: begin, claim, fence, end; one latest audit per fiche and configuration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,13 +8,12 @@ from sqlalchemy import (
     ColumnElement,
     Row,
     ScalarSelect,
-    Select,
     and_,
     bindparam,
     case,
     func,
-    insert,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
@@ -40,8 +39,7 @@ from automation_pipeline.fiches.queries.fiches import within
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.clock import database_now, database_time
 from automation_pipeline.storage.group_commit import once_per_group
-from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.statements import among, upsert
+from automation_pipeline.storage.statements import among, insert_rows, rounds, upsert
 
 MAX_CACHED_CONFIGS = 100
 
@@ -83,12 +81,11 @@ _RECORDS = _SUMMARIES.add_columns(
     AuditRow.recordings_count,
     AuditRow.timeline_chunks,
     AuditRow.coverage,
+    AuditRow.fence,
     FicheCacheRow.prospect_prenom,
     FicheCacheRow.prospect_nom,
     FicheCacheRow.groupe,
 )
-_BY_ID = _RECORDS.where(AuditRow.id == bindparam("wanted"))
-_BY_TRACKING_ID = _RECORDS.where(AuditRow.tracking_id == bindparam("wanted"))
 _CLAIM = (
     update(AuditRow)
     .where(
@@ -105,20 +102,7 @@ _CLAIM = (
         error_message=None,
     )
 )
-_LOCK = (
-    update(AuditRow)
-    .where(AuditRow.id == bindparam("audit"), AuditRow.status == AuditStatus.RUNNING)
-    .values(touched_at=bindparam("at"))
-)
-_LOCK_WITH_FENCE = _LOCK.where(AuditRow.fence == bindparam("token"))
-_ADD = insert(AuditRow).returning(AuditRow.id)
 _UPDATE = update(AuditRow).where(AuditRow.id == bindparam("of_audit"))
-_LOCKED_FICHE = (
-    select(FicheCacheRow.id).where(FicheCacheRow.fiche_id == bindparam("fiche")).with_for_update()
-)
-_LAST_VERSION = select(func.max(AuditRow.version)).where(
-    AuditRow.fiche_cache_id == bindparam("fiche"), AuditRow.audit_config_id == bindparam("config")
-)
 _CONFIGS: dict[str, AuditConfig] = {}
 
 
@@ -147,20 +131,31 @@ def _summary(row: Row[Any]) -> AuditSummary:  # any columns, with those of _SUMM
 
 
 def find_audit(session: Session, tracking_id: str) -> AuditRecord | None:
-    return _record(session, _BY_TRACKING_ID, tracking_id)
+    return audits_by_tracking_id(session, [tracking_id]).get(tracking_id)
+
+
+def audits_by_tracking_id(session: Session, tracking_ids: Sequence[str]) -> dict[str, AuditRecord]:
+    found = _records(session, among(session, AuditRow.tracking_id, tracking_ids))
+    return {record.summary.tracking_id: record for record in found}
 
 
 def get_audit(session: Session, audit_id: int) -> AuditRecord:
-    found = _record(session, _BY_ID, audit_id)
-    if found is None:
+    found = audits_by_id(session, [audit_id])
+    if not found:
         raise NotFoundError("Audit not found")
-    return found
+    return found[audit_id]
 
 
-def _record(session: Session, query: Select[Any], wanted: int | str) -> AuditRecord | None:
-    row = execute(session, query, {"wanted": wanted}).first()
-    if row is None:
-        return None
+def audits_by_id(session: Session, audit_ids: Sequence[int]) -> dict[int, AuditRecord]:
+    found = _records(session, among(session, AuditRow.id, audit_ids))
+    return {record.summary.audit_id: record for record in found}
+
+
+def _records(session: Session, which: ColumnElement[bool]) -> list[AuditRecord]:
+    return [_record(session, row) for row in session.execute(_RECORDS.where(which)).all()]
+
+
+def _record(session: Session, row: Row[Any]) -> AuditRecord:  # any columns, with those of _RECORDS
     return AuditRecord(
         summary=_summary(row),
         config=_config(session, row.config_fingerprint),
@@ -180,6 +175,7 @@ def _record(session: Session, query: Select[Any], wanted: int | str) -> AuditRec
         recordings=row.recordings_count or 0,
         chunks=row.timeline_chunks or 0,
         coverage=row.coverage,
+        fence=row.fence,
     )
 
 
@@ -202,35 +198,69 @@ def fiche_of_audit(session: Session, audit_id: int) -> str | None:
     )
 
 
-def begin_audit(
-    session: Session, request: FicheAuditRequest, config: AuditConfig, now: datetime
-) -> AuditRecord:
-    """Start an audit, or return the one that the request has started. While no audit by the configuration is
-    completed, the newest is the latest."""
-    fiche = execute(session, _LOCKED_FICHE, {"fiche": request.fiche_id}).value()
-    if fiche is None:
-        raise NotFoundError(f"Fiche {request.fiche_id} not found")
-    # The lock on the fiche makes concurrent requests with one tracking id start one audit.
-    started = find_audit(session, request.tracking_id)
-    if started is not None:
-        return started
-    config_id = request.audit_config_id
-    last = execute(session, _LAST_VERSION, {"fiche": fiche, "config": config_id}).value() or 0
-    is_latest = True
-    if last:
-        is_same = (AuditRow.fiche_cache_id == fiche, AuditRow.audit_config_id == config_id)
-        _demote(session, *is_same, AuditRow.status != AuditStatus.COMPLETED)
-        latest = select(AuditRow.id).where(*is_same, AuditRow.is_latest)
-        is_latest = session.scalar(latest) is None
-    row = {
+def begin_audits(
+    session: Session, begun: Sequence[tuple[FicheAuditRequest, AuditConfig]], now: datetime
+) -> dict[str, AuditRecord]:
+    """Start audits, or find those that the requests have started, by tracking id. A fiche that is not
+    mirrored has none. While no audit by the configuration is completed, the newest is the latest."""
+    wanted = [request.fiche_id for request, _ in begun]
+    fiches = select(FicheCacheRow.fiche_id, FicheCacheRow.id).where(
+        among(session, FicheCacheRow.fiche_id, wanted)
+    )
+    # The locks on the fiches make concurrent requests with one tracking id start one audit.
+    locked = session.execute(fiches.order_by(FicheCacheRow.fiche_id).with_for_update())
+    keys = dict(locked.tuples().all())
+    started = audits_by_tracking_id(session, [request.tracking_id for request, _ in begun])
+    new = [
+        _new_row(session, request, config, keys[request.fiche_id], now)
+        for request, config in begun
+        if request.tracking_id not in started and request.fiche_id in keys
+    ]
+    for rows in rounds(new, key=lambda row: (row["fiche_cache_id"], row["audit_config_id"])):
+        _add_versions(session, rows)
+    if new:
+        started |= audits_by_tracking_id(session, [str(row["tracking_id"]) for row in new])
+    return started
+
+
+def _add_versions(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+    """Add new versions. No two of the rows are of one fiche and configuration."""
+    fiche, config = AuditRow.fiche_cache_id, AuditRow.audit_config_id
+    pairs = [(row["fiche_cache_id"], row["audit_config_id"]) for row in rows]
+    is_one = and_(
+        among(session, fiche, [key for key, _ in pairs]), tuple_(fiche, config).in_(pairs)
+    )
+    newest = select(fiche, config, func.max(AuditRow.version)).where(is_one)
+    versions = {
+        (key, of_config): last
+        for key, of_config, last in session.execute(newest.group_by(fiche, config)).tuples()
+    }
+    completed = set[tuple[int, int]]()
+    if versions:
+        _demote(session, is_one, AuditRow.status != AuditStatus.COMPLETED)
+        latest = session.execute(select(fiche, config).where(is_one, AuditRow.is_latest))
+        completed = set(latest.tuples())
+    added = [
+        {**row, "version": versions.get(pair, 0) + 1, "is_latest": pair not in completed}
+        for row, pair in zip(rows, pairs, strict=True)
+    ]
+    insert_rows(session, AuditRow, added)
+
+
+def _new_row(
+    session: Session,
+    request: FicheAuditRequest,
+    config: AuditConfig,
+    fiche_cache_id: int,
+    now: datetime,
+) -> dict[str, Any]:
+    return {
         "tracking_id": request.tracking_id,
-        "fiche_cache_id": fiche,
-        "audit_config_id": config_id,
+        "fiche_cache_id": fiche_cache_id,
+        "audit_config_id": request.audit_config_id,
         "config_fingerprint": once_per_group(
             session, (_store_snapshot, config), lambda session: _store_snapshot(session, config)
         ),
-        "version": last + 1,
-        "is_latest": is_latest,
         "automation_schedule_id": request.schedule_id,
         "automation_run_id": request.run_id,
         "trigger_source": request.trigger_source,
@@ -248,7 +278,6 @@ def begin_audit(
         "touched_at": now,
         "created_at": now,
     }
-    return get_audit(session, execute(session, _ADD, row).value())
 
 
 def _store_snapshot(session: Session, config: AuditConfig) -> str:
@@ -285,20 +314,37 @@ def find_reusable_audit(
     )
 
 
-def claim_audit(session: Session, audit_id: int, token: int) -> bool:
-    """Fence off the previous worker; an incomplete audit runs again. False if a later token has it, or if it
-    is completed or failed."""
-    values = {"audit": audit_id, "token": token, "at": database_time(session)}
-    return execute(session, _CLAIM, values).changed == 1
+def claim_audits(session: Session, tokens: Mapping[int, int]) -> dict[int, AuditRecord]:
+    """Fence off the previous workers; an incomplete audit runs again. An audit whose fence is not the
+    token afterwards has a later worker; one that is completed or failed stays as it is."""
+    now = database_time(session)
+    claims = [
+        {"audit": audit, "token": token, "at": now} for audit, token in sorted(tokens.items())
+    ]
+    session.connection().execute(_CLAIM, claims)
+    return audits_by_id(session, list(tokens))
 
 
-def lock_running_audit(session: Session, audit_id: int, token: int | None, now: datetime) -> bool:
-    """Lock the audit's row until the transaction ends. False if it has ended or, with a token, if another
-    worker has claimed it."""
-    values = {"audit": audit_id, "at": now}
-    if token is None:
-        return execute(session, _LOCK, values).changed == 1
-    return execute(session, _LOCK_WITH_FENCE, {**values, "token": token}).changed == 1
+def lock_running_audits(
+    session: Session,
+    audit_ids: Collection[int],
+    now: datetime,
+    *,
+    tokens: Mapping[int, int] | None = None,
+) -> set[int]:
+    """Lock the audits' rows until the transaction ends. Returns those that still run and, with tokens,
+    that no other worker has claimed."""
+    which = [AuditRow.id.in_(sorted(audit_ids)), AuditRow.status == AuditStatus.RUNNING]
+    if tokens is not None:
+        which.append(tuple_(AuditRow.id, AuditRow.fence).in_(list(tokens.items())))
+    locked = session.scalars(
+        update(AuditRow)
+        .where(*which)
+        .values(touched_at=now)
+        .returning(AuditRow.id)
+        .execution_options(synchronize_session=False)
+    )
+    return set(locked)
 
 
 def get_changeable_audit(session: Session, audit_id: int) -> AuditRecord:
@@ -333,7 +379,16 @@ def stale_audits(
 
 
 def update_audit_row(session: Session, audit_id: int, values: Mapping[str, object]) -> None:
-    execute(session, _UPDATE, {**values, "of_audit": audit_id})
+    update_audit_rows(session, {audit_id: values})
+
+
+def update_audit_rows(session: Session, changes: Mapping[int, Mapping[str, object]]) -> None:
+    """Changes of the same columns share a statement."""
+    alike: dict[tuple[str, ...], list[dict[str, object]]] = {}
+    for audit_id, values in sorted(changes.items()):
+        alike.setdefault(tuple(sorted(values)), []).append({**values, "of_audit": audit_id})
+    for rows in alike.values():
+        session.connection().execute(_UPDATE, rows)
 
 
 def set_deleted(session: Session, audit_id: int, deleted_at: datetime | None) -> None:

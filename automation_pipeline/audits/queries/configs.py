@@ -34,7 +34,6 @@ from automation_pipeline.audits.models.configs import (
 )
 from automation_pipeline.audits.tables import AuditBatchRow, AuditConfigRow, AuditRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.statements import among, is_postgres
 
 IMPORT_LOCK = 7_310_201_813  # the advisory lock of imports, which find configurations by name
@@ -99,7 +98,7 @@ def get_config(session: Session, config_id: int) -> StoredConfig:
 
 def check_config(session: Session, config_id: int) -> None:
     """Raise NotFoundError for an unknown configuration."""
-    if execute(session, _KNOWN, {"config": config_id}).first() is None:
+    if session.execute(_KNOWN, {"config": config_id}).first() is None:
         raise config_not_found(config_id)
 
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    bindparam,
     case,
     column,
     exists,
@@ -29,17 +28,10 @@ from automation_pipeline.audits.tables import (
 )
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.clock import database_now
-from automation_pipeline.storage.prepared import execute
 from automation_pipeline.storage.run_requests import RunRequestRow, refusals, taken
+from automation_pipeline.storage.statements import among
 
 _IS_PENDING = AuditBatchItemRow.state == "pending"
-# Prepared, because every audit runs it and few belong to a batch.
-_END_ITEM = (
-    update(AuditBatchItemRow)
-    .where(AuditBatchItemRow.tracking_id == bindparam("audit"), _IS_PENDING)
-    .values(state=bindparam("then"), error=bindparam("why"), finished_at=bindparam("at"))
-    .returning(AuditBatchItemRow.batch_id)
-)
 _SCHEDULES = table("automation_schedules", column("id", BigInteger))
 _RUNS = table("automation_runs", column("id", BigInteger), column("schedule_id", BigInteger))
 
@@ -59,13 +51,25 @@ def add_batch(
         session.execute(insert(AuditBatchItemRow), items)
 
 
+def audits_in_batches(session: Session, tracking_ids: Sequence[str]) -> list[str]:
+    """The audits that a batch waits for. Few audits belong to one."""
+    query = select(AuditBatchItemRow.tracking_id).where(
+        among(session, AuditBatchItemRow.tracking_id, tracking_ids), _IS_PENDING
+    )
+    return list(session.scalars(query))
+
+
 def end_item(
     session: Session, tracking_id: str, error: str | None, now: datetime
 ) -> AuditBatchSummary | None:
     """Count the end of an audit, once, and return its batch. None if it has none."""
-    state = "failed" if error else "completed"
-    values = {"audit": tracking_id, "then": state, "why": error, "at": now}
-    batch_id = execute(session, _END_ITEM, values).value()
+    batch_id = session.scalar(
+        update(AuditBatchItemRow)
+        .where(AuditBatchItemRow.tracking_id == tracking_id, _IS_PENDING)
+        .values(state="failed" if error else "completed", error=error, finished_at=now)
+        .returning(AuditBatchItemRow.batch_id)
+        .execution_options(synchronize_session=False)
+    )
     if batch_id is None:
         return None
     # This locks the batch, so that the last item sees the others.

@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
-from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import Delete, Select, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Row, and_, delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.models.audits import Rerun, StepLocation
@@ -42,41 +41,35 @@ from automation_pipeline.audits.tables import (
 )
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.storage.prepared import execute, execute_each
-from automation_pipeline.storage.statements import among, among_given
+from automation_pipeline.storage.statements import among, insert_rows
 
 Document = Mapping[str, object]
 
 _CITATION_COLUMNS = tuple(field.name for field in fields(Citation))
-_ADD_STEPS = insert(StepResultRow)
-_ADD_POINTS = insert(ControlPointRow)
-_ADD_CITATIONS = insert(CitationRow)
-_ATTEMPTED = select(
-    StepResultRow.step_position, StepResultRow.error, StepResultRow.raw_result
-).where(StepResultRow.audit_id == bindparam("audit"))
-
-
-def _delete_steps(postgres: bool) -> Delete:
-    among_positions = among_given(StepResultRow.step_position, "positions", postgres=postgres)
-    return delete(StepResultRow).where(
-        StepResultRow.audit_id == bindparam("audit"), among_positions
-    )
 
 
 def save_steps(
-    session: Session, audit_id: int, results: Sequence[StepResult | UnjudgedStep], now: datetime
+    session: Session,
+    results: Sequence[tuple[int, StepResult | UnjudgedStep]],
+    now: datetime,
 ) -> None:
-    """Store the results; each replaces an earlier result of its step. The number of statements is
+    """Store results by audit; each replaces an earlier result of its step. The number of statements is
     constant."""
-    positions = [result.step.position for result in results]
-    execute(session, _delete_steps, {"audit": audit_id, "positions": positions})
-    execute_each(session, _ADD_STEPS, [_step_row(audit_id, result, now) for result in results])
+    keys = [(audit_id, result.step.position) for audit_id, result in results]
+    session.connection().execute(
+        delete(StepResultRow).where(
+            StepResultRow.audit_id.in_(sorted({audit_id for audit_id, _ in keys})),
+            tuple_(StepResultRow.audit_id, StepResultRow.step_position).in_(keys),
+        )
+    )
+    rows = [_step_row(audit_id, result, now) for audit_id, result in results]
+    insert_rows(session, StepResultRow, rows)
     points = {
-        result.step.position: result.finding.points
-        for result in results
+        (audit_id, result.step.position): result.finding.points
+        for audit_id, result in results
         if isinstance(result, StepResult)
     }
-    _add_points(session, audit_id, points)
+    _add_points(session, points)
 
 
 def _step_row(audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -> Document:
@@ -115,40 +108,32 @@ def _step_row(audit_id: int, result: StepResult | UnjudgedStep, now: datetime) -
     }
 
 
-def _add_points(
-    session: Session, audit_id: int, points: Mapping[int, Sequence[ControlPoint]]
-) -> None:
-    """Store the control points by the position of their step."""
+def _add_points(session: Session, points: Mapping[tuple[int, int], Sequence[ControlPoint]]) -> None:
+    """Store the control points by audit and position of their step."""
     numbered = [
         ({"audit_id": audit_id, "step_position": position, "control_point_index": index}, point)
-        for position, of_step in points.items()
+        for (audit_id, position), of_step in points.items()
         for index, point in enumerate(of_step, start=1)
     ]
-    execute_each(
-        session,
-        _ADD_POINTS,
-        [
-            {
-                **place,
-                "point": point.point,
-                "statut": point.statut.value,
-                "commentaire": point.commentaire,
-                "minutages": list(point.minutages),
-                "erreur_transcription_notee": point.erreur_transcription_notee,
-                "variation_phonetique_utilisee": point.variation_phonetique_utilisee,
-            }
-            for place, point in numbered
-        ],
-    )
-    execute_each(
-        session,
-        _ADD_CITATIONS,
-        [
-            {**place, "citation_index": number, **vars(citation)}
-            for place, point in numbered
-            for number, citation in enumerate(point.citations, start=1)
-        ],
-    )
+    rows = [
+        {
+            **place,
+            "point": point.point,
+            "statut": point.statut.value,
+            "commentaire": point.commentaire,
+            "minutages": list(point.minutages),
+            "erreur_transcription_notee": point.erreur_transcription_notee,
+            "variation_phonetique_utilisee": point.variation_phonetique_utilisee,
+        }
+        for place, point in numbered
+    ]
+    cited = [
+        {**place, "citation_index": number, **vars(citation)}
+        for place, point in numbered
+        for number, citation in enumerate(point.citations, start=1)
+    ]
+    insert_rows(session, ControlPointRow, rows)
+    insert_rows(session, CitationRow, cited)
 
 
 def save_finding(
@@ -180,7 +165,7 @@ def save_finding(
             ControlPointRow.audit_id == audit_id, ControlPointRow.step_position == step.position
         )
     )
-    _add_points(session, audit_id, {step.position: finding.points})
+    _add_points(session, {(audit_id, step.position): finding.points})
 
 
 def delete_steps(session: Session, audit_id: int) -> None:
@@ -210,7 +195,10 @@ def copy_judged_steps(session: Session, audit_id: int, from_audit_id: int) -> in
 def attempted_steps(session: Session, audit_id: int) -> tuple[set[int], dict[int, Usage]]:
     """The positions of the judged steps, and the usage of the steps that could not be judged."""
     judged, spent = set[int](), dict[int, Usage]()
-    for row in execute(session, _ATTEMPTED, {"audit": audit_id}):
+    attempted = select(
+        StepResultRow.step_position, StepResultRow.error, StepResultRow.raw_result
+    ).where(StepResultRow.audit_id == audit_id)
+    for row in session.execute(attempted):
         if row.error is None:
             judged.add(row.step_position)
         else:
@@ -224,29 +212,26 @@ def _usage_of(analysis: Document) -> Usage:
 
 
 def _in_order(
-    table: type[StepResultRow | ControlPointRow | CitationRow], order: str, postgres: bool
-) -> Select[Any]:  # the columns of the table
-    of_audits = among_given(table.audit_id, "audits", postgres=postgres)
-    return select(table.__table__).where(of_audits).order_by(getattr(table, order))
-
-
-_STEPS = partial(_in_order, StepResultRow, "step_position")
-_POINTS = partial(_in_order, ControlPointRow, "control_point_index")
-_CITATIONS = partial(_in_order, CitationRow, "citation_index")
+    session: Session,
+    table: type[StepResultRow | ControlPointRow | CitationRow],
+    audit_ids: Sequence[int],
+    order: str,
+) -> Sequence[Row[Any]]:  # the columns of the table
+    query = select(table.__table__).where(among(session, table.audit_id, audit_ids))
+    return session.execute(query.order_by(getattr(table, order))).all()
 
 
 def all_steps(
     session: Session, audit_ids: Sequence[int]
 ) -> Mapping[int, list[StoredStep | MissingStep]]:
     """The steps of each audit by position, judged or not. The number of queries is constant."""
-    given = {"audits": audit_ids}
     citations: dict[tuple[int, int, int], list[Citation]] = defaultdict(list)
-    for row in execute(session, _CITATIONS, given):
+    for row in _in_order(session, CitationRow, audit_ids, "citation_index"):
         citations[row.audit_id, row.step_position, row.control_point_index].append(
             Citation(**{name: getattr(row, name) for name in _CITATION_COLUMNS})
         )
     points: dict[tuple[int, int], list[ControlPoint]] = defaultdict(list)
-    for row in execute(session, _POINTS, given):
+    for row in _in_order(session, ControlPointRow, audit_ids, "control_point_index"):
         point = ControlPoint(
             point=row.point,
             statut=Statut(row.statut),
@@ -258,12 +243,12 @@ def all_steps(
         )
         points[row.audit_id, row.step_position].append(point)
     steps: dict[int, list[StoredStep | MissingStep]] = defaultdict(list)
-    for row in execute(session, _STEPS, given):
+    for row in _in_order(session, StepResultRow, audit_ids, "step_position"):
         steps[row.audit_id].append(_step(row, tuple(points[row.audit_id, row.step_position])))
     return steps
 
 
-def _step(row: StepResultRow, points: tuple[ControlPoint, ...]) -> StoredStep | MissingStep:
+def _step(row: Row[Any], points: tuple[ControlPoint, ...]) -> StoredStep | MissingStep:
     facts: dict[str, Any] = {
         "position": row.step_position,
         "name": row.step_name,

@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from automation_pipeline.audits.models.audits import (
@@ -19,12 +18,12 @@ from automation_pipeline.audits.models.audits import (
 )
 from automation_pipeline.audits.models.findings import UNKNOWN
 from automation_pipeline.fiches.tables import SECTION_TABLES, CallRecordingRow, FicheCacheRow
-from automation_pipeline.storage.prepared import execute
-from automation_pipeline.storage.statements import among_given
+from automation_pipeline.storage.statements import among
 from automation_pipeline.transcription.tables import ChunkRow, TranscriptionTaskRow
 
 _CALLS = (
     select(
+        FicheCacheRow.fiche_id,
         CallRecordingRow.id,
         CallRecordingRow.call_id,
         CallRecordingRow.recording_date,
@@ -36,37 +35,40 @@ _CALLS = (
         CallRecordingRow.has_transcription,
     )
     .join(FicheCacheRow, FicheCacheRow.id == CallRecordingRow.fiche_cache_id)
-    .where(FicheCacheRow.fiche_id == bindparam("fiche"), CallRecordingRow.vanished_at.is_(None))
+    .where(CallRecordingRow.vanished_at.is_(None))
     .order_by(CallRecordingRow.start_time, CallRecordingRow.call_id)
 )
 _SOUSCRIPTION = SECTION_TABLES["elements_souscription"].c
-_PRODUCT = (
-    select(
-        _SOUSCRIPTION.produit_groupe_nom,
-        _SOUSCRIPTION.produit_gamme_nom,
-        _SOUSCRIPTION.produit_formule_nom,
-        _SOUSCRIPTION.produit_formule,
-        _SOUSCRIPTION.produit_cotisation,
-        _SOUSCRIPTION.produit_date_effet,
-        _SOUSCRIPTION.produit_type_contrat,
-        _SOUSCRIPTION.produit_type_client,
-    )
-    .join(FicheCacheRow, FicheCacheRow.id == _SOUSCRIPTION.fiche_cache_id)
-    .where(FicheCacheRow.fiche_id == bindparam("fiche"))
-)
-
-
-def _chunks(postgres: bool) -> Select[tuple[object, ...]]:
-    of_recordings = among_given(ChunkRow.recording_id, "recordings", postgres=postgres)
-    return select(ChunkRow.__table__).where(of_recordings).order_by(ChunkRow.chunk_index)
+_PRODUCTS = select(
+    FicheCacheRow.fiche_id,
+    _SOUSCRIPTION.produit_groupe_nom,
+    _SOUSCRIPTION.produit_gamme_nom,
+    _SOUSCRIPTION.produit_formule_nom,
+    _SOUSCRIPTION.produit_formule,
+    _SOUSCRIPTION.produit_cotisation,
+    _SOUSCRIPTION.produit_date_effet,
+    _SOUSCRIPTION.produit_type_contrat,
+    _SOUSCRIPTION.produit_type_client,
+).join(FicheCacheRow, FicheCacheRow.id == _SOUSCRIPTION.fiche_cache_id)
 
 
 def get_transcript_snapshot(session: Session, fiche_id: str) -> TranscriptSnapshot:
+    return transcript_snapshots(session, [fiche_id])[fiche_id]
+
+
+def transcript_snapshots(
+    session: Session, fiche_ids: Collection[str]
+) -> dict[str, TranscriptSnapshot]:
+    """By fiche, also for a fiche without recordings. The number of queries is constant."""
+    of_fiches = among(session, FicheCacheRow.fiche_id, fiche_ids)
     # Plain rows with the names of the columns.
-    calls = cast("Sequence[CallRecordingRow]", execute(session, _CALLS, {"fiche": fiche_id}).rows)
-    usable = [row for row in calls if row.has_transcription and row.recording_url.strip()]
-    chunks: dict[int, list[TimelineChunk]] = defaultdict(list)
-    for row in execute(session, _chunks, {"recordings": [call.id for call in usable]}):
+    calls: dict[str, list[CallRecordingRow]] = {fiche_id: [] for fiche_id in fiche_ids}
+    for row in session.execute(_CALLS.where(of_fiches)):
+        calls[row.fiche_id].append(cast("CallRecordingRow", row))
+    usable = [row.id for rows in calls.values() for row in rows if _is_usable(row)]
+    chunks: dict[int, list[TimelineChunk]] = {recording_id: [] for recording_id in usable}
+    of_recordings = select(ChunkRow.__table__).where(among(session, ChunkRow.recording_id, usable))
+    for row in session.execute(of_recordings.order_by(ChunkRow.chunk_index)):
         chunks[row.recording_id].append(
             TimelineChunk(
                 index=row.chunk_index,
@@ -77,6 +79,24 @@ def get_transcript_snapshot(session: Session, fiche_id: str) -> TranscriptSnapsh
                 full_text=row.full_text,
             )
         )
+    products = {
+        row.fiche_id: _product_text(row) for row in session.execute(_PRODUCTS.where(of_fiches))
+    }
+    return {
+        fiche_id: _snapshot(rows, chunks, products.get(fiche_id))
+        for fiche_id, rows in calls.items()
+    }
+
+
+def _is_usable(row: CallRecordingRow) -> bool:
+    return row.has_transcription and bool(row.recording_url.strip())
+
+
+def _snapshot(
+    calls: Sequence[CallRecordingRow],
+    chunks: Mapping[int, Sequence[TimelineChunk]],
+    product: str | None,
+) -> TranscriptSnapshot:
     timeline = Timeline(
         tuple(
             TimelineRecording(
@@ -90,7 +110,7 @@ def get_transcript_snapshot(session: Session, fiche_id: str) -> TranscriptSnapsh
                 to_number=row.to_number,
                 chunks=tuple(chunks[row.id]),
             )
-            for index, row in enumerate(row for row in usable if chunks[row.id])
+            for index, row in enumerate(row for row in calls if chunks.get(row.id))
         )
     )
     said = [
@@ -104,16 +124,13 @@ def get_transcript_snapshot(session: Session, fiche_id: str) -> TranscriptSnapsh
                 for row in calls
             ]
         ),
-        product=_product_text(session, fiche_id),
+        product=product,
         fingerprint=hashlib.sha256(json.dumps(said).encode()).hexdigest(),
     )
 
 
-def _product_text(session: Session, fiche_id: str) -> str | None:
+def _product_text(row: Row[Any]) -> str | None:  # the columns of _PRODUCTS
     """What was sold according to the CRM, for steps that verify the product."""
-    row = execute(session, _PRODUCT, {"fiche": fiche_id}).first()
-    if row is None:
-        return None
     facts = {
         "Assureur": row.produit_groupe_nom,
         "Gamme": row.produit_gamme_nom,

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from automation_pipeline.audits.queries.audits import claim_audit, set_deleted, update_audit_row
+from automation_pipeline.audits.queries.audits import claim_audits, set_deleted, update_audit_row
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
@@ -88,7 +88,8 @@ def test_a_version_is_never_given_twice_though_the_last_was_deleted(bench: Bench
 
 def taken_up(bench: Bench, token: int) -> bool:
     with bench.database.transaction() as session:
-        return claim_audit(session, 1, token)
+        found = claim_audits(session, {1: token})[1]
+        return found.fence == token and not found.summary.is_final
 
 
 def test_an_audit_passes_on_to_later_tokens_only_and_to_nobody_when_it_has_ended(

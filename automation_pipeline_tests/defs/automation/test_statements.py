@@ -16,7 +16,7 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import heard
 
-MOST_STATEMENTS_PER_FICHE = 60
+MOST_STATEMENTS_PER_FICHE = 30
 FEW, MANY = 40, 80
 
 
