@@ -1,16 +1,40 @@
-"""Scope by every spelling and every way round: what is hidden stays hidden."""
+"""What a caller may see, by scope and organisation."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from automation_pipeline.api.permissions import RULES, Entity
+from automation_pipeline import migrations
+from automation_pipeline.api.app import create_app
+from automation_pipeline.api.permissions import ORG_RULES, RULES, Entity, Rule, Scoped
+from automation_pipeline.api.scopes import check_may_have_done, narrowed
+from automation_pipeline.core.access import Caller, Grant, Permission, Scope, whole_grants
 from automation_pipeline.fiches.tables import FicheCacheRow
+from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.tables import (
+    AuditLogRow,
+    BatchRow,
+    FireRow,
+    HostRow,
+    JobRunRow,
+    OrgAlertRow,
+    OrganisationRow,
+    OrgJobRow,
+    OrgJobTypeRow,
+    OrgScheduleRow,
+    ServerRow,
+)
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.api.conftest import Login, Member, client_of, services_on, user_token
 from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.org_jobs.bench import Bench
 from automation_pipeline_tests.tables import every_case
 
 SCHEDULES = "/api/automation/schedules"
@@ -147,3 +171,320 @@ class TestARunIsJudgedByWhatItWasAbout:
 def test_no_path_leads_elsewhere(client: TestClient) -> None:
     answered = client.get("/health/", headers={"Host": "evil.example"}, follow_redirects=False)
     assert (answered.status_code, answered.json()["code"]) == (404, "NOT_FOUND")
+
+
+AGENTS = "/api/agents/"
+# These show nothing that is anybody's, and take nothing in.
+# Their tests are in routes/test_org_job_types.py.
+OF_NOBODY = {("GET", "/api/org-jobs/types"), ("POST", "/api/org-schedules/preview")}
+RULED = [
+    pytest.param(method, path, rule, id=f"{method} {path}")
+    for (method, path), rule in ORG_RULES.items()
+]
+OURS = [
+    case
+    for case in RULED
+    if not case.values[1].startswith(AGENTS) and (case.values[0], case.values[1]) not in OF_NOBODY
+]
+NAMING = [
+    case
+    for case in OURS
+    if "{" in case.values[1] and case.values[2].permission is Permission.ORG_JOBS
+]
+LISTING = [case for case in OURS if "{" not in case.values[1] and case.values[0] == "GET"]
+MAKING = [case for case in OURS if "{" not in case.values[1] and case.values[0] == "POST"]
+MANAGING = [case for case in OURS if case.values[2].permission is Permission.ORGANISATIONS]
+TABLES = (
+    OrganisationRow,
+    HostRow,
+    ServerRow,
+    OrgScheduleRow,
+    FireRow,
+    BatchRow,
+    OrgJobTypeRow,
+    OrgJobRow,
+    JobRunRow,
+    OrgAlertRow,
+    AuditLogRow,
+)
+BODIES: Mapping[str, Mapping[str, Any]] = {
+    "/api/org-hosts": {"name": "new"},
+    "/api/org-servers": {"name": "new"},
+    "/api/org-schedules": {
+        "name": "new",
+        "cronExpression": "0 2 * * *",
+        "jobType": "HTTPS_CALL",
+        "payload": {"url": "https://example.com/"},
+    },
+    "/api/org-jobs/types": {"name": "NEW", "summary": "New."},
+    "/api/org-jobs/types/{type_name}": {"summary": "Changed."},
+    "/api/org-jobs": {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/"}},
+    "/api/org-schedules/{org_schedule_id}/backfill": {
+        "from": "2026-05-01T00:00:00Z",
+        "until": "2026-05-03T00:00:00Z",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """One of everything that an organisation can have, by the names of the paths' parameters."""
+
+    ids: Mapping[str, str]
+
+    def named(self, path: str) -> str:
+        return re.sub(r"\{(\w+)\}", lambda found: self.ids[found[1]], path)
+
+
+MISSING = Belongings(
+    {
+        "org_id": "initech",
+        "host_id": "987654",
+        "server_id": "987654",
+        "org_schedule_id": str(uuid4()),
+        "org_job_id": "987654",
+        "batch_id": "987654",
+        "type_name": "NOWHERE",
+    }
+)
+
+
+def belongings(orgs: Bench, org_id: str) -> Belongings:
+    orgs.organisation(org_id)
+    host_id = orgs.host(org_id)
+    server_id = orgs.server(org_id, host_id=host_id)
+    schedule_id = orgs.schedule(org_id, server_instance_id=server_id)
+    batch = BatchRow(
+        org_id=org_id,
+        schedule_id=schedule_id,
+        type="backfill",
+        status="running",
+        behaviour="none",
+        from_at=orgs.now,
+        until_at=orgs.now,
+        total=1,
+        created_by="user:1",
+        created_at=orgs.now,
+    )
+    alert = {"severity": "warning", "subject": schedule_id, "message": "Late", "status": "unsent"}
+    entry = {"actor": "user:1", "action": "update", "entity": "schedule", "entity_id": schedule_id}
+    with orgs.database.transaction() as session:
+        session.add(batch)
+        session.add(
+            OrgAlertRow(
+                org_id=org_id,
+                name="silent_schedule",
+                raised_at=orgs.now,
+                next_retry_at=orgs.now,
+                **alert,
+            )
+        )
+        session.add(AuditLogRow(org_id=org_id, at=orgs.now, **entry))
+        session.flush()
+        batch_id = batch.id
+    type_name = f"OF_{uuid4().hex.upper()}"
+    with orgs.database.transaction() as session:
+        session.add(
+            OrgJobTypeRow(
+                org_id=org_id,
+                name=type_name,
+                summary="Its own.",
+                is_mutation=True,
+                limit_seconds=60,
+                created_at=orgs.now,
+                updated_at=orgs.now,
+            )
+        )
+    fire_id = orgs.fire(schedule_id)
+    job_id = orgs.job(
+        org_id,
+        schedule_id=schedule_id,
+        fire_id=fire_id,
+        batch_id=batch_id,
+        server_instance_id=server_id,
+    )
+    return Belongings(
+        {
+            "org_id": org_id,
+            "host_id": str(host_id),
+            "server_id": str(server_id),
+            "org_schedule_id": schedule_id,
+            "org_job_id": str(job_id),
+            "batch_id": str(batch_id),
+            "type_name": type_name,
+        }
+    )
+
+
+def everything(orgs: Bench) -> list[dict[str, Any]]:
+    with orgs.database.reading() as session:
+        return [
+            {column.key: getattr(row, column.key) for column in table.__table__.columns}
+            for table in TABLES
+            for row in session.query(table).order_by("id")
+        ]
+
+
+def called(client: TestClient, method: str, path: str, things: Belongings, **params: str) -> Any:
+    body = None if method == "GET" else BODIES.get(path, {})
+    return client.request(method, things.named(path), json=body, params=params)
+
+
+def test_every_route_is_kept_by_organisation_and_looked_at_here() -> None:
+    assert {rule.scoped for rule in ORG_RULES.values()} == {Scoped.BY_ORGANISATION}
+    looked_at = {
+        (case.values[0], case.values[1]) for case in (*NAMING, *LISTING, *MAKING, *MANAGING)
+    }
+    agents = {route for route in ORG_RULES if route[1].startswith(AGENTS)}
+    assert looked_at | OF_NOBODY | agents == set(ORG_RULES)
+
+
+@every_case(("method", "path", "rule"), NAMING)
+def test_what_is_of_another_organisation_does_not_exist(
+    member: Member, orgs: Bench, method: str, path: str, rule: Rule
+) -> None:
+    acme, globex = belongings(orgs, "acme"), member("globex")
+    before = everything(orgs)
+    hidden, missing = (called(globex, method, path, things) for things in (acme, MISSING))
+    assert (hidden.status_code, hidden.json()["code"]) == (404, "NOT_FOUND")
+    assert missing.status_code == 404
+    words = hidden.json()["error"]
+    for name, its in acme.ids.items():
+        words = words.replace(its, MISSING.ids[name]) if f"{{{name}}}" in path else words
+    assert words == missing.json()["error"]
+    assert everything(orgs) == before
+
+
+@every_case(("method", "path", "rule"), NAMING)
+def test_its_own_is_there(member: Member, orgs: Bench, method: str, path: str, rule: Rule) -> None:
+    """So that the test above finds what it should."""
+    acme = belongings(orgs, "acme")
+    assert called(member("acme"), method, path, acme).status_code in {200, 201, 202, 204, 409}
+
+
+@every_case(("method", "path", "rule"), LISTING)
+def test_lists_show_nothing_of_another_organisation(
+    operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
+) -> None:
+    clients = {org_id: member(org_id, "org-jobs.read") for org_id in ("acme", "globex")}
+    for org_id in clients:
+        belongings(orgs, org_id)
+    whose = "id" if path == "/api/organisations" else "orgId"
+    for org_id, client in clients.items():
+        assert {one[whose] for one in client.get(path).json()["data"]} == {org_id}
+    if path != "/api/organisations":
+        assert clients["globex"].get(path, params={"org": "acme"}).json()["data"] == []
+        assert {
+            one[whose] for one in operator.get(path, params={"org": "acme"}).json()["data"]
+        } == {"acme"}
+    assert {one[whose] for one in operator.get(path).json()["data"]} == {"acme", "globex"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "rule"), [case for case in MAKING if case.values[1] != "/api/organisations"]
+)
+def test_nothing_is_made_for_another_organisation(
+    operator: TestClient, member: Member, orgs: Bench, method: str, path: str, rule: Rule
+) -> None:
+    globex = member("globex")
+    before = everything(orgs)
+    other, missing = (
+        called(globex, method, path, MISSING, org=org_id) for org_id in ("acme", "initech")
+    )
+    assert (other.status_code, missing.status_code) == (404, 404)
+    assert other.json()["error"].replace("acme", "initech") == missing.json()["error"]
+    unnamed = called(operator, method, path, MISSING)
+    assert (unnamed.status_code, unnamed.json()["details"][0]["field"]) == (400, "org")
+    assert called(operator, method, path, MISSING, org="initech").status_code == 404
+    assert everything(orgs) == before
+    assert called(globex, method, path, MISSING).json()["data"]["orgId"] == "globex"
+
+
+@every_case(("method", "path", "rule"), MANAGING)
+def test_an_organisation_manages_none(
+    member: Member, orgs: Bench, method: str, path: str, rule: Rule
+) -> None:
+    acme = belongings(orgs, "acme")
+    answered = called(member("globex"), method, path, acme)
+    if rule.own is None:
+        assert answered.status_code == 403
+    else:
+        assert answered.status_code == (404 if "{" in path else 200)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
+    services = services_on(f"sqlite:///{tmp_path_factory.mktemp('scopes') / 'automation.db'}")
+    migrations.upgrade(services.database)
+    return create_app(services)
+
+
+@every_case("scope", ["SELF", "GROUP"])
+@every_case(("method", "path", "rule"), RULED)
+def test_whoever_belongs_to_no_organisation_needs_all_of_them(
+    empty: FastAPI, method: str, path: str, rule: Rule, scope: str
+) -> None:
+    narrow = client_of(
+        empty, user_token({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"])
+    )
+    answered = narrow.request(method, re.sub(r"\{\w+\}", "1", path))
+    assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
+
+
+@every_case("permission", ["org-jobs.read", "org-jobs.agents.read"])
+@every_case(
+    ("method", "path", "rule"), [case for case in RULED if case.values[2].action == "write"]
+)
+def test_a_token_of_an_organisation_needs_the_permission_too(
+    member: Member, method: str, path: str, rule: Rule, permission: str
+) -> None:
+    answered = member("acme", permission).request(method, re.sub(r"\{\w+\}", "1", path))
+    assert (answered.status_code, answered.json()["code"]) == (403, "AUTHORIZATION_ERROR")
+
+
+def caller(*, permission: Permission | None = None, scope: Scope = Scope.ALL) -> Caller:
+    return Caller("user:1", {} if permission is None else {permission: Grant(scope, scope)})
+
+
+PERMITTED_TYPES = {
+    name: one.permission for name, one in JOB_TYPES.items() if one.permission is not None
+}
+
+
+@every_case(("name", "permission"), PERMITTED_TYPES.items())
+def test_a_type_with_a_permission_asks_for_it_with_the_scope_all(
+    name: str, permission: Permission
+) -> None:
+    check_may_have_done(caller(permission=permission), name)
+    check_may_have_done(Caller("machine:1", whole_grants()), name)
+    for poor in (
+        caller(),
+        caller(permission=permission, scope=Scope.GROUP),
+        caller(permission=Permission.ORG_JOBS),
+    ):
+        with pytest.raises(Exception, match=rf"{permission}\.write"):
+            check_may_have_done(poor, name)
+
+
+@every_case(
+    "named",
+    ["HTTPS_CALL", "SERVER_RESTART", "restart", "NO_SUCH_TYPE", None, 5, ["AUTOMATION_RUN"]],
+)
+def test_other_types_ask_for_nothing_more(named: object) -> None:
+    check_may_have_done(caller(), named)
+
+
+@every_case(
+    ("within", "org_id", "reached"),
+    [
+        (ALL_ORGANISATIONS, None, ALL_ORGANISATIONS),
+        (ALL_ORGANISATIONS, "acme", OrgScope("acme")),
+        (OrgScope("acme"), None, OrgScope("acme")),
+        (OrgScope("acme"), "acme", OrgScope("acme")),
+        (OrgScope("acme"), "globex", None),
+    ],
+)
+def test_a_list_is_narrowed_and_never_widened(
+    within: OrgScope, org_id: str | None, reached: OrgScope | None
+) -> None:
+    assert narrowed(within, org_id) == reached

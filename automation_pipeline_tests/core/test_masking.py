@@ -1,7 +1,9 @@
-"""What is masked before it is written down, what is left as it is, and that nothing is endless or
-an error."""
+"""What is written down: secrets and personal data are masked, markup and control characters escaped."""
 
+import io
 import json
+import logging
+import time
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,16 +16,22 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from automation_pipeline.core import masking
+from automation_pipeline.core.logs import configure_logs, log
 from automation_pipeline.core.masking import (
     CUT,
     CUT_KEYS,
     MASK,
     MOST_TEXT,
     MOST_VALUES,
+    csv_cell,
+    hide,
+    markdown_cell,
     masked,
     masked_document,
     masked_text,
+    visible,
 )
+from automation_pipeline.orchestration.metadata import table
 from automation_pipeline_tests.tables import every_case
 
 SECRET_KEYS = [
@@ -354,3 +362,121 @@ def test_a_text_is_masked_once_for_all(text: str, longest: int) -> None:
     once = masked_text(text, longest)
     assert masked_text(once, longest) == once
     assert len(once) <= longest
+
+
+@every_case(
+    ("text", "shown"),
+    [
+        ("mdp=hunter2", "mdp=[masked]"),
+        ("mot de passe: hunter2", "mot de passe: [masked]"),
+        ("Mot de passe : hunter2.", "Mot de passe : [masked]"),
+        ("Invalid API key: sk-1", "Invalid API key: [masked]"),
+        ("Incorrect API key provided: sk-pro***cdef", "Incorrect API key provided: [masked]"),
+        ("sessionId=abc, auth_key=def", "sessionId=[masked], auth_key=[masked]"),
+        ("got whsec_MfKQ9r8GKYqrTwjU+PD8/LPZIo2LaLaS== then", "got [masked] then"),
+        ("got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln then", "got [masked] then"),
+        ("it was apt_0123456789abcdefghij", "it was [masked]"),
+        (r'{"password": "a\"b secret tail", "n": 1}', '{"password": "[masked]", "n": 1}'),
+        ("to FR76 3000 6000 0112 3456 7890 189, now", "to [masked], now"),
+        ("to FR7630006000011234567890189", "to [masked]"),
+        ("to GB82 WEST 1234 5698 7654 32", "to [masked]"),
+        ("nir 185057800608436", "nir [masked]"),
+        ("of 1 85 05 78 006 084 36.", "of [masked]."),
+        ("of 2 99 11 2A 006 084 36", "of [masked]"),
+        ("paid by 4111111111111111", "paid by [masked]"),
+        ("paid by 4111 1111 1111 1111 or 5500-0000-0000-0004", "paid by [masked] or [masked]"),
+        ("paid by 378282246310005, 3782 822463 10005", "paid by [masked], [masked]"),
+        ("paid by 4222222222222", "paid by [masked]"),
+        ("paid by 30569309025904", "paid by [masked]"),
+    ],
+)
+def test_secrets_after_their_names_and_by_their_shapes_are_hidden(text: str, shown: str) -> None:
+    assert hide(text) == shown
+    assert hide(shown) == shown
+
+
+@every_case(
+    "text",
+    [
+        "fiches 4900417 4900418 4900419",
+        "at 1777889900123 and 1777889900123456, on 20260504100000",
+        "paid by 4111111111111112",
+        "company 73282932000074",
+        "AB12CDEF34567890 and 3FA85F64-5717-4562-B3FC-2C963F66AFA6",
+        "1200 of 5000 tokens, 2900 4900 calls",
+        "the key: three; monkey: none; sess: 12",
+        "whsec_ and eyJ and sk- and apt_ begin secrets, FR begins a number",
+    ],
+)
+def test_counts_times_and_ids_are_left(text: str) -> None:
+    assert hide(text) == text
+
+
+@every_case(
+    "unit",
+    ["a:", "http://", "http://a?", "token=", "token=1 ", "a@", "a@a.", "0", "06 ", "bearer ", "cookie", "cookie:",
+     "sk-", "eyJ.", "FR76 ", "4111 ", "a.", "mot de passe", 'password:"', '\\"', "a='", "://", "api key "],
+)  # fmt: skip
+def test_the_work_grows_as_the_text_does(unit: str) -> None:
+    """Sixteen times the text is a good sixteen times the work; it would be 256 times if each part
+    saw all the rest."""
+
+    def seconds(length: int) -> float:
+        text = unit * (length // len(unit))
+        spans: list[float] = []
+        for _ in range(3):
+            begun = time.process_time()
+            hide(text)
+            spans.append(time.process_time() - begun)
+        return min(spans)
+
+    assert seconds(64_000) < 100 * max(seconds(4_000), 0.0005)
+
+
+HOSTILE = "\x1b]0;title\x07 \x9b31m red \x9d0;x\x9c \u202eevil \u2028 line \r over \x7f"
+
+
+def test_no_text_is_a_formula_and_every_number_stays_one() -> None:
+    cases = {
+        "=1+1": "'=1+1", "+33 1": "'+33 1", "-2": "'-2", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1",
+        "\n=1": "'\n=1", "＝1": "'＝1", "a=1": "a=1", "": "", "NORD": "NORD", -2: -2, 1.5: 1.5, None: None,
+    }  # fmt: skip
+    assert {given: csv_cell(given) for given in cases} == cases
+
+
+def test_a_cell_of_markdown_holds_no_markup() -> None:
+    cases = {
+        "a|b": r"a\|b", "a\\|b": r"a\\\|b", "a\nb": "a b", "[x](javascript:1)": r"\[x\](javascript:1)",
+        "![x](https://e.test)": r"\!\[x\](https\://e.test)", "<img src=x>": r"\<img src=x\>", "`x`": r"\`x\`",
+        "**b** _i_ ~~s~~": r"\*\*b\*\* \_i\_ \~\~s\~\~", "www.e.test": r"www\.e.test", "&lt;": r"\&lt;",
+        "a@e.test": r"a\@e.test", "95.5 % (3/4)": "95.5 % (3/4)", "\x9bx": "\\\\u009bx",
+    }  # fmt: skip
+    told = {given: markdown_cell(given) for given in cases}
+    assert {
+        given: one for given, one in told.items() if one != cases[given] and "\x9b" not in given
+    } == {}
+    assert "\x9b" not in told["\x9bx"]
+    assert table(("cause",), [("a|b",), (None,)]) == "| cause |\n|---|\n| a\\|b |\n| – |"
+    assert table(("cause",), []) == ""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_line_of_the_log_commands_no_terminal(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    configure_logs("info", form)  # type: ignore[arg-type]  # one of the two
+    try:
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError as error:
+            log("automation_pipeline.tests").info(
+                f"said {HOSTILE}", word="\x9b31m", words=HOSTILE, exc_info=error
+            )
+    finally:
+        root = logging.getLogger()
+        root.handlers = [one for one in root.handlers if type(one).__name__ != "_StandardError"]
+    line = written.getvalue()
+    harmful = [sign for sign in line if sign not in "\n\t" and visible(sign) != sign]
+    assert harmful == []
+    assert "\\u009b31m red" in line
+    assert form == "text" or json.loads(line)["word"] == "\x9b31m"

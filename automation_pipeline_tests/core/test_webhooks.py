@@ -1,9 +1,23 @@
-"""The bytes of a webhook and what signs them: a receiver can compute both."""
+"""Webhooks: body, signature, and the state of a delivery after an attempt."""
 
+import asyncio
 import hashlib
 import hmac
 
-from automation_pipeline.core.webhooks import body_of, mac_of, mac_of_moment
+from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.webhooks import (
+    Delivery,
+    DeliveryPolicy,
+    DeliveryStatus,
+    WebhookAnswer,
+    after_answer,
+    after_error,
+    attempt,
+    body_of,
+    mac_of,
+    mac_of_moment,
+)
+from automation_pipeline_tests.tables import every_case
 
 
 def test_a_body_is_the_same_bytes_in_whatever_order_its_keys_come() -> None:
@@ -22,3 +36,97 @@ def test_a_receiver_can_check_what_is_signed() -> None:
         == hmac.new(b"s3cret", b"17." + body, hashlib.sha256).hexdigest()
     )
     assert mac_of_moment("s3cret", body, "17") != mac_of_moment("s3cret", body, "18")
+
+
+PATIENCE = DeliveryPolicy(attempts=5)
+PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliveryStatus.FAILED
+
+
+@every_case(
+    ("status", "becomes"),
+    [
+        (200, SENT), (201, SENT), (204, SENT), (299, SENT), (301, FAILED), (302, FAILED), (307, FAILED), (400, FAILED),
+        (401, FAILED), (403, FAILED), (404, FAILED), (408, PENDING), (410, FAILED), (422, FAILED), (425, PENDING),
+        (429, PENDING), (500, PENDING), (502, PENDING), (503, PENDING), (504, PENDING),
+    ],
+)  # fmt: skip
+def test_what_a_status_means(status: int, becomes: DeliveryStatus) -> None:
+    delivery = after_answer(WebhookAnswer(status, "words"), 1, PATIENCE)
+    assert (delivery.status, delivery.status_code, delivery.response_body) == (
+        becomes,
+        status,
+        "words",
+    )
+    assert delivery.error == (None if becomes is SENT else f"The receiver answered {status}")
+
+
+def test_the_pauses_double_until_the_last_attempt() -> None:
+    pauses = [
+        after_answer(WebhookAnswer(503, ""), attempts, PATIENCE).pause_seconds
+        for attempts in range(1, 5)
+    ]
+    assert pauses == [10, 20, 40, 80]
+    assert after_answer(WebhookAnswer(503, ""), 5, PATIENCE).status is FAILED
+    assert after_error(TransientError("no"), 5, PATIENCE) == Delivery(FAILED, 5, error="no")
+
+
+@every_case(("asked", "pause"), [(None, 10), (3, 10), (120, 120), (1e9, 3600)])
+def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_ever(
+    asked: float | None, pause: float
+) -> None:
+    assert after_answer(WebhookAnswer(429, "", asked), 1, PATIENCE).pause_seconds == pause
+    assert (
+        after_error(TransientError("no", retry_after_seconds=asked), 1, PATIENCE).pause_seconds
+        == pause
+    )
+
+
+def test_an_error_carries_its_verdict() -> None:
+    assert after_error(PermanentError("IP not allowed"), 1, PATIENCE) == Delivery(
+        FAILED, 1, error="IP not allowed"
+    )
+    assert after_error(TransientError("no"), 1, PATIENCE) == Delivery(
+        PENDING, 1, error="no", pause_seconds=10
+    )
+
+
+def test_who_insists_tries_again_what_was_refused_but_not_for_ever() -> None:
+    insists = DeliveryPolicy(attempts=2, insists=True)
+    assert after_answer(WebhookAnswer(404, ""), 1, insists).status is PENDING
+    assert after_answer(WebhookAnswer(404, ""), 2, insists).status is FAILED
+    assert after_error(PermanentError("IP not allowed"), 1, insists).status is FAILED
+
+
+@every_case(
+    ("told", "becomes", "error"),
+    [
+        (None, SENT, None),
+        (WebhookAnswer(204, ""), SENT, None),
+        (WebhookAnswer(503, ""), PENDING, "The receiver answered 503"),
+        (TransientError("silent"), PENDING, "silent"),
+        (PermanentError("IP not allowed"), FAILED, "IP not allowed"),
+        (ZeroDivisionError("s3cret"), PENDING, "A bug: ZeroDivisionError"),
+    ],
+)
+def test_whatever_an_attempt_meets_is_a_value(
+    told: WebhookAnswer | Exception | None, becomes: DeliveryStatus, error: str | None
+) -> None:
+    async def send() -> WebhookAnswer | None:
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    delivery = asyncio.run(attempt(send(), 1, PATIENCE))
+    assert (delivery.status, delivery.attempts, delivery.error) == (becomes, 1, error)
+
+
+def test_an_attempt_that_takes_too_long_is_broken_off() -> None:
+    async def never() -> WebhookAnswer | None:
+        await asyncio.Event().wait()
+        return None
+
+    delivery = asyncio.run(attempt(never(), 1, DeliveryPolicy(attempts=5, attempt_seconds=0.01)))
+    assert (delivery.status, delivery.error) == (
+        PENDING,
+        "The receiver did not answer within 0.01 s",
+    )

@@ -1,19 +1,25 @@
-"""The unit of work: all or nothing, readers that write nothing, and errors a person can read."""
+"""The database: sessions, engines, errors and transactions."""
 
+import time
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import func, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.storage.database import (
     Database,
+    DatabaseBusyError,
     DatabaseFullError,
     DatabaseNotReadyError,
     DatabaseUnreachableError,
+    Pace,
     parse_url,
 )
+from automation_pipeline.storage.heartbeats import ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline_tests.tables import every_case
 
 
@@ -156,3 +162,188 @@ def test_other_databases_are_refused(url: str) -> None:
 
 def test_postgresql_means_psycopg_3() -> None:
     assert parse_url("postgresql://u@h/d").drivername == "postgresql+psycopg"
+
+
+def beats(database: Database) -> int:
+    with database.reading() as session:
+        return session.scalar(select(func.count()).select_from(ProcessHeartbeatRow)) or 0
+
+
+def beat(database: Database, name: str) -> None:
+    with database.transaction() as session:
+        record_heartbeat(session, name)
+
+
+def beat_in_vain(database: Database) -> None:
+    with database.transaction() as session:
+        record_heartbeat(session, "in vain")
+        raise OnPurposeError
+
+
+class OnPurposeError(Exception):
+    pass
+
+
+def test_all_is_kept_together(database: Database) -> None:
+    with database.as_one():
+        beat(database, "one")
+        assert beats(database) == 1
+        beat(database, "two")
+        assert beats(database) == 2
+    assert beats(database) == 2
+
+
+def test_when_the_whole_fails_nothing_is_kept(database: Database) -> None:
+    def broken() -> None:
+        with database.as_one():
+            beat(database, "one")
+            raise OnPurposeError
+
+    with pytest.raises(OnPurposeError):
+        broken()
+    assert beats(database) == 0
+
+
+def test_a_part_that_fails_and_is_understood_takes_only_itself_back(database: Database) -> None:
+    with database.as_one():
+        beat(database, "one")
+        with pytest.raises(OnPurposeError):
+            beat_in_vain(database)
+        beat(database, "three")
+    assert beats(database) == 2
+
+
+def test_afterwards_transactions_are_their_own_again(database: Database) -> None:
+    with database.as_one():
+        beat(database, "one")
+    with pytest.raises(OnPurposeError):
+        beat_in_vain(database)
+    assert beats(database) == 1
+
+
+def test_another_thread_is_not_part_of_it(database: Database) -> None:
+    seen: list[int] = []
+    with database.as_one():
+        beat(database, "one")
+        thread = Thread(target=lambda: seen.append(beats(database)))
+        thread.start()
+        thread.join()
+    assert seen == [0]
+
+
+AT_ONCE_SECONDS = 15  # a slow machine's; whoever waited would wait 30 seconds, or for ever
+
+
+def cost(database: Database) -> object:
+    with database.reading() as session:
+        return session.scalar(text("SELECT paid_until FROM rate_limits"))
+
+
+@pytest.fixture
+def paid(database: Database) -> Database:
+    with database.transaction() as session:
+        session.execute(text("INSERT INTO rate_limits (key, paid_until) VALUES ('k', 1)"))
+    return database
+
+
+def pay_unless_busy(database: Database, until: int) -> None:
+    with database.unless_busy() as session:
+        session.execute(text("UPDATE rate_limits SET paid_until = :until"), {"until": until})
+
+
+def test_it_is_written_when_nobody_is_in_the_way(paid: Database) -> None:
+    pay_unless_busy(paid, 2)
+    assert cost(paid) == 2
+
+
+def test_somebody_in_the_way_is_a_transient_error_at_once_and_patience_comes_back(
+    paid: Database,
+) -> None:
+    with paid.transaction() as session:
+        session.execute(text("UPDATE rate_limits SET paid_until = 3"))
+        began = time.monotonic()
+        with pytest.raises(TransientError):
+            pay_unless_busy(paid, 2)
+        assert time.monotonic() - began < AT_ONCE_SECONDS
+    assert cost(paid) == 3
+    if paid.dialect == "sqlite":
+        with paid.transaction() as session:
+            assert session.scalar(text("PRAGMA busy_timeout")) == 30_000
+    else:
+        with paid.transaction() as session:
+            assert session.scalar(text("SHOW lock_timeout")) == "0"
+
+
+def test_what_fails_is_undone(paid: Database) -> None:
+    def pay_and_fail() -> None:
+        with paid.unless_busy() as session:
+            session.execute(text("UPDATE rate_limits SET paid_until = 2"))
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        pay_and_fail()
+    assert cost(paid) == 1
+
+
+POSTGRES_ONLY = pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+PAY = text("UPDATE rate_limits SET paid_until = 2")
+
+
+def test_what_it_waits_for_ends_before_an_answer_must_be_there() -> None:
+    for seconds in (0.1, 60.0, 3600.0):
+        pace = Pace(threads=3, seconds=seconds)
+        assert 0 < pace.lock_seconds < pace.statement_seconds < seconds
+        assert pace.lock_seconds + pace.statement_seconds <= seconds + 1e-9
+        assert pace.pool()["pool_size"] == 3
+
+
+def test_more_at_once_than_connections_is_one_sentence(database: Database) -> None:
+    database.serve(Pace(threads=1, seconds=0.3))
+    with ExitStack() as held:
+        for _ in range(6):
+            held.enter_context(database.reading()).connection()
+        with pytest.raises(DatabaseUnreachableError, match="all connections are in use here"):
+            database.ping()
+    database.ping()
+
+
+@POSTGRES_ONLY
+def test_a_server_waits_for_locks_and_statements_only_so_long(database: Database) -> None:
+    waiting = Database(database.url.render_as_string(hide_password=False))
+    waiting.serve(Pace(threads=2, seconds=0.6))
+    try:
+        with database.transaction() as session:
+            session.execute(text("INSERT INTO rate_limits (key, paid_until) VALUES ('k', 1)"))
+        with database.transaction() as session:
+            session.execute(PAY)
+            refuses(waiting, "UPDATE rate_limits SET paid_until = 3", "lock timeout")
+        refuses(waiting, "SELECT pg_sleep(60)", "statement timeout")
+        waiting.ping()
+    finally:
+        waiting.dispose()
+
+
+@POSTGRES_ONLY
+def test_work_waits_as_long_as_it_must(database: Database) -> None:
+    with database.reading() as session:
+        assert (
+            session.scalar(text("SHOW lock_timeout"))
+            == session.scalar(text("SHOW statement_timeout"))
+            == "0"
+        )
+
+
+def test_an_error_never_shows_what_was_written(database: Database) -> None:
+    row = text("INSERT INTO rate_limits (key, paid_until) VALUES (:key, NULL)")
+    with pytest.raises(IntegrityError) as caught, database.transaction() as session:
+        session.execute(row, {"key": "hush-hush"})
+    assert "hush-hush" not in str(caught.value).partition("DETAIL")[0]
+    assert "[SQL parameters hidden" in str(caught.value)
+
+
+def refuses(database: Database, statement: str, why: str) -> None:
+    with (
+        pytest.raises(DatabaseBusyError, match=f"^The database was too busy: .*{why}"),
+        database.transaction() as session,
+    ):
+        session.execute(text(statement))

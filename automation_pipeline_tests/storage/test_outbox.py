@@ -1,26 +1,50 @@
-"""Events are stored once and relayed at least once: each claimed by one worker, none forgotten."""
+"""The outbox: claims, order, parking and reading."""
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, groupby
 
 import pytest
-from sqlalchemy import func, select
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import event as listening
+from sqlalchemy import func, select, text, update
 
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.events import Event
 from automation_pipeline.storage.clock import database_time
-from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.outbox import (
+    BEGINNING,
+    Bookmark,
     ClaimedEvent,
     OutboxRow,
+    claim_in_order,
     claim_waiting,
+    count_attempts,
     enqueue,
+    events_after,
+    hand_back,
+    is_waiting,
+    is_withheld,
+    lock_publishing,
     mark_published,
+    newest_bookmark,
+    park,
+    put_all_back,
     put_back,
 )
 from automation_pipeline_tests.processes import CREW, at_once
-from automation_pipeline_tests.storage.processes import enqueue_events, event, publish_all
+from automation_pipeline_tests.storage.processes import (
+    enqueue_events,
+    event,
+    publish_all,
+    publish_in_order,
+)
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 SHORT = 0.15
@@ -164,3 +188,356 @@ def test_processes_claiming_at_once_get_each_event_exactly_once(
         left = select(func.count()).select_from(OutboxRow).where(OutboxRow.published_at.is_(None))
         assert session.scalar(left) == 0
         assert set(session.scalars(select(OutboxRow.attempts))) == {1}
+
+
+def fill_order(database: Database, *keys: str) -> None:
+    """The first letter is the aggregate."""
+    with database.transaction() as session:
+        enqueue(session, [event(key, key[0]) for key in keys])
+
+
+def claim_order(
+    database: Database, worker: str = "anna", limit: int = 100, hold_seconds: float = 60.0
+) -> list[str]:
+    with database.transaction() as session:
+        claims = claim_in_order(
+            session, worker, limit=limit, hold_seconds=hold_seconds, but="other"
+        )
+        return [claimed.event.key for claimed in claims]
+
+
+def ids(database: Database, *keys: str) -> list[int]:
+    with database.reading() as session:
+        return list(
+            session.scalars(
+                select(OutboxRow.id).where(OutboxRow.event_key.in_(keys)).order_by(OutboxRow.id)
+            )
+        )
+
+
+def publish(database: Database, *keys: str, worker: str = "anna") -> None:
+    with database.transaction() as session:
+        mark_published(session, worker, ids(database, *keys))
+
+
+def test_the_oldest_come_first_and_no_claim_is_an_attempt(database: Database) -> None:
+    fill_order(database, "a1", "b1", "a2")
+    assert claim_order(database, limit=2) == ["a1", "b1"]
+    with database.reading() as session:
+        assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [0, 0, 0]
+
+
+def test_nobody_gets_what_comes_after_an_event_that_somebody_holds(database: Database) -> None:
+    fill_order(database, "a1", "a2", "b1", "a3")
+    assert claim_order(database, "anna", limit=1) == ["a1"]
+    assert claim_order(database, "berta") == ["b1"]
+    publish(database, "a1")
+    assert claim_order(database, "berta") == ["a2", "a3"]
+
+
+def test_nobody_gets_what_comes_after_an_event_that_waits_for_its_next_attempt(
+    database: Database,
+) -> None:
+    fill_order(database, "a1", "a2", "b1")
+    assert claim_order(database, limit=1) == ["a1"]
+    with database.transaction() as session:
+        put_back(session, "anna", ids(database, "a1")[0], error="400", delay_seconds=3600)
+    assert claim_order(database) == ["b1"]
+    with database.transaction() as session:
+        session.execute(update(OutboxRow).values(available_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    assert claim_order(database) == ["a1", "a2"]
+
+
+def test_a_parked_event_holds_up_nobody(database: Database) -> None:
+    fill_order(database, "a1", "a2")
+    claim_order(database, limit=1)
+    with database.transaction() as session:
+        park(session, "anna", ids(database, "a1")[0], error="refused")
+    assert claim_order(database) == ["a2"]
+
+
+def test_events_of_the_name_that_is_left_out_hold_up_nobody(database: Database) -> None:
+    fill_order(database, "a1", "a2")
+    with database.transaction() as session:
+        first = session.scalars(select(OutboxRow).where(OutboxRow.event_key == "a1")).one()
+        first.event_name, first.available_at = "other", datetime(2100, 1, 1, tzinfo=UTC)
+    assert claim_order(database) == ["a2"]
+
+
+def test_what_was_tried_in_vain_counts_an_attempt_of_who_holds_it(database: Database) -> None:
+    fill_order(database, "a1", "b1")
+    claim_order(database)
+    with database.transaction() as session:
+        count_attempts(session, "somebody else", ids(database, "a1", "b1"))
+        count_attempts(session, "anna", ids(database, "a1"))
+    with database.reading() as session:
+        assert list(session.scalars(select(OutboxRow.attempts).order_by(OutboxRow.id))) == [1, 0]
+
+
+def test_what_is_handed_back_untried_counts_no_attempt(database: Database) -> None:
+    fill_order(database, "a1", "a2")
+    claim_order(database)
+    with database.transaction() as session:
+        lock_publishing(session)
+        hand_back(session, "somebody else", ids(database, "a1"), error="not mine")
+        hand_back(session, "anna", ids(database, "a1", "a2"), error="away")
+    with database.reading() as session:
+        rows = session.execute(
+            select(OutboxRow.attempts, OutboxRow.last_error, OutboxRow.claimed_by)
+        )
+        assert set(rows.tuples()) == {(0, "away", None)}
+    assert claim_order(database) == ["a1", "a2"]
+
+
+def test_an_ordered_claim_that_was_never_settled_can_be_claimed_after_its_hold(
+    database: Database,
+) -> None:
+    fill_order(database, "a1", "a2")
+    assert claim_order(database, "dead", limit=1, hold_seconds=0.15) == ["a1"]
+    again: list[str] = []
+    wait_until(lambda: bool(again.extend(claim_order(database, "berta")) or again))
+    assert again == ["a1", "a2"]
+
+
+def test_processes_at_once_publish_each_aggregate_in_its_order(
+    database_url: str, database: Database
+) -> None:
+    keys = [f"{aggregate}{number}" for number in range(30) for aggregate in "abcdefgh"]
+    fill_order(database, *keys)
+    told = at_once(
+        publish_in_order, *((database_url, f"worker {number}", 5) for number in range(CREW))
+    )
+    assert sorted(chain.from_iterable((key for _, key in by) for by in told)) == sorted(keys)
+    assert in_order(sorted(chain.from_iterable(told)))
+
+
+def in_order(told: Sequence[tuple[float, str]]) -> bool:
+    """`told` is by the time at which each was published."""
+    by_aggregate = groupby(
+        sorted((key for _, key in told), key=lambda key: key[0]), key=lambda key: key[0]
+    )
+    return all(
+        numbers == sorted(numbers)
+        for numbers in ([int(key[1:]) for key in keys] for _, keys in by_aggregate)
+    )
+
+
+def test_a_claim_is_a_constant_number_of_queries(database: Database) -> None:
+    fill_order(database, *(f"a{number}" for number in range(500)))
+    seen: list[str] = []
+    listening.listen(database.engine, "before_cursor_execute", lambda *call: seen.append(call[2]))
+    assert len(claim_order(database, limit=200)) == 200
+    assert len(seen) <= 3
+
+
+def fill_parking(database: Database, *keys: str) -> None:
+    with database.transaction() as session:
+        enqueue(session, [event(key) for key in keys])
+
+
+def claim_parking(database: Database, **names: str) -> list[int]:
+    with database.transaction() as session:
+        return [
+            row.id for row in claim_waiting(session, "anna", limit=10, hold_seconds=60.0, **names)
+        ]
+
+
+def test_events_are_claimed_by_name(database: Database) -> None:
+    fill_parking(database, "a", "b")
+    assert claim_parking(database, only="other") == []
+    assert len(claim_parking(database, only="run.completed")) == 2
+
+
+def test_there_is_something_waiting_until_it_is_claimed(database: Database) -> None:
+    seen = []
+    for step in (
+        lambda: None,
+        lambda: fill_parking(database, "a"),
+        lambda: claim_parking(database),
+    ):
+        step()
+        with database.reading() as session:
+            seen.append(is_waiting(session))
+    assert seen == [False, True, False]
+
+
+def test_several_are_put_back_at_once(database: Database) -> None:
+    fill_parking(database, "a", "b")
+    ids = claim_parking(database)
+    with database.transaction() as session:
+        put_all_back(session, "anna", ids, error="away", delay_seconds=0.0)
+    assert claim_parking(database) == ids
+
+
+def test_a_parked_event_is_never_claimed(database: Database) -> None:
+    fill_parking(database, "a")
+    [claimed] = claim_parking(database)
+    with database.transaction() as session:
+        park(session, "anna", claimed, error="broken")
+    assert claim_parking(database) == []
+    with database.reading() as session:
+        row = session.scalars(select(OutboxRow)).one()
+    assert (row.last_error, row.published_at, row.claimed_by) == ("broken", None, None)
+
+
+def fill_reading(database: Database, *events: Event) -> None:
+    with database.transaction() as session:
+        enqueue(session, events)
+
+
+def read(
+    database: Database, after: Bookmark, limit: int = 100, **followed: str
+) -> tuple[list[str], Bookmark]:
+    """By default, of the aggregate `run`."""
+    with database.reading() as session:
+        found = events_after(session, after, **(followed or {"correlation_id": "run"}), limit=limit)
+    return [told.key for _, told in found], found[-1][0] if found else after
+
+
+def read_all(database: Database, after: Bookmark = BEGINNING, limit: int = 100) -> list[str]:
+    """As a browser that loses its connection after every page."""
+    keys: list[str] = []
+    while True:
+        page, after = read(database, Bookmark.read(str(after)), limit)
+        if not page:
+            return keys
+        keys += page
+
+
+def settled(database: Database, *, keys: list[str]) -> None:
+    """Transactions of others, such as the server's own, may hold the newest events back for a
+    moment."""
+    wait_until(lambda: read_all(database) == keys)
+
+
+def test_each_sees_the_events_of_what_it_follows_in_order(database: Database) -> None:
+    fill_reading(
+        database,
+        event("1", "run", fiche_id="f"),
+        event("2", "another", fiche_id="f"),
+        event("3", "run"),
+    )
+    settled(database, keys=["1", "3"])
+    assert read(database, BEGINNING, correlation_id="another")[0] == ["2"]
+    assert read(database, BEGINNING, fiche_id="f")[0] == ["1", "2"]
+    assert read(database, BEGINNING, correlation_id="nothing")[0] == []
+
+
+@every_case("limit", [1, 3, 7, 100])
+def test_pages_and_resumptions_lose_and_repeat_nothing(database: Database, limit: int) -> None:
+    keys = [str(number) for number in range(20)]
+    for key in keys:
+        fill_reading(database, event(key, "run"))
+    settled(database, keys=keys)
+    assert read_all(database, limit=limit) == keys
+    for place in range(0, 20, 6):
+        _, bookmark = read(database, BEGINNING, place + 1)
+        fill_reading(database, event(f"later {place}", "elsewhere"))
+        assert read_all(database, bookmark, limit) == keys[place + 1 :]
+
+
+def test_internal_events_are_for_nobody(database: Database) -> None:
+    told = event("a", "run")
+    internal = Event("tenant", "b", "automation/notification", "test", "run", told.occurred_at, {})
+    fill_reading(database, told, internal, event("c", "run"))
+    settled(database, keys=["a", "c"])
+
+
+def test_from_the_newest_on_only_what_comes_is_seen(database: Database) -> None:
+    fill_reading(database, event("old", "run"))
+    settled(database, keys=["old"])
+    with database.reading() as session:
+        newest = newest_bookmark(session)
+    assert read_all(database, newest) == []
+    fill_reading(database, event("new", "run"))
+    wait_until(lambda: read_all(database, newest) == ["new"])
+
+
+def test_one_thing_is_followed(database: Database) -> None:
+    for followed in ({}, {"correlation_id": "a", "fiche_id": "b"}):
+        with database.reading() as session, pytest.raises(ValueError, match="followed"):
+            events_after(session, BEGINNING, **followed, limit=1)
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("first_to_begin", ["early", "late"])
+def test_an_event_that_is_committed_late_is_never_missed(
+    database: Database, first_to_begin: str
+) -> None:
+    """`early` draws the lower id and commits last, whichever transaction began first."""
+    with Session(database.engine) as early, Session(database.engine) as late:
+        for session in (early, late) if first_to_begin == "early" else (late, early):
+            session.execute(text("SELECT pg_current_xact_id()"))
+        enqueue(early, [event("early", "run")])
+        enqueue(late, [event("late", "run")])
+        late.commit()
+        seen = [] if first_to_begin == "early" else ["late"]
+        wait_until(lambda: read(database, BEGINNING)[0] == seen)
+        _, bookmark = read(database, BEGINNING)
+        fill_reading(database, event("afterwards", "run"))
+        page, bookmark = read(database, bookmark)
+        assert page == []
+        early.commit()
+    rest = ["early", "late", "afterwards"] if first_to_begin == "early" else ["early", "afterwards"]
+    wait_until(lambda: read_all(database, bookmark) == rest)
+    assert read_all(database, Bookmark.read(str(bookmark)), limit=1) == rest
+    assert read_all(database) == ["early", "late", "afterwards"]
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_a_transaction_that_is_rolled_back_holds_up_nobody_afterwards(database: Database) -> None:
+    with Session(database.engine) as broken:
+        enqueue(broken, [event("broken", "run")])
+        fill_reading(database, event("whole", "run"))
+        assert read_all(database) == []
+        broken.rollback()
+    wait_until(lambda: read_all(database) == ["whole"])
+
+
+def as_of_another_cluster(database: Database, *keys: str) -> None:
+    """As if they had come with a dump of one that had counted further."""
+    raised = {"transaction_id": OutboxRow.transaction_id + 1_000_000}
+    with database.transaction() as session:
+        session.execute(update(OutboxRow).where(OutboxRow.event_key.in_(keys)).values(raised))
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_events_of_a_dump_of_another_cluster_are_shown_once_and_in_order(
+    database: Database, limit: int
+) -> None:
+    fill_reading(database, event("1", "run"), event("2", "run"), event("3", "run"))
+    as_of_another_cluster(database, "2", "3")
+    wait_until(lambda: read_all(database, limit=limit) == ["1", "2", "3"])
+    with database.reading() as session:
+        newest = newest_bookmark(session)
+        assert not is_withheld(session, "run")
+    _, bookmark = read(database, BEGINNING)
+    fill_reading(database, event("4", "run"))
+    wait_until(lambda: read_all(database, newest, limit) == ["4"])
+    wait_until(lambda: read_all(database, bookmark, limit) == ["4"])
+    wait_until(lambda: read_all(database, limit=limit) == ["1", "2", "3", "4"])
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_who_followed_on_the_other_cluster_goes_on_here(database: Database) -> None:
+    fill_reading(database, event("1", "run"), event("2", "run"))
+    settled(database, keys=["1", "2"])
+    _, seen = read(database, BEGINNING, 1)
+    raised = Bookmark(seen.since + 1_000_000, seen.until + 1_000_000, seen.id)
+    as_of_another_cluster(database, "1", "2")
+    fill_reading(database, event("3", "run"))
+    wait_until(lambda: read_all(database, raised) == ["2", "3"])
+
+
+@given(st.integers(0, 10**18 - 1), st.integers(0, 10**18 - 1), st.integers(0, 10**18 - 1))
+def test_a_bookmark_is_read_as_it_was_written(since: int, until: int, id_: int) -> None:
+    assert Bookmark.read(str(Bookmark(since, until, id_))) == Bookmark(since, until, id_)
+
+
+@every_case(
+    "written", ["", "5", "1-2", "1-2-x", "1-2--3", "1-2-3-4", "1-2-3\n", "١-٢-٣", "1-2-" + "9" * 19]
+)
+def test_what_is_no_bookmark_is_refused(written: str) -> None:
+    with pytest.raises(InvalidInputError):
+        Bookmark.read(written)

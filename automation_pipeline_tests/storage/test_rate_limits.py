@@ -1,4 +1,4 @@
-"""Pauses that all keep: each longer than the last, up to a cap, and short again after a success."""
+"""Pauses of callers while a provider is away."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What Dagster runs leave behind that were terminated, or ended with nobody looking."""
+"""Audits and fetch jobs whose Dagster run has ended."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Channels: where events are shown, and which names a browser may ask for."""
+"""Realtime channels of events."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pages count from 1 and lose nothing."""
+"""Pages of lists."""
 
 from hypothesis import given
 from hypothesis import strategies as st

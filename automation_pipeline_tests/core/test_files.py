@@ -1,4 +1,4 @@
-"""A file is there whole or as it was before."""
+"""Files that are written completely or not at all."""
 
 from pathlib import Path
 

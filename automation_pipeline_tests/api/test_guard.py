@@ -1,5 +1,4 @@
-"""Where a call can be heard is for those alone who may read its recordings, on every route that
-there is."""
+"""Addresses of recordings in answers."""
 
 import re
 from typing import Any

@@ -1,5 +1,4 @@
-"""The table of who may call what: every route is in it, and every row of it holds on the running
-application."""
+"""The table of permissions."""
 
 import re
 from typing import Any

@@ -1,5 +1,4 @@
-"""What was counted reaches the database while the work goes on and when it ends; none of it is lost
-or in the way."""
+"""Counts that all processes add to."""
 
 import asyncio
 

@@ -1,5 +1,4 @@
-"""The database's clock is right, counts both ways, and compares with stored instants as instants,
-not as text."""
+"""The database's clock and calendar."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,16 +1,25 @@
-"""A semaphore within one process: permits are shared fairly, kept by a heartbeat, and never lost
-with an error."""
+"""Semaphores, counted waits and failover from Redis to the database."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from automation_pipeline.core import coordination as semaphore_module
-from automation_pipeline.core.coordination import Semaphore
+from automation_pipeline.core.coordination import (
+    CountedRateLimiter,
+    FailoverPermits,
+    FailoverRateLimiter,
+    Outage,
+    Rate,
+    Semaphore,
+    reserve,
+)
 from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import come_true, leap, run
 
 AWAY = TransientError("Redis does not answer.")
@@ -169,3 +178,122 @@ def test_waits_for_other_processes_grow_and_cost_one_call_a_round(
     asyncio.run(semaphore._wait())
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert permits.asked["acquire"] == 7
+
+
+class FixedLimiter:
+    def __init__(self, *waits: float | None) -> None:
+        self.waits = list(waits)
+
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
+        return self.waits.pop(0)
+
+
+def counted_by_a_thread(limiter: CountedRateLimiter) -> float | None:
+    return limiter.reserve("language-model", Rate(60, 60))
+
+
+def counted_by_a_task(limiter: CountedRateLimiter) -> float | None:
+    return asyncio.run(reserve(limiter, "language-model", Rate(60, 60)))
+
+
+@every_case("ask", [counted_by_a_thread, counted_by_a_task])
+def test_waits_of_a_limiter_are_counted_by_provider_and_turns_at_once_are_none(
+    ask: Callable[[CountedRateLimiter], float | None],
+) -> None:
+    meter = Meter()
+    limiter = CountedRateLimiter(FixedLimiter(0.0, 1.5, None, 0.5), meter)
+    assert [ask(limiter) for _ in range(4)] == [0.0, 1.5, None, 0.5]
+    assert meter.drain() == {
+        ("limiter_waits_total", 'provider="language-model"'): 2,
+        ("limiter_wait_seconds_total", 'provider="language-model"'): 2.0,
+    }
+
+
+RATE = Rate(60, 60)
+
+
+class Limiter:
+    def __init__(self, wait: float) -> None:
+        self.wait, self.asked, self.out = wait, 0, False
+
+    def reserve(
+        self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
+    ) -> float | None:
+        self.asked += 1
+        if self.out:
+            raise TransientError("Redis does not answer.")
+        return self.wait
+
+
+def by_a_thread(limiter: FailoverRateLimiter) -> float | None:
+    return limiter.reserve("k", RATE)
+
+
+def by_a_task(limiter: FailoverRateLimiter) -> float | None:
+    return asyncio.run(reserve(limiter, "k", RATE))
+
+
+@every_case("ask", [by_a_thread, by_a_task])
+def test_the_second_is_asked_only_while_the_first_is_out(
+    ask: Callable[[FailoverRateLimiter], float | None],
+) -> None:
+    now = [100.0]
+    first, second = Limiter(1.0), Limiter(2.0)
+    limiter = FailoverRateLimiter(first, second, Outage(15, lambda: now[0]))
+    assert ask(limiter) == 1.0
+    first.out = True
+    assert [ask(limiter) for _ in range(3)] == [2.0, 2.0, 2.0]
+    assert first.asked == 2, "an outage is not asked about again and again"
+    first.out = False
+    now[0] += 15
+    assert ask(limiter) == 1.0
+    assert second.asked == 3
+
+
+def test_permits_come_from_the_second_while_the_first_is_out() -> None:
+    now = [100.0]
+    first, second = Places(), Places()
+    permits = FailoverPermits(first, second, Outage(15, lambda: now[0]))
+
+    async def use() -> None:
+        held = await permits.acquire("model", 1, "me", 30.0)
+        assert held is not None
+        first.out = True
+        await held.extend(30.0)
+        for _ in range(3):
+            permit = await permits.acquire("model", 1, "me", 30.0)
+            assert permit is not None
+            await permit.release()
+        await held.release()
+        assert (first.asked, second.asked) == (["acquire", "extend"], ["acquire", "release"] * 3)
+        first.out = False
+        now[0] += 15
+        assert await permits.acquire("model", 1, "me", 30.0)
+        assert first.asked == ["acquire", "extend", "acquire"]
+
+    asyncio.run(use())
+
+
+class Places:
+    """Permits, and a permit."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.out = False
+
+    def note(self, call: str) -> None:
+        self.asked.append(call)
+        if self.out:
+            raise TransientError("Redis does not answer.")
+
+    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "Places":
+        self.note("acquire")
+        return self
+
+    async def extend(self, ttl_seconds: float) -> None:
+        self.note("extend")
+
+    async def release(self) -> None:
+        self.note("release")

@@ -1,8 +1,11 @@
-"""Counting by threads side by side, and what is written of labels."""
+"""Counters and histograms of a process."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-from automation_pipeline.core.metrics import Meter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.core.metrics import BOUNDS_MS, BUCKETS, Meter, bucket_of
 from automation_pipeline_tests.tables import every_case
 
 
@@ -46,3 +49,23 @@ def test_no_count_is_lost_between_threads() -> None:
         for _ in range(50):
             drained += sum(meter.drain().values())
     assert drained + sum(meter.drain().values()) == 4000
+
+
+@every_case(
+    ("milliseconds", "bucket"),
+    [
+        (0, "1000.0"),
+        (1000, "1000.0"),
+        (1000.5, "5000.0"),
+        (14_400_000, "14400000.0"),
+        (14_400_001, "+Inf"),
+    ],
+)
+def test_a_bound_is_part_of_its_bucket(milliseconds: float, bucket: str) -> None:
+    assert bucket_of(milliseconds) == bucket
+
+
+@given(milliseconds=st.floats(0, 1e9))
+def test_a_time_is_in_the_smallest_bucket_that_holds_it(milliseconds: float) -> None:
+    place = BUCKETS.index(bucket_of(milliseconds))
+    assert place == sum(bound < milliseconds for bound in BOUNDS_MS)

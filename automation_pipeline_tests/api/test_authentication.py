@@ -1,4 +1,4 @@
-"""Users' access tokens: whatever is wrong about one, it is nobody's; and what its claims grant."""
+"""Users' tokens."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,12 +1,15 @@
-"""The pool keeps its width, loses nothing, writes while it works, and leaves nothing running
-behind."""
+"""Groups of tasks, bounded concurrency and garbage collection."""
 
 import asyncio
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
 
-from automation_pipeline.core.background import process_concurrently
+from automation_pipeline.core.background import process_concurrently, together
+from automation_pipeline_tests.e2e.system import REPOSITORY
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
@@ -174,3 +177,72 @@ def test_work_that_is_cancelled_from_outside_leaves_nothing_running() -> None:
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(cancelled())
+
+
+def test_an_error_of_a_task_comes_out_as_itself_and_ends_the_others() -> None:
+    ended: list[str] = []
+
+    async def fail() -> None:
+        raise LookupError("me")
+
+    async def go_on() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("the other")
+
+    async def both() -> None:
+        async with together() as group:
+            group.create_task(go_on())
+            group.create_task(fail())
+
+    with pytest.raises(LookupError, match="me"):
+        asyncio.run(both())
+    assert ended == ["the other"]
+
+
+def test_an_error_of_the_block_comes_out_as_itself() -> None:
+    async def block() -> None:
+        async with together():
+            raise LookupError("block")
+
+    with pytest.raises(LookupError, match="block"):
+        asyncio.run(block())
+
+
+def test_a_good_day_raises_nothing() -> None:
+    done: list[int] = []
+
+    async def note(number: int) -> None:
+        done.append(number)
+
+    async def work() -> None:
+        async with together() as group:
+            for number in range(3):
+                group.create_task(note(number))
+
+    asyncio.run(work())
+    assert sorted(done) == [0, 1, 2]
+
+
+COLLECTION = """
+import gc
+from automation_pipeline.core.background import tune_gc
+
+tune_gc()
+print(gc.get_freeze_count(), gc.get_threshold()[0])
+"""
+
+
+def test_loaded_objects_are_exempt_from_collection() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", COLLECTION], capture_output=True, text=True, check=True
+    )
+    frozen, threshold = map(int, ended.stdout.split())
+    assert frozen > 1000
+    assert threshold == 20_000
+
+
+def test_the_image_gives_all_threads_one_heap() -> None:
+    dockerfile = (REPOSITORY / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"^\s+MALLOC_ARENA_MAX=1\b", dockerfile, re.MULTILINE)

@@ -1,0 +1,184 @@
+"""What ops share: resource, run configs and errors as Dagster's verdicts."""
+
+import asyncio
+import threading
+from contextvars import copy_context
+
+import dagster as dg
+import pytest
+
+from automation_pipeline.automation.models.selections import (
+    SelectionInput,
+    SelectionMode,
+    parse_selection,
+)
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InvalidInputError,
+    PermanentError,
+    TransientError,
+)
+from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.core.logs import CORRELATION_TAG, correlation_id
+from automation_pipeline.orchestration.ops import (
+    CRASH_RETRIES,
+    STEP_RETRY_SECONDS,
+    SelectionConfig,
+    ServicesResource,
+    check_ids,
+    id_in,
+    verdicts,
+)
+from automation_pipeline_tests.tables import every_case
+
+
+@every_case("given", [None, 1, LARGEST_ID])
+def test_an_id_within_bounds_may_be_given_or_left_out(given: int | None) -> None:
+    check_ids(run_id=given)
+
+
+@every_case("given", [0, -1, LARGEST_ID + 1, 10**30])
+def test_each_field_that_can_be_no_id_is_named(given: int) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        check_ids(run_id=given, rule_id=None, other=given)
+    assert [name for name, _ in refused.value.fields] == ["run_id", "other"]
+
+
+@every_case(
+    ("given", "found"),
+    [(7, 7), ("7", 7), (str(LARGEST_ID), LARGEST_ID), (LARGEST_ID + 1, None), (0, None), ("", None), ("x", None),
+     (None, None), ("٧", None), (True, None)],
+)  # fmt: skip
+def test_what_can_be_no_id_is_none(given: object, found: int | None) -> None:
+    assert id_in(given) == found
+
+
+def raised_for(error: Exception) -> BaseException:
+    with pytest.raises(BaseException) as caught, verdicts():  # noqa: PT011  the kind is what is asked
+        raise error
+    return caught.value
+
+
+@every_case(("asked", "waits"), [(None, STEP_RETRY_SECONDS), (42.0, 42.0)])
+def test_a_transient_error_asks_for_the_step_again(asked: float | None, waits: float) -> None:
+    retry = raised_for(TransientError("later", retry_after_seconds=asked))
+    assert isinstance(retry, dg.RetryRequested)
+    assert retry.seconds_to_wait == waits
+
+
+def test_a_permanent_error_ends_the_step_in_its_own_words() -> None:
+    failure = raised_for(PermanentError("Schedule 9 not found"))
+    assert isinstance(failure, dg.Failure)
+    assert failure.description == "Schedule 9 not found"
+    assert failure.allow_retries is False
+
+
+def test_every_field_at_fault_is_in_the_words() -> None:
+    failure = raised_for(
+        InvalidInputError("Invalid fiche selection data", (("mode", "is required"),))
+    )
+    assert isinstance(failure, dg.Failure)
+    assert failure.description == "Invalid fiche selection data: mode: is required"
+
+
+def test_steps_in_one_process_have_no_policy_that_could_catch_an_interrupt() -> None:
+    assert CRASH_RETRIES is None
+
+
+@every_case("bug", [ZeroDivisionError(), AutomationError("no verdict")])
+def test_a_bug_stays_a_bug(bug: Exception) -> None:
+    assert raised_for(bug) is bug
+
+
+def ids_in_a_run(**tags: str) -> tuple[dg.ExecuteInProcessResult, list[str | None]]:
+    seen: list[str | None] = []
+
+    @dg.op
+    def look(services: ServicesResource) -> None:
+        async def loop() -> None:
+            seen.append(correlation_id())
+            seen.append(await asyncio.to_thread(correlation_id))
+
+        services.get().run(loop())
+        thread = threading.Thread(
+            target=copy_context().run, args=(lambda: seen.append(correlation_id()),)
+        )
+        thread.start()
+        thread.join()
+
+    @dg.op(ins={"before": dg.In(dg.Nothing)})
+    def look_again(services: ServicesResource) -> None:
+        seen.append(correlation_id())
+
+    @dg.job(resource_defs={"services": ServicesResource()})
+    def looking() -> None:
+        look_again(before=look())
+
+    return looking.execute_in_process(tags=tags), seen
+
+
+def test_the_tag_is_the_id_and_is_forgotten_after_the_run() -> None:
+    _, seen = ids_in_a_run(**{CORRELATION_TAG: "wish-7"})
+    assert seen == ["wish-7"] * 4
+    assert correlation_id() is None
+
+
+@every_case("tags", [{}, {CORRELATION_TAG: ""}, {CORRELATION_TAG: "a b\r\nX-Admin: 1"}])
+def test_without_a_usable_tag_it_is_the_runs_own_id(tags: dict[str, str]) -> None:
+    result, seen = ids_in_a_run(**tags)
+    assert seen == [result.run_id] * 4
+
+
+def test_a_sensor_has_no_run_and_no_id() -> None:
+    with dg.build_sensor_context(resources={"services": ServicesResource()}) as context:
+        assert isinstance(context.resources.services, ServicesResource)
+        assert correlation_id() is None
+
+
+def said(**given: object) -> dict[str, object]:
+    """As an op gets it, with the defaults that Dagster fills in."""
+    heard: list[dict[str, object]] = []
+
+    @dg.op
+    def listen(config: SelectionConfig) -> None:
+        heard.append(config.said())
+
+    @dg.job
+    def launchpad() -> None:
+        listen()
+
+    launchpad.execute_in_process({"ops": {"listen": {"config": given}}})
+    return heard[0]
+
+
+def test_every_field_of_a_selection_is_there_and_described() -> None:
+    fields = SelectionConfig.model_fields.values()
+    assert [field.alias for field in fields] == [
+        field.alias for field in SelectionInput.model_fields.values()
+    ]
+    assert all(field.description for field in fields)
+
+
+@every_case(
+    "given",
+    [
+        {"mode": "manual", "ficheIds": ["1", "2"]},
+        {"mode": "filter", "dateRange": "yesterday", "groupes": ["NORD"], "onlyWithRecordings": True},
+        {"mode": "date_range", "dateRange": "custom", "customStartDate": "2026-02-03", "customEndDate": "2026-02-04",
+         "onlyUnaudited": True, "useRlm": True, "maxFiches": 5, "maxRecordingsPerFiche": 2},
+    ],
+)  # fmt: skip
+def test_what_is_said_arrives_and_nothing_else(given: dict[str, object]) -> None:
+    assert said(**given) == given
+
+
+@every_case("mode", SelectionMode)
+def test_what_is_left_out_is_as_in_a_schedule(mode: SelectionMode) -> None:
+    given = {"mode": mode.value, "dateRange": "yesterday"}
+    assert parse_selection(said(**given)) == parse_selection(given)
+
+
+@every_case("wrong", [{}, {"mode": "all"}, {"mode": "manual", "fiche_ids": ["1"]}])
+def test_what_is_misspelt_is_refused_at_launch(wrong: dict[str, object]) -> None:
+    with pytest.raises(dg.DagsterInvalidConfigError):
+        said(**wrong)
