@@ -12,7 +12,7 @@ from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.queries import maintenance as enrichment
 from automation_pipeline.fiches.queries import fetch_jobs as fiches
-from automation_pipeline.org_jobs.jobs import purge_old_jobs
+from automation_pipeline.org_jobs.queries import retention as org_jobs
 from automation_pipeline.pricing.queries import monitoring as pricing
 from automation_pipeline.storage import retention as storage
 from automation_pipeline.storage.clock import database_time
@@ -22,7 +22,7 @@ from automation_pipeline.storage.run_requests import NewRunRequest, file_request
 from automation_pipeline.transcription.queries import tasks as transcription
 
 JOB = "housekeeping"
-# The rows that each setting keeps. Jobs of organisations have an order of their own.
+# The rows that each setting keeps, in the order of deletion.
 KINDS: Mapping[str, Sequence[Kind]] = {
     "outbox_keep_days": (storage.PUBLISHED_EVENTS,),
     "outbox_parked_keep_days": (storage.PARKED_EVENTS,),
@@ -41,6 +41,8 @@ KINDS: Mapping[str, Sequence[Kind]] = {
     "transcription_tasks_keep_days": (transcription.OLD_TASKS,),
     "pricing_alerts_keep_days": (pricing.ALERTS,),
     "enrichment_jobs_keep_days": (enrichment.JOBS,),
+    "org_jobs_keep_days": org_jobs.JOBS,
+    "org_jobs_audit_keep_days": (org_jobs.AUDIT_LOG,),
 }
 # SQLite serves the next writer that asks, not the one that waits longest: without a pause the purge
 # would keep the others out.
@@ -62,18 +64,11 @@ def request_housekeeping(services: Services) -> str:
 
 
 def chores_of(settings: Settings, database: Database) -> list[Chore]:
-    chores: list[Chore] = [
+    return [
         partial(purge_expired, [(kind, getattr(settings, name))], database=database)
         for name, kinds in KINDS.items()
         for kind in kinds
     ]
-    org_jobs = partial(
-        purge_old_jobs,
-        keep_days=settings.org_jobs_keep_days,
-        keep_audit_days=settings.org_jobs_audit_keep_days,
-        database=database,
-    )
-    return [*chores, org_jobs]
 
 
 async def purge_all(

