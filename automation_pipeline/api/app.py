@@ -28,7 +28,7 @@ from automation_pipeline.automation.routes import runs, schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.enrichment import routes as enrichment
-from automation_pipeline.fiches.routes import fetch_jobs, fiches
+from automation_pipeline.fiches import routes as fiches
 from automation_pipeline.org_jobs.routes import agents, organisations
 from automation_pipeline.org_jobs.routes import backfills as org_backfills
 from automation_pipeline.org_jobs.routes import jobs as org_jobs
@@ -46,7 +46,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     audit_configs.router,
     audits.router,
     audit_requests.router,
-    fetch_jobs.router,
     fiches.router,
     transcriptions.router,
     audit_requests.status_router,

@@ -119,7 +119,7 @@ def fetch_days(
     """Ask the CRM for the days that remain. A retry goes on where it was. The step fails when no
     day could be read."""
     from automation_pipeline.fiches.fetch_jobs import fetch_range
-    from automation_pipeline.fiches.models.fetch_jobs import JobStatus
+    from automation_pipeline.fiches.models.days import JobStatus
     from automation_pipeline.orchestration.fetch_jobs import job_metadata
 
     our = services.get()

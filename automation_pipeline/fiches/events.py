@@ -7,8 +7,7 @@ from datetime import date, datetime
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import mac_of, mac_of_moment
-from automation_pipeline.fiches.models.days import Days
-from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobStatus
+from automation_pipeline.fiches.models.days import Days, FetchJob, JobStatus
 
 PRODUCER = "fiches"
 TENANT = "main"

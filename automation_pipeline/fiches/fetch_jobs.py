@@ -27,12 +27,15 @@ from automation_pipeline.fiches.events import (
     webhook_body,
     webhook_headers,
 )
-from automation_pipeline.fiches.models.days import DayFailed, Days, SalesDay, requested_days
-from automation_pipeline.fiches.models.fetch_jobs import (
+from automation_pipeline.fiches.models.days import (
+    DayFailed,
+    Days,
     FetchJob,
     JobWebhook,
+    SalesDay,
     count_day,
     fail_job,
+    requested_days,
     start_job,
 )
 from automation_pipeline.fiches.ports import FicheSource

@@ -17,7 +17,7 @@ from automation_pipeline.fiches.fetch_jobs import (
     fetch_range,
     request_range,
 )
-from automation_pipeline.fiches.models.fetch_jobs import FetchJob, JobWebhook
+from automation_pipeline.fiches.models.days import FetchJob, JobWebhook
 from automation_pipeline.fiches.queries.fetch_jobs import get_job
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow, SalesDayRow
 from automation_pipeline.storage.claims import DatabasePermits

@@ -11,7 +11,6 @@ from automation_pipeline.core.access import Reach
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.webhooks import Delivery, DeliveryStatus
-from automation_pipeline.fiches.documents import Document
 from automation_pipeline.fiches.events import (
     DueWebhook,
     data_url,
@@ -20,9 +19,13 @@ from automation_pipeline.fiches.events import (
     job_progress_document,
     job_state_document,
 )
-from automation_pipeline.fiches.models.days import Days
-from automation_pipeline.fiches.models.fetch_jobs import FETCH_JOB, FetchJob, JobStatus, JobWebhook
-from automation_pipeline.fiches.queries.fiches import FichePage, fiches_by_day, fiches_in_short
+from automation_pipeline.fiches.models.days import FETCH_JOB, Days, FetchJob, JobStatus, JobWebhook
+from automation_pipeline.fiches.queries.fiches import (
+    Document,
+    FichePage,
+    fiches_by_day,
+    fiches_in_short,
+)
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.retention import Kind

@@ -10,12 +10,6 @@ from sqlalchemy.orm import Session
 from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.fiches.documents import (
-    CallTranscription,
-    Document,
-    transcription_document,
-    unknown_transcription_document,
-)
 from automation_pipeline.fiches.models.days import crm_instant
 from automation_pipeline.fiches.queries.details import NOT_FOUND
 from automation_pipeline.fiches.tables import (
@@ -26,6 +20,41 @@ from automation_pipeline.fiches.tables import (
     InformationRow,
 )
 from automation_pipeline.storage.statements import among
+
+Document = dict[str, object]
+
+
+@dataclass(frozen=True)
+class CallTranscription:
+    """How many of a fiche's recordings are transcribed. Vanished recordings do not count."""
+
+    total: int
+    transcribed: int
+    last_at: datetime | None = None
+
+    @property
+    def pending(self) -> int:
+        return self.total - self.transcribed
+
+    @property
+    def percentage(self) -> int:
+        return round(100 * self.transcribed / self.total) if self.total else 100
+
+
+def transcription_document(calls: CallTranscription) -> Document:
+    return {
+        "total": calls.total,
+        "transcribed": calls.transcribed,
+        "pending": calls.pending,
+        "percentage": calls.percentage,
+        "isComplete": calls.pending == 0,
+        "lastTranscribedAt": calls.last_at and iso(calls.last_at),
+    }
+
+
+def unknown_transcription_document() -> Document:
+    """The same document for a fiche that is not mirrored and for one that the caller may not see."""
+    return {**transcription_document(CallTranscription(0, 0)), "percentage": 0, "isComplete": False}
 
 
 def within(session: Session, reach: Reach) -> ColumnElement[bool]:

@@ -9,8 +9,7 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.details import fetch_fiches
-from automation_pipeline.fiches.routes.fetch_jobs import JobDetail, JobShown, Polled
-from automation_pipeline.fiches.routes.fiches import RangeShown
+from automation_pipeline.fiches.routes import JobDetail, JobShown, Polled, RangeShown
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.conftest import StandingClock

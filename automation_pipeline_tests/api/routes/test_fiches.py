@@ -12,7 +12,7 @@ from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.fiches.days import revalidate_day
 from automation_pipeline.fiches.details import fetch_fiches
-from automation_pipeline.fiches.routes.fiches import (
+from automation_pipeline.fiches.routes import (
     CacheRow,
     DayShown,
     FicheDetails,

@@ -20,12 +20,13 @@ from automation_pipeline.fiches.events import (
     webhook_body,
     webhook_headers,
 )
-from automation_pipeline.fiches.models.days import DayFailed, SalesDay
-from automation_pipeline.fiches.models.fetch_jobs import (
+from automation_pipeline.fiches.models.days import (
     FETCH_JOB,
+    DayFailed,
     FetchJob,
     JobStatus,
     JobWebhook,
+    SalesDay,
     count_day,
     fail_job,
     start_job,

@@ -5,14 +5,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.fiches.documents import (
+from automation_pipeline.fiches.models.fiches import RecordingName, recording_name
+from automation_pipeline.fiches.queries.fiches import (
     CallTranscription,
     transcription_document,
     unknown_transcription_document,
-    without_mail_devis,
-    without_recordings_audio,
 )
-from automation_pipeline.fiches.models.fiches import RecordingName, recording_name
+from automation_pipeline.fiches.routes import without_mail_devis, without_recordings_audio
 from automation_pipeline_tests.fakes.crm import recording
 from automation_pipeline_tests.tables import every_case
 
