@@ -25,7 +25,7 @@ from automation_pipeline.org_jobs.queries.queue import (
     postpone_closed,
     request_workers,
 )
-from automation_pipeline.org_jobs.rules.schedules import INVALID_JOB, read_wish
+from automation_pipeline.org_jobs.rules.schedules import INVALID_JOB, read_job
 from automation_pipeline.org_jobs.tables import (
     JobRunRow,
 )
@@ -46,7 +46,7 @@ def request_job(  # noqa: PLR0913  the collaborators by name
     waits."""
     with database.transaction() as session:
         own_types, now = own_type(session, org_id, given.get("type")), clock.now()
-        wish = read_wish(given, call_origins=call_origins, own_types=own_types)
+        wish = read_job(given, call_origins=call_origins, own_types=own_types)
         get_organisation(session, org_id, within)
         job = NewJob(
             org_id=org_id,

@@ -88,9 +88,12 @@ class ExecutionWindow:
         today = datetime.combine(wall_time(around, zone).date(), self.start)
         return (instant_of(today + timedelta(days=day), zone, FIRST_PASS) for day in count(-1))
 
+    def allows_cutoff(self, minutes: int) -> bool:
+        return minutes < self._minutes
+
     def shortened(self, cutoff_minutes: int) -> "ExecutionWindow":
         """The window without its last minutes. InvalidInputError when nothing is left."""
-        if cutoff_minutes >= self._minutes:
+        if not self.allows_cutoff(cutoff_minutes):
             raise InvalidInputError("The cutoff must be shorter than the execution window.")
         end = (self.end.hour * 60 + self.end.minute - cutoff_minutes) % _DAY_MINUTES
         return ExecutionWindow(self.start, time(end // 60, end % 60))

@@ -195,7 +195,7 @@ def timing_fields(
         jitter_seconds=schedule.jitter_s if jitter_seconds is None else jitter_seconds,
         start_at=schedule.start_at,
         end_at=schedule.end_at,
-        excluded_on=schedule.excluded_on,
+        excluded_on=tuple(schedule.excluded_on),
     )
 
 

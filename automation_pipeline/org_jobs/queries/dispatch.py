@@ -36,6 +36,7 @@ from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, wri
 from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.schedules import (
     add_schedule_entry,
+    end_schedule,
     move_schedule,
     plan,
     timing_of,
@@ -248,7 +249,10 @@ def record_decided(
                 None,
             )
         if row.state == ScheduleState.ACTIVE:
-            _plan_next(session, row, decision, now)
+            if decision.next is not None:
+                plan(row, decision.next)
+            else:
+                end_schedule(session, row, actor=SCHEDULER, now=now)
         told += _events(row, fires, now)
     _write(session, [candidate.row for candidate, _ in decided])
     enqueue(session, told)
@@ -331,31 +335,6 @@ def _note_fire(session: Session, row: OrgScheduleRow, one: WrittenFire, now: dat
         case FireOutcome.FAILED:
             row.last_dispatch_status = SCHEDULER_FAILED
             record_failure(session, row, now)
-
-
-def _plan_next(
-    session: Session, row: OrgScheduleRow, decision: FireDecision, now: datetime
-) -> None:
-    if decision.next is not None:
-        plan(row, decision.next)
-    elif row.end_at is not None:
-        move_schedule(
-            session,
-            row,
-            ScheduleState.COMPLETED,
-            actor=SCHEDULER,
-            now=now,
-            reason="Its last time is over.",
-        )
-    else:
-        move_schedule(
-            session,
-            row,
-            ScheduleState.INVALID_CRON,
-            actor=SCHEDULER,
-            now=now,
-            reason="It is never due again.",
-        )
 
 
 def _events(row: OrgScheduleRow, fires: Sequence[WrittenFire], now: datetime) -> Iterator[Event]:

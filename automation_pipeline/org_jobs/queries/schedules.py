@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Select, or_, select
@@ -14,7 +15,6 @@ from automation_pipeline.core.json_model import as_document, text_fault
 from automation_pipeline.core.scheduling.timing import (
     Planned,
     Timing,
-    TimingFields,
     next_planned,
     read_timing,
 )
@@ -26,6 +26,7 @@ from automation_pipeline.org_jobs.models.schedules import (
     OrgScheduleDefinition,
     ScheduleFire,
     last_run_status,
+    timing_fields,
 )
 from automation_pipeline.org_jobs.models.states import SCHEDULE, OrgJobsRunState, ScheduleState
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts
@@ -45,22 +46,9 @@ from automation_pipeline.storage.transitions import Transition, record_transitio
 
 
 def timing_of(row: OrgScheduleRow) -> Timing:
-    """InvalidInputError: its cron or its time zone means nothing any more."""
-    return read_timing(
-        TimingFields(
-            seed=row.id,
-            cron_expression=row.cron_expression,
-            timezone=row.timezone,
-            window_start=row.execution_window_start,
-            window_end=row.execution_window_end,
-            window_policy=row.window_policy,
-            cutoff_minutes=row.latest_start_cutoff_min,
-            jitter_seconds=row.jitter_s,
-            start_at=row.start_at,
-            end_at=row.end_at,
-            excluded_on=tuple(row.excluded_on),
-        )
-    )
+    """InvalidInputError: its cron or its time zone is no longer valid."""
+    # A row has the attributes of a schedule.
+    return read_timing(timing_fields(cast("OrgSchedule", row), row.id))
 
 
 def planned_of(row: OrgScheduleRow) -> Planned | None:
@@ -79,8 +67,7 @@ def move_schedule(  # noqa: PLR0913  who moves what where, and why
     planned: Planned | None = None,
     reason: str | None = None,
 ) -> None:
-    """Of a row that is locked. `planned` is when it is due next: of an ACTIVE one, and of no
-    other."""
+    """The row is locked. `planned` is the next due time of an ACTIVE schedule; others have none."""
     frm = ScheduleState(row.state)
     if to is not frm:
         SCHEDULE.move(frm, to)
@@ -98,7 +85,7 @@ def plan(row: OrgScheduleRow, planned: Planned | None) -> None:
 
 
 SUSPENDED_WORDS = "The organisation is suspended."
-# They are not stored.
+# Fields of a schedule that are not stored.
 _DERIVED = {"last_run_status"}
 
 
@@ -138,8 +125,7 @@ def list_schedules(
 
 
 def lock_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgScheduleRow:
-    """Nobody else changes or fires it until the transaction ends. Without its organisation: see
-    `locked_with_place`."""
+    """Lock the schedule, but not its organisation, until the transaction ends."""
     query = select(OrgScheduleRow).where(*_is_there(schedule_id, within)).with_for_update()
     return _found(session, query.execution_options(populate_existing=True), schedule_id)
 
@@ -147,8 +133,7 @@ def lock_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgSc
 def lock_with_organisation(
     session: Session, schedule_id: str, within: OrgScope
 ) -> tuple[OrgScheduleRow, OrganisationRow]:
-    """Its organisation is neither suspended nor resumed meanwhile; it is locked before the
-    schedule."""
+    """Lock the organisation, against being suspended or resumed, and then its schedule."""
     of_schedule = (
         select(OrgScheduleRow.org_id).where(*_is_there(schedule_id, within)).scalar_subquery()
     )
@@ -171,8 +156,8 @@ def add_schedule(
     actor: str,
     now: datetime,
 ) -> OrgScheduleRow:
-    """ACTIVE if it is wanted and its organisation is not suspended, which whoever asks has
-    locked."""
+    """The caller has locked the organisation. The schedule is ACTIVE if it is enabled and the
+    organisation is not suspended."""
     waits = schedule.enabled and is_suspended
     row = OrgScheduleRow(
         id=str(uuid4()),
@@ -194,7 +179,6 @@ def add_schedule(
 
 
 def columns_of(schedule: OrgScheduleDefinition) -> dict[str, object]:
-    """What people write, as it is stored."""
     retry = None if schedule.retry_policy is None else as_document(schedule.retry_policy)
     return {
         **{name: getattr(schedule, name) for name in OrgScheduleDefinition.model_fields},
@@ -212,8 +196,8 @@ def fires_of(
     *,
     newest_first: bool = False,
 ) -> list[ScheduleFire]:
-    """Those of a deleted one too. Oldest first, unless the newest are wanted; `after_id` is the
-    last one of the page before."""
+    """The fires of a schedule, deleted or not, oldest first unless `newest_first`. `after_id` is the
+    last fire of the previous page."""
     _found(
         session,
         select(OrgScheduleRow).where(OrgScheduleRow.id == schedule_id, *_of(within)),
@@ -277,14 +261,13 @@ def _chosen(chosen: ScheduleFilter, within: OrgScope) -> list[ColumnElement[bool
 
 
 def _is_named(text: str) -> ColumnElement[bool]:
-    """Databases fold the case of unaccented letters only: accented ones are tried as people write
-    them."""
+    """Databases ignore the case of unaccented letters only: the usual spellings are tried."""
     ways = sorted({text, text.lower(), text.upper(), text.title()})
     return or_(*(OrgScheduleRow.name.icontains(way, autoescape=True) for way in ways))
 
 
 SCHEDULE_ENTITY = "schedule"
-# What is said of a change: in the audit log, and as an event.
+# The event of each action in the audit log.
 _EVENTS = {
     "create": "created",
     "update": "updated",
@@ -297,7 +280,7 @@ _EVENTS = {
 
 
 def check_server(session: Session, server_id: int | None, org_id: str) -> None:
-    """It stays until the transaction ends."""
+    """The server is locked against deletion until the transaction ends."""
     if server_id is None:
         return
     query = select(ServerRow.id).where(ServerRow.id == server_id, ServerRow.org_id == org_id)
@@ -317,7 +300,7 @@ def record_change(  # noqa: PLR0913  who did what, and what changed by it
     after: Mapping[str, object] | None = None,
     reason: str | None = None,
 ) -> None:
-    """Of a schedule whose version has risen by the change."""
+    """Write the audit entry and the event of a change that has raised the version."""
     add_schedule_entry(
         session, row, action, actor=actor, now=now, before=before, after=after, reason=reason
     )
@@ -359,24 +342,22 @@ def add_schedule_entry(  # noqa: PLR0913  who did what, and what changed by it
 def change_state(
     session: Session,
     row: OrgScheduleRow,
-    standing: NextState,
+    following: NextState,
     *,
     actor: str,
     now: datetime,
     reason: str | None = None,
 ) -> None:
-    """Of a row that is locked. A time that is due already and is dropped by this is written
-    down."""
-    if _is_dropped(row, standing.planned, now):
+    """The row is locked. A due time that the change drops is recorded in the audit log."""
+    if _is_dropped(row, following.planned, now):
         _note_dropped(session, row, actor, now)
-    to, planned = standing.state, standing.planned
+    to, planned = following.state, following.planned
     move_schedule(session, row, to, actor=actor, now=now, planned=planned, reason=reason)
 
 
 def activate(
     session: Session, row: OrgScheduleRow, planned: Planned, *, actor: str, now: datetime
 ) -> None:
-    """Whatever it was paused for is over."""
     clear_pause(row)
     row.enabled = True
     change_state(session, row, NextState(ScheduleState.ACTIVE, planned), actor=actor, now=now)
@@ -385,25 +366,25 @@ def activate(
 def apply_state(
     session: Session,
     row: OrgScheduleRow,
-    standing: NextState | None,
+    following: NextState | None,
     *,
     is_suspended: bool,
     actor: str,
     now: datetime,
 ) -> None:
-    """Of a row that was changed. None: its state stays. What would go on waits with its
-    organisation."""
-    if standing is None:
+    """Apply the state of a schedule that was changed. None: its state stays. With a suspended
+    organisation it waits."""
+    if following is None:
         raise_version(row, now)
         return
-    if standing.state is ScheduleState.ACTIVE and is_suspended:
-        standing = NextState(ScheduleState.PAUSED)
+    if following.state is ScheduleState.ACTIVE and is_suspended:
+        following = NextState(ScheduleState.PAUSED)
     if row.enabled and row.state != ScheduleState.ACTIVE:
         clear_pause(row)
-    waits = row.enabled and standing.state is ScheduleState.PAUSED
+    waits = row.enabled and following.state is ScheduleState.PAUSED
     if waits or row.is_suspended:
         row.is_suspended, row.pause_reason = waits, SUSPENDED_WORDS if waits else None
-    change_state(session, row, standing, actor=actor, now=now)
+    change_state(session, row, following, actor=actor, now=now)
 
 
 def clear_pause(row: OrgScheduleRow) -> None:
@@ -418,7 +399,7 @@ def raise_version(row: OrgScheduleRow, now: datetime) -> None:
 def cancel_waiting(
     session: Session, schedule_id: str, *, actor: str, now: datetime, reason: str
 ) -> int:
-    """How many: the runs of the schedule, which is locked, that wait. What is at work goes on."""
+    """Cancel the runs of a locked schedule that have not started. Returns how many."""
     waiting = (
         select(JobRunRow.id)
         .where(JobRunRow.schedule_id == schedule_id, JobRunRow.status == OrgJobsRunState.PENDING)
@@ -432,7 +413,7 @@ def cancel_waiting(
 
 
 def _is_dropped(row: OrgScheduleRow, planned: Planned | None, now: datetime) -> bool:
-    """One that waits for its window counts: the cron has said it."""
+    """Whether a due time is dropped, also one that waits for its window."""
     due = row.next_scheduled_for
     return due is not None and due <= now and (planned is None or planned.scheduled_for > due)
 
@@ -446,8 +427,8 @@ def _note_dropped(session: Session, row: OrgScheduleRow, actor: str, now: dateti
 
 
 def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[OrgScheduleRow]:
-    """Locked, with their organisations before them; those of organisations that are suspended wait.
-    One that another holds is left to it."""
+    """Lock the schedules whose pause is over, after their organisations. Schedules of suspended
+    organisations wait, and rows that another transaction holds are left to it."""
     its = (
         OrgScheduleRow.paused_until <= now,
         OrgScheduleRow.state == ScheduleState.PAUSED,
@@ -477,8 +458,44 @@ def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[O
 
 
 def resume_locked(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[str]:
-    """Those that go on: one may have come to its end meanwhile, or mean nothing any more."""
-    resumed = [row for row in rows if _resume(session, row, now)]
+    """Resume schedules whose pause is over. Returns the ids of those that are active again."""
+    for row in rows:
+        clear_pause(row)
+        row.enabled = True
+        reason = _continue(session, row, SCHEDULER, now)
+        after = {"state": row.state}
+        add_schedule_entry(
+            session, row, "resume", actor=SCHEDULER, now=now, after=after, reason=reason
+        )
+    return _announce_resumed(session, rows, now)
+
+
+def _continue(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> str | None:
+    """Activate the schedule from now on. Returns the reason when that is not possible."""
+    try:
+        planned, fault = next_after(timing_of(row), now, row.last_scheduled_for), None
+    except InvalidInputError as error:
+        planned, fault = None, str(error)
+    if planned is None:
+        return end_schedule(session, row, actor=actor, now=now, fault=fault)
+    move_schedule(session, row, ScheduleState.ACTIVE, actor=actor, now=now, planned=planned)
+    return None
+
+
+def end_schedule(
+    session: Session, row: OrgScheduleRow, *, actor: str, now: datetime, fault: str | None = None
+) -> str:
+    """Move a schedule that has no due time left to its final state. Returns the reason."""
+    if fault is None and row.end_at is not None:
+        state, reason = ScheduleState.COMPLETED, "Its last time is over."
+    else:
+        state, reason = ScheduleState.INVALID_CRON, fault or "It is never due again."
+    move_schedule(session, row, state, actor=actor, now=now, reason=reason)
+    return reason
+
+
+def _announce_resumed(session: Session, rows: Sequence[OrgScheduleRow], now: datetime) -> list[str]:
+    resumed = [row for row in rows if row.state == ScheduleState.ACTIVE]
     enqueue(
         session,
         [schedule_event(row.org_id, row.id, "resumed", str(row.version), now) for row in resumed],
@@ -486,33 +503,10 @@ def resume_locked(session: Session, rows: Sequence[OrgScheduleRow], now: datetim
     return [row.id for row in resumed]
 
 
-def _resume(session: Session, row: OrgScheduleRow, now: datetime) -> bool:
-    planned, fault = _planned(row, now)
-    clear_pause(row)
-    row.enabled = True
-    if planned is not None:
-        standing = NextState(ScheduleState.ACTIVE, planned)
-    else:
-        is_over = fault is None and row.end_at is not None
-        standing = NextState(ScheduleState.COMPLETED if is_over else ScheduleState.INVALID_CRON)
-    change_state(session, row, standing, actor=SCHEDULER, now=now, reason=fault)
-    add_schedule_entry(
-        session, row, "resume", actor=SCHEDULER, now=now, after={"state": row.state}, reason=fault
-    )
-    return planned is not None
-
-
-def _planned(row: OrgScheduleRow, now: datetime) -> tuple[Planned | None, str | None]:
-    try:
-        return next_after(timing_of(row), now, row.last_scheduled_for), None
-    except InvalidInputError as error:
-        return None, str(error)
-
-
 def suspend_schedules(
     session: Session, org_id: str, actor: str, now: datetime, reason: str | None
 ) -> int:
-    """How many: all that are active."""
+    """Pause the active schedules of the organisation. Returns how many."""
     rows = _locked(session, org_id, OrgScheduleRow.state == ScheduleState.ACTIVE)
     why = f"{SUSPENDED_WORDS} {reason}" if reason else SUSPENDED_WORDS
     for row in rows:
@@ -527,41 +521,16 @@ def suspend_schedules(
 
 
 def resume_schedules(session: Session, org_id: str, actor: str, now: datetime) -> int:
-    """How many are active again. One that is never due any more is not."""
-    rows = _locked(session, org_id, OrgScheduleRow.is_suspended.is_(True))
-    resumed = [row for row in rows if _resumed(session, row, actor, now)]
-    enqueue(
-        session,
-        [schedule_event(org_id, row.id, "resumed", str(row.version), now) for row in resumed],
-    )
-    return len(resumed)
-
-
-def _resumed(session: Session, row: OrgScheduleRow, actor: str, now: datetime) -> bool:
-    row.is_suspended = False
-    if row.state != ScheduleState.PAUSED or not row.enabled:
-        return False
-    row.pause_reason = None
-    fault: str | None = None
-    try:
-        planned = next_after(timing_of(row), now, row.last_scheduled_for)
-    except InvalidInputError as error:
-        planned, fault = None, str(error)
-    if planned is not None:
-        move_schedule(session, row, ScheduleState.ACTIVE, actor=actor, now=now, planned=planned)
-    elif row.end_at is not None and fault is None:
-        why = "Its last time is over."
-        move_schedule(session, row, ScheduleState.COMPLETED, actor=actor, now=now, reason=why)
-    else:
-        move_schedule(
-            session,
-            row,
-            ScheduleState.INVALID_CRON,
-            actor=actor,
-            now=now,
-            reason=fault or "It is never due.",
-        )
-    return planned is not None
+    """Resume the schedules that were paused with their organisation. Returns how many are active
+    again."""
+    paused: list[OrgScheduleRow] = []
+    for row in _locked(session, org_id, OrgScheduleRow.is_suspended.is_(True)):
+        row.is_suspended = False
+        if row.state == ScheduleState.PAUSED and row.enabled:
+            row.pause_reason = None
+            _continue(session, row, actor, now)
+            paused.append(row)
+    return len(_announce_resumed(session, paused, now))
 
 
 def _locked(session: Session, org_id: str, chosen: ColumnElement[bool]) -> Sequence[OrgScheduleRow]:

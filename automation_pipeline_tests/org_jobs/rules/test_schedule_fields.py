@@ -3,9 +3,9 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from automation_pipeline.core.days import Days
 from automation_pipeline.org_jobs.models.organisations import (
     CronText,
-    Days,
     Payload,
     TimeOfDay,
     TimeZone,
