@@ -6,8 +6,7 @@ from typing import Annotated, cast
 import typer
 
 from automation_pipeline.access.models import MAX_LIFE_DAYS, token_document
-from automation_pipeline.access.queries import list_tokens
-from automation_pipeline.access.tokens import create_token, revoke_token
+from automation_pipeline.access.tokens import create_token, list_tokens, revoke_token
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.operations import Document, every, operation

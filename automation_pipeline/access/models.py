@@ -1,8 +1,7 @@
-"""Values of machine tokens: format and hash, permissions, state, and the request for a token."""
+"""Values of machine tokens: format and hash, permissions, delegation, state, and the request for a token."""
 
 import base64
 import hashlib
-import hmac
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pydantic import (
     field_validator,
 )
 
-from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope, united
+from automation_pipeline.core.access import Action, Caller, Grant, Permission, Reach, Scope, united
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.json_model import JsonModel, parse
 
@@ -40,11 +39,6 @@ def is_token(text: str) -> bool:
 def token_hash(token: str) -> str:
     """A fast hash without salt is enough: a token has 256 random bits."""
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def is_same_hash(first: str, second: str) -> bool:
-    """Compare in constant time."""
-    return hmac.compare_digest(first, second)
 
 
 def token_prefix(token: str) -> str:
@@ -84,11 +78,12 @@ def normalise_permissions(words: Iterable[str]) -> tuple[str, ...]:
         if action is Action.WRITE or base not in strongest:
             strongest[base] = action
     any_action = strongest.get(_ANY)
-    return tuple(
-        _format_permission(base, strongest[base])
+    kept = (
+        f"{base}.{strongest[base]}"
         for base in _BASES
         if base in strongest and (base == _ANY or any_action not in {Action.WRITE, strongest[base]})
     )
+    return tuple(_ANY if word == f"{_ANY}.{Action.WRITE}" else word for word in kept)
 
 
 def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
@@ -118,10 +113,6 @@ def _parse_permission(word: str) -> tuple[str, Action] | None:
     base, _, suffix = text.rpartition(".")
     action = _ACTIONS.get(suffix)
     return (base, action) if base in _BASES and action is not None else None
-
-
-def _format_permission(base: str, action: Action) -> str:
-    return _ANY if (base, action) == (_ANY, Action.WRITE) else f"{base}.{action}"
 
 
 USE_RECORD_INTERVAL = timedelta(minutes=1)
@@ -334,3 +325,35 @@ def parse_token_request(given: Mapping[str, object]) -> TokenInput:
     """Parse a request. Raises InvalidInputError with one error per invalid field."""
     # Pydantic does not validate defaults, so fields that depend on the scope are always passed.
     return parse(TokenInput, {"groupes": [], "crmUserId": None, **given}, INVALID_REQUEST)
+
+
+TokenOrRequest = TokenInput | ApiToken
+
+
+def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[tuple[str, str], ...]:
+    """Errors by field for what exceeds the issuer's permissions, reach or organisation."""
+    own = [
+        (f"{permission}.{action}", issuer.reach(permission, action))
+        for permission, grant in grants_of(request.permissions, request.scope).items()
+        for action in Action
+        if grant.of(action)
+    ]
+    missing = [word for word, reach in own if reach is None]
+    further = [word for word, reach in own if reach is not None and not _is_within(request, reach)]
+    if issuer.org_id is not None and request.org_id != issuer.org_id:
+        return (("orgId", f"must be '{issuer.org_id}', the organisation that you belong to"),)
+    faults = (
+        ("permissions", "you may not do yourself", missing),
+        ("scope", "you do not reach that far with", further),
+    )
+    return tuple((field, f"{why}: {', '.join(words)}") for field, why, words in faults if words)
+
+
+def _is_within(request: TokenOrRequest, reach: Reach) -> bool:
+    if reach.is_whole:
+        return True
+    if request.scope is not reach.scope:
+        return False
+    if request.scope is Scope.GROUP:
+        return set(request.groupes) <= reach.groupes
+    return request.crm_user_id == reach.crm_user_id

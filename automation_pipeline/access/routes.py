@@ -8,10 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
-from automation_pipeline.access.models import TokenInput, TokenState, token_document
-from automation_pipeline.access.queries import list_tokens
-from automation_pipeline.access.rules import excess_grants
-from automation_pipeline.access.tokens import create_token, revoke_token
+from automation_pipeline.access.models import TokenInput, TokenState, excess_grants, token_document
+from automation_pipeline.access.tokens import create_token, list_tokens, revoke_token
 from automation_pipeline.api.bodies import TheBody
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.openapi import takes

@@ -1,29 +1,34 @@
-"""Machine tokens: create, authenticate and revoke them."""
+"""Machine tokens: create, list, authenticate and revoke them."""
 
+import hmac
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from automation_pipeline.access import queries as tokens
+from sqlalchemy import func, or_, select, update
+from sqlalchemy.orm import Session
+
 from automation_pipeline.access.models import (
     INVALID_REQUEST,
     SECRET_BYTES,
+    USE_RECORD_INTERVAL,
     ApiToken,
     TokenState,
+    excess_grants,
     format_token,
-    is_same_hash,
     is_token,
     parse_token_request,
     token_hash,
     token_id_of,
+    token_prefix,
 )
-from automation_pipeline.access.rules import excess_grants
-from automation_pipeline.core.access import Caller
+from automation_pipeline.access.tables import ApiTokenRow
+from automation_pipeline.core.access import Caller, Scope
 from automation_pipeline.core.clock import Clock
-from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.storage.database import Database
 
 # The package of organisations is above this one, so callers pass the check.
 OrganisationExists = Callable[[Session, str], bool]
@@ -37,17 +42,13 @@ class IssuedToken:
     secret: str = field(repr=False)
 
 
-def _no_organisations(_session: Session, _org_id: str) -> bool:
-    return False
-
-
 def create_token(
     given: Mapping[str, object],
     *,
     database: Database,
     clock: Clock,
     issuer: Caller | None = None,
-    organisation_exists: OrganisationExists = _no_organisations,
+    organisation_exists: OrganisationExists | None = None,
 ) -> IssuedToken:
     """Create a token. It expires no later than the issuer's own token.
 
@@ -56,18 +57,46 @@ def create_token(
     """
     request, secret = parse_token_request(given), format_token(secrets.token_bytes(SECRET_BYTES))
     faults = () if issuer is None else excess_grants(request, issuer)
-    if faults:
-        raise InvalidInputError(INVALID_REQUEST, faults)
+    org_id, now = request.org_id, clock.now()
     with database.transaction() as session:
-        if request.org_id is not None and not organisation_exists(session, request.org_id):
-            raise InvalidInputError(
-                INVALID_REQUEST, (("orgId", f"there is no organisation {request.org_id!r}"),)
-            )
-        parent = None if issuer is None else token_id_of(issuer)
-        end = None if parent is None else tokens.expiry_of(session, parent)
-        return IssuedToken(
-            tokens.add_token(session, request, secret, clock.now(), not_after=end), secret
+        is_known = org_id is None or (
+            organisation_exists is not None and organisation_exists(session, org_id)
         )
+        if not faults and not is_known:
+            faults = (("orgId", f"there is no organisation {org_id!r}"),)
+        if faults:
+            raise InvalidInputError(INVALID_REQUEST, faults)
+        ends: list[datetime | None] = []
+        if request.expires_in_days is not None:
+            ends.append(now + timedelta(days=request.expires_in_days))
+        parent = None if issuer is None else token_id_of(issuer)
+        if parent is not None:
+            expiry = select(ApiTokenRow.expires_at).where(ApiTokenRow.id == parent)
+            ends.append(session.scalar(expiry))
+        row = ApiTokenRow(
+            name=request.name,
+            token_hash=token_hash(secret),
+            prefix=token_prefix(secret),
+            permissions=list(request.permissions),
+            scope=request.scope.name,
+            groupes=list(request.groupes),
+            crm_user_id=request.crm_user_id,
+            org_id=org_id,
+            created_at=now,
+            expires_at=min((end for end in ends if end is not None), default=None),
+        )
+        session.add(row)
+        session.flush()
+        return IssuedToken(_token(row), secret)
+
+
+def list_tokens(session: Session, *, good_at: datetime | None = None) -> list[ApiToken]:
+    """List tokens, newest first. `good_at` leaves out tokens that are expired or revoked at that time."""
+    chosen = select(ApiTokenRow).order_by(ApiTokenRow.id.desc())
+    if good_at is not None:
+        is_unexpired = or_(ApiTokenRow.expires_at.is_(None), ApiTokenRow.expires_at > good_at)
+        chosen = chosen.where(ApiTokenRow.revoked_at.is_(None), is_unexpired)
+    return [_token(row) for row in session.scalars(chosen)]
 
 
 def authenticate_token(token_text: str, *, database: Database, now: datetime) -> Caller | None:
@@ -76,29 +105,62 @@ def authenticate_token(token_text: str, *, database: Database, now: datetime) ->
         return None
     hashed = token_hash(token_text)
     with database.reading() as session:
-        token = tokens.find_by_hash(session, hashed)
-    if (
-        token is None
-        or not is_same_hash(token.token_hash, hashed)
-        or token.state(now) is not TokenState.ACTIVE
-    ):
+        row = session.scalar(select(ApiTokenRow).where(ApiTokenRow.token_hash == hashed))
+        token = None if row is None else _token(row)
+    if token is None or not hmac.compare_digest(token.token_hash, hashed):
+        return None
+    if token.state(now) is not TokenState.ACTIVE:
         return None
     if token.should_record_use(now):
         # A failure to record the use does not refuse the caller.
         with suppress(Exception), database.unless_busy() as session:
-            tokens.record_use(session, token.id, now)
+            _record_use(session, token.id, now)
     return token.caller()
+
+
+def _record_use(session: Session, token_id: int, now: datetime) -> None:
+    """Record the use, unless another process has just recorded one."""
+    last = ApiTokenRow.last_used_at
+    is_due = or_(last.is_(None), last <= now - USE_RECORD_INTERVAL)
+    recorded = update(ApiTokenRow).where(ApiTokenRow.id == token_id, is_due)
+    session.execute(recorded.values(last_used_at=now).execution_options(synchronize_session=False))
 
 
 def revoke_token(
     token_id: int, *, database: Database, clock: Clock, by: Caller | None = None
 ) -> ApiToken:
-    """Revoke a token; safe to repeat. `by` is None for an operator at the command line.
+    """Revoke a token; the first revocation counts. `by` is None for an operator at the command line.
 
     Raises NotFoundError for an unknown token, and for one that exceeds the caller's permissions.
     """
     with database.transaction() as session:
-        token = tokens.revoke(session, token_id, clock.now())
-        if by is not None and excess_grants(token, by):
-            raise tokens.token_not_found(token_id)
+        revoked = (
+            update(ApiTokenRow)
+            .where(ApiTokenRow.id == token_id)
+            .values(revoked_at=func.coalesce(ApiTokenRow.revoked_at, clock.now()))
+            .returning(ApiTokenRow)
+            .execution_options(synchronize_session=False, populate_existing=True)
+        )
+        row = session.scalar(revoked)
+        token = None if row is None else _token(row)
+        if token is None or (by is not None and excess_grants(token, by)):
+            raise NotFoundError(f"Token with ID '{token_id}' not found")
         return token
+
+
+def _token(row: ApiTokenRow) -> ApiToken:
+    return ApiToken(
+        id=row.id,
+        name=row.name,
+        token_hash=row.token_hash,
+        prefix=row.prefix,
+        permissions=tuple(row.permissions),
+        scope=Scope[row.scope],
+        groupes=tuple(row.groupes),
+        crm_user_id=row.crm_user_id,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        last_used_at=row.last_used_at,
+        revoked_at=row.revoked_at,
+        org_id=row.org_id,
+    )

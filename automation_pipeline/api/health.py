@@ -14,7 +14,7 @@ from functools import partial
 from threading import Thread
 from typing import Protocol, runtime_checkable
 
-from automation_pipeline.access.queries import list_tokens
+from automation_pipeline.access.tokens import list_tokens
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import (

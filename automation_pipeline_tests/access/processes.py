@@ -3,9 +3,9 @@
 import time
 from datetime import datetime, timedelta
 
-from automation_pipeline.access.queries import revoke
-from automation_pipeline.access.tokens import authenticate_token
+from automation_pipeline.access.tokens import authenticate_token, revoke_token
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
 
 PATIENCE_SECONDS = 60
 
@@ -33,7 +33,6 @@ def _use(database: Database, token: str, at: datetime) -> list[str]:
 def _revoke(database: Database, token: str, token_id: int, at: datetime) -> list[str]:
     """When it was revoked as this process is told, and whether it was still good right
     afterwards."""
-    with database.transaction() as session:
-        revoked = revoke(session, token_id, at)
+    revoked = revoke_token(token_id, database=database, clock=StandingClock(at))
     after = authenticate_token(token, database=database, now=at)
     return [str(revoked.revoked_at), "known" if after else "refused"]

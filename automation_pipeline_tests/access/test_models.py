@@ -1,0 +1,454 @@
+"""Rules of machine tokens: format, permissions, delegation, state and requests."""
+
+import hashlib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automation_pipeline.access.models import (
+    ORGANISATION_PERMISSIONS,
+    SECRET_BYTES,
+    ApiToken,
+    excess_grants,
+    format_token,
+    grants_of,
+    is_token,
+    normalise_permissions,
+    parse_token_request,
+    permission_error,
+    token_document,
+    token_hash,
+    token_prefix,
+)
+from automation_pipeline.core.access import (
+    Action,
+    Caller,
+    Grant,
+    Permission,
+    Reach,
+    Scope,
+    whole_grants,
+)
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.tables import every_case
+
+secrets = st.binary(min_size=SECRET_BYTES, max_size=SECRET_BYTES)
+
+
+@given(secrets, secrets)
+def test_every_secret_makes_another_token_and_another_hash(one: bytes, other: bytes) -> None:
+    tokens = format_token(one), format_token(other)
+    assert all(map(is_token, tokens))
+    assert (tokens[0] == tokens[1]) is (one == other)
+    assert (token_hash(tokens[0]) == token_hash(tokens[1])) is (one == other)
+
+
+@given(secrets)
+def test_the_hash_is_sha_256_and_shows_nothing_of_the_token(secret: bytes) -> None:
+    token = format_token(secret)
+    assert token_hash(token) == hashlib.sha256(token.encode()).hexdigest()
+    assert token[4:] not in token_hash(token)
+
+
+def test_what_people_see_leaves_more_than_200_bits_to_guess() -> None:
+    token = format_token(bytes(range(SECRET_BYTES)))
+    assert token.startswith(token_prefix(token))
+    assert token_prefix(token).startswith("apt_")
+    assert (len(token) - len(token_prefix(token))) * 6 > 200
+
+
+@every_case(
+    "text",
+    [
+        "", "apt_", "apt_short", "x" * 47, "APT_" + "a" * 43, "apt_" + "a" * 42, "apt_" + "a" * 44,
+        "apt_" + "a" * 42 + "é", "apt_" + "a" * 42 + "\n", "apt_" + "a" * 43 + "\n", " apt_" + "a" * 43,
+        "apt_" + "a" * 42 + "\ud800", "apt_" + "a" * 42 + "\0",
+    ],
+)  # fmt: skip
+def test_other_texts_are_no_tokens(text: str) -> None:
+    assert not is_token(text)
+
+
+@given(st.text())
+def test_no_text_breaks_the_question(text: str) -> None:
+    assert is_token(text) is False
+
+
+NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+TOKEN = ApiToken(
+    id=3,
+    name="nightly",
+    token_hash="0" * 64,
+    prefix="apt_abcdef",
+    permissions=("automation.write", "fiches.read"),
+    scope=Scope.GROUP,
+    groupes=("NORD",),
+    crm_user_id=None,
+    created_at=NOW,
+    expires_at=None,
+    last_used_at=None,
+    revoked_at=None,
+)
+
+
+@every_case(
+    ("expires", "revoked", "state"),
+    [
+        (None, None, "active"),
+        (NOW + MOMENT, None, "active"),
+        (NOW, None, "expired"),
+        (NOW - MOMENT, None, "expired"),
+        (None, NOW, "revoked"),
+        (NOW - MOMENT, NOW, "revoked"),
+        (None, NOW + timedelta(days=1), "revoked"),
+    ],
+)
+def test_a_token_is_good_until_it_expires_or_is_revoked(
+    expires: datetime | None, revoked: datetime | None, state: str
+) -> None:
+    assert replace(TOKEN, expires_at=expires, revoked_at=revoked).state(NOW) == state
+
+
+@every_case(
+    ("seconds_ago", "worth"),
+    [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)],
+)
+def test_a_use_is_noted_once_a_minute(seconds_ago: float | None, worth: bool) -> None:
+    last = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
+    assert replace(TOKEN, last_used_at=last).should_record_use(NOW) is worth
+
+
+def test_the_caller_is_a_machine_with_the_tokens_reach() -> None:
+    caller = TOKEN.caller()
+    assert (caller.id, caller.name, caller.is_machine) == ("token:3", "nightly", True)
+    reach = Reach(Scope.GROUP, frozenset({"NORD"}), None, "token:3")
+    assert caller.reach(Permission.AUTOMATION, Action.WRITE) == reach
+    assert caller.reach(Permission.AUTOMATION, Action.READ) == reach
+    assert caller.reach(Permission.FICHES, Action.READ) == reach
+    assert caller.reach(Permission.FICHES, Action.WRITE) is None
+    assert caller.reach(Permission.AUDITS, Action.READ) is None
+
+
+def test_the_caller_of_an_organisation_may_nothing_beyond_it() -> None:
+    words = (
+        "org-jobs.write",
+        "org-jobs.agents.read",
+        "automation.write",
+        "organisations.write",
+        "*",
+    )
+    caller = replace(TOKEN, permissions=words, scope=Scope.ALL, groupes=(), org_id="acme").caller()
+    assert (caller.org_id, set(caller.grants)) == ("acme", ORGANISATION_PERMISSIONS)
+    assert caller.reach(Permission.ORG_JOBS, Action.WRITE) == Reach(Scope.ALL, caller="token:3")
+    assert TOKEN.caller().org_id is None
+
+
+def test_people_see_all_but_the_hash() -> None:
+    shown = token_document(replace(TOKEN, revoked_at=NOW), NOW)
+    assert shown == {
+        "id": "3", "name": "nightly", "prefix": "apt_abcdef", "state": "revoked",
+        "permissions": ["automation.write", "fiches.read"], "scope": "GROUP", "groupes": ["NORD"], "crmUserId": None,
+        "orgId": None,
+        "createdAt": "2026-05-04T10:00:00.000Z", "expiresAt": None, "lastUsedAt": None,
+        "revokedAt": "2026-05-04T10:00:00.000Z",
+    }  # fmt: skip
+    assert TOKEN.token_hash not in repr(TOKEN)
+
+
+BASES = [*Permission, "*", "all"]
+SUFFIXES = ["", ".read", ".auth", ".write", ".run", ".rerun", ".fetch", ".use", ".test"]
+words = st.builds(str.__add__, st.sampled_from(BASES), st.sampled_from(SUFFIXES))
+
+
+@every_case(
+    ("given_words", "plain"),
+    [
+        (["automation.write"], ("automation.write",)),
+        (["fiches"], ("fiches.read",)),
+        (["audits.run"], ("audits.write",)),
+        (["audits.rerun", "audits.read"], ("audits.write",)),
+        (["realtime.auth"], ("realtime.read",)),
+        (
+            ["transcriptions.fetch", "chat.use", "realtime.test"],
+            ("transcriptions.write", "chat.write", "realtime.write"),
+        ),
+        (["admin.users"], ("admin.users.read",)),
+        (["admin.permissions.write"], ("admin.permissions.write",)),
+        ([" Audit-Configs.WRITE "], ("audit-configs.write",)),
+        (["audits", "fiches"], ("fiches.read", "audits.read")),
+        (["pricing"], ("pricing.read",)),
+        (["pricing.write"], ("pricing.write",)),
+        (["pricing.run"], ("pricing.write",)),
+        (["pricing.runs"], ("pricing.runs.read",)),
+        (["pricing.policies.write", "pricing.run"], ("pricing.write", "pricing.policies.write")),
+        (["pricing.runs.write", "pricing.read"], ("pricing.read", "pricing.runs.write")),
+        (["*"], ("*",)),
+        (["all"], ("*",)),
+        (["all.read"], ("*.read",)),
+        (["*.write", "fiches"], ("*",)),
+        (["*.read", "fiches.read", "audits.run"], ("*.read", "audits.write")),
+    ],
+)
+def test_words_come_to_these(given_words: list[str], plain: tuple[str, ...]) -> None:
+    assert normalise_permissions(given_words) == plain
+
+
+@every_case(
+    "word",
+    [
+        "",
+        " ",
+        "nope",
+        "fiches.delete",
+        "fiches.",
+        ".read",
+        "read",
+        "fiches.read.read",
+        "admin",
+        "admin.read",
+        "**",
+        "pricing.runs.run.read",
+    ],
+)
+def test_other_words_are_refused_and_grant_nothing(word: str) -> None:
+    assert permission_error(word)
+    assert normalise_permissions([word]) == ()
+    assert grants_of([word], Scope.ALL) == {}
+
+
+def test_the_complaint_names_what_can_be_said() -> None:
+    complaint = permission_error("nope")
+    assert complaint is not None
+    assert all(permission in complaint for permission in Permission)
+
+
+@given(st.lists(words, min_size=1), st.sampled_from(Scope))
+def test_plain_words_mean_the_same_and_are_plain_already(
+    given_words: list[str], scope: Scope
+) -> None:
+    plain = normalise_permissions(given_words)
+    assert normalise_permissions(plain) == plain
+    assert grants_of(plain, scope) == grants_of(given_words, scope)
+    assert not any(map(permission_error, given_words))
+
+
+@given(st.lists(words, min_size=1), st.sampled_from(Scope))
+def test_who_may_write_may_read_and_no_grant_goes_beyond_the_scope(
+    given_words: list[str], scope: Scope
+) -> None:
+    for grant in grants_of(given_words, scope).values():
+        assert grant in {Grant(scope, None), Grant(scope, scope)}
+
+
+@given(st.lists(words, min_size=1))
+def test_words_about_one_permission_grant_nothing_of_another(given_words: list[str]) -> None:
+    named = {word.removesuffix(suffix) for word in given_words for suffix in SUFFIXES}
+    granted = set(grants_of(given_words, Scope.ALL))
+    assert granted == (set(Permission) if named & {"*", "all"} else named & set(Permission))
+
+
+def test_everything_is_every_permission_in_both_ways() -> None:
+    grants = grants_of(["*"], Scope.GROUP)
+    assert set(grants) == set(Permission)
+    assert all(grant.of(action) is Scope.GROUP for grant in grants.values() for action in Action)
+
+
+LEAST = {"name": "nightly", "permissions": ["fiches"], "scope": "ALL"}
+
+
+def test_a_wish_needs_little() -> None:
+    wish = parse_token_request(LEAST)
+    assert (wish.name, wish.permissions, wish.scope) == ("nightly", ("fiches.read",), Scope.ALL)
+    assert (wish.groupes, wish.crm_user_id, wish.expires_in_days) == ((), None, None)
+
+
+@every_case(
+    ("given", "scope", "groupes", "crm_user"),
+    [
+        (
+            {"scope": "group", "groupes": [" NORD ", "SUD", "NORD"]},
+            Scope.GROUP,
+            ("NORD", "SUD"),
+            None,
+        ),
+        ({"scope": "SELF", "crmUserId": " 77 "}, Scope.SELF, (), "77"),
+        ({"scope": " All ", "groupes": [], "crmUserId": None}, Scope.ALL, (), None),
+    ],
+)
+def test_each_scope_says_whose_fiches(
+    given: dict[str, object], scope: Scope, groupes: tuple[str, ...], crm_user: str | None
+) -> None:
+    wish = parse_token_request(LEAST | given)
+    assert (wish.scope, wish.groupes, wish.crm_user_id) == (scope, groupes, crm_user)
+
+
+@every_case(
+    "words", [["org-jobs"], ["org-jobs.write", "org-jobs.agents.write"], ["org-jobs.agents"]]
+)
+def test_a_token_may_belong_to_an_organisation(words: list[str]) -> None:
+    wish = parse_token_request(LEAST | {"orgId": " acme ", "permissions": words})
+    assert (wish.org_id, wish.scope, len(wish.permissions)) == ("acme", Scope.ALL, len(words))
+
+
+@every_case(
+    ("given", "field", "why"),
+    [
+        ({"name": " "}, "name", "must not be empty"),
+        ({"name": "x" * 201}, "name", "must have at most 200 characters"),
+        ({"name": "a\0"}, "name", "must not hold the character NUL"),
+        ({"name": None}, "name", "must be a text"),
+        ({"permissions": []}, "permissions", "must not be empty"),
+        ({"permissions": "fiches"}, "permissions", "must be a list"),
+        ({"permissions": ["fiches", "nope"]}, "permissions.1", "is not a permission"),
+        ({"permissions": ["fiches"] * 101}, "permissions", "must have at most 100 entries"),
+        ({"scope": "EVERYTHING"}, "scope", "must be ALL, GROUP or SELF"),
+        ({"scope": 3}, "scope", "must be ALL, GROUP or SELF"),
+        ({"scope": None}, "scope", "must be ALL, GROUP or SELF"),
+        ({"scope": "GROUP"}, "groupes", "is needed by the scope GROUP"),
+        ({"scope": "GROUP", "groupes": [" "]}, "groupes.0", "must not be empty"),
+        ({"groupes": ["NORD"]}, "groupes", "goes with the scope GROUP only"),
+        ({"scope": "SELF"}, "crmUserId", "is needed by the scope SELF"),
+        ({"scope": "SELF", "crmUserId": ""}, "crmUserId", "must not be empty"),
+        ({"crmUserId": "77"}, "crmUserId", "goes with the scope SELF only"),
+        ({"expiresInDays": 0}, "expiresInDays", "must be at least 1"),
+        ({"expiresInDays": 3651}, "expiresInDays", "must be at most 3650"),
+        ({"expiresInDays": True}, "expiresInDays", "must be a whole number"),
+        ({"expiresInDays": "30"}, "expiresInDays", "must be a whole number"),
+        ({"expires": 3}, "expires", "is not a known field"),
+        (
+            {"orgId": "acme"},
+            "permissions",
+            "of a token of an organisation are enrichment, org-jobs and org-jobs.agents, not fiches",
+        ),
+        ({"orgId": "acme", "permissions": ["*"]}, "permissions", "of a token of an organisation"),
+        (
+            {"orgId": "acme", "permissions": ["*.read"]},
+            "permissions",
+            "of a token of an organisation",
+        ),
+        (
+            {"orgId": "acme", "permissions": ["org-jobs", "organisations"]},
+            "permissions",
+            "of a token of an",
+        ),
+        (
+            {"orgId": "acme", "permissions": ["org-jobs"], "scope": "SELF", "crmUserId": "7"},
+            "scope",
+            "must be ALL",
+        ),
+        (
+            {"orgId": "acme", "permissions": ["org-jobs"], "scope": "GROUP", "groupes": ["N"]},
+            "scope",
+            "must be ALL",
+        ),
+        ({"orgId": " "}, "orgId", "must not be empty"),
+        ({"orgId": 7}, "orgId", "must be a text"),
+    ],
+)
+def test_the_field_at_fault_is_named(given: dict[str, object], field: str, why: str) -> None:
+    with pytest.raises(InvalidInputError, match="Invalid token") as refused:
+        parse_token_request(LEAST | given)
+    [(named, told)] = refused.value.fields
+    assert named == field
+    assert told.startswith(why)
+
+
+def test_every_fault_is_named_at_once() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse_token_request({"permissions": ["x"], "scope": "SELF", "groupes": ["NORD"]})
+    assert {field for field, _ in refused.value.fields} == {
+        "name",
+        "permissions.0",
+        "groupes",
+        "crmUserId",
+    }
+
+
+def giver(words: str, scope: Scope, *groupes: str, crm_user: str | None = None) -> Caller:
+    return Caller(
+        "user:1", grants_of(words.split(), scope), groupes=frozenset(groupes), crm_user_id=crm_user
+    )
+
+
+ALL = giver("fiches.write audits.read", Scope.ALL)
+NORTH = giver("fiches.write", Scope.GROUP, "NORD", "EST")
+ONE = giver("fiches.write", Scope.SELF, crm_user="77")
+IN_NORTH = {"groupes": ["NORD"]}
+OF_77 = {"crmUserId": "77"}
+
+
+@every_case(
+    ("who", "words", "scope", "about", "at_fault"),
+    [
+        (ALL, "fiches.write audits", "ALL", {}, []),
+        (ALL, "fiches.read", "GROUP", IN_NORTH, []),
+        (ALL, "fiches.read", "SELF", OF_77, []),
+        (ALL, "audits.write", "ALL", {}, ["permissions"]),
+        (ALL, "automation", "ALL", {}, ["permissions"]),
+        (ALL, "*.read", "ALL", {}, ["permissions"]),
+        (NORTH, "fiches.write", "GROUP", IN_NORTH, []),
+        (NORTH, "fiches", "ALL", {}, ["scope"]),
+        (NORTH, "fiches", "GROUP", {"groupes": ["NORD", "SUD"]}, ["scope"]),
+        (NORTH, "fiches", "SELF", OF_77, ["scope"]),
+        (NORTH, "audits fiches", "ALL", {}, ["permissions", "scope"]),
+        (ONE, "fiches", "SELF", OF_77, []),
+        (ONE, "fiches", "SELF", {"crmUserId": "78"}, ["scope"]),
+        (ONE, "fiches", "GROUP", IN_NORTH, ["scope"]),
+        (giver("fiches", Scope.SELF), "fiches", "SELF", OF_77, ["scope"]),
+    ],
+)
+def test_what_is_beyond_the_giver_is_named(
+    who: Caller, words: str, scope: str, about: dict[str, object], at_fault: list[str]
+) -> None:
+    wish = parse_token_request({"name": "x", "permissions": words.split(), "scope": scope, **about})
+    assert [field for field, _ in excess_grants(wish, who)] == at_fault
+
+
+JOBS = {"name": "x", "permissions": ["org-jobs.write"], "scope": "ALL"}
+
+
+@every_case(
+    ("own", "org_id", "wanted", "at_fault"),
+    [
+        ("org-jobs.write", "acme", "acme", []),
+        ("org-jobs.write", "acme", "globex", ["orgId"]),
+        ("org-jobs.write", "acme", None, ["orgId"]),
+        ("org-jobs.read", "acme", "acme", ["permissions"]),
+        ("org-jobs.write", None, "acme", []),
+        ("org-jobs.write", None, None, []),
+        ("automation.write", None, "acme", ["permissions"]),
+    ],
+)
+def test_nobody_of_an_organisation_hands_out_what_is_beyond_it(
+    own: str, org_id: str | None, wanted: str | None, at_fault: list[str]
+) -> None:
+    who = Caller("token:1", grants_of([own], Scope.ALL), org_id=org_id)
+    assert [
+        field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": wanted}), who)
+    ] == at_fault
+
+
+@every_case("who", [giver("org-jobs.write", Scope.GROUP, "N"), giver("org-jobs.write", Scope.SELF)])
+def test_who_reaches_no_organisation_hands_none_out(who: Caller) -> None:
+    assert [
+        field for field, _ in excess_grants(parse_token_request(JOBS | {"orgId": "acme"}), who)
+    ] == ["scope"]
+
+
+def test_who_may_do_everything_may_hand_out_everything() -> None:
+    everybody = Caller("machine:environment", whole_grants())
+    assert (
+        excess_grants(
+            parse_token_request({"name": "x", "permissions": ["*"], "scope": "ALL"}), everybody
+        )
+        == ()
+    )
+
+
+def test_the_complaint_names_the_permissions() -> None:
+    wish = parse_token_request({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
+    assert excess_grants(wish, ALL) == (("permissions", "you may not do yourself: audits.write"),)

@@ -1,0 +1,326 @@
+"""Machine tokens: created, recognised, used and revoked."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import event, select, text, update
+
+from automation_pipeline.access.models import is_token, token_hash
+from automation_pipeline.access.tables import ApiTokenRow
+from automation_pipeline.access.tokens import (
+    IssuedToken,
+    authenticate_token,
+    create_token,
+    list_tokens,
+    revoke_token,
+)
+from automation_pipeline.core.access import Action, Caller, Permission, Reach, Scope, whole_grants
+from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.access.processes import use_or_revoke
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.processes import at_once
+
+INPUT = {
+    "name": "nightly",
+    "permissions": ["automation.run", "fiches"],
+    "scope": "GROUP",
+    "groupes": ["NORD"],
+    "expiresInDays": 30,
+}
+
+
+def test_what_is_stored_is_what_was_asked_for_and_no_secret(
+    database: Database, clock: StandingClock
+) -> None:
+    issued = create_token(INPUT, database=database, clock=clock)
+    assert is_token(issued.secret)
+    with database.reading() as session:
+        row = session.scalars(select(ApiTokenRow)).one()
+        everything = str(session.execute(text("SELECT * FROM api_tokens")).one())
+    assert row.token_hash == token_hash(issued.secret)
+    assert issued.secret.startswith(row.prefix)
+    assert issued.secret not in everything
+    assert issued.secret[len(row.prefix) :] not in everything
+    assert (row.name, row.permissions, row.scope) == (
+        "nightly",
+        ["fiches.read", "automation.write"],
+        "GROUP",
+    )
+    assert (row.groupes, row.crm_user_id, row.created_at) == (["NORD"], None, clock.now())
+    assert row.expires_at is not None
+    assert (row.expires_at - clock.now()).days == 30
+    assert (row.last_used_at, row.revoked_at) == (None, None)
+    assert (issued.token.id, issued.token.permissions) == (row.id, tuple(row.permissions))
+    assert issued.secret not in repr(issued)
+
+
+def test_no_two_tokens_are_the_same(database: Database, clock: StandingClock) -> None:
+    issued = [create_token(INPUT, database=database, clock=clock) for _ in range(5)]
+    assert len({one.secret for one in issued}) == len({one.token.id for one in issued}) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"scope": "SELF"}, "crmUserId"),
+        ({"permissions": ["everything"]}, "permissions.0"),
+        ({"name": ""}, "name"),
+    ],
+)
+def test_a_wrong_wish_stores_nothing(
+    database: Database, clock: StandingClock, given: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        create_token(INPUT | given, database=database, clock=clock)
+    assert field in dict(refused.value.fields)
+    with database.reading() as session:
+        assert session.scalars(select(ApiTokenRow)).all() == []
+
+
+def test_nobody_hands_out_more_than_they_have(database: Database, clock: StandingClock) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        create_token(INPUT, database=database, clock=clock, issuer=Caller("user:1", {}))
+    assert list(dict(refused.value.fields)) == ["permissions"]
+    giver = Caller("machine:environment", whole_grants())
+    assert create_token(INPUT, database=database, clock=clock, issuer=giver).token.name == "nightly"
+
+
+OF_ACME = {
+    "name": "agents",
+    "orgId": "acme",
+    "permissions": ["org-jobs.agents.write"],
+    "scope": "ALL",
+}
+
+
+def test_a_token_of_an_organisation_is_known_as_such(
+    database: Database, clock: StandingClock
+) -> None:
+    asked: list[str] = []
+
+    def knows(_session: object, org_id: str) -> bool:
+        asked.append(org_id)
+        return True
+
+    issued = create_token(OF_ACME, database=database, clock=clock, organisation_exists=knows)
+    assert (issued.token.org_id, asked) == ("acme", ["acme"])
+    caller = authenticate_token(issued.secret, database=database, now=clock.now())
+    assert caller is not None
+    assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
+
+
+def test_nobody_gets_a_token_of_an_organisation_that_is_not_there(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        create_token(OF_ACME, database=database, clock=clock)
+    assert refused.value.fields == (("orgId", "there is no organisation 'acme'"),)
+    with database.reading() as session:
+        assert session.scalars(select(ApiTokenRow)).all() == []
+
+
+AT_ONCE_SECONDS = 15  # a slow machine's; whoever waited would wait 30 seconds, or for ever
+
+
+def issue(database: Database, clock: StandingClock, **about: object) -> IssuedToken:
+    return create_token(
+        {"name": "x", "permissions": ["fiches.write"], "scope": "ALL", **about},
+        database=database,
+        clock=clock,
+    )
+
+
+def last_used_at(database: Database) -> datetime | None:
+    with database.reading() as session:
+        [token] = list_tokens(session)
+    return token.last_used_at
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    told: list[str] = []
+
+    def note(*about: object) -> None:
+        told.append(str(about[2]))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield told
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+def test_the_caller_has_what_the_token_was_made_for(
+    database: Database, clock: StandingClock
+) -> None:
+    issued = issue(database, clock, scope="SELF", crmUserId="77")
+    caller = authenticate_token(issued.secret, database=database, now=clock.now())
+    assert caller is not None
+    assert caller.id == f"token:{issued.token.id}"
+    reach = Reach(Scope.SELF, frozenset(), "77", caller.id)
+    assert [caller.reach(Permission.FICHES, action) for action in Action] == [reach, reach]
+    assert caller.reach(Permission.AUDITS, Action.READ) is None
+
+
+def test_an_expired_token_is_refused(database: Database, clock: StandingClock) -> None:
+    issued = issue(database, clock, expiresInDays=1)
+    day = timedelta(days=1)
+    assert authenticate_token(
+        issued.secret, database=database, now=clock.now() + day - timedelta(microseconds=1)
+    )
+    assert authenticate_token(issued.secret, database=database, now=clock.now() + day) is None
+
+
+def test_what_is_nobodys_is_refused(database: Database, clock: StandingClock) -> None:
+    secret = issue(database, clock).secret
+    wrong = "B" if secret.endswith("A") else "A"
+    for text_ in (
+        secret[:-1] + wrong,
+        secret[:-1],
+        secret + "A",
+        secret.swapcase(),
+        f" {secret}",
+        "apt_" + "A" * 43,
+    ):
+        assert authenticate_token(text_, database=database, now=clock.now()) is None
+    assert last_used_at(database) is None
+
+
+def test_what_looks_like_no_token_costs_no_query(database: Database, clock: StandingClock) -> None:
+    with statements(database) as told:
+        for text_ in ("", "guess", "\0", "é" * 47, "x" * 100_000, "a.b.c"):
+            assert authenticate_token(text_, database=database, now=clock.now()) is None
+    assert told == []
+
+
+def test_a_use_is_noted_at_most_once_a_minute(database: Database, clock: StandingClock) -> None:
+    secret, start = issue(database, clock).secret, clock.now()
+    noted = []
+    for seconds in (0, 1, 59, 60, 61, 119, 120):
+        assert authenticate_token(secret, database=database, now=start + timedelta(seconds=seconds))
+        last = last_used_at(database)
+        assert last is not None
+        noted.append((last - start).total_seconds())
+    assert noted == [0, 0, 0, 60, 60, 60, 120]
+
+
+def test_between_two_notes_it_is_one_read(database: Database, clock: StandingClock) -> None:
+    secret = issue(database, clock).secret
+    assert authenticate_token(secret, database=database, now=clock.now())
+    with statements(database) as told:
+        assert authenticate_token(secret, database=database, now=clock.now())
+    asked = [statement for statement in told if not statement.startswith("BEGIN")]
+    assert len(asked) == 1
+    assert asked[0].startswith("SELECT")
+
+
+def test_nobody_waits_for_a_writer_who_is_in_the_way(
+    database: Database, clock: StandingClock
+) -> None:
+    secret = issue(database, clock).secret
+    with database.transaction() as session:
+        session.execute(update(ApiTokenRow).values(name="renamed"))
+        began = time.monotonic()
+        assert authenticate_token(secret, database=database, now=clock.now())
+        assert time.monotonic() - began < AT_ONCE_SECONDS
+    assert last_used_at(database) is None
+    assert authenticate_token(secret, database=database, now=clock.now())
+    assert last_used_at(database) == clock.now()
+
+
+REFUSING = {
+    "sqlite": [
+        "CREATE TRIGGER no_notes BEFORE UPDATE ON api_tokens BEGIN SELECT RAISE(ABORT, 'no'); END"
+    ],
+    "postgresql": [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
+        "CREATE TRIGGER no_notes BEFORE UPDATE ON api_tokens FOR EACH ROW EXECUTE FUNCTION refuse()",
+    ],
+}
+
+
+def test_a_note_that_cannot_be_made_keeps_nobody_out(
+    database: Database, clock: StandingClock
+) -> None:
+    secret = issue(database, clock).secret
+    with database.transaction() as session:
+        for statement in REFUSING[database.dialect]:
+            session.execute(text(statement))
+    assert authenticate_token(secret, database=database, now=clock.now())
+    assert last_used_at(database) is None
+
+
+@pytest.mark.parametrize("permissions", [["gone.write"], ["gone.write", "fiches.read"]])
+def test_a_permission_that_is_no_more_grants_nothing(
+    database: Database, clock: StandingClock, permissions: list[str]
+) -> None:
+    secret = issue(database, clock).secret
+    with database.transaction() as session:
+        session.execute(update(ApiTokenRow).values(permissions=permissions))
+    caller = authenticate_token(secret, database=database, now=clock.now())
+    assert caller is not None
+    assert set(caller.grants) == ({Permission.FICHES} if len(permissions) == 2 else set())
+
+
+REVOKED_INPUT = {"name": "x", "permissions": ["*"], "scope": "ALL"}
+
+
+def test_a_revoked_token_is_refused_from_the_next_call_on(
+    database: Database, clock: StandingClock
+) -> None:
+    issued, other = (create_token(REVOKED_INPUT, database=database, clock=clock) for _ in range(2))
+    assert authenticate_token(issued.secret, database=database, now=clock.now())
+    revoked = revoke_token(issued.token.id, database=database, clock=clock)
+    assert revoked.revoked_at == clock.now()
+    assert authenticate_token(issued.secret, database=database, now=clock.now()) is None
+    assert authenticate_token(other.secret, database=database, now=clock.now())
+
+
+def test_the_first_revocation_counts(database: Database, clock: StandingClock) -> None:
+    token = create_token(REVOKED_INPUT, database=database, clock=clock).token
+    first = revoke_token(token.id, database=database, clock=clock)
+    clock.pass_time_a_second()
+    assert revoke_token(token.id, database=database, clock=clock) == first
+
+
+def test_what_does_not_exist_is_not_found(database: Database, clock: StandingClock) -> None:
+    with pytest.raises(NotFoundError, match=r"^Token with ID '7' not found$"):
+        revoke_token(7, database=database, clock=clock)
+
+
+def test_the_list_is_newest_first_and_of_good_ones_when_asked(
+    database: Database, clock: StandingClock
+) -> None:
+    ids = [
+        create_token(REVOKED_INPUT | more, database=database, clock=clock).token.id
+        for more in ({}, {"expiresInDays": 1}, {})
+    ]
+    revoke_token(ids[2], database=database, clock=clock)
+    expires_at = list_expiry(database, ids[1])
+    with database.reading() as session:
+        assert [token.id for token in list_tokens(session)] == ids[::-1]
+        assert [token.id for token in list_tokens(session, good_at=clock.now())] == [ids[1], ids[0]]
+        assert [token.id for token in list_tokens(session, good_at=expires_at)] == [ids[0]]
+
+
+def list_expiry(database: Database, token_id: int) -> datetime | None:
+    with database.reading() as session:
+        return next(token.expires_at for token in list_tokens(session) if token.id == token_id)
+
+
+def test_processes_that_use_and_revoke_one_token_agree(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    issued = create_token(REVOKED_INPUT, database=database, clock=clock)
+    calls = [
+        (database_url, issued.secret, issued.token.id, clock.now(), is_user)
+        for is_user in (True, False) * 2
+    ]
+    first, revoker, second, other = at_once(use_or_revoke, *calls)
+    for found in (first, second):
+        known = found.count("known")
+        assert found == ["known"] * known + ["refused"] * 2, "once refused, it stays refused"
+    assert revoker[0] == other[0], "they are told the one instant"
+    assert (revoker[1], other[1]) == ("refused", "refused")
