@@ -126,8 +126,9 @@ def _connect(url: str, token: str) -> RemoteApi:
 
 def operation(
     request: str, *, query: Collection[str] = (), whole: bool = False, repeatable: bool = True
-) -> Callable[[Callable[Concatenate[Services, Arguments], Result]], Callable[Arguments, Result]]:
-    """Decorate a function of this machine's services. With --api, calls send `request` instead.
+) -> Callable[[Callable[Concatenate[Any, Arguments], Result]], Callable[Arguments, Result]]:
+    """Decorate a function of this machine's services, or of a reading `session` of its database.
+    With --api, calls send `request` instead.
 
     `request` is a method and a path. Arguments fill the braces of the path; a part in brackets is
     left out when its argument is None. Of the other arguments, those of a GET or DELETE and those
@@ -137,15 +138,19 @@ def operation(
     method, path = request.split(" ", 1)
 
     def decorate(
-        local: Callable[Concatenate[Services, Arguments], Result],
+        local: Callable[Concatenate[Any, Arguments], Result],
     ) -> Callable[Arguments, Result]:
         signature = inspect.signature(local)
+        takes_session = "session" in signature.parameters
 
         @wraps(local)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-            api = remote_api()
+            api, services = remote_api(), bootstrap.services()
+            if api is None and takes_session:
+                with services.database.reading() as session:
+                    return local(session, *args, **kwargs)
             if api is None:
-                return local(bootstrap.services(), *args, **kwargs)
+                return local(services, *args, **kwargs)
             bound = signature.bind(None, *args, **kwargs)
             bound.apply_defaults()
             _, *arguments = bound.arguments.items()

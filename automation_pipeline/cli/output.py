@@ -3,7 +3,8 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,11 +35,8 @@ def print_json(document: object) -> None:
 
 
 def write_json(path: Path, document: object) -> None:
-    try:
+    with writing(path):
         path.write_text(_json(document), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
-        raise InvalidInputError(f"{path} cannot be written: {reason}.") from None
 
 
 def _json(document: object) -> str:
@@ -89,24 +87,39 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def read_json_object(path: Path) -> Mapping[str, object]:
-    """The JSON object in a file, or on standard input for `-`."""
-    standard_input = str(path) == "-"
-    name = "Standard input" if standard_input else str(path)
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """A file that cannot be written is wrong usage."""
     try:
-        text = (sys.stdin.buffer.read() if standard_input else path.read_bytes()).decode(
-            "utf-8-sig"
-        )
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
+        raise InvalidInputError(f"{path} cannot be written: {reason}.") from None
+
+
+def file_name(path: Path) -> str:
+    """`-` is standard input."""
+    return "Standard input" if str(path) == "-" else str(path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, or of standard input for `-`."""
+    try:
+        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return content.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidInputError(f"{name} cannot be read: {reason}.") from None
+        raise InvalidInputError(f"{file_name(path)} cannot be read: {reason}.") from None
+
+
+def read_json_object(path: Path) -> Mapping[str, object]:
     try:
-        document: object = json.loads(text)
+        document: object = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidInputError(f"{name} is not valid JSON: {reason}.") from None
+        raise InvalidInputError(f"{file_name(path)} is not valid JSON: {reason}.") from None
     if not isinstance(document, dict):
-        raise InvalidInputError(f"{name} must hold a JSON object.")
+        raise InvalidInputError(f"{file_name(path)} must hold a JSON object.")
     return cast("dict[str, object]", document)
 
 
@@ -181,7 +194,7 @@ def second(instant: datetime | None) -> str | None:
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC" if instant else None
 
 
-# Whoever reads a pipe or a log is not bound to the width of a terminal.
+# A pipe or a log has no width of its own.
 NARROWEST_FILE = 160
 _LONGEST_WORD = 20
 _GAP = 2

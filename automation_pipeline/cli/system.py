@@ -4,7 +4,7 @@ simulator."""
 import asyncio
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,16 @@ from automation_pipeline.automation.relay import RelayCounts, relay_events
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.operations import Document, only_here, operation
-from automation_pipeline.cli.output import AsJson, print_json, print_table, screen
+from automation_pipeline.cli.output import (
+    AsJson,
+    print_json,
+    print_result,
+    print_table,
+    say,
+    screen,
+)
 from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.settings import load_settings
-from automation_pipeline.retention import purge_all, request_housekeeping
 from automation_pipeline.storage import backups
 from automation_pipeline.storage.database import DatabaseMissingError
 
@@ -43,20 +49,13 @@ def upgrade(*, as_json: AsJson = False) -> None:
     before = migrations.current(database)
     migrations.upgrade(database)
     after = migrations.current(database)
-    if as_json:
-        print_json({"before": before, "revision": after})
-    elif created:
-        screen.print(
-            f"Created {Path(str(database.url.database)).absolute()} at {after}.",
-            highlight=False,
-            markup=False,
-        )
+    if created:
+        sentence = f"Created {Path(str(database.url.database)).absolute()} at {after}."
+    elif before == after:
+        sentence = f"The database is at {after}."
     else:
-        screen.print(
-            f"The database is at {after}."
-            if before == after
-            else f"Upgraded from {before or 'empty'} to {after}."
-        )
+        sentence = f"Upgraded from {before or 'empty'} to {after}."
+    print_result({"before": before, "revision": after}, sentence, as_json=as_json)
 
 
 @db_app.command()
@@ -71,10 +70,7 @@ def current(*, as_json: AsJson = False) -> None:
         sentence = revision or "The database is empty: run `automation db upgrade`."
     except DatabaseMissingError as error:
         revision, sentence = None, str(error)
-    if as_json:
-        print_json({"revision": revision})
-    else:
-        screen.print(sentence, highlight=False, markup=False)
+    print_result({"revision": revision}, sentence, as_json=as_json)
 
 
 @db_app.command()
@@ -86,10 +82,9 @@ def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> 
         raise InvalidInputError(f"{file} is there already: say --force to overwrite it.")
     with _progress("Copying") as tell:
         backups.back_up(database, file, tell)
-    if as_json:
-        print_json({"file": str(file), "bytes": file.stat().st_size})
-    else:
-        screen.print(f"The database is copied to {file}, {file.stat().st_size:,} bytes.")
+    size = file.stat().st_size
+    sentence = f"The database is copied to {file}, {size:,} bytes."
+    print_result({"file": str(file), "bytes": size}, sentence, as_json=as_json)
 
 
 @db_app.command()
@@ -107,10 +102,8 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
     with _progress("Restoring") as tell:
         backups.restore(database, file, tell)
     revision = migrations.current(database)
-    if as_json:
-        print_json({"file": str(file), "revision": revision})
-    else:
-        screen.print(f"The database is what {file} holds, at {revision}.")
+    sentence = f"The database is what {file} holds, at {revision}."
+    print_result({"file": str(file), "revision": revision}, sentence, as_json=as_json)
 
 
 @db_app.command()
@@ -119,10 +112,9 @@ def advance_ids(*, as_json: AsJson = False) -> None:
     it by itself."""
     only_here("db advance-ids")
     sequences = backups.advance_ids(bootstrap.services().database)
-    if as_json:
-        print_json({"sequences": sequences, "advancedBy": backups.JUMP})
-    else:
-        screen.print(f"{sequences} tables count on {backups.JUMP:,} ids higher.")
+    document = {"sequences": sequences, "advancedBy": backups.JUMP}
+    sentence = f"{sequences} tables count on {backups.JUMP:,} ids higher."
+    print_result(document, sentence, as_json=as_json)
 
 
 @contextmanager
@@ -170,7 +162,7 @@ def doctor(*, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-# By its name alone: Dagster and Celery are known above this floor.
+# A name: this package does not import Dagster and Celery.
 APP = "automation_pipeline.orchestration.celery"
 
 
@@ -205,18 +197,9 @@ def worker(
             "AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: one of them is the broker."
         )
     width = concurrency or settings.automation_celery_concurrency
-    words = [
-        "-A",
-        APP,
-        "worker",
-        "--hostname",
-        name,
-        "--concurrency",
-        str(width),
-        "--loglevel",
-        "WARNING",
-    ]
-    os.execv(sys.executable, [sys.executable, "-m", "celery", *words])  # noqa: S606  no shell is wanted
+    options = ("--hostname", name, "--concurrency", str(width), "--loglevel", "WARNING")
+    command = [sys.executable, "-m", "celery", "-A", APP, "worker", *options]
+    os.execv(sys.executable, command)  # noqa: S606  no shell is wanted
 
 
 outbox_app = command_group("Deliver the events and messages that wait.")
@@ -248,26 +231,24 @@ def relay(
     services.run(_relay_once(services, as_json=as_json) if once else _relay_on(services))
 
 
-async def _relay_once(services: bootstrap.Services, *, as_json: bool) -> None:
+async def _relay_once(services: Services, *, as_json: bool) -> None:
     relayed = await relay_events(
         services.post_office, database=services.database, budget_seconds=ONCE_SECONDS
     )
-    if as_json:
-        print_json({"events": relayed.events, "messages": relayed.messages})
-    else:
-        _show(relayed)
+    document = {"events": relayed.events, "messages": relayed.messages}
+    print_result(document, _relayed(relayed), as_json=as_json)
 
 
-async def _relay_on(services: bootstrap.Services) -> None:
+async def _relay_on(services: Services) -> None:
     while True:
         relayed = await relay_events(services.post_office, database=services.database)
         if relayed != RelayCounts(0, 0):
-            _show(relayed)
+            say(_relayed(relayed))
         await asyncio.sleep(EVERY_SECONDS)
 
 
-def _show(relayed: RelayCounts) -> None:
-    screen.print(f"Relayed {relayed.events} events, tried {relayed.messages} messages.")
+def _relayed(counts: RelayCounts) -> str:
+    return f"Relayed {counts.events} events, tried {counts.messages} messages."
 
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")]
@@ -291,33 +272,24 @@ def housekeeping(
     events and runs are Dagster's to take away: its schedule nightly_housekeeping does both, and so
     does --in-dagster.
     """
+    from automation_pipeline.retention import purge_all, request_housekeeping  # noqa: PLC0415  it knows every package
+
     only_here("housekeeping")
     services = bootstrap.services()
+    if in_dagster and dry_run:
+        raise InvalidInputError("--dry-run counts here: leave out --in-dagster.")
     if in_dagster:
-        if dry_run:
-            raise InvalidInputError("--dry-run counts here: leave out --in-dagster.")
-        _say_filed(request_housekeeping(services), as_json=as_json)
-    else:
-        _show_removed(
-            services.run(purge_all(services, is_dry=dry_run)), dry_run=dry_run, as_json=as_json
-        )
-
-
-def _say_filed(key: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"request_key": key})
-    else:
-        screen.print(f"Dagster is asked for it as {key}.")
-
-
-def _show_removed(gone: Mapping[str, int], *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"dry_run": dry_run, "rows": dict(gone), "total": sum(gone.values())})
+        key = request_housekeeping(services)
+        print_result({"request_key": key}, f"Dagster is asked for it as {key}.", as_json=as_json)
         return
-    print_table(
-        ("rows", "of"), [(f"{rows:,}", name) for name, rows in sorted(gone.items()) if rows]
-    )
-    screen.print(f"{sum(gone.values()):,} rows {'would go' if dry_run else 'went'}.")
+    removed = services.run(purge_all(services, is_dry=dry_run))
+    total = sum(removed.values())
+    if as_json:
+        print_json({"dry_run": dry_run, "rows": dict(removed), "total": total})
+        return
+    rows = [(f"{count:,}", name) for name, count in sorted(removed.items()) if count]
+    print_table(("rows", "of"), rows)
+    say(f"{total:,} rows {'would go' if dry_run else 'went'}.")
 
 
 def api(
@@ -342,23 +314,19 @@ def api(
     Programs show a token, which `automation tokens create` makes; /docs describes every call of the
     API.
     """
+    from automation_pipeline.api.server import serve  # noqa: PLC0415  a web server, only here
+    from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
+
     only_here("api")
     services = bootstrap.services()
-    _check_revision()
-    from automation_pipeline.api.server import serve  # noqa: PLC0415  a web server, only here
+    version = schema_version(services.database)
+    if not version.is_workable:
+        raise PermanentError(f"The database is {version}: run `automation db upgrade` first.")
 
     settings = services.settings
     serve(
         services, host=host or settings.api_host, port=settings.api_port if port is None else port
     )
-
-
-def _check_revision() -> None:
-    from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
-
-    standing = schema_version(bootstrap.services().database)
-    if not standing.is_workable:
-        raise PermanentError(f"The database is {standing}: run `automation db upgrade` first.")
 
 
 def simulator(
@@ -405,10 +373,10 @@ def simulator(
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
     """Play the CRM and the other providers: deterministic, with faults and a ledger of calls."""
-    from automation_pipeline.simulator import serve  # noqa: PLC0415  a web server, only here
+    from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only here
 
     only_here("simulator")
-    with _complaining():
+    try:
         serve(
             host=host,
             port=port,
@@ -431,13 +399,5 @@ def simulator(
             inpi_password=inpi_password,
             entreprise_token=entreprise_token,
         )
-
-
-@contextmanager
-def _complaining() -> Generator[None]:
-    from automation_pipeline.simulator import SimulatorStartError  # noqa: PLC0415  a web server, only here
-
-    try:
-        yield
     except SimulatorStartError as error:
         raise PermanentError(str(error)) from None

@@ -7,9 +7,9 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,15 @@ from rich.progress import Progress, TimeRemainingColumn
 from automation_pipeline import bootstrap
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.operations import Document, actor, operation, remote_api
-from automation_pipeline.cli.output import AsJson, Columns, print_json, screen
+from automation_pipeline.cli.output import (
+    AsJson,
+    Columns,
+    file_name,
+    print_json,
+    read_text,
+    screen,
+    writing,
+)
 from automation_pipeline.cli.progress import Here, LaunchWait, Timeout, follows, progress_bars
 from automation_pipeline.core.background import process_concurrently
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
@@ -47,6 +55,7 @@ from automation_pipeline.enrichment.queries.requests import (
     request_statuses,
 )
 from automation_pipeline.enrichment.requests import refresh_company, request_enrichment
+from automation_pipeline.storage.database import Session
 
 _ID_COLUMNS = ("siren", "siret")
 _SEPARATORS = re.compile(r"[\s.\u00a0\u202f-]")
@@ -104,9 +113,8 @@ def refresh(services: Services, request_id: int) -> AskedCompany:
 
 
 @operation(f"GET {PATH}/{{request_id}}")
-def request_shown(services: Services, request_id: int) -> RequestShown:
-    with services.database.reading() as session:
-        return get_request(session, request_id, DEFAULT_TENANT)
+def request_shown(session: Session, request_id: int) -> RequestShown:
+    return get_request(session, request_id, DEFAULT_TENANT)
 
 
 def statuses_of(request_ids: Sequence[int]) -> Sequence[RequestStatus]:
@@ -253,13 +261,13 @@ def _numbers_of_file(file: Path) -> Iterator[dict[str, str]]:
 
 
 def _parsed(file: Path) -> Iterator[list[str]]:
-    lines = _file_text(file).splitlines()
+    lines = read_text(file).splitlines()
     rows = csv.reader(lines, delimiter=_delimiter(lines))
     try:
         yield from rows
     except csv.Error as error:
         raise InvalidInputError(
-            f"{_file_name(file)} cannot be read: line {rows.line_num}: {error}."
+            f"{file_name(file)} cannot be read: line {rows.line_num}: {error}."
         ) from None
 
 
@@ -270,24 +278,6 @@ def _of_column(rows: Iterable[Sequence[str]], place: int) -> Iterator[dict[str, 
 def _delimiter(lines: Sequence[str]) -> str:
     head = lines[0] if lines else ""
     return max(",;\t", key=head.count)
-
-
-def _file_text(file: Path) -> str:
-    try:
-        return (sys.stdin.buffer.read() if _is_standard_input(file) else file.read_bytes()).decode(
-            "utf-8-sig"
-        )
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidInputError(f"{_file_name(file)} cannot be read: {reason}.") from None
-
-
-def _file_name(file: Path) -> str:
-    return "Standard input" if _is_standard_input(file) else str(file)
-
-
-def _is_standard_input(file: Path) -> bool:
-    return str(file) == "-"
 
 
 def request_companies(wanted: Sequence[Lookup], *, force: bool, quiet: bool) -> list[Lookup]:
@@ -402,28 +392,19 @@ def write_csv(path: Path, lookups: Sequence[Lookup]) -> None:
         own = {name: value for name, value in one.document().items() if value is not None}
         row = {**(one.company_document or {}), **own, "warnings": "; ".join(one.warnings)}
         writer.writerow([csv_cell(row.get(name)) for name in CSV_COLUMNS])
-    with _writing(path):
+    with writing(path):
         path.write_text(text.getvalue(), encoding="utf-8", newline="")
 
 
 def check_writable(path: Path) -> None:
     """Before anybody is asked. What is there stays as it is; nothing is left where nothing was."""
-    with _writing(path):
+    with writing(path):
         target = Path(os.path.realpath(path))
         is_new = not target.exists()
         if is_new or target.is_file() or target.is_dir():  # a pipe would take it for the end
             target.open("a").close()
         if is_new:
             target.unlink()
-
-
-@contextmanager
-def _writing(path: Path) -> Generator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no name of a file"
-        raise InvalidInputError(f"{path} cannot be written: {reason}.") from None
 
 
 def enrich(

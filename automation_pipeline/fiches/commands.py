@@ -30,6 +30,7 @@ from automation_pipeline.fiches.details import fetch_days
 from automation_pipeline.fiches.models.days import DayCoverage, DayFailed, SalesDay
 from automation_pipeline.fiches.queries.details import coverage_of
 from automation_pipeline.fiches.queries.fiches import fiche_document
+from automation_pipeline.storage.database import Session
 from automation_pipeline.transcription.queries.recordings import transcription_status
 
 app = command_group("Mirror the CRM's fiches, and look at them.")
@@ -38,12 +39,11 @@ MOST_DAYS = 366
 
 
 @operation("GET /api/fiches/{fiche_id}/mirror")
-def get_fiche(services: Services, fiche_id: str) -> Document:
-    with services.database.reading() as session:
-        return {
-            **fiche_document(session, fiche_id),
-            "transcription": transcription_status(session, fiche_id),
-        }
+def get_fiche(session: Session, fiche_id: str) -> Document:
+    return {
+        **fiche_document(session, fiche_id),
+        "transcription": transcription_status(session, fiche_id),
+    }
 
 
 @app.command()

@@ -51,6 +51,7 @@ from automation_pipeline.core.errors import (
     RequestFailedError,
 )
 from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.run_requests import filed_requests
 
 GOES_ON = "The audit goes on without us: `automation audits list` tells how it stands."
@@ -104,10 +105,9 @@ def file_batch(services: Services, given: Document) -> FiledBatch:
 
 
 @operation("GET /api/requests/audits")
-def audit_requests(services: Services, key: Sequence[str]) -> Sequence[EndedAudit]:
-    with services.database.reading() as session:
-        filed = filed_requests(session, key)
-        found = audit_request_outcomes(session, [one.key for one in filed])
+def audit_requests(session: Session, key: Sequence[str]) -> Sequence[EndedAudit]:
+    filed = filed_requests(session, key)
+    found = audit_request_outcomes(session, [one.key for one in filed])
     return [
         EndedAudit.of(one.key, one.tags["automation/fiche_id"], found.get(one.key)) for one in filed
     ]
@@ -126,7 +126,7 @@ class AuditPage:
 
 @operation(f"GET {PATH}", whole=True)
 def list_of_audits(
-    services: Services,
+    session: Session,
     *,
     fiche_ids: str,
     audit_config_ids: str,
@@ -146,15 +146,13 @@ def list_of_audits(
             "limit": limit,
         }
     )
-    with services.database.reading() as session:
-        audits, total = list_audits(session, chosen)
+    audits, total = list_audits(session, chosen)
     return AuditPage(audits, Total(total))
 
 
 @operation(f"GET {PATH}/{{audit_id}}")
-def get_audit(services: Services, audit_id: int) -> Document:
-    with services.database.reading() as session:
-        return audit_document(session, audit_id)
+def get_audit(session: Session, audit_id: int) -> Document:
+    return audit_document(session, audit_id)
 
 
 @operation(f"PATCH {STEP}/review")
@@ -193,9 +191,8 @@ class RerunOutcome:
 
 
 @operation("GET /api/requests/reruns")
-def reruns(services: Services, key: str) -> Sequence[RerunOutcome]:
-    with services.database.reading() as session:
-        found = rerun_request_outcomes(session, [key])[key]
+def reruns(session: Session, key: str) -> Sequence[RerunOutcome]:
+    found = rerun_request_outcomes(session, [key])[key]
     return [RerunOutcome(found.begun, found.done, found.error)]
 
 

@@ -29,6 +29,7 @@ from automation_pipeline.cli.output import (
     write_json,
 )
 from automation_pipeline.core.json_model import LARGEST_ID
+from automation_pipeline.storage.database import Session
 
 app = command_group("Configure what calls are judged by: the steps of an audit, in order.")
 
@@ -58,7 +59,7 @@ STORED_FIELDS = {"id", "created_at", "updated_at", "steps_count", "total_weight"
 
 @operation(f"GET {PATH}")
 def configs(
-    services: Services,
+    session: Session,
     *,
     include_inactive: bool,
     include_steps: bool = True,
@@ -66,21 +67,19 @@ def configs(
     limit: int,
     offset: int,
 ) -> Sequence[ConfigShown]:
-    with services.database.reading() as session:
-        return config_page(
-            session,
-            include_inactive=include_inactive,
-            include_steps=include_steps,
-            include_stats=include_stats,
-            limit=limit,
-            offset=offset,
-        )
+    return config_page(
+        session,
+        include_inactive=include_inactive,
+        include_steps=include_steps,
+        include_stats=include_stats,
+        limit=limit,
+        offset=offset,
+    )
 
 
 @operation(f"GET {PATH}/{{config_id}}")
-def get_config(services: Services, config_id: int) -> ConfigShown:
-    with services.database.reading() as session:
-        return config_view(session, config_id)
+def get_config(session: Session, config_id: int) -> ConfigShown:
+    return config_view(session, config_id)
 
 
 @operation(f"POST {PATH}/import", query=["update"])

@@ -56,6 +56,7 @@ from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.files import write_whole
 from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.settings import load_settings
+from automation_pipeline.storage.database import Session
 
 app = command_group("See what became of the runs; cancel one, or run again what failed.")
 
@@ -76,47 +77,39 @@ RunId = Annotated[
 
 @operation(f"GET {PATH}")
 def runs(
-    services: Services, *, status: Sequence[RunStatus], limit: int, offset: int
+    session: Session, *, status: Sequence[RunStatus], limit: int, offset: int
 ) -> Sequence[Run]:
-    with services.database.reading() as session:
-        return find_runs(session, RunFilter(None, status), limit=limit, offset=offset)
+    return find_runs(session, RunFilter(None, status), limit=limit, offset=offset)
 
 
 @operation("GET /api/automation/schedules/{schedule_id}/runs")
 def runs_of_schedule(
-    services: Services, schedule_id: int, *, status: Sequence[RunStatus], limit: int, offset: int
+    session: Session, schedule_id: int, *, status: Sequence[RunStatus], limit: int, offset: int
 ) -> Sequence[Run]:
-    with services.database.reading() as session:
-        return find_runs(session, RunFilter(schedule_id, status), limit=limit, offset=offset)
+    return find_runs(session, RunFilter(schedule_id, status), limit=limit, offset=offset)
 
 
 @operation(f"GET {PATH}/{{run_id}}")
-def get_run(services: Services, run_id: int) -> RunDetails:
-    with services.database.reading() as session:
-        return run_details(session, run_id)
+def get_run(session: Session, run_id: int) -> RunDetails:
+    return run_details(session, run_id)
 
 
 @operation(f"GET {PATH}/{{run_id}}/fiches")
-def fiches_of(
-    services: Services, run_id: int, *, limit: int, offset: int
-) -> Sequence[FicheOutcome]:
-    with services.database.reading() as session:
-        return outcomes_within(session, run_id, EVERYTHING, status=None, limit=limit, offset=offset)
+def fiches_of(session: Session, run_id: int, *, limit: int, offset: int) -> Sequence[FicheOutcome]:
+    return outcomes_within(session, run_id, EVERYTHING, status=None, limit=limit, offset=offset)
 
 
 @operation(f"GET {PATH}/{{run_id}}/logs")
 def logs_of(
-    services: Services, run_id: int, *, level: LogLevel, after: int, limit: int
+    session: Session, run_id: int, *, level: LogLevel, after: int, limit: int
 ) -> Sequence[LogEntry]:
-    with services.database.reading() as session:
-        rows = logs_after(session, run_id, after, level, limit=limit)
-        return [log_entry(row) for row in rows]
+    rows = logs_after(session, run_id, after, level, limit=limit)
+    return [log_entry(row) for row in rows]
 
 
 @operation(f"GET {PATH}/{{run_id}}/report")
-def get_report(services: Services, run_id: int) -> Document:
-    with services.database.reading() as session:
-        return report_document(run_report(session, run_id))
+def get_report(session: Session, run_id: int) -> Document:
+    return report_document(run_report(session, run_id))
 
 
 @operation(f"POST {PATH}/{{run_id}}/cancel")

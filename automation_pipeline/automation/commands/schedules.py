@@ -51,6 +51,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import zone
+from automation_pipeline.storage.database import Session
 
 app = command_group("Configure what is run, and when.")
 
@@ -88,18 +89,14 @@ def new_schedule(services: Services, given: Document) -> Schedule:
 
 @operation(f"GET {PATH}")
 def schedules(
-    services: Services, *, include_inactive: bool, limit: int, offset: int
+    session: Session, *, include_inactive: bool, limit: int, offset: int
 ) -> Sequence[Schedule]:
-    with services.database.reading() as session:
-        return list_schedules(
-            session, include_inactive=include_inactive, limit=limit, offset=offset
-        )
+    return list_schedules(session, include_inactive=include_inactive, limit=limit, offset=offset)
 
 
 @operation(f"GET {PATH}/{{schedule_id}}")
-def schedule(services: Services, schedule_id: int) -> Schedule:
-    with services.database.reading() as session:
-        return get_schedule(session, schedule_id)
+def schedule(session: Session, schedule_id: int) -> Schedule:
+    return get_schedule(session, schedule_id)
 
 
 @operation(f"PATCH {PATH}/{{schedule_id}}")
@@ -160,10 +157,9 @@ def leave_out_next(services: Services, schedule_id: int) -> SkippedTime:
 
 
 @operation(f"GET {PATH}/{{schedule_id}}/occurrences")
-def occurrences_of(services: Services, schedule_id: int, limit: int) -> Sequence[Occurrence]:
-    with services.database.reading() as session:
-        get_schedule(session, schedule_id)
-        return decided_occurrences(session, schedule_id, limit)
+def occurrences_of(session: Session, schedule_id: int, limit: int) -> Sequence[Occurrence]:
+    get_schedule(session, schedule_id)
+    return decided_occurrences(session, schedule_id, limit)
 
 
 @operation(f"GET {PATH}/{{schedule_id}}/preview")

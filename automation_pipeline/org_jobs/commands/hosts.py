@@ -53,6 +53,7 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_hosts,
     list_servers,
 )
+from automation_pipeline.storage.database import Session
 
 app = command_group("Say on which machines agents work.")
 servers_app = command_group("Say which servers there are, and on which hosts.")
@@ -66,15 +67,13 @@ def new_host(services: Services, given: Document, *, org: str | None) -> Host:
 
 
 @operation(f"GET {HOSTS}")
-def hosts(services: Services, *, org: str | None, limit: int, offset: int) -> Sequence[Host]:
-    with services.database.reading() as session:
-        return list_hosts(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
+def hosts(session: Session, *, org: str | None, limit: int, offset: int) -> Sequence[Host]:
+    return list_hosts(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
 
 
 @operation(f"GET {HOSTS}/{{host_id}}")
-def host(services: Services, host_id: int) -> Host:
-    with services.database.reading() as session:
-        return get_host(session, host_id, ALL_ORGANISATIONS)
+def host(session: Session, host_id: int) -> Host:
+    return get_host(session, host_id, ALL_ORGANISATIONS)
 
 
 @operation(f"PATCH {HOSTS}/{{host_id}}")
@@ -93,15 +92,13 @@ def new_server(services: Services, given: Document, *, org: str | None) -> Serve
 
 
 @operation(f"GET {SERVERS}")
-def servers(services: Services, *, org: str | None, limit: int, offset: int) -> Sequence[Server]:
-    with services.database.reading() as session:
-        return list_servers(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
+def servers(session: Session, *, org: str | None, limit: int, offset: int) -> Sequence[Server]:
+    return list_servers(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
 
 
 @operation(f"GET {SERVERS}/{{server_id}}")
-def server(services: Services, server_id: int) -> Server:
-    with services.database.reading() as session:
-        return get_server(session, server_id, ALL_ORGANISATIONS)
+def server(session: Session, server_id: int) -> Server:
+    return get_server(session, server_id, ALL_ORGANISATIONS)
 
 
 @operation(f"PATCH {SERVERS}/{{server_id}}")

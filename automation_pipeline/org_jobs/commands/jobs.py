@@ -59,6 +59,7 @@ from automation_pipeline.org_jobs.models.jobs import (
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
 from automation_pipeline.org_jobs.models.states import ENDED_RUN_STATES, OrgJobsRunState
 from automation_pipeline.org_jobs.queries.jobs import get_job, list_jobs, queues, transitions_of
+from automation_pipeline.storage.database import Session
 
 JOBS = "/api/org-jobs"
 NO_AGENT = "The agent of its server's host has not begun it: `automation org-jobs hosts list` shows whether it works"
@@ -83,7 +84,7 @@ def new_job(services: Services, given: Document, *, org: str | None) -> OrgJob:
 
 @operation(f"GET {JOBS}")
 def jobs(
-    services: Services,
+    session: Session,
     *,
     org: str | None,
     status: OrgJobsRunState | None,
@@ -102,14 +103,12 @@ def jobs(
         server_instance_id=server,
         batch_id=batch,
     )
-    with services.database.reading() as session:
-        return list_jobs(session, ALL_ORGANISATIONS, chosen=chosen, limit=limit, offset=offset)
+    return list_jobs(session, ALL_ORGANISATIONS, chosen=chosen, limit=limit, offset=offset)
 
 
 @operation(f"GET {JOBS}/{{job_id}}")
-def job(services: Services, job_id: int) -> OrgJob:
-    with services.database.reading() as session:
-        return get_job(session, job_id, ALL_ORGANISATIONS)
+def job(session: Session, job_id: int) -> OrgJob:
+    return get_job(session, job_id, ALL_ORGANISATIONS)
 
 
 @operation(f"POST {JOBS}/{{job_id}}/cancel")
@@ -123,9 +122,8 @@ def repeat_job(services: Services, job_id: int) -> OrgJob:
 
 
 @operation(f"GET {JOBS}/{{job_id}}/log")
-def moves_of_job(services: Services, job_id: int, *, limit: int, after: int) -> Sequence[JobMove]:
-    with services.database.reading() as session:
-        return transitions_of(session, job_id, ALL_ORGANISATIONS, limit, after)
+def moves_of_job(session: Session, job_id: int, *, limit: int, after: int) -> Sequence[JobMove]:
+    return transitions_of(session, job_id, ALL_ORGANISATIONS, limit, after)
 
 
 @operation(f"GET {JOBS}/queues")

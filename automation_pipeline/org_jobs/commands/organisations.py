@@ -64,6 +64,7 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_job_types,
     list_organisations,
 )
+from automation_pipeline.storage.database import Session
 
 app = command_group("Say for which organisations jobs are done, and how many at once.")
 types_app = typer.Typer(help="List the types of jobs, and define those that agents do.")
@@ -77,15 +78,13 @@ def new_organisation(services: Services, given: Document) -> Organisation:
 
 
 @operation(f"GET {ORGANISATIONS}")
-def organisations(services: Services, *, limit: int, offset: int) -> Sequence[Organisation]:
-    with services.database.reading() as session:
-        return list_organisations(session, ALL_ORGANISATIONS, limit=limit, offset=offset)
+def organisations(session: Session, *, limit: int, offset: int) -> Sequence[Organisation]:
+    return list_organisations(session, ALL_ORGANISATIONS, limit=limit, offset=offset)
 
 
 @operation(f"GET {ORGANISATIONS}/{{org_id}}")
-def organisation(services: Services, org_id: str) -> Organisation:
-    with services.database.reading() as session:
-        return get_organisation(session, org_id, ALL_ORGANISATIONS)
+def organisation(session: Session, org_id: str) -> Organisation:
+    return get_organisation(session, org_id, ALL_ORGANISATIONS)
 
 
 def check_org(org_id: str | None) -> None:

@@ -41,6 +41,7 @@ from automation_pipeline.org_jobs.queries.health import list_alerts
 from automation_pipeline.org_jobs.queries.organisations import audit_log
 from automation_pipeline.org_jobs.rules.due import Backfill, BackfillTime, OrgJobsLeftOut
 from automation_pipeline.org_jobs.rules.health import OrgAlert
+from automation_pipeline.storage.database import Session
 
 backfills_app = command_group("See how periods that are done again stand; stop one.")
 
@@ -55,16 +56,13 @@ BACKFILL_COLOURS = {
 
 
 @operation("GET /api/org-alerts")
-def org_alerts(
-    services: Services, *, org: str | None, limit: int, offset: int
-) -> Sequence[OrgAlert]:
-    with services.database.reading() as session:
-        return list_alerts(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
+def org_alerts(session: Session, *, org: str | None, limit: int, offset: int) -> Sequence[OrgAlert]:
+    return list_alerts(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
 
 
 @operation("GET /api/org-audit-log")
 def audit_entries(
-    services: Services,
+    session: Session,
     *,
     org: str | None,
     entity: str | None,
@@ -73,30 +71,25 @@ def audit_entries(
     after: int,
     newest: bool = True,
 ) -> Sequence[AuditEntry]:
-    with services.database.reading() as session:
-        return audit_log(
-            session,
-            OrgScope(org),
-            entity=entity,
-            entity_id=entity_id,
-            limit=limit,
-            after_id=after,
-            newest_first=newest,
-        )
+    return audit_log(
+        session,
+        OrgScope(org),
+        entity=entity,
+        entity_id=entity_id,
+        limit=limit,
+        after_id=after,
+        newest_first=newest,
+    )
 
 
 @operation(f"GET {BACKFILLS}")
-def backfills(
-    services: Services, *, org: str | None, limit: int, offset: int
-) -> Sequence[Backfill]:
-    with services.database.reading() as session:
-        return list_backfills(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
+def backfills(session: Session, *, org: str | None, limit: int, offset: int) -> Sequence[Backfill]:
+    return list_backfills(session, ALL_ORGANISATIONS, org_id=org, limit=limit, offset=offset)
 
 
 @operation(f"GET {BACKFILLS}/{{batch_id}}")
-def backfill(services: Services, batch_id: int) -> Backfill:
-    with services.database.reading() as session:
-        return get_backfill(session, batch_id, ALL_ORGANISATIONS)
+def backfill(session: Session, batch_id: int) -> Backfill:
+    return get_backfill(session, batch_id, ALL_ORGANISATIONS)
 
 
 @operation(f"POST {BACKFILLS}/{{batch_id}}/cancel")

@@ -87,6 +87,7 @@ from automation_pipeline.org_jobs.schedules import (
     skip_next_run,
     update_schedule,
 )
+from automation_pipeline.storage.database import Session
 
 app = command_group("Say what is done for an organisation, and when.")
 
@@ -107,7 +108,7 @@ def new_schedule(services: Services, given: Document, *, org: str | None) -> Org
 
 @operation(f"GET {PATH}")
 def schedules(
-    services: Services,
+    session: Session,
     *,
     org: str | None,
     state: ScheduleState | None,
@@ -120,14 +121,12 @@ def schedules(
     chosen = ScheduleFilter(
         org_id=org, state=state, job_type=job_type, server_instance_id=server, q=q
     )
-    with services.database.reading() as session:
-        return list_schedules(session, ALL_ORGANISATIONS, chosen=chosen, limit=limit, offset=offset)
+    return list_schedules(session, ALL_ORGANISATIONS, chosen=chosen, limit=limit, offset=offset)
 
 
 @operation(f"GET {ONE}")
-def schedule(services: Services, schedule_id: str) -> OrgSchedule:
-    with services.database.reading() as session:
-        return get_schedule(session, schedule_id, ALL_ORGANISATIONS)
+def schedule(session: Session, schedule_id: str) -> OrgSchedule:
+    return get_schedule(session, schedule_id, ALL_ORGANISATIONS)
 
 
 @operation(f"PATCH {ONE}")
@@ -220,27 +219,25 @@ def times_of(
 
 @operation(f"GET {ONE}/fires")
 def fires_of_schedule(
-    services: Services, schedule_id: str, *, limit: int, after: int = 0, newest: bool = True
+    session: Session, schedule_id: str, *, limit: int, after: int = 0, newest: bool = True
 ) -> Sequence[ScheduleFire]:
-    with services.database.reading() as session:
-        return fires_of(session, schedule_id, ALL_ORGANISATIONS, limit, after, newest_first=newest)
+    return fires_of(session, schedule_id, ALL_ORGANISATIONS, limit, after, newest_first=newest)
 
 
 @operation(f"GET {ONE}/log")
 def log_of_schedule(
-    services: Services, schedule_id: str, *, limit: int, after: int, newest: bool = True
+    session: Session, schedule_id: str, *, limit: int, after: int, newest: bool = True
 ) -> Sequence[AuditEntry]:
-    with services.database.reading() as session:
-        get_schedule(session, schedule_id, ALL_ORGANISATIONS)
-        return audit_log(
-            session,
-            ALL_ORGANISATIONS,
-            entity="schedule",
-            entity_id=schedule_id,
-            limit=limit,
-            after_id=after,
-            newest_first=newest,
-        )
+    get_schedule(session, schedule_id, ALL_ORGANISATIONS)
+    return audit_log(
+        session,
+        ALL_ORGANISATIONS,
+        entity="schedule",
+        entity_id=schedule_id,
+        limit=limit,
+        after_id=after,
+        newest_first=newest,
+    )
 
 
 @app.command()

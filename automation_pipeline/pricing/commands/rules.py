@@ -67,6 +67,7 @@ from automation_pipeline.pricing.pricing_rules import (
 )
 from automation_pipeline.pricing.queries.rules import get_rule, list_rules, policy_of, versions_of
 from automation_pipeline.pricing.queries.views import skipped_of, targets_of
+from automation_pipeline.storage.database import Session
 
 app = command_group("Say which variants get which price, and when.")
 policy_app = command_group(
@@ -99,7 +100,7 @@ def new_rule(services: Services, given: Document, *, project: str) -> PricingRul
 
 @operation(f"GET {RULES}")
 def rules(
-    services: Services,
+    session: Session,
     *,
     project: str | None,
     enabled: bool | None,
@@ -107,24 +108,19 @@ def rules(
     limit: int,
     offset: int,
 ) -> Sequence[PricingRule]:
-    with services.database.reading() as session:
-        return list_rules(
-            session, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset
-        )
+    return list_rules(session, project_id=project, enabled=enabled, q=q, limit=limit, offset=offset)
 
 
 @operation(f"GET {RULES}/{{rule_id}}")
-def rule(services: Services, rule_id: int) -> PricingRule:
-    with services.database.reading() as session:
-        return get_rule(session, rule_id)
+def rule(session: Session, rule_id: int) -> PricingRule:
+    return get_rule(session, rule_id)
 
 
 @operation(f"GET {RULES}/{{rule_id}}/versions")
 def versions_of_rule(
-    services: Services, rule_id: int, *, limit: int, offset: int
+    session: Session, rule_id: int, *, limit: int, offset: int
 ) -> Sequence[RuleVersion]:
-    with services.database.reading() as session:
-        return versions_of(session, rule_id, limit, offset)
+    return versions_of(session, rule_id, limit, offset)
 
 
 @operation(f"PATCH {RULES}/{{rule_id}}")
@@ -145,24 +141,21 @@ def plan_preview(services: Services, rule_id: int) -> RuleRun:
 
 @operation(f"GET {RUN}/targets")
 def targets_of_run(
-    services: Services, run_id: int, *, status: TargetState | None, limit: int, after: int = 0
+    session: Session, run_id: int, *, status: TargetState | None, limit: int, after: int = 0
 ) -> Sequence[RuleTarget]:
-    with services.database.reading() as session:
-        return targets_of(session, run_id, status=status, limit=limit, after_id=after)
+    return targets_of(session, run_id, status=status, limit=limit, after_id=after)
 
 
 @operation(f"GET {RUN}/skipped")
 def skipped_by_run(
-    services: Services, run_id: int, *, reason: str | None, limit: int, offset: int = 0
+    session: Session, run_id: int, *, reason: str | None, limit: int, offset: int = 0
 ) -> Sequence[SkippedVariant]:
-    with services.database.reading() as session:
-        return skipped_of(session, run_id, reason=reason, limit=limit, offset=offset)
+    return skipped_of(session, run_id, reason=reason, limit=limit, offset=offset)
 
 
 @operation(f"GET {POLICY}")
-def get_policy(services: Services, project: str) -> Policy:
-    with services.database.reading() as session:
-        found = policy_of(session, project)
+def get_policy(session: Session, project: str) -> Policy:
+    found = policy_of(session, project)
     if found is None:
         raise NotFoundError(f"Project {project} has no pricing policy.")
     return found

@@ -74,6 +74,7 @@ from automation_pipeline.pricing.runs import (
     retry_run,
     roll_back_run,
 )
+from automation_pipeline.storage.database import Session
 
 app = command_group("See how runs of rules stand; apply, retry, take back, reconcile.")
 
@@ -84,7 +85,7 @@ SEVERITY_COLOURS = {MismatchSeverity.CRITICAL: "red", MismatchSeverity.WARNING: 
 
 @operation(f"GET {PATH}")
 def rule_runs(
-    services: Services,
+    session: Session,
     *,
     project: str | None,
     rule_id: int | None,
@@ -93,22 +94,17 @@ def rule_runs(
     offset: int,
 ) -> Sequence[RuleRun]:
     chosen = RuleRunFilter(project_id=project, rule_id=rule_id, status=status)
-    with services.database.reading() as session:
-        return list_runs(session, chosen, limit, offset)
+    return list_runs(session, chosen, limit, offset)
 
 
 @operation(f"GET {ONE}")
-def rule_run(services: Services, run_id: int) -> RuleRun:
-    with services.database.reading() as session:
-        return get_run(session, run_id)
+def rule_run(session: Session, run_id: int) -> RuleRun:
+    return get_run(session, run_id)
 
 
 @operation(f"GET {ONE}/log")
-def moves_of_run(
-    services: Services, run_id: int, *, limit: int, after: int
-) -> Sequence[LoggedMove]:
-    with services.database.reading() as session:
-        return transitions_of(session, run_id, limit, after)
+def moves_of_run(session: Session, run_id: int, *, limit: int, after: int) -> Sequence[LoggedMove]:
+    return transitions_of(session, run_id, limit, after)
 
 
 @operation("POST /api/pricing/rules/{rule_id}/apply")

@@ -48,6 +48,7 @@ from automation_pipeline.pricing.monitoring import (
 from automation_pipeline.pricing.queries.monitoring import list_alerts, price_changes
 from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.shop import pause_shop, resume_shop
+from automation_pipeline.storage.database import Session
 
 app = command_group("See how the shop takes our calls; pause all writing in it.")
 
@@ -76,15 +77,14 @@ def resume_writing(services: Services) -> ShopShown:
 
 @operation("GET /api/pricing/alerts")
 def price_alerts(
-    services: Services, *, project: str | None, limit: int, offset: int
+    session: Session, *, project: str | None, limit: int, offset: int
 ) -> Sequence[PricingAlert]:
-    with services.database.reading() as session:
-        return list_alerts(session, project, limit, offset)
+    return list_alerts(session, project, limit, offset)
 
 
 @operation("GET /api/pricing/price-changes")
 def written_prices(
-    services: Services,
+    session: Session,
     *,
     project: str | None,
     variant: str | None,
@@ -93,8 +93,7 @@ def written_prices(
     after: int,
 ) -> Sequence[PriceChange]:
     chosen = PriceChangeFilter(project_id=project, variant_id=variant, run_id=run_id)
-    with services.database.reading() as session:
-        return price_changes(session, chosen, limit, after)
+    return price_changes(session, chosen, limit, after)
 
 
 @operation(f"GET {LETTERS}")
