@@ -45,14 +45,14 @@ def work_company_enrichment(
         work_job,
     )
 
-    process = services.get()
+    system = services.get()
     with verdicts():
-        take_request(context, process)
-        job_id = job_to_work(config.model_dump(), context, process)
+        take_request(context, system)
+        job_id = job_to_work(config.model_dump(), context, system)
         if job_id is None:
             context.log.info("The stored company is fresh, so no register was called.")
             return
-        job = process.run(work_job(job_id, context, process))
+        job = system.run(work_job(job_id, context, system))
         context.add_output_metadata(job_page(job))
         if job.status is EnrichmentStatus.FAILED:
             raise PermanentError(
@@ -80,9 +80,9 @@ def companies(services: ServicesResource) -> dg.MaterializeResult:
     from automation_pipeline.enrichment.sources import source_statuses
     from automation_pipeline.orchestration.enrichment import companies_page
 
-    process = services.get()
-    now, freshness = process.clock.now(), process.registries.options.freshness
-    with verdicts(), process.database.reading() as session:
+    system = services.get()
+    now, freshness = system.clock.now(), system.registries.options.freshness
+    with verdicts(), system.database.reading() as session:
         coverage, sources = coverage_of(session, now, freshness), source_statuses(session)
     return dg.MaterializeResult(metadata=companies_page(coverage, [*sources.values()], now))
 
@@ -104,10 +104,10 @@ def companies_checks(services: ServicesResource) -> Iterator[dg.AssetCheckResult
     from automation_pipeline.enrichment.rules.evaluation import evaluate_coverage
     from automation_pipeline.orchestration.enrichment import check_result
 
-    process = services.get()
-    freshness = process.registries.options.freshness
-    with process.database.reading() as session:
-        coverage = coverage_of(session, process.clock.now(), freshness)
+    system = services.get()
+    freshness = system.registries.options.freshness
+    with system.database.reading() as session:
+        coverage = coverage_of(session, system.clock.now(), freshness)
     for finding in evaluate_coverage(coverage):
         yield check_result("companies", finding)
 
@@ -123,9 +123,9 @@ def sweep_enrichments(services: ServicesResource) -> dg.SkipReason:
     from automation_pipeline.enrichment.jobs import sweep_enrichments as sweep
     from automation_pipeline.enrichment.models import NOT_CONFIGURED, is_configured
 
-    process = services.get()
-    if not is_configured(process.registries.sources):
+    system = services.get()
+    if not is_configured(system.registries.sources):
         return dg.SkipReason(NOT_CONFIGURED)
-    report = sweep(registries=process.registries, database=process.database, clock=process.clock)
-    process.metering.flush()
+    report = sweep(registries=system.registries, database=system.database, clock=system.clock)
+    system.metering.flush()
     return dg.SkipReason(str(report))

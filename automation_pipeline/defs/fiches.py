@@ -34,16 +34,16 @@ def sales_list(
     """The fiches sold on the day, in short, as the CRM lists them now: one call."""
     from automation_pipeline.fiches.days import revalidate_day
 
-    our = services.get()
+    system = services.get()
     with verdicts():
         asking = revalidate_day(
             day_of(context),
-            database=our.database,
-            source=our.crm,
-            clock=our.clock,
-            semaphore=our.sales_list_semaphore,
+            database=system.database,
+            source=system.crm,
+            clock=system.clock,
+            semaphore=system.sales_list_semaphore,
         )
-        return dg.MaterializeResult(metadata=sales_day_metadata(our.run(asking)))
+        return dg.MaterializeResult(metadata=sales_day_metadata(system.run(asking)))
 
 
 @dg.asset(
@@ -61,10 +61,12 @@ def fiche_details(
     from automation_pipeline.fiches.details import fetch_days
     from automation_pipeline.fiches.queries.details import coverage_of
 
-    our, day = services.get(), day_of(context)
+    system, day = services.get(), day_of(context)
     with verdicts():
-        errors = our.run(fetch_days([day], database=our.database, source=our.crm, clock=our.clock))
-        with our.database.reading() as session:
+        errors = system.run(
+            fetch_days([day], database=system.database, source=system.crm, clock=system.clock)
+        )
+        with system.database.reading() as session:
             coverage = coverage_of(session, day)
     return dg.MaterializeResult(metadata=coverage_metadata(coverage, errors))
 
@@ -85,10 +87,10 @@ def no_stale_day(services: ServicesResource) -> dg.AssetCheckResult:
     """Every day of the last month has a list that was taken after it was over, or not long ago."""
     from automation_pipeline.fiches.days import find_stale_days
 
-    our = services.get()
-    first = our.settings.automation_first_day
+    system = services.get()
+    first = system.settings.automation_first_day
     return check_result(
-        "sales_list", find_stale_days(first, database=our.database, clock=our.clock)
+        "sales_list", find_stale_days(first, database=system.database, clock=system.clock)
     )
 
 
@@ -122,17 +124,17 @@ def fetch_days(
     from automation_pipeline.fiches.models.days import JobStatus
     from automation_pipeline.orchestration.fetch_jobs import job_metadata
 
-    our = services.get()
+    system = services.get()
     with verdicts():
-        take_request(context, our)
+        take_request(context, system)
         ground = {
-            "database": our.database,
-            "source": our.crm,
-            "clock": our.clock,
-            "semaphore": our.sales_list_semaphore,
+            "database": system.database,
+            "source": system.crm,
+            "clock": system.clock,
+            "semaphore": system.sales_list_semaphore,
         }
-        every = our.settings.progressive_fetch_webhook_frequency
-        job = our.run(
+        every = system.settings.progressive_fetch_webhook_frequency
+        job = system.run(
             fetch_range(config.job_id, **ground, refresh=config.refresh, webhook_every=every)
         )
     if job.status is JobStatus.FAILED:

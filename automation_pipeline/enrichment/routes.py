@@ -289,8 +289,8 @@ def _answered(
 
 @companies.get("/v1/companies/{siren}", name="show", responses=NOT_FOUND)
 def show_company(siren: SirenInPath, services: TheServices) -> CompanyShown:
-    """Show a company as it was last consolidated, with the source of each field. Nobody is asked
-    for it."""
+    """Show a company as it was last consolidated, with the source of each field. No register
+    is called."""
     with services.database.reading() as session:
         company = find_companies(session, [siren]).get(siren)
     if company is None:

@@ -400,7 +400,7 @@ def by_date_range(  # noqa: PLR0913  one parameter a query field
 
 @router.get(f"{PATH}/webhooks/fiches", response_model=Polled, responses=refusals(404))
 def poll(job_id: JobIdInQuery, reach: TheReach, services: TheServices) -> Response:
-    """What a job's webhook would be told now, and the first of the fiches that it has brought."""
+    """The present payload of a job's webhook, with the first of the fiches that it has fetched."""
     with services.database.reading() as session:
         polled = poll_document(session, job_id, reach)
     return said(
@@ -509,7 +509,7 @@ def by_date(
     limit: MostFiches = 10_000,
     offset: FirstFiche = 0,
 ) -> Response:
-    """The fiches that were sold on a day, as far as they are known here. Nobody else is asked."""
+    """The fiches that were sold on a day, as far as they are stored. The CRM is not called."""
     day = parse_day(request.query_params.get("date"), WRONG_DATE)
     with services.database.reading() as session:
         fiches, total = fiches_with_audits(session, [day], reach, FichePage(limit, offset))
@@ -527,7 +527,7 @@ async def show(
         bool, Query(description="Whether the offer that was mailed is shown.")
     ] = True,
 ) -> Response:
-    """Show one fiche. Where its calls can be heard is only for callers who may read recordings."""
+    """Show one fiche. Only callers who may read recordings see their addresses."""
     if refresh:
         await run_in_threadpool(_check_may_refresh, fiche_id, caller, services)
     database, source, clock = services.database, services.crm, services.clock
@@ -598,8 +598,8 @@ def _check_may_refresh(fiche_id: str, caller: Caller, services: Services) -> Non
     responses=refusals(404),
 )
 def mirror(fiche_id: FicheInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Show a fiche as our database has it; the CRM is not asked. Where its calls can be heard, and
-    what was said, is only for callers who may read its recordings."""
+    """Show a fiche as it is stored; the CRM is not called. Only callers who may read recordings see
+    their addresses and transcripts."""
     with services.database.reading() as session:
         document = fiche_document(session, fiche_id)
         transcription = transcription_status(session, fiche_id)

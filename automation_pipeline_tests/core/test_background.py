@@ -4,11 +4,12 @@ import asyncio
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 
 import pytest
 
-from automation_pipeline.core.background import process_concurrently, together
+from automation_pipeline.core.background import in_thread, process_concurrently, together
 from automation_pipeline_tests.e2e.system import REPOSITORY
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
@@ -246,3 +247,16 @@ def test_loaded_objects_are_exempt_from_collection() -> None:
 def test_the_image_gives_all_threads_one_heap() -> None:
     dockerfile = (REPOSITORY / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(r"^\s+MALLOC_ARENA_MAX=1\b", dockerfile, re.MULTILINE)
+
+
+def test_a_call_in_a_thread_returns_raises_or_times_out() -> None:
+    def fail() -> None:
+        raise ValueError("Not this")
+
+    released = threading.Event()
+    assert asyncio.run(in_thread(lambda: 7, seconds=30)) == 7
+    with pytest.raises(ValueError, match="Not this"):
+        asyncio.run(in_thread(fail, seconds=30))
+    with pytest.raises(TimeoutError):
+        asyncio.run(in_thread(released.wait, seconds=0.01))
+    released.set()

@@ -15,7 +15,12 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
-from automation_pipeline.core.retry import Backoff, Retrying, retry_after_seconds
+from automation_pipeline.core.retry import (
+    Backoff,
+    Retrying,
+    is_transient_status,
+    retry_after_seconds,
+)
 from automation_pipeline_tests.tables import every_case
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -293,3 +298,9 @@ def test_the_waits_are_spread_by_the_jitter_of_the_back_off() -> None:
     assert script.waits[0] == pytest.approx(1, abs=0.2)
     assert script.waits[1] == pytest.approx(2, abs=0.4)
     assert script.waits != [1, 2]
+
+
+def test_which_statuses_another_attempt_may_change() -> None:
+    statuses = (200, 400, 401, 404, 407, 408, 409, 424, 425, 426, 428, 429, 499, 500, 503, 599)
+    transient = [status for status in statuses if is_transient_status(status)]
+    assert transient == [408, 425, 429, 500, 503, 599]

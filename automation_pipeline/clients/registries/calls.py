@@ -85,15 +85,15 @@ MAX_BYTES = MEGABYTE
 USER_AGENT = "automation-pipeline (company enrichment)"
 
 _BY_STATUS: Mapping[int, tuple[ErrorCode, str]] = {
-    400: (ErrorCode.INTERNAL_ERROR, "refuses our question"),
-    401: (ErrorCode.AUTH_ERROR, "does not accept our credentials"),
-    403: (ErrorCode.FORBIDDEN, "does not let us ask for this"),
+    400: (ErrorCode.INTERNAL_ERROR, "refuses the request"),
+    401: (ErrorCode.AUTH_ERROR, "does not accept the credentials"),
+    403: (ErrorCode.FORBIDDEN, "does not permit the request"),
     404: (ErrorCode.NOT_FOUND, "does not know the company"),
-    408: (ErrorCode.SOURCE_UNAVAILABLE, "gave up waiting for our question"),
-    409: (ErrorCode.SOURCE_UNAVAILABLE, "is still busy with the same question"),
-    422: (ErrorCode.INTERNAL_ERROR, "refuses our question"),
-    429: (ErrorCode.RATE_LIMIT, "was asked too often"),
-    451: (ErrorCode.FORBIDDEN, "may not tell us for legal reasons"),
+    408: (ErrorCode.SOURCE_UNAVAILABLE, "gave up waiting for the request"),
+    409: (ErrorCode.SOURCE_UNAVAILABLE, "is still busy with the same request"),
+    422: (ErrorCode.INTERNAL_ERROR, "refuses the request"),
+    429: (ErrorCode.RATE_LIMIT, "was called too often"),
+    451: (ErrorCode.FORBIDDEN, "must not answer for legal reasons"),
 }
 _RETRYABLE = frozenset(
     {ErrorCode.TIMEOUT, ErrorCode.SOURCE_UNAVAILABLE, ErrorCode.RATE_LIMIT, ErrorCode.UPSTREAM_5XX}
@@ -244,7 +244,7 @@ class RegistryClient(ABC):
         elif status >= 500:
             code, problem = ErrorCode.UPSTREAM_5XX, "is in trouble"
         else:
-            code, problem = ErrorCode.INTERNAL_ERROR, "answers as nobody expects"
+            code, problem = ErrorCode.INTERNAL_ERROR, "gave an unexpected answer"
             hint = hint or f"check {info.address_setting}"
         if code is ErrorCode.AUTH_ERROR:
             hint = hint or f"check {info.access_settings}"

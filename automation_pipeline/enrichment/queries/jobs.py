@@ -560,7 +560,7 @@ def _end_job(
     copy_status_to_requests(session, row, now)
     facts = _facts(job)
     query = select(AttachmentRow).where(AttachmentRow.job_id == job.id).order_by(AttachmentRow.id)
-    # Each request is told in the name of its own tenant; without a request the job is told once.
+    # One event per waiting request, for its tenant; without a request, one for the job.
     waiting: list[tuple[int | None, JobFacts]] = [
         (one.request_id, replace(facts, tenant_id=one.tenant_id, correlation_id=one.correlation_id))
         for one in session.scalars(query)
@@ -584,7 +584,7 @@ def get_job(session: Session, job_id: int) -> EnrichmentJobShown:
 def jobs_of_request(
     session: Session, request_id: int, tenant_id: str, limit: int
 ) -> Sequence[EnrichmentJobShown]:
-    """The jobs of its SIREN, newest first, whoever requested them. Raises NotFoundError also for a
+    """The jobs of its SIREN, newest first, of any requester. Raises NotFoundError also for a
     request of another tenant."""
     siren = request_of(session, request_id, tenant_id).company_siren
     query = select(EnrichmentJobRow).where(EnrichmentJobRow.company_siren == siren)

@@ -46,12 +46,12 @@ LOST_WORKER = error_item(UNKNOWN, None, ErrorCode.INTERNAL_ERROR)
 _NAMELESS = SourceError(
     error_code=ErrorCode.NOT_FOUND,
     http_status=200,
-    message="The register knows the number, but nobody by that number.",
+    message="The register knows the number, but gives no name for it.",
 )
 _MASKED = SourceError(
     error_code=ErrorCode.FORBIDDEN,
     http_status=200,
-    message="The register knows it, and may not tell who it is.",
+    message="The register knows the company, but hides its name.",
 )
 
 

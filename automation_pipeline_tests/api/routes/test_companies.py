@@ -73,3 +73,7 @@ def test_sources_tell_whether_they_rest_and_what_they_were_asked(
         "Too many calls.",
     )
     assert [one["is_configured"] for one in (search, inpi, rcs)] == [True, True, False]
+    assert (rcs["calls_a_day"], rcs["failures"]) == (None, 0)
+    clock.pass_time(timedelta(minutes=10))
+    inpi = client.get("/v1/sources").json()["sources"][1]
+    assert (inpi["resting_until"], inpi["reason"], inpi["calls_today"]) == (None, None, 0)

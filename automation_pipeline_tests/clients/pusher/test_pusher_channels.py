@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
-from automation_pipeline.core.background import in_thread
 from automation_pipeline.core.errors import (
     AutomationError,
     InvalidInputError,
@@ -257,11 +256,3 @@ def test_a_presence_channel_is_told_who_joins() -> None:
 def test_nothing_is_signed_that_could_mean_another_channel(channel: str, socket_id: str) -> None:
     with pytest.raises(InvalidInputError):
         channels("http://127.0.0.1").authenticate(channel, socket_id, ANNA)
-
-
-def test_an_error_of_a_call_in_a_thread_is_raised_where_it_is_waited_for() -> None:
-    def fail() -> None:
-        raise ValueError("Not this")
-
-    with pytest.raises(ValueError, match="Not this"):
-        asyncio.run(in_thread(fail, seconds=30))
