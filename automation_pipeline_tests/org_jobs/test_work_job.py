@@ -1,11 +1,10 @@
-"""One attempt at a job of this system: how it ends, who may end it, and what is left when its
-worker is lost."""
+"""One attempt at a job of this system: its end, its heartbeats, and what a lost worker leaves."""
 
 import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -15,27 +14,31 @@ from automation_pipeline.core.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
+    PermanentError,
     TransientError,
 )
 from automation_pipeline.org_jobs import runs as keep_trying
 from automation_pipeline.org_jobs import runs as stage
 from automation_pipeline.org_jobs.jobs import cancel_job, release_jobs
 from automation_pipeline.org_jobs.models.jobs import (
+    AttemptEnd,
     OrgJobRun,
     RetryPolicy,
+    attempt_cancelled,
     attempt_failed,
     attempt_succeeded,
 )
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.ports import JobRunner
 from automation_pipeline.org_jobs.queries.attempts import JobRunBusyError
-from automation_pipeline.org_jobs.runs import reap_jobs, work_job
+from automation_pipeline.org_jobs.runs import reap_jobs, retry_write, run_with_heartbeats, work_job
 from automation_pipeline.storage.clock import database_now
 from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnreachableError
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline_tests import waiting
 from automation_pipeline_tests.org_jobs.bench import ORG, SERVICE, Bench
 from automation_pipeline_tests.org_jobs.doers import Elsewhere, Here
+from automation_pipeline_tests.tables import every_case
 
 LEASE = 3600.0
 NEVER = RetryPolicy(max_retries=0)
@@ -381,3 +384,177 @@ def kill_at_work(bench: Bench, run_id: int, kind: str) -> None:
     given = [url, bench.now.isoformat(), str(run_id), kind]
     killed = subprocess.run([sys.executable, "-c", DIE, *given], check=False)
     assert killed.returncode == -signal.SIGKILL
+
+
+LEASE_SECONDS = 400.0
+STOPPED = attempt_cancelled("Enough.")
+
+
+class Beats:
+    """What each heartbeat comes to; time leaps to the next one when the last is through. Then the
+    work ends."""
+
+    def __init__(self, *said: AttemptEnd | Exception | None) -> None:
+        self._said, self.count, self.was_stopped = said, 0, False
+
+    def keep(self) -> AttemptEnd | None:
+        said = self._said[self.count]
+        self.count += 1
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def tend(self, work: Callable[[], object] = lambda: None) -> AttemptEnd:
+        return waiting.run(self._tended(work), threads=1)
+
+    async def _tended(self, work: Callable[[], object]) -> AttemptEnd:
+        over = asyncio.Event()
+        tending = asyncio.ensure_future(
+            run_with_heartbeats(self.work(over, work), keep=self.keep, lease_seconds=LEASE_SECONDS)
+        )
+        while self.count < len(self._said) and not tending.done():
+            wanted = self.count + 1
+            await asyncio.to_thread(lambda: None)
+            waiting.leap(LEASE_SECONDS / 4 + 1)
+            await waiting.come_true(lambda wanted=wanted: self.count >= wanted or tending.done())
+        await asyncio.to_thread(lambda: None)
+        over.set()
+        return await tending
+
+    async def work(self, over: asyncio.Event, work: Callable[[], object]) -> AttemptEnd:
+        try:
+            await over.wait()
+        except asyncio.CancelledError:
+            self.was_stopped = True
+            raise
+        work()
+        return attempt_succeeded()
+
+
+def test_the_work_ends_it_after_as_many_heartbeats_as_it_takes() -> None:
+    beats = Beats(None, None)
+    assert beats.tend() == attempt_succeeded()
+    assert (beats.count, beats.was_stopped) == (2, False)
+
+
+def test_what_the_work_raises_is_raised() -> None:
+    def fail() -> None:
+        raise ValueError("a fault")
+
+    with pytest.raises(ValueError, match="a fault"):
+        Beats().tend(fail)
+
+
+def test_a_heartbeat_may_stop_it() -> None:
+    beats = Beats(None, STOPPED)
+    assert beats.tend() == STOPPED
+    assert beats.was_stopped
+
+
+def test_a_heartbeat_that_is_refused_stops_it() -> None:
+    beats = Beats(PermanentError("Not yours."))
+    with pytest.raises(PermanentError, match="Not yours"):
+        beats.tend()
+    assert beats.was_stopped
+
+
+def test_a_database_that_is_away_for_a_moment_stops_nothing() -> None:
+    beats = Beats(TransientError("Away."), TransientError("Away."), None)
+    assert beats.tend() == attempt_succeeded()
+
+
+def test_a_heartbeat_that_failed_is_made_up_for_long_before_the_next_one() -> None:
+    beats = Beats(TransientError("Away."), STOPPED)
+
+    async def tended() -> AttemptEnd:
+        working = beats.work(asyncio.Event(), lambda: None)
+        tending = asyncio.ensure_future(
+            run_with_heartbeats(working, keep=beats.keep, lease_seconds=LEASE_SECONDS)
+        )
+        for count, seconds in ((1, LEASE_SECONDS / 4 + 1), (2, LEASE_SECONDS / 40)):
+            await asyncio.to_thread(lambda: None)
+            waiting.leap(seconds)
+            await waiting.come_true(lambda count=count: beats.count >= count)
+        return await tending
+
+    assert waiting.run(tended(), threads=1) == STOPPED
+
+
+def test_one_that_is_away_for_longer_than_the_lease_does() -> None:
+    beats = Beats(*[TransientError("Away.") for _ in range(6)])
+    with pytest.raises(TransientError, match="Away"):
+        beats.tend()
+    assert beats.was_stopped
+    assert 1 < beats.count < 5
+
+
+def test_work_that_does_not_stop_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "STOPS_WITHIN_SECONDS", 0.01)
+    over = asyncio.Event()
+
+    async def stubborn() -> AttemptEnd:
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+        return attempt_succeeded()
+
+    async def tended() -> AttemptEnd:
+        end = await run_with_heartbeats(stubborn(), keep=lambda: STOPPED, lease_seconds=0.01)
+        over.set()
+        return end
+
+    assert waiting.run(tended()) == STOPPED
+
+
+AN_HOUR = 3600.0
+
+
+class Writing:
+    """Fails as it is said, one after another, and then succeeds."""
+
+    def __init__(self, *faults: Exception) -> None:
+        self._faults: Iterator[Exception] = iter(faults)
+        self.count = 0
+
+    def __call__(self) -> int:
+        self.count += 1
+        fault = next(self._faults, None)
+        if fault is not None:
+            raise fault
+        return self.count
+
+
+def away(times: int) -> list[TransientError]:
+    return [TransientError("Away.") for _ in range(times)]
+
+
+def test_what_passes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "FIRST_WAIT_SECONDS", 0.0)
+    assert waiting.run(retry_write(Writing(*away(3)), seconds=AN_HOUR)) == 4
+
+
+@every_case("fault", [PermanentError("Never."), ValueError("a fault")])
+def test_what_does_not_pass_is_raised_at_once(fault: Exception) -> None:
+    writing = Writing(fault)
+    with pytest.raises(type(fault)):
+        waiting.run(retry_write(writing, seconds=AN_HOUR))
+    assert writing.count == 1
+
+
+def test_what_takes_too_long_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "FIRST_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(stage, "LONGEST_WAIT_SECONDS", 60.0)
+    writing = Writing(*away(9))
+
+    async def trying() -> None:
+        task = asyncio.ensure_future(retry_write(writing, seconds=90.0))
+        await waiting.come_true(lambda: writing.count == 1)
+        await asyncio.to_thread(lambda: None)
+        waiting.leap(61.0)
+        with pytest.raises(TransientError, match="Away"):
+            await task
+
+    waiting.run(trying(), threads=1)
+    assert writing.count == 2

@@ -1,12 +1,14 @@
-"""The hosts of agents: found by those of their organisation only."""
+"""Who reports about an attempt, and who ended it."""
 
 import pytest
 
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
-from automation_pipeline.org_jobs.queries.agents import record_agent_report
+from automation_pipeline.org_jobs.models.states import OrgJobsRunState
+from automation_pipeline.org_jobs.queries.agents import past_attempt, record_agent_report
 from automation_pipeline.org_jobs.queries.queue import AttemptHold
-from automation_pipeline_tests.org_jobs.agent import an_agent
+from automation_pipeline.org_jobs.rules.agents import PastAttempt
+from automation_pipeline_tests.org_jobs.agent import Agent, an_agent
 from automation_pipeline_tests.org_jobs.bench import CHANGING, ORG, OTHER_ORG, Bench
 
 
@@ -42,3 +44,23 @@ def test_a_run_whose_host_is_of_another_organisation_than_itself_is_nobodys(
         for within in (ALL_ORGANISATIONS, OrgScope(ORG), OrgScope(OTHER_ORG)):
             with pytest.raises(NotFoundError):
                 record_agent_report(session, hold, within)
+
+
+@pytest.fixture
+def agent(org_bench: Bench) -> Agent:
+    return an_agent(org_bench)
+
+
+def test_it_is_known_who_ended_an_attempt(agent: Agent) -> None:
+    bench, lost = agent.bench, agent.begun()
+    agent.reap(lost)
+    (job,) = agent.claim()
+    agent.result(job, "success")
+    run = bench.run_by_id(job.run_id)
+    with bench.database.reading() as session:
+        found = [past_attempt(session, run, attempt_no) for attempt_no in (1, 2, 3)]
+    assert found == [
+        PastAttempt(OrgJobsRunState.FAILED, "STALE", was_reported=False),
+        PastAttempt(OrgJobsRunState.SUCCESS, None, was_reported=True),
+        None,
+    ]

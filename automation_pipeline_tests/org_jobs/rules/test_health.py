@@ -1,5 +1,4 @@
-"""An alert is raised strictly beyond each boundary: once for what happened, and again for what
-lasts."""
+"""When an alert is raised, and how a day is judged."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -10,8 +9,13 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.scheduling.timing import TimingFields
 from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.org_jobs.models.states import FireOutcome, OrgJobsRunState
 from automation_pipeline.org_jobs.rules.health import (
     COOLDOWN,
+    DAY_CHECKS,
+    Day,
+    DayFires,
+    DayJobs,
     LastRaised,
     OrgAlertCondition,
     OrgJobsAlertName,
@@ -20,6 +24,7 @@ from automation_pipeline.org_jobs.rules.health import (
     failing_alerts,
     host_alerts,
     is_to_raise,
+    judge_day,
     late_alerts,
     silent_alerts,
     unreadable_alert,
@@ -182,3 +187,62 @@ def test_two_of_the_same_are_never_raised_within_a_cooldown(looks: list[int]) ->
         if is_to_raise(an_alert(), LastRaised(WARNING, raised[-1]) if raised else None, now):
             raised.append(now)
     assert all(later - earlier >= COOLDOWN for earlier, later in pairwise(raised))
+
+
+def fires(
+    org_id: str, outcome: str, count: int, *, reason: str | None = None, latency: float = 0.0
+) -> DayFires:
+    timed = count if outcome == "DISPATCHED" else 0
+    return DayFires(
+        org_id=org_id,
+        outcome=FireOutcome(outcome),
+        skip_reason=reason,
+        count=count,
+        timed=timed,
+        latency_seconds=latency,
+    )
+
+
+DAY = Day(
+    fires=[
+        fires("acme", "DISPATCHED", 3, latency=2.0),
+        fires("globex", "DISPATCHED", 1, latency=10.0),
+        fires("acme", "SKIPPED", 2, reason="overlap"),
+        fires("globex", "SKIPPED", 4, reason="misfire"),
+    ],
+    jobs=[
+        DayJobs(org_id="initech", status=OrgJobsRunState.SUCCESS, type="RCON", count=2),
+        DayJobs(org_id="acme", status=OrgJobsRunState.FAILED, type="RCON", count=1),
+    ],
+)
+
+
+def test_a_day_is_summed_up() -> None:
+    assert DAY.by_outcome == {"DISPATCHED": 4, "SKIPPED": 6}
+    assert DAY.by_skip_reason == {"overlap": 2, "misfire": 4}
+    assert DAY.by_state == {"success": 2, "failed": 1}
+    assert DAY.mean_latency_seconds == 4.0
+    assert DAY.organisations == ["acme", "globex", "initech"]
+    assert Day().mean_latency_seconds is None
+
+
+@every_case(
+    ("day", "failing"),
+    [
+        (Day(), set()),
+        (DAY, set()),
+        (Day(fires=[fires("acme", "FAILED", 1)]), {"no_fire_failed"}),
+        (Day(oldest_due_seconds=300), set()),
+        (Day(oldest_due_seconds=301), {"nothing_left_due"}),
+        (Day(unreadable=["s1"]), {"no_invalid_cron"}),
+    ],
+)
+def test_a_day_is_judged(day: Day, failing: set[str]) -> None:
+    found = judge_day(day)
+    assert [one.check for one in found] == list(DAY_CHECKS)
+    assert {one.check for one in found if not one.passed} == failing
+
+
+def test_of_many_schedules_that_cannot_be_read_a_few_are_named() -> None:
+    [*_, cron] = judge_day(Day(unreadable=[f"s{number}" for number in range(7)]))
+    assert cron.says == "Never due until somebody corrects them: s0, s1, s2, s3, s4, and 2 more."

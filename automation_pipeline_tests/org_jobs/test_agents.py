@@ -1,0 +1,612 @@
+"""Agents: heartbeat, claim, progress and result."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
+from automation_pipeline.org_jobs.agents import (
+    list_held_jobs,
+    report_progress,
+    report_result,
+    touch_heartbeat,
+)
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_cancelled
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.organisations import update_server
+from automation_pipeline.org_jobs.queries.attempts import end_attempts
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline_tests.org_jobs.agent import Agent, an_agent, of
+from automation_pipeline_tests.org_jobs.bench import (
+    ACTOR,
+    CHANGING,
+    ORG,
+    OTHER_ORG,
+    READING,
+    SERVICE,
+    Bench,
+)
+
+LONG_AGO = timedelta(days=400)
+
+
+def present(bench: Bench, seconds: float = 0.0) -> datetime:
+    """By the database's clock."""
+    with bench.database.reading() as session:
+        return session.scalars(select(database_now(seconds))).one()
+
+
+def greet(  # noqa: ANN201  what the use case answers
+    bench: Bench, host_id: int, within: OrgScope = ALL_ORGANISATIONS, version: str | None = None
+):
+    return touch_heartbeat(host_id, within=within, database=bench.database, agent_version=version)
+
+
+@pytest.mark.parametrize("before", [None, LONG_AGO])
+def test_a_host_is_seen_by_the_databases_clock(org_bench: Bench, before: timedelta | None) -> None:
+    earlier = present(org_bench)
+    host_id = org_bench.host(last_seen_at=None if before is None else earlier - before)
+    host = greet(org_bench, host_id)
+    assert host.last_seen_at is not None
+    assert earlier <= host.last_seen_at <= present(org_bench)
+    assert org_bench.host_row(host_id).last_seen_at == host.last_seen_at
+
+
+def test_it_is_not_written_down_again_at_once(org_bench: Bench) -> None:
+    # It lies ahead, so that no time that passes here makes it old.
+    ahead = present(org_bench, 3600)
+    host_id = org_bench.host(last_seen_at=ahead)
+    assert greet(org_bench, host_id).last_seen_at == ahead
+    before = present(org_bench)
+    org_bench.set_host(host_id, last_seen_at=present(org_bench, -16))
+    last_seen_at = greet(org_bench, host_id).last_seen_at
+    assert last_seen_at is not None
+    assert last_seen_at >= before
+
+
+def test_another_version_is_written_down_at_once_and_none_is_forgotten(org_bench: Bench) -> None:
+    host_id = org_bench.host(last_seen_at=present(org_bench, 3600))
+    assert greet(org_bench, host_id, version="1.0").agent_version == "1.0"
+    assert greet(org_bench, host_id, version="1.1").agent_version == "1.1"
+    assert greet(org_bench, host_id).agent_version == "1.1"
+
+
+def test_a_heartbeat_reaches_no_host_of_another_organisation(org_bench: Bench) -> None:
+    host_id = org_bench.host(OTHER_ORG)
+    before = org_bench.host_row(host_id).last_seen_at
+    with pytest.raises(NotFoundError, match=f"Host {host_id} not found"):
+        greet(org_bench, host_id, OrgScope("acme"))
+    assert org_bench.host_row(host_id).last_seen_at == before
+    with pytest.raises(NotFoundError, match=r"Host 987654 not found"):
+        greet(org_bench, 987654)
+    assert greet(org_bench, host_id, OrgScope(OTHER_ORG)).org_id == OTHER_ORG
+
+
+@pytest.fixture
+def agent(org_bench: Bench) -> Agent:
+    return an_agent(org_bench)
+
+
+def test_a_job_comes_with_all_that_its_agent_needs(agent: Agent) -> None:
+    bench = agent.bench
+    payload = {"password": {"secretRef": "RCON_PASSWORD"}, "graceSeconds": 30}
+    due = bench.now - timedelta(minutes=5)
+    job_id = agent.wanted(payload=payload, scheduled_for=due)
+    (job,) = agent.claim()
+    run = bench.run_row(job_id)
+    assert (job.run_id, job.job_id, job.type, job.payload) == (
+        run.id,
+        job_id,
+        CHANGING.name,
+        payload,
+    )
+    assert (job.attempt_no, job.max_attempts, job.lease_token, job.status) == (1, 3, 1, "pending")
+    assert (job.server_instance_id, job.server_name) == (
+        agent.server_id,
+        bench.server_row(agent.server_id).name,
+    )
+    assert (job.scheduled_for, job.deadline_at, job.lease_expires_at) == (
+        due,
+        None,
+        run.lease_until,
+    )
+    assert job.limit_seconds == 86_400
+    name = bench.host_row(agent.host_id).name
+    assert (run.status, run.lease_owner, run.host_id) == ("pending", f"agent:{name}", agent.host_id)
+
+
+def test_its_lease_lasts_three_minutes_from_now_by_the_databases_clock(agent: Agent) -> None:
+    with agent.bench.database.reading() as session:
+        earlier = session.scalars(select(database_now(180))).one()
+    job = agent.claimed()
+    with agent.bench.database.reading() as session:
+        later = session.scalars(select(database_now(180))).one()
+    assert earlier <= job.lease_expires_at <= later
+
+
+def test_a_job_keeps_the_limit_that_its_type_had(agent: Agent) -> None:
+    of_type = READING.__class__(**{**vars(READING), "name": "OF_YESTERDAY", "limit_seconds": 77})
+    job = agent.claimed(of_type=of_type)
+    assert job.limit_seconds == 77
+
+
+def test_many_that_read_are_given_at_once_and_one_that_changes(agent: Agent) -> None:
+    for of_type in (READING, READING, CHANGING, CHANGING, READING):
+        agent.wanted(of_type)
+    assert [job.type for job in agent.claim(20)] == [
+        READING.name,
+        READING.name,
+        CHANGING.name,
+        READING.name,
+    ]
+    assert agent.claim(20) == []
+
+
+def test_whoever_asks_for_jobs_is_heard_of(agent: Agent) -> None:
+    agent.bench.set_host(agent.host_id, last_seen_at=None)
+    assert agent.claim() == []
+    assert agent.bench.host_row(agent.host_id).last_seen_at is not None
+
+
+def test_a_claim_reaches_no_host_of_another_organisation(agent: Agent) -> None:
+    agent.wanted()
+    with pytest.raises(NotFoundError, match=f"Host {agent.host_id} not found"):
+        agent.claim(within=OrgScope(OTHER_ORG))
+    assert len(agent.claim(within=OrgScope(ORG))) == 1
+
+
+def test_what_is_of_another_organisation_or_host_is_given_to_nobody_else(org_bench: Bench) -> None:
+    agents = [an_agent(org_bench), an_agent(org_bench), an_agent(org_bench, OTHER_ORG)]
+    wanted = [one.wanted() for one in agents]
+    assert [[job.job_id for job in one.claim(20)] for one in agents] == [
+        [job_id] for job_id in wanted
+    ]
+
+
+def test_it_goes_on_with_what_it_has_claimed_and_begun(agent: Agent) -> None:
+    begun, claimed = agent.begun(), agent.claimed(of_type=READING)
+    agent.wanted(READING)
+    held = agent.held()
+    assert [(job.run_id, job.status) for job in held] == [
+        (begun.run_id, "running"),
+        (claimed.run_id, "pending"),
+    ]
+    assert held[1] == claimed
+    assert held[0].deadline_at == agent.bench.run_by_id(begun.run_id).deadline_at
+    agent.result(held[0], "success")
+    agent.result(held[1], "success")
+    assert agent.held() == []
+
+
+def test_what_runs_is_its_own_until_it_is_given_up_and_what_was_claimed_until_its_lease_is_over(
+    agent: Agent,
+) -> None:
+    begun, claimed = agent.begun(), agent.claimed(of_type=READING)
+    agent.bench.expire_hold(begun.run_id)
+    agent.bench.expire_hold(claimed.run_id)
+    assert [job.run_id for job in agent.held()] == [begun.run_id]
+    agent.reap(begun)
+    assert agent.held() == []
+
+
+def test_what_other_hosts_and_other_performers_have_is_not_told(agent: Agent) -> None:
+    bench = agent.bench
+    an_agent(bench).begun()
+    an_agent(bench, OTHER_ORG).begun()
+    bench.running_job(of_type=SERVICE)
+    assert agent.held() == []
+
+
+def test_held_jobs_of_another_organisation_are_not_listed(agent: Agent) -> None:
+    agent.claimed()
+    with pytest.raises(NotFoundError, match=f"Host {agent.host_id} not found"):
+        list_held_jobs(agent.host_id, within=OrgScope(OTHER_ORG), database=agent.bench.database)
+
+
+def test_whoever_asks_is_heard_of(agent: Agent) -> None:
+    agent.bench.set_host(agent.host_id, last_seen_at=None)
+    agent.held()
+    assert agent.bench.host_row(agent.host_id).last_seen_at is not None
+
+
+STOP = "stop working on it"
+
+
+def test_the_first_word_begins_the_attempt(agent: Agent) -> None:
+    bench, job = agent.bench, agent.claimed(of_type=READING)
+    orders = agent.progress(job, percent=10, message="Begun")
+    run = bench.run_by_id(job.run_id)
+    assert (run.status, run.started_at, bench.job_row(job.job_id).status) == (
+        "running",
+        bench.now,
+        "running",
+    )
+    assert (
+        run.deadline_at
+        == orders.deadline_at
+        == bench.now + timedelta(seconds=READING.limit_seconds)
+    )
+    assert (orders.cancel_requested, orders.lease_expires_at) == (False, run.lease_until)
+    assert (run.progress, run.progress_at) == ({"percent": 10, "message": "Begun"}, bench.now)
+    assert bench.moves("job run", job.run_id) == [("pending", "running")]
+    assert [event.payload["attemptNo"] for event in bench.events("job_run.started")] == [1]
+
+
+def test_further_words_begin_nothing_and_move_no_deadline(agent: Agent) -> None:
+    bench, job = agent.bench, agent.claimed()
+    first = agent.progress(job, percent=10, message="Begun")
+    bench.pass_minutes(2)
+    second = agent.progress(job, percent=20)
+    run = bench.run_by_id(job.run_id)
+    assert second.deadline_at == first.deadline_at
+    assert (run.progress, run.progress_at) == ({"percent": 20, "message": "Begun"}, bench.now)
+    agent.progress(job, percent=0)
+    assert bench.run_by_id(job.run_id).progress == {"percent": 0, "message": "Begun"}
+    assert bench.moves("job run", job.run_id) == [("pending", "running")]
+    assert len(bench.events("job_run.started")) == 1
+
+
+def test_each_word_keeps_it_for_another_three_minutes(agent: Agent) -> None:
+    job = agent.begun()
+    agent.bench.set_run(job.run_id, lease_until=database_now(5.0))
+    with agent.bench.database.reading() as session:
+        earlier = session.scalars(select(database_now(180))).one()
+    orders = agent.progress(job)
+    assert orders.lease_expires_at >= earlier
+    assert agent.bench.run_by_id(job.run_id).lease_until == orders.lease_expires_at
+
+
+def test_it_is_told_that_the_job_is_to_be_cancelled(agent: Agent) -> None:
+    job = agent.begun()
+    agent.bench.set_run(job.run_id, cancel_requested_at=agent.bench.now)
+    assert agent.progress(job).cancel_requested
+
+
+def test_what_runs_is_its_own_until_it_is_given_up(agent: Agent) -> None:
+    job = agent.begun()
+    agent.bench.expire_hold(job.run_id)
+    assert agent.progress(job).lease_expires_at > job.lease_expires_at
+    agent.reap(job)
+    with pytest.raises(ConflictError, match=STOP):
+        agent.progress(job)
+
+
+def test_what_was_claimed_only_is_free_again_when_its_lease_is_over(agent: Agent) -> None:
+    job = agent.claimed()
+    agent.bench.expire_hold(job.run_id)
+    with pytest.raises(ConflictError, match=STOP):
+        agent.progress(job)
+    (again,) = agent.claim()
+    assert (again.run_id, again.attempt_no, again.lease_token) == (job.run_id, 1, 2)
+    with pytest.raises(
+        ConflictError, match=f"Attempt 1 of job run {job.run_id} is not yours any more: {STOP}"
+    ):
+        agent.progress(job)
+    assert agent.progress(again).cancel_requested is False
+
+
+@pytest.mark.parametrize("said", [{"leaseToken": 2}, {"attemptNo": 2}])
+def test_another_token_or_attempt_is_not_its_own(agent: Agent, said: dict[str, int]) -> None:
+    job = agent.claimed()
+    with pytest.raises(ConflictError, match=STOP):
+        agent.progress(job, **said)
+    assert agent.bench.run_by_id(job.run_id).status == "pending"
+
+
+@pytest.mark.parametrize("status", ["success", "failed"])
+def test_nothing_is_said_of_what_has_ended(agent: Agent, status: str) -> None:
+    job = agent.begun()
+    agent.result(job, status)
+    before = agent.bench.run_by_id(job.run_id)
+    with pytest.raises(ConflictError, match=STOP):
+        agent.progress(job, percent=99)
+    after = agent.bench.run_by_id(job.run_id)
+    assert (after.progress, after.lease_until, after.status) == (
+        before.progress,
+        None,
+        before.status,
+    )
+
+
+def test_faults_are_told_by_field_and_begin_nothing(agent: Agent) -> None:
+    job = agent.claimed()
+    with pytest.raises(InvalidInputError) as refused:
+        agent.progress(job, percent=101)
+    assert refused.value.fields == (("percent", "must be at most 100.0"),)
+    assert agent.bench.run_by_id(job.run_id).status == "pending"
+
+
+def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
+    agent: Agent,
+) -> None:
+    bench, job = agent.bench, agent.claimed()
+    of_ours, of_none = bench.job(of_type=SERVICE, host_id=agent.host_id), bench.job()
+    strange = [(job.run_id, OrgScope(OTHER_ORG))]
+    strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (of_ours, of_none)]
+    for run_id, within in [*strange, (987654, OrgScope(None))]:
+        with pytest.raises(NotFoundError, match=f"Job run {run_id} not found"):
+            report_progress(run_id, of(job), within=within, **agent.on)
+    assert bench.run_by_id(job.run_id).status == "pending"
+    assert agent.progress(job, within=OrgScope(ORG)).cancel_requested is False
+
+
+def test_whoever_reports_is_heard_of_also_when_refused(agent: Agent) -> None:
+    job = agent.claimed()
+    agent.bench.set_host(agent.host_id, last_seen_at=None)
+    agent.bench.expire_hold(job.run_id)
+    with pytest.raises(ConflictError):
+        agent.progress(job)
+    assert agent.bench.host_row(agent.host_id).last_seen_at is not None
+
+
+ONCE = RetryPolicy(max_retries=0)
+
+
+def cancel_at_once(agent: Agent, run_id: int) -> None:
+    with agent.bench.database.transaction() as session:
+        end_attempts(
+            session, {run_id: attempt_cancelled("No need any more.")}, ACTOR, agent.bench.now
+        )
+
+
+def move(agent: Agent, host_id: int) -> None:
+    update_server(
+        agent.server_id, {"hostId": str(host_id)}, within=OrgScope(ORG), actor=ACTOR, **agent.on
+    )
+
+
+class TestItsOwn:
+    def test_a_success_ends_the_job_with_what_came_of_it(self, agent: Agent) -> None:
+        bench, job = agent.bench, agent.begun()
+        run = agent.result(job, "success", result={"bytes": 7}, logRef="/log/1")
+        assert (run.status, run.result, run.log_ref, run.finished_at) == (
+            "success",
+            {"bytes": 7},
+            "/log/1",
+            bench.now,
+        )
+        stored = bench.job_row(job.job_id)
+        assert (stored.status, stored.finished_at) == ("success", bench.now)
+        (attempt,) = run.attempts
+        name = f"agent:{bench.host_row(agent.host_id).name}"
+        assert (attempt.attempt_no, attempt.status, attempt.owner) == (1, "success", name)
+        assert bench.moves("job run", job.run_id) == [
+            ("pending", "running"),
+            ("running", "success"),
+        ]
+        assert len(bench.events("job_run.succeeded")) == 1
+
+    def test_what_was_done_at_once_needs_no_progress_before(self, agent: Agent) -> None:
+        job = agent.claimed()
+        assert agent.result(job, "success").status == "success"
+        assert agent.bench.moves("job run", job.run_id) == [
+            ("pending", "running"),
+            ("running", "success"),
+        ]
+
+    def test_a_failure_is_tried_again_by_policy(self, agent: Agent) -> None:
+        job = agent.begun(retry=RetryPolicy(max_retries=1, backoff_ms=60_000))
+        run = agent.result(job, "failed", errorCode="DISK_FULL", error="Full.")
+        assert (run.status, run.attempt_no) == ("pending", 2)
+        assert run.next_attempt_at == agent.bench.now + timedelta(minutes=1)
+        assert (run.attempts[0].error_code, run.attempts[0].error) == ("DISK_FULL", "Full.")
+        assert agent.claim() == []
+        agent.bench.pass_minutes(1)
+        (again,) = agent.claim()
+        assert (again.run_id, again.attempt_no, again.lease_token) == (job.run_id, 2, 2)
+        assert agent.result(again, "failed").status == "failed"
+
+    @pytest.mark.parametrize("code", ["VALIDATION", "NOT_FOUND", "UNSUPPORTED"])
+    def test_what_no_other_try_can_help_is_not_tried_again(self, agent: Agent, code: str) -> None:
+        run = agent.result(agent.begun(), "failed", errorCode=code)
+        assert (run.status, run.attempt_no, run.error_code) == ("failed", 1, code)
+
+    def test_what_runs_is_its_own_until_it_is_given_up(self, agent: Agent) -> None:
+        job = agent.begun()
+        agent.bench.expire_hold(job.run_id)
+        assert agent.result(job, "success").status == "success"
+
+    def test_ends_are_counted_once(self, agent: Agent) -> None:
+        job = agent.begun()
+        for _ in range(2):
+            agent.result(job, "success")
+        counted = agent.bench.meter.drain()
+        ended = {
+            labels: count
+            for (name, labels), count in counted.items()
+            if name == "job_run_count_total"
+        }
+        assert ended == {'status="success",type="SERVER_RESTART"': 1}
+
+
+class TestCancelled:
+    def test_what_was_to_be_cancelled_is(self, agent: Agent) -> None:
+        job = agent.begun()
+        agent.bench.set_run(job.run_id, cancel_requested_at=agent.bench.now)
+        for _ in range(2):
+            assert agent.result(job, "cancelled").status == "cancelled"
+
+    def test_what_nobody_wanted_cancelled_has_failed_and_to_repeat_it_changes_nothing(
+        self, agent: Agent
+    ) -> None:
+        job = agent.begun()
+        for _ in range(2):
+            run = agent.result(job, "cancelled")
+            assert (run.status, run.attempt_no, len(run.attempts)) == ("pending", 2, 1)
+            assert (run.attempts[0].status, run.attempts[0].error_code) == ("failed", "CANCELLED")
+
+    def test_what_fails_while_it_is_to_be_cancelled_is_not_tried_again(self, agent: Agent) -> None:
+        job = agent.begun()
+        agent.bench.set_run(job.run_id, cancel_requested_at=agent.bench.now)
+        assert agent.result(job, "failed").status == "failed"
+
+
+class TestAgain:
+    @pytest.mark.parametrize("status", ["success", "failed"])
+    def test_the_same_again_changes_nothing(self, agent: Agent, status: str) -> None:
+        job = agent.begun(retry=ONCE)
+        first = agent.result(job, status, result={"a": 1})
+        agent.bench.pass_minutes(1)
+        assert agent.result(job, status, result={"a": 2}) == first
+        assert (
+            len(agent.bench.events(f"job_run.{'succeeded' if status == 'success' else 'failed'}"))
+            == 1
+        )
+
+    def test_the_same_again_is_taken_also_after_the_next_attempt_has_begun(
+        self, agent: Agent
+    ) -> None:
+        job = agent.begun()
+        agent.result(job, "failed")
+        (again,) = agent.claim()
+        agent.progress(again)
+        run = agent.result(job, "failed")
+        assert (run.status, run.attempt_no, len(run.attempts)) == ("running", 2, 1)
+
+    def test_something_else_is_refused(self, agent: Agent) -> None:
+        job = agent.begun()
+        agent.result(job, "success")
+        for status in ("failed", "cancelled"):
+            with pytest.raises(ConflictError, match=f"ended otherwise \\(success\\): {STOP}"):
+                agent.result(job, status)
+        (attempt,) = agent.bench.attempts(job.run_id)
+        assert (attempt.status, attempt.late_report) == ("success", None)
+
+
+class TestTooLate:
+    def test_of_a_lost_attempt_it_is_kept_and_logged_and_the_next_attempt_ends_the_job(
+        self, agent: Agent
+    ) -> None:
+        bench, lost = agent.bench, agent.begun()
+        assert agent.reap(lost).status == "pending"
+        (job,) = agent.claim()
+        with pytest.raises(ConflictError, match=f"was given up \\(STALE\\): {STOP}"):
+            agent.result(lost, "success", result={"a": 1})
+        run = agent.result(job, "success")
+        assert (run.status, [attempt.status for attempt in run.attempts]) == (
+            "success",
+            ["failed", "success"],
+        )
+        kept = bench.attempts(lost.run_id)[0].late_report
+        assert kept is not None
+        assert (kept["status"], kept["result"], kept["leaseToken"]) == ("success", {"a": 1}, 1)
+        (logged,) = bench.audit(str(lost.job_id))
+        assert (logged.action, logged.entity, logged.org_id) == ("late_report", "job", ORG)
+        assert logged.after == {"runId": str(lost.run_id), "attemptNo": 1, "status": "success"}
+
+    def test_the_first_late_word_is_the_one_that_is_kept(self, agent: Agent) -> None:
+        lost = agent.begun(retry=ONCE)
+        assert agent.reap(lost).status == "failed"
+        for status in ("success", "failed"):
+            with pytest.raises(ConflictError, match="was given up"):
+                agent.result(lost, status)
+        kept = agent.bench.attempts(lost.run_id)[0].late_report
+        assert kept is not None
+        assert kept["status"] == "success"
+        assert len(agent.bench.audit(str(lost.job_id))) == 1
+
+    def test_it_is_the_word_of_the_host_that_had_the_attempt_though_the_server_has_moved(
+        self, agent: Agent
+    ) -> None:
+        bench, lost, elsewhere = agent.bench, agent.begun(), agent.bench.host()
+        agent.reap(lost)
+        move(agent, elsewhere)
+        for host_id in (agent.host_id, elsewhere):
+            bench.set_host(host_id, last_seen_at=None)
+        with pytest.raises(ConflictError, match="was given up"):
+            agent.result(lost, "success")
+        name = f"agent:{bench.host_row(agent.host_id).name}"
+        kept = bench.attempts(lost.run_id)[0].late_report
+        late = [one.actor for one in bench.audit(str(lost.job_id)) if one.action == "late_report"]
+        assert (late, kept and kept["actor"]) == ([name], name)
+        assert bench.host_row(agent.host_id).last_seen_at is not None
+        assert bench.host_row(elsewhere).last_seen_at is None
+
+    def test_nobody_is_seen_because_of_an_attempt_that_nobody_has(self, agent: Agent) -> None:
+        bench, job, elsewhere = agent.bench, agent.claimed(), agent.bench.host()
+        agent.reap(job)
+        move(agent, elsewhere)
+        bench.set_host(elsewhere, last_seen_at=None)
+        with pytest.raises(ConflictError):
+            agent.result(job, "success")
+        with pytest.raises(ConflictError):
+            agent.progress(job)
+        assert bench.host_row(elsewhere).last_seen_at is None
+
+    @pytest.mark.parametrize("status", ["success", "cancelled"])
+    def test_of_what_was_cancelled_at_once(self, agent: Agent, status: str) -> None:
+        job = agent.begun()
+        cancel_at_once(agent, job.run_id)
+        with pytest.raises(ConflictError, match=r"was given up \(cancelled\)"):
+            agent.result(job, status)
+        (attempt,) = agent.bench.attempts(job.run_id)
+        assert (attempt.status, attempt.late_report is not None) == ("cancelled", True)
+
+    def test_who_ended_which_attempt_is_not_mixed_up(self, agent: Agent) -> None:
+        """All at the same instant, and all failed."""
+        jobs = [agent.begun(retry=RetryPolicy(max_retries=3, backoff_ms=0))]
+        agent.result(jobs[0], "failed")
+        jobs += agent.claim()
+        agent.progress(jobs[1])
+        agent.reap(jobs[1])
+        jobs += agent.claim()
+        agent.result(jobs[2], "failed")
+        for mine in (jobs[0], jobs[2]):
+            assert agent.result(mine, "failed").attempt_no == 4
+        with pytest.raises(ConflictError, match="was given up"):
+            agent.result(jobs[1], "failed")
+
+    def test_what_was_claimed_only_and_is_free_again_is_nobodys(self, agent: Agent) -> None:
+        job = agent.claimed()
+        agent.bench.expire_hold(job.run_id)
+        with pytest.raises(ConflictError, match="is not claimed any more"):
+            agent.result(job, "success")
+        agent.reap(job)
+        with pytest.raises(ConflictError, match="is not claimed any more"):
+            agent.result(job, "success")
+        (again,) = agent.claim()
+        with pytest.raises(ConflictError, match="under another lease token"):
+            agent.result(job, "success")
+        assert agent.result(again, "success").attempt_no == 1
+
+
+class TestNotItsOwn:
+    @pytest.mark.parametrize(
+        "said", [{"leaseToken": 2}, {"attemptNo": 2}, {"attemptNo": 2, "leaseToken": 2}]
+    )
+    def test_another_token_or_attempt_is_refused(self, agent: Agent, said: dict[str, int]) -> None:
+        job = agent.begun()
+        with pytest.raises(ConflictError, match=STOP):
+            agent.result(job, "success", **said)
+        assert agent.bench.run_by_id(job.run_id).status == "running"
+        assert agent.bench.audit() == []
+
+    def test_a_wrong_token_repeats_nothing_either(self, agent: Agent) -> None:
+        job = agent.begun()
+        agent.result(job, "success")
+        with pytest.raises(ConflictError, match="under another lease token"):
+            agent.result(job, "success", leaseToken=2)
+
+    def test_a_run_of_another_organisation_of_no_host_or_of_no_agent_does_not_exist(
+        self, agent: Agent
+    ) -> None:
+        bench, job = agent.bench, agent.begun()
+        ours, waiting = bench.running_job(of_type=SERVICE, host_id=agent.host_id), bench.job()
+        strange = [(job.run_id, OrgScope(OTHER_ORG))]
+        strange += [(bench.run_row(one).id, OrgScope(ORG)) for one in (ours, waiting)]
+        given = {**of(job), "status": "success"}
+        for run_id, within in [*strange, (987654, OrgScope(None))]:
+            with pytest.raises(NotFoundError, match=f"Job run {run_id} not found"):
+                report_result(run_id, given, within=within, meter=bench.meter, **agent.on)
+        assert bench.run_by_id(job.run_id).status == "running"
+        assert agent.result(job, "success", within=OrgScope(ORG)).status == "success"
+
+    def test_faults_are_told_by_field_and_end_nothing(self, agent: Agent) -> None:
+        job = agent.begun()
+        said: dict[str, Any] = {"errorCode": "full", "error": "x" * 2001, "result": []}
+        with pytest.raises(InvalidInputError) as refused:
+            agent.result(job, "failed", **said)
+        assert {field for field, _ in refused.value.fields} == set(said)
+        assert agent.bench.run_by_id(job.run_id).status == "running"

@@ -1,0 +1,425 @@
+"""Request, cancel, retry and postpone jobs."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
+from automation_pipeline.org_jobs.jobs import (
+    POSTPONED_FOR,
+    cancel_job,
+    postpone_job,
+    release_jobs,
+    request_job,
+    retry_job,
+)
+from automation_pipeline.org_jobs.models.jobs import OrgJob, RetryPolicy, request_key
+from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.tables import BatchRow
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline_tests.org_jobs import processes as crew
+from automation_pipeline_tests.org_jobs.bench import ORG, OTHER_ORG, SERVICE, Bench
+from automation_pipeline_tests.processes import at_once
+
+CALL = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}}
+
+
+def request(
+    bench: Bench,
+    given: dict[str, object],
+    *,
+    org_id: str = ORG,
+    within: OrgScope = ALL_ORGANISATIONS,
+) -> OrgJob:
+    return request_job(
+        given,
+        org_id=org_id,
+        within=within,
+        database=bench.database,
+        clock=bench.clock,
+        actor="user:1",
+    )
+
+
+def test_a_job_of_this_system_waits_for_its_turn(org_bench: Bench) -> None:
+    org_bench.organisation()
+    job = request(org_bench, {**CALL, "priority": 2})
+    assert (job.org_id, job.type, job.performer, job.priority, job.status) == (
+        ORG,
+        "HTTPS_CALL",
+        "service",
+        2,
+        "pending",
+    )
+    assert (job.created_by, job.schedule_id, job.payload["url"]) == (
+        "user:1",
+        None,
+        "https://example.com/warm",
+    )
+    retries = job.retry_policy
+    assert (retries.max_retries, retries.backoff_ms, retries.backoff_type) == (
+        2,
+        2000,
+        "exponential",
+    )
+    [run] = job.runs
+    assert (run.status, run.attempt_no, run.max_attempts) == ("pending", 1, 3)
+    [entry] = org_bench.audit(str(job.id))
+    assert (entry.action, entry.entity, entry.actor) == ("request", "job", "user:1")
+
+
+def test_a_job_of_an_agent_is_about_a_server(org_bench: Bench) -> None:
+    host_id = org_bench.host()
+    server_id = org_bench.server(host_id=host_id)
+    wish = {"type": "restart", "serverInstanceId": str(server_id), "retryPolicy": {"maxRetries": 0}}
+    job = request(org_bench, wish, within=OrgScope(ORG))
+    assert (job.type, job.server_instance_id, job.performer) == (
+        "SERVER_RESTART",
+        server_id,
+        "agent",
+    )
+    assert (job.runs[0].host_id, job.runs[0].max_attempts) == (host_id, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, {"type"}),
+        ({"type": "NO_SUCH"}, {"type"}),
+        ({"type": "SERVER_START"}, {"serverInstanceId"}),
+        ({"type": "SERVER_START", "serverInstanceId": 4711}, {"serverInstanceId"}),
+        ({**CALL, "serverInstanceId": 1}, {"serverInstanceId"}),
+        ({"type": "HTTPS_CALL"}, {"payload.url"}),
+        ({**CALL, "priority": 10}, {"priority"}),
+        ({**CALL, "retryPolicy": {"maxRetries": 11}}, {"retryPolicy.maxRetries"}),
+        ({**CALL, "cron": "* * * * *"}, {"cron"}),
+    ],
+)
+def test_every_field_at_fault_is_named(
+    org_bench: Bench, given: dict[str, object], fields: set[str]
+) -> None:
+    org_bench.organisation()
+    with pytest.raises(InvalidInputError, match="Invalid job data") as refused:
+        request(org_bench, given)
+    assert {field for field, _ in refused.value.fields} == fields
+    assert org_bench.jobs() == []
+
+
+def test_an_organisation_that_is_not_reached_does_not_exist(org_bench: Bench) -> None:
+    org_bench.organisation(OTHER_ORG)
+    for org_id in (OTHER_ORG, "nobody"):
+        with pytest.raises(NotFoundError, match=f"Organisation {org_id} not found"):
+            request(org_bench, CALL, org_id=org_id, within=OrgScope(ORG))
+
+
+def test_a_server_of_another_organisation_is_none_of_this_one(org_bench: Bench) -> None:
+    strange = org_bench.server(OTHER_ORG)
+    org_bench.organisation()
+    with pytest.raises(InvalidInputError) as refused:
+        request(org_bench, {"type": "SERVER_START", "serverInstanceId": strange})
+    assert refused.value.fields == (
+        ("serverInstanceId", f"is not a server of organisation '{ORG}'"),
+    )
+
+
+def cancel(
+    bench: Bench,
+    job_id: int,
+    *,
+    reason: str | None = "Not now.",
+    at_once: bool = False,
+    org_id: str = ORG,
+) -> OrgJob:
+    return cancel_job(
+        job_id,
+        within=OrgScope(org_id),
+        database=bench.database,
+        clock=bench.clock,
+        actor="user:1",
+        reason=reason,
+        at_once=at_once,
+    )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {},
+        {"attempt_no": 2, "next_attempt_at": database_now(60.0)},
+        {"lease_until": database_now(60.0)},
+    ],
+)
+def test_what_nobody_has_begun_is_cancelled_at_once(
+    org_bench: Bench, run: dict[str, object]
+) -> None:
+    job_id = org_bench.job(run=run)
+    job = cancel(org_bench, job_id)
+    assert (job.status, job.runs[-1].status, job.runs[-1].error) == (
+        "cancelled",
+        "cancelled",
+        "Not now.",
+    )
+    assert (job.runs[-1].cancelled_by, job.finished_at) == ("user:1", org_bench.now)
+    assert org_bench.moves("job run", job.runs[-1].id) == [("pending", "cancelled")]
+    assert [event.name for event in org_bench.events()] == ["job_run.cancelled"]
+
+
+def test_whoever_is_at_work_is_asked_to_stop(org_bench: Bench) -> None:
+    job_id = org_bench.running_job()
+    [run] = cancel(org_bench, job_id).runs
+    assert (run.status, run.cancel_requested_at, run.cancel_reason) == (
+        "running",
+        org_bench.now,
+        "Not now.",
+    )
+    org_bench.pass_minutes(1)
+    again = cancel(org_bench, job_id, reason="Again.")
+    assert again.runs[-1].cancel_reason == "Not now."
+    assert len(org_bench.audit(str(job_id))) == 1
+
+
+def test_or_is_not_waited_for(org_bench: Bench) -> None:
+    job_id = org_bench.running_job()
+    cancel(org_bench, job_id)
+    [run] = cancel(org_bench, job_id, at_once=True).runs
+    assert (run.status, run.lease_until, run.error) == ("cancelled", None, "Not now.")
+    assert [attempt.status for attempt in run.attempts] == ["cancelled"]
+
+
+def test_what_was_begun_elsewhere_stops_there_first(org_bench: Bench) -> None:
+    job_id = org_bench.running_job()
+    org_bench.set_run(org_bench.run_row(job_id).id, following={"runId": "1"}, lease_until=None)
+    assert cancel(org_bench, job_id, at_once=True).status == "running"
+
+
+def test_cancelling_again_changes_nothing(org_bench: Bench) -> None:
+    job_id = org_bench.job()
+    assert cancel(org_bench, job_id) == cancel(org_bench, job_id, reason="Again.", at_once=True)
+    assert len(org_bench.audit(str(job_id))) == 1
+
+
+@pytest.mark.parametrize("status", ["success", "failed"])
+def test_what_has_ended_otherwise_is_refused(org_bench: Bench, status: str) -> None:
+    job_id = org_bench.job(
+        run={"status": status, "finished_at": database_now(), "error_code": "FAILED"}
+    )
+    with pytest.raises(
+        ConflictError, match=f"Job {job_id} has ended, it is {status}: there is nothing to cancel."
+    ):
+        cancel(org_bench, job_id)
+
+
+def test_who_cancelled_what_is_written_down(org_bench: Bench) -> None:
+    job_id = org_bench.job()
+    cancel(org_bench, job_id)
+    [entry] = org_bench.audit(str(job_id))
+    assert (entry.actor, entry.action, entry.entity, entry.reason) == (
+        "user:1",
+        "cancel",
+        "job",
+        "Not now.",
+    )
+    assert (entry.before, entry.after) == (
+        {"status": "pending"},
+        {"status": "cancelled", "atOnce": False},
+    )
+
+
+def test_a_job_of_another_organisation_is_not_cancelled(org_bench: Bench) -> None:
+    job_id = org_bench.job(OTHER_ORG)
+    for missing in (job_id, 4711):
+        with pytest.raises(NotFoundError, match=f"Job {missing} not found"):
+            cancel(org_bench, missing)
+    assert org_bench.run_row(job_id).status == "pending"
+
+
+def test_a_schedule_is_not_told_of_a_failure_when_its_job_is_cancelled(org_bench: Bench) -> None:
+    schedule = org_bench.schedule()
+    job_id = org_bench.job(schedule_id=schedule)
+    org_bench.set_schedule(schedule, last_run_job_id=job_id)
+    cancel(org_bench, job_id)
+    row = org_bench.schedule_row(schedule)
+    assert (row.last_job_status, row.failure_count, row.consecutive_failures) == ("cancelled", 0, 0)
+
+
+FAILED = {"status": "failed", "finished_at": database_now(), "error_code": "FAILED"}
+
+
+def retry(bench: Bench, job_id: int, org_id: str = ORG) -> OrgJob:
+    return retry_job(
+        job_id, within=OrgScope(org_id), database=bench.database, clock=bench.clock, actor="user:2"
+    )
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_what_did_not_succeed_has_another_run(org_bench: Bench, status: str) -> None:
+    host_id = org_bench.host()
+    job_id = org_bench.job(
+        run=FAILED | {"status": status}, retry=RetryPolicy(max_retries=4), line="a", host_id=host_id
+    )
+    org_bench.set_job(job_id, finished_at=org_bench.now)
+    org_bench.clock.pass_time(timedelta(days=3))
+    job = retry(org_bench, job_id)
+    first, second = org_bench.runs(job_id)
+    assert (job.status, job.finished_at, job.expires_at) == (
+        "pending",
+        None,
+        org_bench.now + timedelta(hours=24),
+    )
+    assert [run.status for run in job.runs] == [status, "pending"]
+    assert (second.attempt_no, second.max_attempts, second.created_by) == (1, 5, "user:2")
+    for same in ("line", "host_id", "performer", "is_mutation", "priority", "org_id"):
+        assert getattr(second, same) == getattr(first, same)
+    [entry] = org_bench.audit(str(job_id))
+    assert (entry.action, entry.actor, entry.before) == ("retry", "user:2", {"status": status})
+
+
+@pytest.mark.parametrize("status", ["pending", "running", "success"])
+def test_anything_else_is_refused(org_bench: Bench, status: str) -> None:
+    columns = (
+        {"finished_at": database_now()} if status == "success" else {"started_at": database_now()}
+    )
+    job_id = org_bench.job(run={"status": status, **columns})
+    with pytest.raises(
+        ConflictError, match=f"Job {job_id} is {status}: only one that failed or was cancelled"
+    ):
+        retry(org_bench, job_id)
+
+
+def test_it_is_its_newest_run_that_counts(org_bench: Bench) -> None:
+    job_id = org_bench.job(run=FAILED)
+    retry(org_bench, job_id)
+    with pytest.raises(ConflictError):
+        retry(org_bench, job_id)
+    org_bench.set_run(org_bench.run_row(job_id).id, **FAILED)
+    assert len(retry(org_bench, job_id).runs) == 3
+
+
+def test_a_job_of_a_deleted_schedule_is_done_again(org_bench: Bench) -> None:
+    schedule = org_bench.schedule(deleted_at=org_bench.now, state="PAUSED")
+    assert retry(org_bench, org_bench.job(schedule_id=schedule, run=FAILED)).status == "pending"
+
+
+def test_its_batch_is_at_work_again(org_bench: Bench) -> None:
+    schedule = org_bench.schedule()
+    with org_bench.database.transaction() as session:
+        batch = BatchRow(
+            org_id=ORG,
+            schedule_id=schedule,
+            type="backfill",
+            status="completed_with_failures",
+            behaviour="none",
+            from_at=org_bench.now,
+            until_at=org_bench.now,
+            total=1,
+            created_by="user:1",
+            created_at=org_bench.now,
+            finished_at=org_bench.now,
+        )
+        session.add(batch)
+    retry(org_bench, org_bench.job(schedule_id=schedule, batch_id=batch.id, run=FAILED))
+    row = org_bench.batch_row(batch.id)
+    assert (row.status, row.finished_at) == ("running", None)
+
+
+def test_several_at_once_make_one_run(org_bench: Bench) -> None:
+    job_id = org_bench.job(run=FAILED)
+    url = org_bench.database.url.render_as_string(hide_password=False)
+    retried: Sequence[bool] = at_once(crew.retry, *[(url, org_bench.now, job_id)] * 4)
+    assert (sum(retried), len(org_bench.runs(job_id))) == (1, 2)
+
+
+def test_a_job_of_another_organisation_is_not_retried(org_bench: Bench) -> None:
+    job_id = org_bench.job(OTHER_ORG, run=FAILED)
+    for missing in (job_id, 4711):
+        with pytest.raises(NotFoundError, match=f"Job {missing} not found"):
+            retry(org_bench, missing)
+
+
+def put_off(bench: Bench, job_id: int, before: int = 0) -> bool:
+    """By the death of the worker that was asked for last, or of one before it."""
+    run = bench.run_row(job_id)
+    request = request_key(run.id, run.requests - before)
+    return postpone_job(
+        run.id, "Its worker died.", request=request, database=bench.database, clock=bench.clock
+    )
+
+
+def release(bench: Bench) -> int:
+    return len(release_jobs(database=bench.database, clock=bench.clock, limit=5))
+
+
+def test_another_worker_is_asked_for_after_a_rest(org_bench: Bench) -> None:
+    job_id = org_bench.job(of_type=SERVICE)
+    release(org_bench)
+    assert put_off(org_bench, job_id)
+    run = org_bench.run_row(job_id)
+    assert (run.next_attempt_at, run.requested_at, run.error) == (
+        org_bench.now + POSTPONED_FOR,
+        None,
+        "Its worker died.",
+    )
+    assert (run.status, run.attempt_no, release(org_bench)) == ("pending", 1, 0)
+    org_bench.clock.pass_time(POSTPONED_FOR)
+    assert release(org_bench) == 1
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"status": "running", "started_at": database_now(), "lease_until": database_now(60.0)},
+        {"status": "success", "finished_at": database_now()},
+        {"performer": "agent"},
+        {"lease_until": database_now(60.0)},
+    ],
+)
+def test_what_has_begun_or_is_not_ours_to_begin_is_left_as_it_is(
+    org_bench: Bench, run: dict[str, object]
+) -> None:
+    job_id = org_bench.job(
+        of_type=SERVICE, run={"requested_at": org_bench.now, "requests": 1} | run
+    )
+    assert not put_off(org_bench, job_id)
+    assert org_bench.run_row(job_id).error is None
+
+
+def test_what_waits_for_longer_goes_on_waiting(org_bench: Bench) -> None:
+    later = org_bench.now + timedelta(hours=1)
+    asked = {"requested_at": org_bench.now, "requests": 1}
+    job_id = org_bench.job(of_type=SERVICE, run={"next_attempt_at": later, **asked})
+    assert not put_off(org_bench, job_id)
+    assert org_bench.run_row(job_id).next_attempt_at == later
+
+
+def test_what_would_rest_beyond_its_window_waits_for_the_next_one(org_bench: Bench) -> None:
+    ends = org_bench.now + timedelta(minutes=2)
+    window = {"start": f"{org_bench.now:%H:%M}", "end": f"{ends:%H:%M}", "timezone": "UTC"}
+    job_id = org_bench.job(of_type=SERVICE, start_window=window)
+    release(org_bench)
+    assert put_off(org_bench, job_id)
+    opens = org_bench.now.replace(second=0, microsecond=0) + timedelta(days=1)
+    assert org_bench.run_row(job_id).next_attempt_at == opens
+
+
+def test_a_worker_that_another_one_was_asked_for_since_puts_nothing_off(org_bench: Bench) -> None:
+    job_id = org_bench.job(of_type=SERVICE)
+    release(org_bench)
+    org_bench.clock.pass_time(POSTPONED_FOR)
+    assert release(org_bench) == 1
+    assert not put_off(org_bench, job_id, before=1)
+    assert put_off(org_bench, job_id)
+
+
+def test_a_retry_that_the_policy_has_planned_keeps_its_time_and_its_error(org_bench: Bench) -> None:
+    soon = org_bench.now + timedelta(seconds=2)
+    planned = {
+        "requests": 1,
+        "attempt_no": 2,
+        "next_attempt_at": soon,
+        "error": "A fault of this system ended it.",
+    }
+    job_id = org_bench.job(of_type=SERVICE, run=planned)
+    assert not put_off(org_bench, job_id)
+    run = org_bench.run_row(job_id)
+    assert (run.next_attempt_at, run.error) == (soon, "A fault of this system ended it.")
