@@ -1,5 +1,4 @@
-"""Who may do what, and to which fiches: permissions, scopes, callers. Tokens are made and checked
-by others."""
+"""Permissions, scopes and callers. Other modules make and check tokens."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ class Action(StrEnum):
 
 
 class Scope(IntEnum):
-    """The wider is the greater."""
+    """A wider scope is greater."""
 
     SELF = 1
     GROUP = 2
@@ -44,7 +43,7 @@ class Scope(IntEnum):
 
 @dataclass(frozen=True)
 class Grant:
-    """How far a permission goes for reading and for writing; None: not at all."""
+    """The scope of a permission for reading and for writing; None grants nothing."""
 
     read: Scope | None = None
     write: Scope | None = None
@@ -55,8 +54,8 @@ class Grant:
 
 @dataclass(frozen=True)
 class Reach:
-    """Which fiches somebody may see or act on. GROUP: those of `groupes`. SELF: those that the CRM
-    attributes to `crm_user_id`. `caller` is who they are in our own rows."""
+    """Which fiches a caller may see or act on. GROUP: those of `groupes`. SELF: those that the CRM
+    attributes to `crm_user_id`. `caller` is the id of the caller."""
 
     scope: Scope
     groupes: frozenset[str] = frozenset()
@@ -73,8 +72,8 @@ EVERYTHING = Reach(Scope.ALL)
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody whose credentials were checked. `id` tells a user from a machine: `user:12`,
-    `token:3`. One with an `org_id` belongs to that organisation, and sees nothing of the others."""
+    """The owner of valid credentials. `id` tells users from machines: `user:12`, `token:3`. A
+    caller with an `org_id` belongs to that organisation and sees no other."""
 
     id: str
     grants: Mapping[Permission, Grant]
@@ -89,7 +88,7 @@ class Caller:
         return not self.id.startswith("user:")
 
     def reach(self, permission: Permission, action: Action) -> Reach | None:
-        """None: the caller lacks the permission."""
+        """None if the caller lacks the permission."""
         scope = self.grants.get(permission, Grant()).of(action)
         return None if scope is None else Reach(scope, self.groupes, self.crm_user_id, self.id)
 
@@ -99,7 +98,7 @@ def whole_grants() -> Mapping[Permission, Grant]:
 
 
 def united(grants: Iterable[tuple[Permission, Grant]]) -> Mapping[Permission, Grant]:
-    """Of several grants of one permission the widest counts, for reading and writing apart."""
+    """Of several grants of one permission the widest counts, for reading and writing separately."""
     together: dict[Permission, Grant] = {}
     for permission, grant in grants:
         known = together.get(permission, Grant())

@@ -1,9 +1,6 @@
-"""Which web addresses we call because somebody typed them in: public ones, or those that an
-operator has listed.
-
-A name is judged here by its looks only; where it leads is for `clients.http` to see, when it is
-called.
-"""
+"""Which web addresses that users enter may be called: public ones, or those that an operator lists.
+A name is judged by its form only; `clients.http` checks the addresses that it resolves to at each
+call."""
 
 import re
 import unicodedata
@@ -59,10 +56,10 @@ def check_url(
     name: str = "webhookUrl",
     setting: str = "WEBHOOK_ALLOWED_ORIGINS",
 ) -> None:
-    """Nothing, when we may call the address; else InvalidInputError, which calls it by its `name`,
-    and the list of origins by its `setting`.
+    """InvalidInputError unless the address may be called. The sentence contains its `name` and the
+    `setting` with the allowed origins.
 
-    With a list of origins, those are allowed wherever they are, and nothing else is.
+    With a list of origins only those are allowed, private ones included.
     """
     complaint = f"Invalid {name} format"
     parts = _split(url, complaint)
@@ -104,14 +101,13 @@ def is_listed(url: str, origins: Collection[str]) -> bool:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port, each written one way; the usual port is left out."""
+    """Scheme, host and port in one form, without the default port."""
     complaint = "The address has no origin"
     return _origin(_split(url, complaint), complaint)
 
 
 def is_public(address: Address) -> bool:
-    """Anybody on the internet can reach it. An IPv6 address that stands for an IPv4 one is judged
-    as that."""
+    """Reachable from the internet. An IPv6 address that stands for an IPv4 one is judged by that."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_4)
     inner = _inner_addresses(address)
@@ -121,7 +117,7 @@ def is_public(address: Address) -> bool:
 
 
 def _inner_addresses(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses that packets to it are sent on to."""
+    """The IPv4 addresses that packets to it are forwarded to."""
     if address.ipv4_mapped:
         return (address.ipv4_mapped,)
     if address.sixtofour:
@@ -156,8 +152,8 @@ def _origin(parts: SplitResult, complaint: str) -> str:
 
 
 def _host(parts: SplitResult, complaint: str) -> str:
-    """As a resolver would read it: full-width letters and dots are plain ones, a dot at the end
-    says nothing."""
+    """As a resolver reads it: full-width letters and dots count as plain ones, and a final dot is
+    dropped."""
     host = (
         unicodedata.normalize("NFKC", parts.hostname or "")
         .lower()
@@ -182,7 +178,7 @@ def _is_inner(host: str) -> bool:
 
 
 def _literal(host: str, complaint: str) -> Address | None:
-    """The address, in any notation that a resolver takes for one; None for a name."""
+    """The address in any notation that a resolver accepts; None for a name."""
     if ":" in host:
         try:
             return ip_address(host)
@@ -198,7 +194,7 @@ def _literal(host: str, complaint: str) -> Address | None:
 
 
 def _number(parts: list[str]) -> int:
-    """`127.1` and `0x7f.0.0.1` are 127.0.0.1: the last part fills what the others have left."""
+    """`127.1` and `0x7f.0.0.1` are 127.0.0.1: the last part fills the remaining bytes."""
     values = [_value(part) for part in parts]
     *leading, last = values
     room = 256 ** (4 - len(leading))

@@ -29,9 +29,9 @@ async def together() -> AsyncGenerator[asyncio.TaskGroup]:
 
 
 def end_tasks(loop: asyncio.AbstractEventLoop, whole: Coroutine[object, object, object]) -> None:
-    """Of a loop that does not run: cancelled, and waited for. First the task of `whole`, which
-    cancels those that it has begun: who is cancelled again while it tidies up stops at that, and
-    httpx' connection stays taken for ever."""
+    """Cancel the tasks of a loop that does not run, and wait for them. The task of `whole` comes
+    first and cancels those that it started: a task that is cancelled twice stops its clean-up, and
+    httpx's connection would stay taken."""
     _end([task for task in asyncio.all_tasks(loop) if task.get_coro() is whole], loop)
     _end(asyncio.all_tasks(loop), loop)
 
@@ -63,10 +63,10 @@ async def process_concurrently(
     width: int,
     flush_every_seconds: float = FLUSH_EVERY_SECONDS,
 ) -> None:
-    """Do `work` on every item, `width` at a time; `write` runs in a thread, each moment, on what
-    has gathered since.
+    """Do `work` on every item, `width` at a time. `write` runs in a thread at short intervals with
+    the results so far.
 
-    The first error of either ends everything; what was finished before an error of `work` is still
+    The first error of either ends everything; results from before an error of `work` are still
     written.
     """
     queue = iter(items)
@@ -98,8 +98,8 @@ async def process_concurrently(
 
 
 async def in_thread(call: Callable[[], Result], seconds: float) -> Result:
-    """Run a call that cannot be cancelled in a thread of its own. TimeoutError: it has not ended, and
-    may still take effect."""
+    """Run a call that cannot be cancelled in a thread of its own. After a TimeoutError it may still
+    take effect."""
     ended: Future[Result] = Future()
 
     def run() -> None:
@@ -121,9 +121,8 @@ OBJECTS_PER_COLLECTION = 20_000
 
 @contextmanager
 def gc_paused() -> Generator[None]:
-    """The search for cyclic garbage rests while modules load: they make much that stays and next to
-    nothing that goes. What is there at the end is not looked through again later either. Where the
-    search is off already, it stays."""
+    """Pauses garbage collection while modules load, which creates many objects that stay. What
+    exists at the end is never examined again. Does nothing where collection is off."""
     if not gc.isenabled():
         yield
         return

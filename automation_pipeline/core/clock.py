@@ -1,5 +1,5 @@
-"""The only source of the present, and how instants are written. Decisions take an instant; the
-edges ask the clock."""
+"""The only source of the present, and the format of instants. Decisions take an instant; the edges
+ask the clock."""
 
 from datetime import UTC, datetime
 from typing import Protocol

@@ -1,5 +1,4 @@
-"""Claims, semaphores and rate limits: what processes agree on, with failover from Redis to the
-database."""
+"""Claims, semaphores and rate limits across processes, with failover from Redis to the database."""
 
 import asyncio
 import time
@@ -17,7 +16,7 @@ from automation_pipeline.core.metrics import Meter
 @dataclass(frozen=True)
 class Claim:
     """The right of `owner` to work on `key`. A later holder has a higher token, so that a stale
-    writer is known."""
+    writer is recognised."""
 
     key: str
     owner: str
@@ -26,7 +25,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class ClaimHolder:
-    """Who holds a key now, for operators."""
+    """The current holder of a key, for operators."""
 
     owner: str
     token: int
@@ -35,23 +34,22 @@ class ClaimHolder:
 
 class Claims(Protocol):
     def take(self, key: str, owner: str, ttl_seconds: float) -> Claim | None:
-        """None while the key is held, also by this owner. The claim ends by itself after the
-        TTL."""
+        """None while the key is held, also by this owner. The claim expires after the TTL."""
         ...
 
     def extend(self, claim: Claim, ttl_seconds: float) -> bool:
-        """For another TTL from now. False when the claim has ended or passed on: stop working."""
+        """For another TTL from now. False when the claim has expired or passed on: stop working."""
         ...
 
     def release(self, claim: Claim) -> bool:
-        """False when the claim had ended or passed on."""
+        """False when the claim had expired or passed on."""
         ...
 
     def holder(self, key: str) -> ClaimHolder | None: ...
 
 
 class Permit(Protocol):
-    """One of the places of a semaphore, for a TTL."""
+    """One permit of a semaphore, for a TTL."""
 
     async def extend(self, ttl_seconds: float) -> None: ...
 
@@ -96,7 +94,7 @@ class RateLimiter(Protocol):
 
 @runtime_checkable
 class AwaitedRateLimiter(Protocol):
-    """One that a task can ask without a thread of its own."""
+    """A rate limiter that tasks call without a thread."""
 
     async def reserve_soon(self, key: str, rate: Rate) -> float | None: ...
 
@@ -120,7 +118,7 @@ def rate_per_minute(limit: int) -> Rate:
 
 
 LONGEST_PAUSE_SECONDS = 1.0
-# For so long a permit goes from task to task within one process before other processes can have it.
+# How long a permit stays within one process before other processes can have it.
 HAND_OVER_SECONDS = 1.0
 
 _log = log(__name__)
@@ -136,8 +134,8 @@ class _HeldPermit:
 
 @dataclass
 class _Queue:
-    """The tasks of one event loop: no more of them ask for permits than there are, and they hand
-    permits over."""
+    """The tasks of one event loop. Only as many of them as there are permits ask for one, and they
+    hand permits over."""
 
     gate: asyncio.Semaphore
     waiting: int = 0
@@ -192,7 +190,7 @@ class Semaphore:
         try:
             await queue.gate.acquire()
         except asyncio.CancelledError:
-            if queue.waiting == 1:  # no task is left to take what was handed over
+            if queue.waiting == 1:  # no task is left to take the permits that were handed over
                 for held in [queue.handed_over.pop() for _ in list(queue.handed_over)]:
                     await self._release(held)
             raise
@@ -200,7 +198,8 @@ class Semaphore:
             queue.waiting -= 1
 
     async def _leave(self, held: _HeldPermit, queue: _Queue) -> None:
-        """To the next task of this process, unless other processes have waited long enough."""
+        """Hand the permit to the next task of this process, unless other processes have waited long
+        enough."""
         until = held.acquired_at + min(HAND_OVER_SECONDS, self.ttl_seconds / 8)
         if queue.waiting and asyncio.get_running_loop().time() < until:
             queue.handed_over.append(held)
@@ -236,7 +235,7 @@ class Semaphore:
 
 @dataclass(frozen=True)
 class CountedRateLimiter:
-    """A key is the name of the provider that is waited for, as its calls are counted under."""
+    """A key is the name of the provider, under which its calls are counted."""
 
     limiter: RateLimiter
     meter: Meter
@@ -260,7 +259,7 @@ class CountedRateLimiter:
 
 @dataclass
 class Outage:
-    """Whether the first adapter is left alone for a while, because it did not answer."""
+    """Whether the first adapter is skipped for a while because it did not answer."""
 
     look_again_seconds: float = 15.0
     monotonic: Callable[[], float] = time.monotonic
@@ -277,7 +276,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class FailoverRateLimiter:
-    """Processes notice an outage one by one, so for that moment the cap may be met twice; the
+    """Processes notice an outage one by one, so the cap may be reached twice for a moment; the
     provider's own refusal is the safety net."""
 
     first: RateLimiter
@@ -305,8 +304,8 @@ class FailoverRateLimiter:
 
 @dataclass(frozen=True)
 class FailoverPermits:
-    """A permit belongs to the adapter that gave it. While some are in each, up to twice the limit
-    may be at work."""
+    """A permit belongs to the adapter that issued it. While both have issued some, up to twice the
+    limit may be held."""
 
     first: Permits
     second: Permits
@@ -325,7 +324,7 @@ class FailoverPermits:
 
 @dataclass(frozen=True)
 class _FirstPermit:
-    """Its holder does not wait for the first adapter while that is out: the permit ends by
+    """Its holder does not wait for the first adapter during an outage: the permit expires by
     itself."""
 
     permit: Permit

@@ -1,10 +1,10 @@
-"""Errors carry their verdict: whether another attempt can help. It is decided where the failure is
+"""Errors carry their verdict, whether another attempt can help. It is decided where the failure is
 understood."""
 
 
 class AutomationError(Exception):
-    """A failure we understand. Its text is one plain sentence that an operator can act on;
-    `outside`, where there is one, is what strangers are told instead."""
+    """An expected failure. Its text is one sentence that an operator can act on; `outside`, if set,
+    is what strangers see instead."""
 
     outside: str | None = None
 
@@ -18,8 +18,8 @@ class TransientError(AutomationError):
 
 
 class InfrastructureError(TransientError):
-    """What all work stands on, the database or Redis, cannot do it now. That says nothing about the
-    work which it was for: no outcome is made of it, and it is done again later."""
+    """The database or Redis cannot do it now. That says nothing about the work: it gets no outcome
+    and is repeated later."""
 
 
 class PermanentError(AutomationError):
@@ -27,35 +27,35 @@ class PermanentError(AutomationError):
 
 
 class NotFoundError(PermanentError):
-    """The thing asked for does not exist."""
+    """The requested object does not exist."""
 
 
 class ConflictError(PermanentError):
-    """The thing asked for exists in a state that forbids the request."""
+    """The state of the object forbids the request."""
 
 
 class RequestFailedError(PermanentError):
-    """What was asked for came to nothing, for this reason."""
+    """The requested work failed, for this reason."""
 
 
 class UpstreamError(PermanentError):
-    """Somebody outside answered that it cannot be done, or with something that makes no sense."""
+    """An external system refused, or answered something unusable."""
 
 
 class InvalidInputError(PermanentError):
-    """What the caller gave cannot be accepted; `fields` says where and why."""
+    """The input cannot be accepted; `fields` says where and why."""
 
     def __init__(self, message: str, fields: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(message)
         self.fields = fields
 
 
-# A caller can send as many faults as values: so many are named, the others are counted.
+# A caller can send any number of faults: this many are named, the others are counted.
 MOST_FAULTS = 50
 
 
 def with_rest(sentence: str, faults: int) -> str:
-    """The sentence, with a count of the faults that are not named."""
+    """The sentence with a count of the faults that are not named."""
     rest = faults - MOST_FAULTS
     return f"{sentence.rstrip('.')} (and {rest} more)" if rest > 0 else sentence
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True)
 class Event:
-    """`key` makes the event unique for its tenant: writing it twice is writing it once."""
+    """`key` makes the event unique for its tenant: a repeated write has no effect."""
 
     tenant_id: str
     key: str
@@ -66,8 +66,8 @@ class ChannelKind(StrEnum):
 
 @dataclass(frozen=True)
 class RealtimeChannel:
-    """`id` is as the name has it: cut to size, and with `_` for what no name may hold. GLOBAL kinds
-    have none."""
+    """`id` is shortened, with `_` for characters that a name cannot contain. GLOBAL kinds have
+    none."""
 
     kind: ChannelKind
     id: str = ""
@@ -78,15 +78,13 @@ class RealtimeChannel:
 
 
 class ChannelRefusal(StrEnum):
-    """Why a name is of no channel that a browser may ask for: not a name at all, or none of
-    ours."""
+    """Why a browser cannot join a channel of this name."""
 
     MALFORMED = "malformed"
     NOT_ALLOWED = "not allowed"
 
 
-# What prices do, and what organisations' schedules and jobs do, is told to those who may read them,
-# and to no channel that others join.
+# Events of prices and of organisations' schedules and jobs need a permission: no channel shows them.
 _FOR_SOME = (
     "automation.circuit.",
     "automation.dlq.",
@@ -100,14 +98,14 @@ _FOR_SOME = (
 
 
 def is_internal(event_name: str) -> bool:
-    """Not for browsers: `automation/completed` and its like, of our own processes, and what only
-    some may read."""
+    """Not for browsers: events of internal processes such as `automation/completed`, and events
+    that need a permission."""
     return "/" in event_name or event_name.startswith(_FOR_SOME)
 
 
 def channels_of(event_name: str, payload: Mapping[str, object]) -> tuple[RealtimeChannel, ...]:
-    """Where an event is shown: at most ten places, none twice; none at all if it is internal. Only
-    texts count."""
+    """The channels that show an event: at most ten, and none for an internal event. Ids must be
+    texts."""
     if is_internal(event_name):
         return ()
     found = _named_in(payload)
@@ -136,13 +134,13 @@ def _id(payload: Mapping[str, object], field: str) -> str:
 
 
 def channel_id(text: str) -> str:
-    """The part of a channel's name that says which one."""
+    """The id as it appears in the name of a channel."""
     return _UNUSABLE.sub("_", text)[:LONGEST_ID]
 
 
 def parse_channel(name: str) -> RealtimeChannel | ChannelRefusal:
-    """The channel that a browser wants to join. Public ones need no leave, so their names are
-    refused here."""
+    """The channel that a browser wants to join. Public channels need no authentication and are
+    refused."""
     if len(name) > LONGEST_NAME or not _USABLE_NAME.fullmatch(name) or name.startswith("pusher-"):
         return ChannelRefusal.MALFORMED
     if name == ChannelKind.PRESENCE_GLOBAL:

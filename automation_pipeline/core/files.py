@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and private files and folders."""
+"""Files that are written completely or not at all, and private files and folders."""
 
 import os
 import tempfile
@@ -8,8 +8,8 @@ from automation_pipeline.core.errors import PermanentError
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Written beside its place, then moved there; PermanentError where the folder does not let
-    us."""
+    """Write a temporary file in the same folder, then rename it. PermanentError where the folder
+    does not permit it."""
     try:
         make_private_folder(path.parent)
         beside = _written_beside(path, content)
@@ -23,14 +23,15 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """With its parents, as far as they are missing. What is there keeps its mode."""
+    """With its missing parents. Existing folders keep their mode."""
     for one in reversed([folder, *folder.parents]):
         if not one.exists():
             one.mkdir(mode=0o700, exist_ok=True)
 
 
 def make_private_file(path: Path) -> bool:
-    """An empty one, unless it is there. SQLite gives its other files the mode of the database."""
+    """Create an empty file; False if it exists. SQLite gives its other files the mode of the
+    database."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:

@@ -45,12 +45,12 @@ class JsonModel(BaseModel):
 
 
 def as_document(model: JsonModel) -> dict[str, object]:
-    """As people read it in JSON."""
+    """In the form of the JSON documents."""
     return model.model_dump(mode="json", by_alias=True)
 
 
 def text_fault(text: str) -> str | None:
-    """Why no database can keep the text. Half of a surrogate pair comes out of a JSON escape, or of
+    """Why no database can store the text. Half of a surrogate pair comes from a JSON escape or from
     a terminal."""
     if "\0" in text:
         return "must not hold the character NUL"
@@ -58,7 +58,7 @@ def text_fault(text: str) -> str | None:
 
 
 def is_deeper(document: object, most: int) -> bool:
-    """Whether anything in it stands more than so many steps inside."""
+    """Whether it is nested more than `most` levels deep."""
     level = [document]
     for _ in range(most + 1):
         level = [inner for one in level for inner in _inside(one)]
@@ -74,8 +74,7 @@ def _inside(given: object) -> Iterable[object]:
 
 
 def _texts(given: object) -> Iterator[str]:
-    """Those in lists of lists too, however deep; what an object holds is for its own model to look
-    at."""
+    """Also of nested lists; an object's texts are checked by its own model."""
     left = [given]
     while left:
         one = left.pop()
@@ -88,7 +87,7 @@ def _texts(given: object) -> Iterator[str]:
 LARGEST_ID = 2**63 - 1
 
 Id = Annotated[int, Field(le=LARGEST_ID), PlainSerializer(str, return_type=str, when_used="json")]
-# Ids are texts in what we answer, and may be numbers in what is sent.
+# Ids are texts in answers, and may be numbers in requests.
 ID_DIGITS = "[1-9][0-9]{0,18}"
 ID_SCHEMA = {
     "anyOf": [
@@ -103,8 +102,8 @@ Model = TypeVar("Model", bound=JsonModel)
 
 
 def parse(model: type[Model], given: Mapping[str, object], complaint: str) -> Model:
-    """The value, or InvalidInputError that names every field at fault. A field has one name
-    outside, its alias."""
+    """The value, or InvalidInputError that names every wrong field. A field is named by its alias
+    only."""
     unnameable = {name: fault for name in given if (fault := text_fault(name))}
     faults = tuple((answerable(name), fault) for name, fault in unnameable.items())
     try:
@@ -121,7 +120,7 @@ def parse(model: type[Model], given: Mapping[str, object], complaint: str) -> Mo
 
 
 def answerable(text: str) -> str:
-    """As it can be sent and printed: halves of characters as their escapes."""
+    """As it can be sent and printed: halves of surrogate pairs become escapes."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -162,14 +161,14 @@ _LENGTHS = ("min_length", "max_length")
 
 
 def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
-    """Where and why. A fault of a whole model has no field unless its validator raises a
+    """Fields and faults. A fault of a whole model has no field unless its validator raises a
     `field_fault`."""
     return plain_faults(error.errors(include_url=False, include_input=False))
 
 
 def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...]:
-    """A list is not told to be too short where its entries are at fault: pydantic counts only those
-    that are well."""
+    """A list with wrong entries is not also reported as too short: pydantic counts only the right
+    ones."""
     told = tuple(problems)
     parents = {problem["loc"][:depth] for problem in told for depth in range(len(problem["loc"]))}
     return tuple(
@@ -180,7 +179,7 @@ def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...
 
 
 def field_fault(field: str, fault: str) -> PydanticCustomError:
-    """For a validator of a whole model: the field that is at fault."""
+    """For a validator of a whole model: names the wrong field."""
     return PydanticCustomError("field_fault", "{fault}", {"field": field, "fault": fault})
 
 
@@ -200,18 +199,18 @@ def _plainly(problem: ErrorDetails) -> str:
 
 Entry = TypeVar("Entry")
 
-# Columns of numbers are so wide on PostgreSQL.
+# The largest value of PostgreSQL's integer columns.
 LARGEST_COUNT = 2**31 - 1
 
 _DIGITS = re.compile(r"[0-9]{1,32}")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-# Instants are shown to the millisecond: the one that is shown means all of them.
+# Instants are shown to the millisecond, so a given one covers all of its microseconds.
 _SHOWN = timedelta(milliseconds=1)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def split(given: object) -> object:
-    """`a,b` and a parameter that is given twice are the same list."""
+    """`a,b` and a repeated parameter are the same list."""
     if isinstance(given, str):
         return [entry.strip() for entry in given.split(",") if entry.strip()]
     if isinstance(given, list | tuple):
@@ -238,8 +237,7 @@ def read_moment(given: object) -> datetime | date:
 
 
 def begin_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
-    """The first instant that it means. What no calendar reaches is the first or the last day that
-    one does."""
+    """The first instant that it covers. Instants beyond the calendar become its first or last day."""
     wall = moment if isinstance(moment, datetime) else datetime.combine(moment, time.min)
     try:
         return (wall if wall.tzinfo else instant_of(wall, zone, FIRST_PASS)).astimezone(UTC)
@@ -248,7 +246,7 @@ def begin_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
 
 
 def end_of(moment: datetime | date, zone: ZoneInfo) -> datetime:
-    """The first instant after all that it means."""
+    """The first instant after it."""
     try:
         if isinstance(moment, datetime):
             return begin_of(moment, zone) + _SHOWN
@@ -272,7 +270,7 @@ def _read(given: object, complaint: str) -> datetime | date:
 
 
 def _with_plus(text: str) -> str:
-    """The zone's `+` reads as a space where it was not escaped in an address."""
+    """An unescaped `+` of a zone arrives as a space."""
     return re.sub(r" (\d{2}:?\d{2})$", r"+\1", text)
 
 

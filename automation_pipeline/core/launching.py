@@ -1,5 +1,4 @@
-"""Why work that was asked for does not begin: a decision over what is known of Dagster and of the
-requests."""
+"""Why requested work does not start: a decision from what is known of Dagster and of the requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class LaunchState(StrEnum):
 
 @dataclass(frozen=True)
 class DagsterFacts:
-    """What Dagster's own storage says. `has_instance` is false without DAGSTER_HOME; then only
+    """From Dagster's own storage. Without DAGSTER_HOME `has_instance` is false, and only
     `location_error` is known: why the definitions do not load in this environment."""
 
     has_instance: bool = False
@@ -41,8 +40,8 @@ class DagsterFacts:
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """`tick_seconds`: since a sensor of this system ticked; None if none ever did. `dagster` is
-    None while nobody has looked. `waited_seconds`: since the work was asked for."""
+    """`tick_seconds`: since a sensor of this system ticked; None if none ever did. `dagster`: None
+    until the probe has answered. `waited_seconds`: since the work was requested."""
 
     requests: Mapping[str, tuple[LaunchState, str | None]]
     tick_seconds: float | None
@@ -51,7 +50,7 @@ class LaunchFacts:
 
 
 class NotStartedError(PermanentError):
-    """Work that was asked for does not begin, and `code` says what is missing."""
+    """Requested work does not start; `code` says what is missing."""
 
     def __init__(
         self, code: str, message: str, details: Mapping[str, object] | None = None
@@ -62,17 +61,17 @@ class NotStartedError(PermanentError):
 
 
 class DagsterProbe(Protocol):
-    """Looks at Dagster in the background."""
+    """Examines Dagster in the background."""
 
     def begin(self) -> None: ...
 
     def facts(self) -> DagsterFacts | None:
-        """What is known by now; None while nothing is."""
+        """None until something is known."""
         ...
 
 
 def launch_obstacle(facts: LaunchFacts) -> NotStartedError | None:
-    """None: nothing is known to be missing, so waiting goes on."""
+    """None while nothing is known to be missing, so that waiting goes on."""
     for state, reason in facts.requests.values():
         if state is LaunchState.REFUSED:
             return NotStartedError("REQUEST_REFUSED", f"The request was refused: {reason}")
@@ -119,7 +118,7 @@ def _of_a_silent_daemon(facts: LaunchFacts) -> NotStartedError | None:
 
 
 def _has_been_offered(facts: LaunchFacts) -> bool:
-    """Also where the command does not know its requests."""
+    """Also if the command does not know its requests."""
     return all(state is not LaunchState.WAITING for state, _ in facts.requests.values())
 
 

@@ -1,5 +1,4 @@
-"""Lines about what processes do, on standard error: for people or as JSON, in UTC, correlated and
-masked."""
+"""Log lines on standard error: as text or JSON, in UTC, with a correlation id, masked."""
 
 import json
 import logging
@@ -28,13 +27,13 @@ def correlation_id() -> str | None:
 
 
 def usable_id(given: str | None) -> str:
-    """What was given, when it can stand in headers, tags and logs; else a new one."""
+    """The given id if it can be part of headers, tags and logs; otherwise a new one."""
     return given if given and _USABLE.fullmatch(given) else uuid4().hex
 
 
 @contextmanager
 def correlated(with_id: str | None) -> Generator[None]:
-    """None keeps the one that there is."""
+    """None keeps the current id."""
     token = _current.set(with_id or _current.get())
     try:
         yield
@@ -46,8 +45,8 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
 Event = MutableMapping[str, object]
 
-OURS = "automation_pipeline"
-# They tell every call or statement, addresses with their queries included.
+PACKAGE = "automation_pipeline"
+# They log every call or statement, with addresses and their queries.
 NOISY = (
     "alembic",
     "asyncio",
@@ -66,7 +65,7 @@ _WORD = re.compile(r"[^\s\"=]+")
 
 
 def log(name: str) -> BoundLogger:
-    """For a module of ours. What is given by name becomes fields of the line."""
+    """For a module of this package. Keyword arguments become fields of the line."""
     return cast(
         "BoundLogger",
         structlog.wrap_logger(
@@ -85,9 +84,9 @@ def log(name: str) -> BoundLogger:
 def configure_logs(
     level: Level, form: Format, *, of: Literal["process", "package"] = "process"
 ) -> None:
-    """Once a process; again, it replaces what it did before. `of` the package: in a process of
-    somebody else, whose own lines stay as they are."""
-    ours, root = logging.getLogger(OURS), logging.getLogger()
+    """A repeated call replaces the earlier configuration. With `of="package"` the lines of the host
+    process stay as they are."""
+    ours, root = logging.getLogger(PACKAGE), logging.getLogger()
     for logger in (ours, root):
         for handler in [each for each in logger.handlers if isinstance(each, _StandardError)]:
             logger.removeHandler(handler)
@@ -102,7 +101,7 @@ def configure_logs(
 
 
 class _StandardError(logging.Handler):
-    """What is standard error at the moment: processes and tests replace it."""
+    """Writes to the current standard error, which processes and tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -134,7 +133,7 @@ def _formatter(form: Format) -> ProcessorFormatter:
 def _as_record(
     _logger: object, _method: str, event: Event
 ) -> tuple[tuple[object], dict[str, object]]:
-    """The fields travel in one attribute: by name, they might be attributes that the record has."""
+    """The fields travel in one attribute: single attributes could clash with those of the record."""
     words = event.pop("event", "")
     known = {
         name: event.pop(name) for name in ("exc_info", "stack_info", "stacklevel") if name in event
@@ -146,7 +145,7 @@ def _with_fields(_logger: object, _method: str, event: Event) -> Event:
     fields = cast("Mapping[str, object]", getattr(event["_record"], "fields", {}))
     correlated = (
         None if "correlation_id" in fields else correlation_id()
-    )  # a line may be on somebody else's behalf
+    )  # a line may be about another request
     return {**fields, **({"correlation_id": correlated} if correlated else {}), **event}
 
 
@@ -158,7 +157,7 @@ def _masked(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _trace(text: str) -> str:
-    """The end of a traceback says most."""
+    """Keeps the end of a long traceback."""
     return masked_text(text[-MOST_OF_A_TRACE:], MOST_OF_A_TRACE)
 
 
@@ -167,7 +166,8 @@ def _json_line(_logger: object, _method: str, event: Event) -> str:
 
 
 def _text_line(_logger: object, _method: str, event: Event) -> str:
-    """No text of others begins a line that looks like another, or is a command of the terminal."""
+    """Foreign text can neither begin a line that looks like another one, nor contain the terminal's
+    control sequences."""
     fields = [
         f"{name}={_shown(value)}"
         for name, value in event.items()
@@ -184,7 +184,7 @@ def _text_line(_logger: object, _method: str, event: Event) -> str:
 
 
 def _shown(value: object) -> str:
-    """A word as it is; everything else as JSON."""
+    """A word stays as it is; everything else is JSON."""
     if isinstance(value, str) and _WORD.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -27,8 +27,7 @@ _PERSONAL = frozenset(
         "prénoms", "rib", "secu", "surname", "tel", "telephone", "telephones", "téléphone", "téléphones", "username",
     }
 )  # fmt: skip
-# By themselves these are somebody's; with another word they are something's, as the name of an
-# agency.
+# Personal on their own, but not with another word, as in the name of an agency.
 _PERSONAL_ALONE = frozenset({"mail", "mails", "mobile", "nom", "portable", "auth"})
 _NAME = frozenset({"nom", "noms", "name", "names"})
 _SOMEBODY = frozenset(
@@ -45,12 +44,12 @@ _COUNTER = frozenset(
         "total", "totals", "usage", "used",
     }
 )  # fmt: skip
-# What is said of a token, and is not the token.
+# Attributes of a token, which are not the token.
 _ABOUT_A_TOKEN = frozenset({"expires", "ttl", "type"})
 
 
 def is_sensitive(key: str) -> bool:
-    """Its value is a secret or personal, unless it is a mere number under the name of a counter."""
+    """Its value is a secret or personal, unless it is a number under a counter's name."""
     words = words_of(key)
     named = set(words)
     joined = "".join(words)
@@ -65,7 +64,7 @@ def is_sensitive(key: str) -> bool:
 
 
 def is_secret(key: str) -> bool:
-    """Its value gives access to something, as `is_sensitive`; what is personal is left out."""
+    """Like `is_sensitive`, without personal data: its value gives access to something."""
     words = words_of(key)
     if not _SECRET.isdisjoint(words):
         return _ABOUT_A_TOKEN.isdisjoint(words)
@@ -90,7 +89,7 @@ _HEADER = re.compile(
     r"(?:[^\r\n\"'\\]|\\[^\r\n])+"
 )
 _BEARER = re.compile(r"(?i)((?:\bbearer\s+)+)[^\s\"',;\[\]]+")
-# By their shape: our tokens, web tokens, keys of providers. A token's beginning, which lists show,
+# By their shape: tokens of this system, JWTs, keys of providers. A token's prefix, which lists show,
 # is no secret.
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:apt_[\w-]{12,}|eyJ[\w-]{8,}(?:\.[\w-]+){0,4}|sk[-_][\w-]{12,}|whsec_[\w+/-]{8,}={0,2})"
@@ -135,8 +134,7 @@ _BEGINNINGS = ("apt_", "eyJ", "sk-", "sk_", "whsec_")
 
 
 def hide(text: str) -> str:
-    """Most texts hold nothing that a secret could begin with: that is asked first, for it costs
-    next to nothing."""
+    """Most texts contain nothing that a secret could begin with, which is cheap to check first."""
     lowered = text.lower()
     if "bearer" in lowered:
         text = _BEARER.sub(rf"\1{MASK}", text)
@@ -150,7 +148,7 @@ def hide(text: str) -> str:
 
 
 def holds_token(text: str) -> bool:
-    """One that is known by its shape."""
+    """A token that its shape gives away."""
     return any(beginning in text for beginning in _BEGINNINGS) and _TOKEN.search(text) is not None
 
 
@@ -192,15 +190,15 @@ def _names_a_secret(label: re.Match[str]) -> bool:
 
 
 def _is_iban(text: str) -> bool:
-    """A French one by its shape; of other countries the check must be right, for other words look
-    like them."""
+    """A French one by its shape; others only with a valid checksum, because other words look like
+    them."""
     plain = text.replace(" ", "").replace("-", "").upper()
     number = "".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])
     return plain.startswith("FR") or int(number) % 97 == 1
 
 
 def _is_card(text: str) -> bool:
-    """By Luhn's check."""
+    """By Luhn's checksum."""
     digits = [int(sign) for sign in reversed(text) if sign.isdecimal()]
     doubled = (2 * digit - 9 * (digit > 4) for digit in digits[1::2])
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
@@ -213,11 +211,11 @@ LONGEST_KEY = 200
 MOST_ITEMS = 50
 MOST_KEYS = 200
 CUT_KEYS = "_cut_keys"
-# Of one document, all its values together.
+# Of all values of one document together.
 MOST_VALUES = 2000
 MOST_TEXT = 64_000
-# So much more than is kept is looked through, so that what stands at the end is recognised; what is
-# at the very end of that may be half of something.
+# More text than is kept is examined, so that a secret at the cut is recognised; the very end of it may
+# be half of one.
 _BEYOND = 500
 _HALF = 64
 _MOST_BITS = 256
@@ -225,8 +223,7 @@ _MOST_COUNTS = 20
 
 
 def masked(value: object) -> object:
-    """As JSON can hold it. Masking what is masked changes nothing, and there is no value that it
-    fails on."""
+    """As JSON. Masking it again changes nothing, and no value makes it fail."""
     return _Walk().value(value, 0)
 
 
@@ -250,8 +247,7 @@ def masked_text(text: str, longest: int = LONGEST) -> str:
 
 
 class _Walk:
-    """Through one value and all that is in it, until so many values or so much text have been
-    seen."""
+    """Walks through a value and everything in it, up to a number of values and an amount of text."""
 
     def __init__(self) -> None:
         self._values = MOST_VALUES
@@ -343,8 +339,7 @@ def _text(value: object) -> str:
 
 
 def _is_hidden(name: str, value: object) -> bool:
-    """What is empty, cut, or only yes or no, is nobody's secret; a number under a counter's name is
-    a count."""
+    """Empty, cut and boolean values are no secrets; a number under a counter's name is a count."""
     if value is None or isinstance(value, bool) or value in ("", CUT) or not is_sensitive(name):
         return False
     return not (is_counter(name) and _counts(value))
@@ -368,7 +363,7 @@ def _counts(value: object, depth: int = 0) -> bool:
 
 
 def _cut(text: str, longest: int) -> str:
-    """What ends in the middle of a mask ends before it."""
+    """A text that would end within a mask ends before it."""
     if len(text) <= longest:
         return text
     kept = text[: longest - 1]
@@ -388,18 +383,18 @@ _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 
 
 def csv_cell(value: object) -> object:
-    """A text that would be a formula gets an apostrophe before it; numbers stay numbers."""
+    """A text that would be a formula gets an apostrophe in front; numbers stay numbers."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def markdown_cell(value: object) -> str:
-    """On one line, without any markup, link or HTML of its own. `<` and `&` too are escaped by a
-    backslash."""
+    """On one line, without markup, links or HTML of its own. `<` and `&` are escaped by a backslash
+    too."""
     return _MARKUP.sub(r"\\\g<0>", visible(" ".join(str(value).split())))
 
 
 def visible(text: str) -> str:
-    """Control characters as their escapes, which are also those of JSON."""
+    """Control characters as escapes, which are JSON's as well."""
     return _CONTROL.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
 
 

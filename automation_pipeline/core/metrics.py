@@ -1,4 +1,4 @@
-"""What a process has counted since it was last asked, and durations as histograms."""
+"""Counters of a process since the last flush, and durations as histograms."""
 
 import threading
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 
 class Meter:
-    """Threads may count side by side."""
+    """Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], float] = {}
@@ -17,13 +17,13 @@ class Meter:
             self._add((name, _written(tuple(labels.items()))), amount)
 
     def drain(self) -> dict[tuple[str, str], float]:
-        """Amounts by name and labels, which begin again at nothing."""
+        """Amounts by name and labels, which are reset to zero."""
         with self._lock:
             drained, self._counts = self._counts, {}
         return drained
 
     def put_back(self, drained: Mapping[tuple[str, str], float]) -> None:
-        """What could not be handed on."""
+        """Add amounts that could not be written."""
         with self._lock:
             for key, amount in drained.items():
                 self._add(key, amount)
@@ -34,7 +34,7 @@ class Meter:
 
 @lru_cache(maxsize=1024)
 def _written(labels: tuple[tuple[str, str], ...]) -> str:
-    """As Prometheus writes them, in the order of their names."""
+    """In Prometheus' format, ordered by name."""
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels))
 
 
@@ -49,12 +49,12 @@ BUCKETS = (*(str(float(bound)) for bound in BOUNDS_MS), _BEYOND)
 
 
 def bucket_of(milliseconds: float) -> str:
-    """The smallest one that holds it, by its upper bound."""
+    """The upper bound of the smallest bucket that contains it."""
     return next((str(float(bound)) for bound in BOUNDS_MS if milliseconds <= bound), _BEYOND)
 
 
 def bucket_metric(spread: str) -> str:
-    """Each time that is counted is in one bucket only."""
+    """Each duration is counted in one bucket only."""
     return f"{spread}_bucket"
 
 

@@ -29,8 +29,8 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Exponential waits; a multiplier of 1 makes them fixed. `jitter` is a share of the wait, added
-    or taken away."""
+    """Exponential waits; a multiplier of 1 makes them constant. `jitter` is a share of the wait,
+    added or subtracted."""
 
     base_seconds: float
     cap_seconds: float
@@ -55,9 +55,9 @@ class Backoff:
         return min(max(nominal + random.uniform(-spread, spread), 0.0), self.cap_seconds)
 
     def wait(self, n: int, asked_seconds: float | None, random: Random) -> float:
-        """Seconds before the n-th retry of a call whose answer asked for a wait: never less than it
-        asked for, never less than our own back-off. Callers that were asked for the same wait do
-        not all come back at once."""
+        """Seconds before the n-th retry of a call whose answer asked for a wait: at least that
+        wait, and at least the back-off. Jitter keeps callers that were asked for the same wait
+        apart."""
         ours = self.delay(n, random)
         if asked_seconds is None or asked_seconds <= 0:
             return ours
@@ -73,8 +73,7 @@ class Backoff:
 
 
 def retry_after_seconds(header: str | None, now: datetime) -> float | None:
-    """The wait a Retry-After header asks for, at least one second; None when it says nothing we can
-    read."""
+    """The wait that a Retry-After header asks for, at least one second; None if it cannot be read."""
     text = (header or "").strip()
     wait = float(text) if _SECONDS.fullmatch(text) else _seconds_until(text, now)
     return None if wait is None else max(wait, MINIMUM_WAIT_SECONDS)
@@ -94,9 +93,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Retrying:
-    """At most `attempts` calls. The larger of the provider's Retry-After and the back-off is waited
-    for; a Retry-After that is longer than `longest_wait_seconds` is not: the error goes up at once
-    and carries it."""
+    """At most `attempts` calls. Waits for the larger of the provider's Retry-After and the back-
+    off. An error with a Retry-After above `longest_wait_seconds` is raised at once and carries it.
+    """
 
     attempts: int
     backoff: Backoff

@@ -1,4 +1,4 @@
-"""The page docs/configuration.md, written from the settings: `make docs`; and settings without a
+"""Writes docs/configuration.md from the settings (`make docs`), and names settings without a
 meaning here."""
 
 import sys
@@ -48,7 +48,7 @@ UNUSED: Mapping[str, str] = {
 
 
 def unused_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those of them that are set, with the reason why they do nothing."""
+    """Those that are set, with the reason why they have no effect."""
     return {name: reason for name, reason in UNUSED.items() if environment.get(name)}
 
 

@@ -1,5 +1,4 @@
-"""Types of values that variables hold, each with the sentence for a wrong one. No sentence shows
-the value."""
+"""Types of settings' values, each with a sentence for a wrong value. No sentence shows the value."""
 
 import re
 from datetime import date
@@ -25,7 +24,7 @@ from automation_pipeline.core.scheduling.zones import zone
 
 
 def http_address(value: str) -> str:
-    """Without blanks around it. ValueError says what it must be."""
+    """Stripped. ValueError says what it must be."""
     address = value.strip()
     try:
         parts = TypeAdapter(HttpUrl).validate_python(address)
@@ -37,8 +36,8 @@ def http_address(value: str) -> str:
 
 
 def _home(value: str) -> str:
-    """An absolute path. Unset, it is the nearest folder with a workspace.yaml, else in the user's
-    data directory."""
+    """An absolute path. By default the nearest folder with a workspace.yaml, otherwise one in the
+    user's data directory."""
     if not value:
         return str(_project() or _user_data() / "automation-pipeline")
     try:
@@ -51,8 +50,7 @@ def _home(value: str) -> str:
 
 
 def _project() -> Path | None:
-    """Of the working directory, or None: outside of every project, or in a folder that cannot be
-    read or is gone."""
+    """None outside of every project, and in a folder that cannot be read or is gone."""
     try:
         here = Path.cwd()
         return next(
@@ -74,7 +72,7 @@ def _user_data() -> Path:
 
 
 def _in_home(value: str, info: ValidationInfo) -> str:
-    """With the path of AUTOMATION_HOME in the place of its name."""
+    """Replaces the name AUTOMATION_HOME by its path."""
     return value.replace("$AUTOMATION_HOME", info.data.get("automation_home", ""))
 
 
@@ -149,7 +147,7 @@ def _origin(value: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """As the variable has it, or as JSON-minded callers pass it."""
+    """From a text with commas, or from a list."""
     return (
         [entry.strip() for entry in value.split(",") if entry.strip()]
         if isinstance(value, str)

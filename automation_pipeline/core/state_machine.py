@@ -1,4 +1,4 @@
-"""Legal moves between states, as data. The log of the moves made is a table, in storage."""
+"""Legal moves between states, as data. `storage.transitions` logs the moves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ State = TypeVar("State", bound=StrEnum)
 
 
 class IllegalMoveError(ConflictError):
-    """A state was asked to become one that it may not become."""
+    """The state does not permit this move."""
 
     def __init__(self, machine: str, frm: str, to: str, words: str | None = None) -> None:
         super().__init__(words or f"A {machine} cannot move from {frm} to {to}.")

@@ -1,4 +1,4 @@
-"""Webhooks and alerts: body, signature, and what becomes of a delivery after an attempt."""
+"""Webhooks and alerts: body, signature, and the state of a delivery after an attempt."""
 
 import asyncio
 import hashlib
@@ -13,9 +13,9 @@ from typing import Protocol
 from automation_pipeline.core.errors import AutomationError, TransientError, sentence_of
 from automation_pipeline.core.retry import TRANSIENT_STATUSES, Backoff
 
-# A receiver may ask for a pause; for a longer one than this it is not asked.
+# The longest pause that a receiver may ask for.
 LONGEST_PAUSE_SECONDS = 3600.0
-# The process that delivers has ended before the receiver answered.
+# The delivering process ended before the receiver answered.
 INTERRUPTED = "The delivery was interrupted"
 _BACKOFF = Backoff(base_seconds=10, cap_seconds=LONGEST_PAUSE_SECONDS)
 
@@ -28,7 +28,7 @@ class DeliveryStatus(StrEnum):
 
 @dataclass(frozen=True)
 class WebhookAnswer:
-    """What a receiver said, in at most 1000 characters."""
+    """The receiver's answer, with at most 1000 characters of its body."""
 
     status: int
     text: str
@@ -37,8 +37,8 @@ class WebhookAnswer:
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """How often a message is tried, and how long is waited between. One attempt ends after
-    `attempt_seconds`. Who `insists` tries again also what a receiver has refused."""
+    """How often a message is tried, and the waits between attempts. One attempt ends after
+    `attempt_seconds`. A policy that `insists` also repeats what a receiver refused."""
 
     attempts: int
     backoff: Backoff = _BACKOFF
@@ -48,7 +48,7 @@ class DeliveryPolicy:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How a message stands after `attempts` of them; a pending one is tried again after its
+    """The state of a message after `attempts` attempts; a pending one is tried again after its
     pause."""
 
     status: DeliveryStatus
@@ -62,8 +62,8 @@ class Delivery:
 async def attempt(
     sending: Awaitable[WebhookAnswer | None], attempts: int, patience: DeliveryPolicy
 ) -> Delivery:
-    """How a message stands after this attempt, its `attempts`-th. Whatever goes wrong is a value;
-    None is an e-mail taken."""
+    """The state of a message after this attempt, its `attempts`-th. Failures are values; an answer
+    of None is an accepted e-mail."""
     try:
         async with asyncio.timeout(patience.attempt_seconds):
             answer = await sending
@@ -80,7 +80,7 @@ async def attempt(
 
 
 def delivered(attempts: int, answer: WebhookAnswer | None = None) -> Delivery:
-    """After an e-mail was taken, or a webhook answered, well or not."""
+    """After an accepted e-mail or a successful call of a webhook."""
     if answer is None:
         return Delivery(DeliveryStatus.SENT, attempts)
     return Delivery(DeliveryStatus.SENT, attempts, answer.status, answer.text)
@@ -104,7 +104,7 @@ def after_error(error: AutomationError, attempts: int, patience: DeliveryPolicy)
 
 
 def _pause(attempts: int, patience: DeliveryPolicy, asked_seconds: float | None) -> float | None:
-    """None: it has been tried often enough."""
+    """None after the last attempt."""
     if attempts >= patience.attempts:
         return None
     own = patience.backoff.delay(attempts, Random())
@@ -113,27 +113,27 @@ def _pause(attempts: int, patience: DeliveryPolicy, asked_seconds: float | None)
 
 class WebhookSender(Protocol):
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
-        """What the receiver said to this POST, whatever its status: one attempt, with 307 and 308
-        followed.
+        """The receiver's answer to this POST, whatever its status: one attempt, which follows 307
+        and 308.
 
-        TransientError: no answer this time. PermanentError: the address, or one that it leads to,
-        is not called. No text holds any part of the address but its origin.
+        TransientError: no answer this time. PermanentError: the address, or a redirect of it, must
+        not be called. No text contains more of the address than its origin.
         """
         ...
 
 
 def body_of(payload: Mapping[str, object]) -> bytes:
-    """The same bytes at every attempt, whatever the database did to the order of the keys."""
+    """The same bytes at every attempt, whatever order the database gives the keys."""
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def mac_of(secret: str, signed: bytes) -> str:
-    """HMAC-SHA256 in hexadecimal digits."""
+    """HMAC-SHA256 as hexadecimal digits."""
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
 def mac_of_moment(secret: str, body: bytes, moment: str) -> str:
-    """The moment is signed too, so that a receiver can turn an old message away."""
+    """The time is signed too, so that a receiver can reject an old message."""
     return mac_of(secret, f"{moment}.".encode() + body)
 
 
@@ -144,7 +144,7 @@ def signature(secret: str, body: bytes, unix_seconds: int) -> str:
 def signed_headers(
     event: str, delivery: str, body: bytes, secret: str | None, unix_seconds: int
 ) -> dict[str, str]:
-    """`delivery` names the message, and stays the same however often it is sent."""
+    """`delivery` identifies the message at every attempt."""
     headers = {
         "Content-Type": "application/json",
         "X-Automation-Event": event,
@@ -161,7 +161,7 @@ class AlertSeverity(StrEnum):
 
 
 class AlertStatus(StrEnum):
-    """How its webhook stands. UNSENT: none was configured when it was raised."""
+    """The state of its webhook. UNSENT: none was configured when the alert was raised."""
 
     PENDING = "pending"
     SENT = "sent"
