@@ -1,7 +1,8 @@
-"""Composition root: settings in, services out. The only module that knows which adapter serves
+"""Composition root: settings in, services out. The only module that knows which adapter implements
 which port.
 
-Nothing is opened before it is asked for, and adapters that are not configured are not imported."""
+Nothing is opened before it is used, and adapters that are not configured are not imported.
+"""
 
 import asyncio
 import os
@@ -53,7 +54,7 @@ class WorkLoop:
         return runner
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
-        """Work in the caller's context: a runner left to itself stays in that of its first call."""
+        """Run the work in the caller's context: a runner keeps that of its first call otherwise."""
         whole = self.counted(work)
         try:
             return self._loop.run(whole, context=copy_context())
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """Everything that stages need, one of each a process."""
+    """Everything that use cases need, one of each per process."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -120,7 +121,7 @@ class Services:
 
     @cached_property
     def sales_list_semaphore(self) -> Semaphore:
-        """Bounds the sales lists that all processes ask the CRM for at the same time."""
+        """Bounds the sales lists that all processes request from the CRM at the same time."""
         limit = self.settings.fiche_sales_search_concurrency
         return Semaphore(
             self.permits, "crm-sales-list", limit, owner=f"{socket.gethostname()}:{os.getpid()}"
@@ -134,8 +135,7 @@ class Services:
         return open_crm(self.settings, self.clock.now, self.meter)
 
     def crm_with(self, key: "SecretStr | None") -> "FicheSource":
-        """The CRM as a schedule with a key of its own calls it; without one, with
-        `FICHE_API_AUTH_TOKEN`."""
+        """The CRM with the key of a schedule; without a key, with `FICHE_API_AUTH_TOKEN`."""
         if key is None:
             return self.crm
         token = key.get_secret_value()
@@ -181,7 +181,7 @@ class Services:
 
     @cached_property
     def registries(self) -> "Registries":
-        """Those that are configured. PermanentError: one is, but not wholly."""
+        """The configured ones. PermanentError: the configuration of one is incomplete."""
         from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  where asked for
         from automation_pipeline.enrichment.models import SourceApi  # noqa: PLC0415  the same
         from automation_pipeline.enrichment.ports import SharedLogin  # noqa: PLC0415  the same
@@ -195,15 +195,14 @@ class Services:
         )
 
     def registry(self, api: "SourceApi") -> "RegistrySource | None":
-        """One of them apart from the others, opened anew, with a login of its own; None where it is
-        not configured."""
+        """One registry, opened anew, with a login of its own; None if it is not configured."""
         from automation_pipeline.clients.factories import open_source  # noqa: PLC0415  where asked for
 
         return open_source(api, self.settings, self.clock.now, self.meter, self._shared_limiter)
 
     @cached_property
     def job_doers(self) -> "Mapping[str, JobRunner]":
-        """Who does organisations' jobs of this system's own types."""
+        """The runners of organisations' jobs of this system's own types."""
         from automation_pipeline.clients.service_jobs import service_job_runners  # noqa: PLC0415  only where it is asked for
 
         @cache
@@ -252,14 +251,14 @@ class Services:
 
     @cached_property
     def realtime(self) -> "RealtimeClient | None":
-        """None where Pusher is not configured. PermanentError: it is, but not wholly."""
+        """None without Pusher. PermanentError: its configuration is incomplete."""
         from automation_pipeline.clients.factories import open_realtime  # noqa: PLC0415  only where it is asked for
 
         return open_realtime(self.settings, self.clock.now, self.meter)
 
     @cached_property
     def post_office(self) -> "DeliveryServices":
-        """Who carries messages about runs."""
+        """Deliver messages about runs."""
         from automation_pipeline.automation.ports import DeliveryServices  # noqa: PLC0415  only where it is asked for
         from automation_pipeline.clients.factories import open_publisher  # noqa: PLC0415  only where it is asked for
 
@@ -292,18 +291,17 @@ class Services:
         return WorkLoop(self.metering)
 
     def run(self, work: Coroutine[object, object, Result]) -> Result:
-        """Run async work to its end; interrupted, it leaves nothing running behind. The loop lives
-        as long as the process, and so do the clients' connections."""
+        """Run async work to its end; an interrupt leaves nothing running. The loop and the
+        connections of the clients live as long as the process."""
         return self._work_loop.run(work)
 
     def counted(self, work: Coroutine[object, object, Result]) -> Coroutine[object, object, Result]:
-        """The same work for a loop of its own; what is counted in it reaches the database all the
-        same."""
+        """The same work for a loop of its own, with its counters written to the database."""
         return self._work_loop.counted(work)
 
 
 def remote_api(url: str, token: str):  # noqa: ANN201  the type of an adapter stays with it
-    """Our HTTP API on another machine. The caller closes it."""
+    """The HTTP API on another machine. The caller closes it."""
     from automation_pipeline.clients.automation_api import AutomationApi  # noqa: PLC0415  httpx only where it is used
 
     return AutomationApi(url, token)

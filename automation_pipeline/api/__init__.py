@@ -1,1 +1,1 @@
-"""The HTTP API: one way into the same stages that the command line uses."""
+"""The HTTP API over the same use cases as the command line."""

@@ -1,4 +1,4 @@
-"""The application: every router behind the same surroundings, errors and document."""
+"""The application: all routers with common middleware, errors and OpenAPI document."""
 
 import asyncio
 import re
@@ -112,12 +112,12 @@ def create_app(services: Services) -> FastAPI:
 
 
 def _operation_id(route: APIRoute) -> str:
-    """What a generated client calls the operation: `schedules_create`."""
+    """The operation's name in a generated client: `schedules_create`."""
     return re.sub(r"[^a-z0-9]+", "_", f"{route.tags[0]}_{route.name}".lower()).strip("_")
 
 
 def _documented(app: FastAPI) -> dict[str, object]:
-    """Written when it is first asked for."""
+    """Made at the first request."""
     if app.openapi_schema is None:
         app.openapi_schema = document(app)
     return app.openapi_schema

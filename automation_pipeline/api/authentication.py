@@ -1,4 +1,4 @@
-"""Who calls: machine tokens and user tokens (JWT)."""
+"""Authentication by machine tokens and user tokens (JWT)."""
 
 import hashlib
 import hmac
@@ -27,7 +27,7 @@ from automation_pipeline.core.json_model import JsonModel
 
 @dataclass(frozen=True)
 class Issuing:
-    """How tokens must have been made."""
+    """What a valid token must contain."""
 
     secret: str
     issuer: str
@@ -35,8 +35,7 @@ class Issuing:
 
 
 class _Claims(JsonModel):
-    """Strict in what it reads: what is wrongly written may mean anything. Others may read claims of
-    their own."""
+    """Strict: a claim of the wrong type could mean anything. Unknown claims are ignored."""
 
     model_config = ConfigDict(alias_generator=None, extra="ignore")
 
@@ -64,7 +63,7 @@ class UserClaims(_Claims):
 
 
 def caller_of(token: str, issuing: Issuing) -> Caller | None:
-    """None when the token is invalid. The caller does not learn why."""
+    """None for an invalid token. The caller does not learn why."""
     try:
         claims = jwt.decode(
             token,
@@ -91,7 +90,7 @@ def _caller(claims: UserClaims) -> Caller:
 
 
 def _grants(given: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
-    """A permission that we do not know grants nothing here."""
+    """An unknown permission grants nothing."""
     for claim in given:
         if claim.key in set(Permission):
             yield (
@@ -101,8 +100,7 @@ def _grants(given: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
 
 
 def _scope(claim: GrantClaim, action: Action) -> Scope | None:
-    """What is granted without a word on how far, or with one that we do not know, reaches least
-    far."""
+    """A grant without a known scope has the narrowest one."""
     is_granted, own = (
         (claim.read, claim.read_scope)
         if action is Action.READ
@@ -149,7 +147,7 @@ def _recognise(token: str, services: Services) -> Caller | None:
 
 
 def _is_among(token: str, known: Iterable[str]) -> bool:
-    """Takes as long whichever it is, and if it is none."""
+    """In constant time, whichever token it is."""
     given = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
     same = [hmac.compare_digest(given, hashlib.sha256(one.encode()).digest()) for one in known]
     return any(same)

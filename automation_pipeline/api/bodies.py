@@ -1,6 +1,5 @@
-"""Bodies of requests: how much is read, and how JSON becomes a dict. A body is parsed in a thread,
-after the guard has checked the caller's credentials.
-"""
+"""Bodies of requests: the limit of their size, and JSON as a dict. A body is parsed in a thread,
+after the guard has checked the caller's credentials."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ def most_bytes_of(path: str, usual: int) -> int:
 
 
 def limited(receive: Receive, most_bytes: int) -> Receive:
-    """TooBigError at the first piece beyond the limit; what follows is not buffered."""
+    """TooBigError at the first piece beyond the limit; the rest is not buffered."""
     got = 0
 
     async def counted() -> Message:
@@ -49,8 +48,8 @@ def too_big(most_bytes: int) -> TooBigError:
 
 
 def read_object(raw: bytes) -> Mapping[str, object]:
-    """The JSON object in a body. InvalidJsonError: it is not JSON; InvalidInputError: it is not an
-    object, or it holds too many values for its limit."""
+    """The JSON object in a body. InvalidJsonError: it is not JSON. InvalidInputError: it is not an
+    object, or it contains too many values."""
     try:
         document: object = json.loads(
             raw.decode("utf-8-sig"),
@@ -69,7 +68,7 @@ def read_object(raw: bytes) -> Mapping[str, object]:
 
 
 class _JsonFaultError(ValueError):
-    """JSON that Python would read and that other readers understand differently, or not at all."""
+    """JSON that Python accepts and other parsers read differently or reject."""
 
 
 def _sentence(error: Exception) -> str:

@@ -41,7 +41,7 @@ _request_id: ContextVar[str | None] = ContextVar("request_by_contract", default=
 
 @contextmanager
 def answering_by_contract(path: str, request_id: str) -> Generator[None]:
-    """Whatever is refused meanwhile, where the path is one of the contract's."""
+    """Within it, refusals follow the contract of `/v1` if the path is one of the contract's."""
     token = _request_id.set(request_id if path.startswith(PREFIX) else None)
     try:
         yield
@@ -50,13 +50,13 @@ def answering_by_contract(path: str, request_id: str) -> Generator[None]:
 
 
 def request_by_contract() -> str | None:
-    """The id of the HTTP request, if it is one of the contract's."""
+    """The id of the HTTP request if its path is one of the contract's."""
     return _request_id.get()
 
 
 def correlation_of(path: str, headers: Headers, request_id: str) -> str:
-    """What ties together all that the request sets off: its own id, unless the contract's header
-    says another."""
+    """The id of everything that the request causes: the request's own id, unless the contract's
+    header gives another."""
     said = headers.get(CORRELATION_ID) if path.startswith(PREFIX) else None
     return usable_id(said or request_id)
 
@@ -81,26 +81,26 @@ BUG = "Something went wrong on our side; the log has the request's id"
 
 
 class AuthenticationError(AutomationError):
-    """Nobody we know."""
+    """Missing or invalid credentials."""
 
 
 class AuthorizationError(AutomationError):
-    """Somebody we know, who may not."""
+    """Valid credentials without the permission."""
 
 
 class InvalidJsonError(AutomationError):
-    """The body is no JSON."""
+    """The body is not JSON."""
 
 
 class AmbiguousLengthError(AutomationError):
-    """The request says in two ways how long its body is."""
+    """The request gives the length of its body in two ways."""
 
 
 class TooBigError(AutomationError):
-    """The body is bigger than we read."""
+    """The body is larger than the limit."""
 
 
-# The first class that fits decides: the narrow ones stand first.
+# The first class that matches decides: narrow ones come first.
 VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
     (AuthenticationError, 401, "AUTHENTICATION_ERROR"),
     (AuthorizationError, 403, "AUTHORIZATION_ERROR"),
@@ -122,8 +122,8 @@ _OF_HTTP: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 def refusal(
     status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()
 ) -> Response:
-    """At most 50 fields at fault, and a count of the others: a caller decides how many there are,
-    and how long."""
+    """With at most 50 wrong fields and a count of the others: the caller decides how many there
+    are, and how long."""
     sentence = shortened(with_rest(sentence, len(fields)))
     fields = [(shortened(field), shortened(message)) for field, message in fields[:MOST_FAULTS]]
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
@@ -166,7 +166,7 @@ async def on_known_error(request: Request, error: Exception) -> Response:
 
 
 async def on_invalid_request(_request: Request, error: Exception) -> Response:
-    """Of parameters in path, query and headers; each is named as the caller wrote it."""
+    """Wrong parameters in path, query and headers, named as the caller wrote them."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  registered for nothing else
     faults = plain_faults(cast("Sequence[ErrorDetails]", error.errors()))
     fields = tuple((field.partition(".")[2], message) for field, message in faults)
@@ -178,7 +178,7 @@ def shortened(text: str) -> str:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Of the framework itself: no such route, no such method."""
+    """The framework's own errors: no such route, no such method."""
     assert isinstance(error, HTTPException)  # noqa: S101  registered for nothing else
     sentence = (
         f"Route {request.url.path} not found" if error.status_code == 404 else str(error.detail)
@@ -193,8 +193,7 @@ Result = TypeVar("Result")
 
 
 def done_in_time(work: Coroutine[object, object, Result], services: Services) -> Result:
-    """TimeoutError, a 504 to the caller, when it takes longer than any answer may; it is broken off
-    then."""
+    """TimeoutError, which becomes a 504, after the time limit of a request; the work is cancelled."""
     return asyncio.run(_in_time(services.counted(work), services.settings.api_timeout_seconds))
 
 
@@ -203,7 +202,7 @@ async def _in_time(work: Coroutine[object, object, Result], seconds: float) -> R
         return await work
 
 
-_OURS = (
+_OWN_ERRORS = (
     NotFoundError,
     ConflictError,
     InvalidInputError,
@@ -214,10 +213,10 @@ _OURS = (
 
 @contextmanager
 def asking_outside() -> Generator[None]:
-    """OutsideError for failures of others; ours stay what they are."""
+    """UpstreamError for failures of other systems; all other errors stay as they are."""
     try:
         yield
-    except _OURS:
+    except _OWN_ERRORS:
         raise
     except AutomationError as error:
         raise UpstreamError(str(error)) from error

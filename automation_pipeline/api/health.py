@@ -1,4 +1,4 @@
-"""Health, readiness, the checks of `doctor`, and metadata of the service."""
+"""Health, readiness and the checks of `doctor`."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`required`: the system does not do what it is configured to do without it."""
+    """`required`: the configured system cannot work without it."""
 
     name: str
     state: State
@@ -128,7 +128,7 @@ _COMMAND = [
 
 
 class _Look:
-    """The last look and when it was."""
+    """The result of the last check of the definitions."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -144,7 +144,7 @@ class _Look:
 
 
 def check_definitions() -> None:
-    """PermanentError with the last line of what Dagster says about them."""
+    """PermanentError with the last line of Dagster's output."""
     fault = _look.fault()
     if fault is not None:
         raise PermanentError(f"the definitions do not load: {fault}")
@@ -173,8 +173,8 @@ LONGEST_SILENCE_SECONDS = 60.0
 
 
 def examine(services: Services) -> tuple[Finding, ...]:
-    """One finding a thing, in the order in which one would mend them. Nothing is raised; no text
-    holds a secret."""
+    """One finding per system, in the order of repair. It raises nothing, and no text contains a
+    secret."""
     checks = {
         "database": Check(partial(_database, services), seconds=ANSWER_SECONDS),
         "redis": Check(partial(check_redis, services), seconds=ANSWER_SECONDS),
@@ -207,7 +207,7 @@ def examine(services: Services) -> tuple[Finding, ...]:
 
 
 def _unused(environment: Mapping[str, str]) -> tuple[Finding, ...]:
-    """No trouble, but worth a line: settings that do nothing here."""
+    """Settings that have no effect here: not a fault."""
     words = "; ".join(
         f"{name} is not used here: {reason}"
         for name, reason in unused_settings(environment).items()
@@ -272,7 +272,7 @@ def _shop(services: Services) -> str | None:
 
 
 def _registry(services: Services, api: SourceApi) -> str | None:
-    """A registry that is not configured is not called."""
+    """A registry without configuration is not called."""
     source = services.registry(api)
     if source is None:
         return None
@@ -309,7 +309,7 @@ def _dagster(services: Services) -> str:
 
 
 def _access(services: Services) -> str | None:
-    """Which credentials the API accepts; None when none are configured."""
+    """Which credentials the API accepts; None without any."""
     settings = services.settings
     with services.database.reading() as session:
         stored = len(list_tokens(session, good_at=services.clock.now()))
@@ -332,7 +332,7 @@ class _Closable(Protocol):
 
 
 def _apart(services: Services) -> Services:
-    """Adapters of their own: the connections of those in use belong to another event loop."""
+    """Separate adapters: the connections of the others belong to another event loop."""
     return Services(services.settings, services.clock)
 
 
@@ -367,7 +367,7 @@ REDIS_IS_AWAY = "Redis does not answer, or refuses us"
 
 
 def readiness(services: Services) -> tuple[Finding, ...]:
-    """Ready when none of them is trouble. Nothing is raised, and strangers may read it."""
+    """It raises nothing, and its texts are public."""
     look_at_redis = partial(_briefly, partial(check_redis, services), REDIS_IS_AWAY)
     checks = {
         "database": Check(
@@ -382,7 +382,7 @@ def readiness(services: Services) -> tuple[Finding, ...]:
 
 
 def _briefly(look: Callable[[], str | None], otherwise: str | None = None) -> str | None:
-    """Where things are and who asks them is for the log."""
+    """Addresses and users are only logged."""
     try:
         return look()
     except AutomationError as error:

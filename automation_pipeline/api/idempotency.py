@@ -16,7 +16,7 @@ from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.core.logs import log
 from automation_pipeline.storage.idempotency import Answered, claim_key, keep_answer
 
-# More at once are left to Dagster altogether.
+# Beyond this number Dagster does the work.
 AT_MOST = 20
 
 _log = log(__name__)
@@ -71,8 +71,8 @@ IdempotencyKey = Annotated[
 
 @dataclass(frozen=True)
 class Once:
-    """`once(work)` answers what `work` answers, whose transactions are kept together with the
-    answer, or not at all. Without a key it is simply done."""
+    """`once(work)` returns the response of `work`. The work and its response are stored in one
+    transaction. Without a key the work is simply done."""
 
     caller: str
     key: str | None

@@ -74,7 +74,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Gauge:
-    """A counter is only ever raised; its name ends in `_total`."""
+    """A counter never decreases; its name ends in `_total`."""
 
     name: str
     words: str
@@ -84,8 +84,7 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Histogram:
-    """`counts` are cumulative: how many are at most each of `bounds`, and last how many there
-    are."""
+    """`counts` are cumulative: how many are at most each of `bounds`, and the total last."""
 
     name: str
     words: str
@@ -98,7 +97,7 @@ def single(name: str, words: str, value: float) -> Gauge:
     return Gauge(name, words, (Sample({}, value),))
 
 
-# Counted as the work goes on; see `storage.measures`.
+# Counted as the work goes on; see `storage.metrics`.
 ENRICHMENT_WORDS = {
     CALLS: "What sources came to in enrichments, after their retries",
     ENDED_JOBS: "Enrichments that have ended",
@@ -133,7 +132,7 @@ def enrichment_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
     yield Gauge("enrichment_source_calls_today", "Calls of a source since midnight UTC", calls)
 
 
-# Counted as the work is done; see `storage.measures`.
+# Counted as the work is done; see `storage.metrics`.
 ORG_JOBS_WORDS = {
     FIRES: "Due times of schedules that were decided upon, by outcome and why they were left out",
     RETRIES: "Attempts of jobs that are tried again",
@@ -163,7 +162,7 @@ def org_job_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
 
 
 def _of_runs(active: Sequence[ActiveRuns]) -> Iterator[Gauge]:
-    """The page is for everybody: it names no organisation."""
+    """The page is public: it names no organisation."""
     waiting, queues, running = Counter[str](), Counter[str](), 0
     for one in active:
         waiting[one.performer] += one.waiting
@@ -181,7 +180,7 @@ def _of_runs(active: Sequence[ActiveRuns]) -> Iterator[Gauge]:
     yield single("org_jobs_running", "Runs of jobs at work", running)
 
 
-# Counted by the worker as it works; see `storage.measures`.
+# Counted by the worker as it works; see `storage.metrics`.
 PRICING_WORDS = {
     "rules_apply_count_total": "Times that runs were begun to be applied, or tried again",
     "rules_rollback_count_total": "Prices that were taken back",
@@ -232,7 +231,7 @@ def pricing_gauges(session: Session, now: datetime) -> Iterator[Gauge]:
 
 
 def _success(name: str, healths: dict[str, ProjectHealth]) -> Gauge:
-    """Nothing of a project in which nothing was tried."""
+    """Without projects in which nothing was tried."""
     rates = {
         project: success_rate(health.applied, health.failed) for project, health in healths.items()
     }
@@ -245,14 +244,14 @@ def _success(name: str, healths: dict[str, ProjectHealth]) -> Gauge:
 
 
 def measures_of(spreads: Iterable[str]) -> frozenset[str]:
-    """The names of the counts that a spread is made of."""
+    """The names of the counters of a histogram."""
     return frozenset(measure(name) for name in spreads for measure in (bucket_metric, sum_metric))
 
 
 def histograms_of(
     spreads: Mapping[str, str], measures: Iterable[MetricValue]
 ) -> tuple[Histogram, ...]:
-    """Of each spread, which comes with its meaning in words."""
+    """Each histogram comes with its description."""
     counted = {(one.name, one.labels): one.value for one in measures}
     return tuple(_histogram(name, words, counted) for name, words in spreads.items())
 
@@ -283,7 +282,7 @@ _SPREAD_MEASURES = measures_of(_SPREADS)
 
 
 def gauges(services: Services) -> tuple[Gauge, ...]:
-    """Names come once each."""
+    """Each name appears once."""
     with services.database.reading() as session:
         ours = (
             *_runs(session),
@@ -357,7 +356,7 @@ def _daemon(session: Session) -> Iterator[Gauge]:
 
 
 def _counters(session: Session) -> Iterator[Gauge]:
-    """What all processes have added to, except what is told as histograms."""
+    """The counters of all processes, except those of histograms."""
     told = (one for one in all_metrics(session) if one.name not in _SPREAD_MEASURES)
     measures = sorted(told, key=lambda one: (one.name, one.labels))
     for name, of_it in groupby(measures, key=lambda one: one.name):
@@ -388,7 +387,7 @@ def exposition(gauges: Sequence[Gauge], histograms: Sequence[Histogram] = ()) ->
 
 
 class _Counted(Collector):
-    """What was counted a moment ago: all processes share it, so that none counts for itself."""
+    """The shared counters of all processes."""
 
     def __init__(self, gauges: Sequence[Gauge], histograms: Sequence[Histogram]) -> None:
         self._gauges, self._histograms = gauges, histograms

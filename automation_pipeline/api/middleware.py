@@ -1,5 +1,5 @@
-"""Around every request: its id, a line in the log, a limit on its body and on its time; a stream
-may take longer."""
+"""Wraps every request: its id, a log line, a limit on its body and a time limit, which streams do
+not have."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ class Surroundings:
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         self._scope, self._receive, self._send, self._request_id = scope, receive, send, request_id
@@ -105,14 +105,14 @@ class _Exchange:
         await self._send(message)
 
     async def _instead(self, answer: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-        """Nothing, when the answer has begun: it cannot be taken back."""
+        """Does nothing if the response has started."""
         if self._status is None:
             await answer(self._scope, self._receive, self._answer)
 
 
 def _check_framing(headers: Headers, most_bytes: int) -> None:
-    """A request that gives its length in two ways is read differently by two servers in a row: it
-    can hide another."""
+    """Two servers in a row may read a request with two lengths differently, and one could hide
+    another request in it."""
     length = headers.get("content-length", "")
     if "transfer-encoding" in headers and "content-length" in headers:
         raise AmbiguousLengthError("Transfer-Encoding and Content-Length must not be sent together")

@@ -26,7 +26,7 @@ SCHEMES = {
 # For `openapi_extra` of endpoints that read an empty parameter as one that is not given.
 EMPTY_IS_NOT_GIVEN = {"x-empty-parameters": "not given"}
 _PACKAGE = "automation_pipeline__"
-_NOT_OURS, _NOT_OUR_WORDS = {"HTTPValidationError", "ValidationError"}, "Validation Error"
+_UNUSED, _UNUSED_DESCRIPTION = {"HTTPValidationError", "ValidationError"}, "Validation Error"
 
 Node = dict[str, Any]
 
@@ -38,10 +38,10 @@ def takes(
     partial: Node | None = None,
     **examples: object,
 ) -> Node:
-    """For `openapi_extra`: the body is such a JSON object. The endpoint itself reads it and says
-    what is wrong.
+    """For `openapi_extra`: the body is a JSON object of this model, which the endpoint parses
+    itself.
 
-    `partial`: any of its fields may be left out, and these may be there beside them.
+    `partial`: all fields are optional, and these may be added.
     """
     schema: Node = model.model_json_schema(
         by_alias=True, ref_template="#/components/schemas/{model}"
@@ -55,8 +55,8 @@ def takes(
 
 
 def document(app: FastAPI) -> Node:
-    """The OpenAPI document: bodies' parts among the components, our own refusals, who may call
-    what."""
+    """With the parts of bodies as components, the refusals of this API, and the permission of each
+    operation."""
     made = get_openapi(
         title=app.title,
         version=app.version,
@@ -66,10 +66,10 @@ def document(app: FastAPI) -> Node:
     )
     components = made.setdefault("components", {})
     schemas: Node = components.setdefault("schemas", {})
-    for name in _NOT_OURS:
+    for name in _UNUSED:
         schemas.pop(name, None)
     for method, path, operation in _operations(made):
-        if operation["responses"].get("422", {}).get("description") == _NOT_OUR_WORDS:
+        if operation["responses"].get("422", {}).get("description") == _UNUSED_DESCRIPTION:
             del operation["responses"]["422"]
         rule = RULES[method, path]
         operation["security"] = [] if rule.public else [{name: []} for name in SCHEMES]
@@ -85,10 +85,10 @@ def document(app: FastAPI) -> Node:
 
 
 def _named_apart(made: Node) -> Node:
-    """Parts that have one name in several rooms are called after them: `PricingRunState`,
+    """Parts with the same name in several packages are named after them: `PricingRunState`,
     `OrgJobsRunState`."""
     names = {
-        name: _with_its_room(name)
+        name: _with_its_package(name)
         for name in made["components"]["schemas"]
         if name.startswith(_PACKAGE)
     }
@@ -101,10 +101,10 @@ def _named_apart(made: Node) -> Node:
     return document
 
 
-def _with_its_room(name: str) -> str:
-    """Of a part that is named by its whole module."""
-    room, *_, own = name.removeprefix(_PACKAGE).split("__")
-    return "".join(word.capitalize() for word in room.split("_")) + own
+def _with_its_package(name: str) -> str:
+    """Of a part whose name contains its module."""
+    package, *_, own = name.removeprefix(_PACKAGE).split("__")
+    return "".join(word.capitalize() for word in package.split("_")) + own
 
 
 def _operations(made: Mapping[str, object]) -> Iterator[tuple[str, str, Node]]:

@@ -1,4 +1,4 @@
-"""The page docs/endpoints.md, written from the routes and the rules themselves: `make docs`."""
+"""Writes docs/endpoints.md from the routes and the table of permissions (`make docs`)."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ def _tables() -> Iterator[str]:
 
 
 def _rows() -> Iterator[tuple[str, str]]:
-    """Each with its subject."""
+    """Each with its tag."""
     for router in ROUTERS:
         for route in router.routes:
             assert isinstance(route, APIRoute)  # noqa: S101  ours has no others

@@ -16,7 +16,7 @@ from automation_pipeline.org_jobs.models.organisations import LONGEST_ID, id_fau
 from automation_pipeline.org_jobs.rules.previews import MOST_RUNS
 
 
-# Async, because what is not waits for a thread: `/health` answers also when none is free.
+# Async, because a plain function would wait for a free thread, and `/health` must not.
 async def _services(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
@@ -67,7 +67,7 @@ class Pagination(BaseModel):
 
 
 def pagination(total: int, limit: int, offset: int) -> dict[str, int | bool]:
-    """Pages count from 1, also where there is nothing to show."""
+    """Pages count from 1, also in an empty list."""
     pages = max(1, -(-total // limit))
     return {
         "total": total,
@@ -81,8 +81,8 @@ def pagination(total: int, limit: int, offset: int) -> dict[str, int | bool]:
 
 
 def asked_with(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the document
-    """For `openapi_extra`: the fields of the model are parameters of the query. Empty ones are not
-    given."""
+    """For `openapi_extra`: the fields of the model are query parameters. An empty one counts as
+    missing."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     required: list[str] = schema.get("required", [])
     return {
@@ -104,7 +104,7 @@ _SCHEMA = {"type": "string", "format": "date"}
 
 
 def day_parameters(**described: str) -> dict[str, Any]:  # Any: JSON
-    """For `openapi_extra`: these parameters of the query must be there, each a day."""
+    """For `openapi_extra`: required query parameters that are days."""
     return {
         "parameters": [
             {
@@ -138,7 +138,7 @@ def _uuid(given: object) -> object:
 
 
 def _zoned(instant: datetime) -> datetime:
-    """Without a time zone it is UTC."""
+    """UTC without a time zone."""
     if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
         raise ValueError(f"must lie in the years {_FIRST_YEAR} to {_LAST_YEAR}")
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Who may call what, as one table: no route works without a row here."""
+"""The table of permissions: a route without a row cannot be made."""
 
 import re
 from collections import defaultdict
@@ -12,7 +12,7 @@ from automation_pipeline.core.access import Action, Permission
 
 
 class Entity(StrEnum):
-    """What a path names; out of the caller's reach it is a 404, before the endpoint runs."""
+    """What a path names. It is a 404 if it is out of the caller's reach, before the endpoint runs."""
 
     FICHE = "fiche_id"
     AUDIT = "audit_id"
@@ -22,10 +22,10 @@ class Entity(StrEnum):
 
 
 class Scoped(StrEnum):
-    """How scope is kept. BY_PATH: the entity in the path is checked. BY_QUERY: only what is in
-    reach is shown. BY_BODY: what the body or the query names must be in reach. BY_ORGANISATION:
-    callers of an organisation see that one only, all others need the scope ALL. NOTHING: what is
-    shown belongs to no fiche."""
+    """How the scope is kept. BY_PATH: the entity in the path is checked. BY_QUERY: only what is in
+    reach is listed. BY_BODY: what the body or the query names must be in reach. BY_ORGANISATION:
+    callers of an organisation see only that one, all others need the scope ALL. NOTHING: the data
+    belongs to no fiche."""
 
     BY_PATH = "path"
     BY_QUERY = "query"
@@ -36,8 +36,8 @@ class Scoped(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """Without a permission any caller with valid credentials will do; a public route asks for none.
-    `own` is what callers of an organisation need instead of the permission."""
+    """Without a permission any valid credentials are enough; a public route needs none. `own` is
+    what callers of an organisation need instead of the permission."""
 
     permission: Permission | None
     action: Action = Action.READ
@@ -310,7 +310,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
 
 
 class UnruledRouteError(Exception):
-    """A route that the table does not know."""
+    """A route without a row in the table."""
 
 
 def rule_of(method: str, path: str) -> Rule:
@@ -330,9 +330,9 @@ def allowed_methods(path: str) -> tuple[str, ...]:
 
 
 def is_shadowed(path: str, method: str) -> bool:
-    """The path is written out for other methods, or is a deed such as
+    """The path is fixed for other methods, or is an action such as
     `/v1/requests/{request_id}:refresh-company`: a route with a parameter in its place must not
-    answer this one."""
+    answer it."""
     written, patterns = _paths()
     if path in written:
         return method not in written[path]

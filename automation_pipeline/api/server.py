@@ -22,7 +22,7 @@ MOST_HEAD_BYTES = 65_536
 
 
 def serve(services: Services, *, host: str, port: int) -> None:
-    """Until SIGTERM or SIGINT. Port 0 takes a free one; the printed line says which."""
+    """Until SIGTERM or SIGINT. Port 0 takes a free one, which the printed line names."""
     services.database.serve(Pace(THREADS, services.settings.api_timeout_seconds))
     app = create_app(services)
     config = uvicorn.Config(
@@ -52,8 +52,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Uvicorn's own reads a request's headers without a limit, before anything knows who sends
-    them."""
+    """Limits a request's headers, which uvicorn reads without a limit."""
 
     _head_bytes = 0
 
@@ -87,14 +86,13 @@ class _Server(uvicorn.Server):
             sys.stdout.flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Streams would never end by themselves."""
+        """Ends the streams, which would never end by themselves."""
         self._app.state.stopping.set()
         super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """As uvicorn's, without raising the signal again afterwards: stopping on request is a
-        success."""
+        """As in uvicorn, but without raising the signal again: stopping on request is a success."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -61,7 +61,7 @@ def broker_of(settings: Settings) -> str:
 
 
 def celery_settings(settings: Settings) -> dict[str, object]:
-    """In Celery's own names. A worker takes a message only when it can begin the step, and
+    """With Celery's names. A worker takes a message only when it can start the step, and
     acknowledges it at once."""
     answer = {
         "socket_timeout": ANSWER_SECONDS,
@@ -87,7 +87,7 @@ def celery_settings(settings: Settings) -> dict[str, object]:
 
 
 def celery_executor(settings: Settings) -> dg.ExecutorDefinition:
-    """Without config of its own: addresses and passwords stay out of Dagster's pages."""
+    """Without a config of its own, so that Dagster's pages show no addresses and passwords."""
     broker_of(settings)
 
     @dg.executor(name="celery", requirements=dg.multiple_process_executor_requirements())
@@ -143,8 +143,8 @@ class StepWatch:
         return self._steps[step.key]
 
     def look(self) -> None:
-        """End the waiting when the run has ended elsewhere, and the run when the broker has lost a
-        message."""
+        """Stop waiting when the run has ended elsewhere, and fail the run when the broker has lost
+        a message."""
         run = self._instance.get_run_by_id(self._run_id)
         if run is None or run.status in ENDED:
             if not self.is_over:
@@ -156,8 +156,8 @@ class StepWatch:
             )
 
     def _lost_message(self) -> str | None:
-        """A step that no worker has begun although the queue is empty, for as long as a lost
-        process is waited for."""
+        """A step that no worker has started although the queue is empty, for as long as it takes to
+        count a process as lost."""
         with self._our.database.reading() as session:
             begun = {beat.step_key for beat in step_heartbeats(session, self._run_id)}
         missing = [
@@ -184,8 +184,8 @@ class StepWatch:
 
 
 class SentStep:
-    """What Dagster's loop asks for a step's result. While the broker is away, sending and looking
-    are tried again."""
+    """The result of a step for Dagster's loop. Sending and checking are repeated during an outage
+    of the broker."""
 
     def __init__(
         self,

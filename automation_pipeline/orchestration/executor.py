@@ -1,4 +1,4 @@
-"""Which engine runs the steps is configuration; the jobs are the same on each. The process that
+"""The engine that runs the steps is configuration; the jobs are the same on each. The process that
 executes a run supervises it, whatever the engine."""
 
 import asyncio
@@ -55,15 +55,15 @@ def executor_of(settings: Settings) -> dg.ExecutorDefinition:
 
 
 class SupervisedExecutor(dg.Executor):
-    """Runs the steps with another executor, and sends the heartbeat of the run meanwhile. A run
-    that no daemon launched delivers its notifications before it ends: there may be no daemon that
-    relays them."""
+    """Runs the steps with another executor while it sends the heartbeat of the run. A run that no
+    daemon launched delivers its notifications before it ends, because there may be no daemon to
+    relay them."""
 
     def __init__(self, engine: dg.Executor) -> None:
         self._engine = engine
 
     def __getattr__(self, name: str) -> object:
-        """Dagster's loop over Celery asks the executor of the run for what only Celery's has."""
+        """Dagster's loop over Celery uses attributes that only Celery's executor has."""
         return getattr(self._engine, name)
 
     @property
@@ -91,8 +91,8 @@ class SupervisedExecutor(dg.Executor):
 def deliver_notifications(
     services: "Services", since: datetime, seconds: float = DELIVERY_SECONDS
 ) -> None:
-    """Relay what this process has put into the outbox from that instant on. Best effort: what is
-    not out in time waits for the relay, and no failure changes the run's result."""
+    """Relay what this process has put into the outbox since that instant. Best effort: the relay
+    delivers the rest, and no failure changes the result of the run."""
     from automation_pipeline.automation.relay import relay_events  # noqa: PLC0415  where it is used
 
     async def relay() -> None:
@@ -126,7 +126,7 @@ def _database_time(services: "Services") -> datetime | None:
 
 
 def _engine(settings: Settings) -> dg.ExecutorDefinition:
-    """What is not used is not imported: Celery alone is as heavy as half of Dagster."""
+    """Imports only the configured engine: Celery alone is half as heavy as Dagster."""
     match settings.automation_executor:
         case "in_process":
             return dg.in_process_executor
@@ -163,5 +163,5 @@ def _kubernetes(settings: Settings) -> dg.ExecutorDefinition:
 
 
 def processes_of(settings: Settings) -> int:
-    """How many steps can work side by side."""
+    """How many steps can run at the same time."""
     return 1 if settings.automation_executor == "in_process" else settings.automation_max_processes

@@ -22,7 +22,7 @@ def job_id_of(run: dg.DagsterRun) -> str | None:
 
 
 def fail_range_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """End what a Dagster run leaves behind that failed for good."""
+    """Close the job of a Dagster run that failed for good."""
     job_id = job_id_of(run)
     if job_id is not None:
         fail_range(job_id, reason, database=services.database, clock=services.clock)

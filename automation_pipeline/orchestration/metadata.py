@@ -9,7 +9,7 @@ from automation_pipeline.core.masking import markdown_cell
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Nothing, when there are no rows. Whatever a cell holds is text of that cell."""
+    """Empty without rows. Cells are escaped."""
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
     return (
         "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""

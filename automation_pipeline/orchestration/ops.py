@@ -23,7 +23,7 @@ from automation_pipeline.core.settings import load_settings
 
 
 def correlation_of(run: dg.DagsterRun) -> str:
-    """Tags can be typed in: one that could not stand in a header is not taken."""
+    """Users can write tags: one that cannot be part of a header is ignored."""
     tag = run.tags.get(CORRELATION_TAG)
     return tag if tag and usable_id(tag) == tag else run.run_id
 
@@ -55,8 +55,8 @@ PLAIN: dict[object, object] = {kind: dg.Field(kind).config_type for kind in (str
 
 
 class StrictConfig(dg.Config):  # noqa: TID251  the one place
-    """Refuses a misspelt field, and `{env: NAME}` as a value: whoever may launch a run could read
-    the secrets of the worker with it."""
+    """Refuses unknown fields and `{env: NAME}` as a value, with which anyone who may launch a run
+    could read the secrets of the worker."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,8 +70,7 @@ class StrictConfig(dg.Config):  # noqa: TID251  the one place
 
 
 def plain(annotation: object) -> object:
-    """The annotation as Dagster is to read it: no part of it takes its value from an environment
-    variable."""
+    """The annotation for Dagster, no part of which takes its value from an environment variable."""
     origin = get_origin(annotation)
     if origin is None or origin is Literal:
         return PLAIN.get(annotation, annotation)
@@ -89,7 +88,7 @@ _DIGITS = re.compile(ID_DIGITS)
 
 
 def check_ids(**given: int | None) -> None:
-    """InvalidInputError naming every field that can be no id; None is one that is not given."""
+    """InvalidInputError naming every field that cannot be an id; None is a missing one."""
     faults = tuple(
         (name, f"must be from 1 to {LARGEST_ID}") for name, one in given.items() if not _may_be(one)
     )
@@ -98,7 +97,7 @@ def check_ids(**given: int | None) -> None:
 
 
 def id_in(given: object) -> int | None:
-    """None where it can be none: people may write into config and tags what they like."""
+    """None if it cannot be an id: users may write anything into configs and tags."""
     text = str(given)
     return int(text) if _DIGITS.fullmatch(text) and int(text) <= LARGEST_ID else None
 
@@ -108,7 +107,7 @@ def _may_be(one: int | None) -> bool:
 
 
 class SelectionConfig(StrictConfig):
-    """Dagster has no optional choice: what `dateRange` may be is in its description."""
+    """Dagster has no optional enum: the description of `dateRange` lists its values."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -180,8 +179,7 @@ def verdicts() -> Generator[None]:
 
 @contextmanager
 def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> Generator[None]:
-    """A worker that was killed is waited for until its hold ends; beside one that is well there is
-    nothing to do."""
+    """Waits for the hold of a killed worker to end; beside a live one there is nothing to do."""
     try:
         yield
     except busy as error:
@@ -191,8 +189,8 @@ def others_at_it(context: dg.OpExecutionContext, busy: type[TransientError]) -> 
 
 
 def words_of(error: BaseException | None) -> str:
-    """What a step's exception says, for a person. A request for a retry says nothing itself: its
-    cause does."""
+    """The message of a step's exception. A request for a retry has none of its own: its cause has
+    it."""
     if isinstance(error, dg.Failure) and error.description:
         return error.description
     if isinstance(error, dg.RetryRequested) and error.__cause__ is not None:

@@ -1,9 +1,9 @@
-"""What becomes of lost work: facts in, a decision out. The watchdog fetches the facts and applies
+"""What to do about lost work: facts in, a decision out. The watchdog fetches the facts and applies
 the decisions.
 
 Dagster itself does not retry these runs (`dagster/max_retries` is 0): it counts retries for the
 whole group of runs, forgets them when the code server restarts, and never retries `dagster job
-execute`. A lost launch is requested again in the table `run_requests`.
+execute`. The watchdog requests a lost launch again in the table `run_requests`.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ MOST_LAUNCHES = 50
 
 
 class Engine(Enum):
-    """What a Dagster run is doing, or how it ended."""
+    """The state of a Dagster run, or how it ended."""
 
     WAITS = "in Dagster's queue, or being launched"
     WORKS = "a process works on it, as far as is known"
@@ -107,8 +107,7 @@ def launch_pause(launches: int) -> float:
 def is_process_lost(
     status: DagsterRunStatus, silent_seconds: float, lost_after_seconds: float
 ) -> bool:
-    """Of a Dagster run in progress: silent since its last sign of life or, without any, since it
-    started."""
+    """Of a Dagster run in progress: no heartbeat since its last one or since its start."""
     if status is DagsterRunStatus.STARTING:
         return silent_seconds > max(2 * lost_after_seconds, SHORTEST_START_SECONDS)
     return (
@@ -119,7 +118,7 @@ def is_process_lost(
 
 @dataclass(frozen=True)
 class Ending:
-    """How a Dagster run stands, and why it ended if it did."""
+    """The state of a Dagster run, and the reason if it ended."""
 
     engine: Engine
     reason: str = ""
@@ -159,8 +158,7 @@ def _failure(record: RunRecord, instance: DagsterInstance) -> Ending:
 
 
 def first_own_error(failures: Iterable[dg.DagsterEvent]) -> str | None:
-    """In the words of the step. A step whose process died or was interrupted has no error of its
-    own."""
+    """As the step worded it. A step whose process died or was interrupted has no error of its own."""
     for event in failures:
         data = event.step_failure_data
         if data.user_failure_data and data.user_failure_data.description:
@@ -173,8 +171,8 @@ def first_own_error(failures: Iterable[dg.DagsterEvent]) -> str | None:
 
 
 def _was_interrupted_by_hand(record: RunRecord) -> bool:
-    """Ctrl-C on `dagster job execute`. Whoever interrupts a run of the daemon stops its host, not
-    the run."""
+    """Ctrl-C on `dagster job execute`. An interrupt of a run of the daemon stops its host, not the
+    run."""
     run = record.dagster_run
     return (
         run.remote_job_origin is None

@@ -56,8 +56,8 @@ SCHEMA = pa.schema(
 
 
 def by_groupe(quality: QualityDay) -> list[Line]:
-    """A line a groupe, then one of them all; none for a day without fiches. Scores are of completed
-    audits."""
+    """A line per groupe and one of all; none for a day without fiches. Scores are those of
+    completed audits."""
     if not quality.fiches:
         return []
     sold = _frame(quality.fiches, FicheSold)
@@ -76,7 +76,7 @@ def as_parquet(audits: Sequence[DayAudit]) -> bytes:
 
 
 def as_csv(audits: Sequence[DayAudit]) -> bytes:
-    """Names of people and groupes come from the CRM: none of them is a formula in a spreadsheet."""
+    """Names of people and groupes come from the CRM: formulas are escaped."""
     rows = [{name: csv_cell(value) for name, value in asdict(audit).items()} for audit in audits]
     frame = pa.Table.from_pylist(rows, schema=SCHEMA).to_pandas(types_mapper=pd.ArrowDtype)
     return frame.to_csv(index=False, lineterminator="\n").encode()
@@ -118,8 +118,7 @@ INK, SCORE, FAILURE = "#334155", "#2a9d8f", "#d1495b"
 
 
 def draw(quality: QualityDay, groupes: Sequence[Line]) -> bytes:
-    """A PNG of a few dozen kilobytes; the biggest groupes and the most frequent causes, if there
-    are many."""
+    """A PNG of a few dozen kilobytes, with the largest groupes and the most frequent causes only."""
     figure = Figure(figsize=(9, 3.4), dpi=80, layout="constrained", facecolor="white")
     scores, failures = figure.subplots(1, 2)
     biggest = sorted(groupes[:-1], key=lambda line: (-line[1], line[0]))[:MOST_BARS]

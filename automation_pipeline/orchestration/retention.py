@@ -1,4 +1,4 @@
-"""Removal of old rows: those of this system, and Dagster's runs."""
+"""Deletion of old rows and of Dagster's old runs."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ PAUSE_SECONDS = 0.05
 async def delete_old_runs(
     instance: DagsterInstance, before: datetime, *, is_dry: bool = False, limit: int = MAX_RUNS
 ) -> int:
-    """How many Dagster runs that ended before this instant were deleted, or would be, the oldest
-    first. A run takes its step logs and all its events with it, including materialisations."""
+    """How many Dagster runs that ended before this instant were deleted, or would be, oldest first.
+    Step logs and events are deleted with their run, materialisations included."""
     old = RunsFilter(statuses=list(ENDED), updated_before=before)
     if is_dry:
         return instance.get_runs_count(old)
@@ -51,7 +51,7 @@ async def keep_house(
 
 
 def housekeeping_page(deleted: Mapping[str, int]) -> dict[str, MetadataValue]:
-    """As metadata: the sum, and what it is made of."""
+    """As metadata: the total and its parts."""
     rows = "".join(f"| {name} | {count:,} |\n" for name, count in deleted.items())
     table = metadata.markdown(f"| What | Rows |\n|---|---:|\n{rows}")
     return {"rows": metadata.integer(sum(deleted.values())), "kinds": table}

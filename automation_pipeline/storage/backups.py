@@ -1,5 +1,5 @@
-"""Copies of an SQLite database, made while it works, and put back. PostgreSQL has tools of its own
-for it."""
+"""Copies of an SQLite database while it is in use, and their restore. PostgreSQL has tools of its
+own."""
 
 import sqlite3
 import time
@@ -32,8 +32,8 @@ ON_POSTGRES = (
 
 
 def back_up(database: Database, file: Path, tell: Progress) -> None:
-    """The database as it was at one moment. The file appears when it is whole; one that is there is
-    replaced."""
+    """Copy the database as it was at one moment. The file appears when it is complete, and replaces
+    an existing one."""
     source = _file_of(database)
     if not source.exists():
         raise DatabaseMissingError(source)
@@ -63,8 +63,8 @@ def back_up(database: Database, file: Path, tell: Progress) -> None:
 
 
 def restore(database: Database, file: Path, tell: Progress) -> None:
-    """The database becomes what the file holds, at once for every open connection, and what it held
-    before is gone. No id that it gave before is given again."""
+    """Replace the content of the database by that of the file, at once for every open connection.
+    No id that the database used before is used again."""
     target = _file_of(database)
     if not file.is_file():
         raise InvalidInputError(f"{file} is not there.")
@@ -80,8 +80,8 @@ def restore(database: Database, file: Path, tell: Progress) -> None:
 
 
 def advance_ids(database: Database) -> int:
-    """Jumps over the ids that may have been used after a copy was made, because keys that are built
-    on them outlive the restore, as Dagster's run keys do. Returns the number of sequences."""
+    """Skip the ids that may have been used after the copy was made: keys that contain them, such as
+    Dagster's run keys, outlive the restore. Returns the number of sequences."""
     if database.dialect == "sqlite":
         with _in_plain_words(_file_of(database)), closing(_open(_file_of(database))) as working:
             return _advance(working, {})
@@ -90,7 +90,7 @@ def advance_ids(database: Database) -> int:
 
 
 def _sequences(working: sqlite3.Connection) -> dict[str, int]:
-    """The last id of each table, also of deleted rows. A new file has none."""
+    """The last id of each table, deleted rows included. A new file has none."""
     if (
         working.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone()
         is None
@@ -100,7 +100,7 @@ def _sequences(working: sqlite3.Connection) -> dict[str, int]:
 
 
 def _advance(working: sqlite3.Connection, used: Mapping[str, int]) -> int:
-    """Beyond the copy's ids and beyond those of `used`, the database that the copy replaced."""
+    """Beyond the ids of the copy and of `used`, the replaced database's."""
     restored = _sequences(working)
     counted = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
     names = [name for (name,) in working.execute(counted).fetchall()]
@@ -112,7 +112,7 @@ def _advance(working: sqlite3.Connection, used: Mapping[str, int]) -> int:
 
 
 def is_filled(database: Database) -> bool:
-    """Whether there is something that a restore would overwrite."""
+    """Whether a restore would overwrite something."""
     file = _file_of(database)
     if not file.is_file():
         return False
@@ -132,7 +132,7 @@ def _open(file: Path) -> sqlite3.Connection:
 
 
 def _told(tell: Progress) -> Callable[[int, int, int], None]:
-    """The driver itself would wait for others' locks for ever."""
+    """The driver itself would wait for other locks without a limit."""
     moved_at, before = time.monotonic(), -1
 
     def told(_status: int, left: int, total: int) -> None:

@@ -1,9 +1,6 @@
-"""Claims: the right to work on something for a time, fenced by a token that only rises. Always in
-the database.
-
-A claim is kept in columns of the row that it is about (`RowClaims`), or, on a key without a row, in
-the table `leases`. Every instant is the database's own.
-"""
+"""Claims: the right to work on something for a time, fenced by a token that only rises. They are
+always in the database: in columns of a row (`RowClaims`), or for keys without a row in the table
+`leases`. Every instant is that of the database."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -57,7 +54,7 @@ class LeaseRow(Table):
 
 
 class LostClaimError(TransientError):
-    """The claim has ended or passed on: what its holder did is not wanted any more."""
+    """The claim has expired or passed on: the result of its holder is discarded."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class Taken(Generic[Key]):
 
 
 class RowClaims(Generic[Row, Key]):
-    """Claims in columns of a table. What more may be asked of a row is for its package to say."""
+    """Claims in columns of a table. Its package may add conditions."""
 
     def __init__(
         self,
@@ -289,7 +286,7 @@ class DatabaseClaims:
         return self._database.write_in_bulk_soon(take_for_each, request)
 
     async def take_any(self, keys: Sequence[str], owner: str, ttl_seconds: float) -> Claim | None:
-        """One of the keys, by one statement however many they are."""
+        """One of the keys, in one statement."""
         request = LeaseRequest(tuple(keys), owner, ttl_seconds)
         return await self._database.write_in_bulk(take_for_each, request)
 

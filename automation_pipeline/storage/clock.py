@@ -17,7 +17,7 @@ from automation_pipeline.storage.types import UtcDateTime
 
 
 class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's name
-    """The present of the database, plus the seconds given: `database_now(30.0)`."""
+    """The database's present plus the given seconds: `database_now(30.0)`."""
 
     type = UtcDateTime()
     inherit_cache = True
@@ -27,7 +27,7 @@ class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's 
 
 
 def database_time(session: Session) -> datetime:
-    """The present of the database as a value. Writes of one group share one instant."""
+    """The database's present as a value. Writes of one group share one instant."""
     return once_per_group(session, _database_time, _database_time)
 
 
@@ -36,7 +36,7 @@ def _database_time(session: Session) -> datetime:
 
 
 class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
-    """The present of the database in seconds since 1970."""
+    """The database's present in seconds since 1970."""
 
     type = Float(53)
     inherit_cache = True
@@ -46,7 +46,7 @@ _EPOCH = select(database_epoch())
 
 
 class epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
-    """An instant in seconds since 1970, to reckon with."""
+    """An instant in seconds since 1970, for arithmetic."""
 
     type = Float(53)
     inherit_cache = True

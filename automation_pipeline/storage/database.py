@@ -28,7 +28,7 @@ _LONGEST_LOCK_SECONDS = 10.0
 
 
 class DatabaseNotReadyError(PermanentError):
-    """There is no database, or its tables are not there, or not those of this version."""
+    """The database or its tables do not exist, or they have another version."""
 
     outside = "The database is not ready: run `automation db upgrade`"
 
@@ -42,7 +42,7 @@ class DatabaseMissingError(DatabaseNotReadyError):
 
 @dataclass(frozen=True)
 class Pace:
-    """Of a server: so many threads at once, and so many seconds that an answer may take."""
+    """Of a server: its threads, and the time limit of a request in seconds."""
 
     threads: int
     seconds: float
@@ -64,7 +64,7 @@ class Pace:
 
 
 def engine_of(url: URL, pace: Pace | None = None) -> Engine:
-    """Its errors and log lines never show what was written or asked for."""
+    """Its errors and log lines contain no data."""
     return (
         _sqlite_engine(url, pace)
         if url.get_backend_name() == "sqlite"
@@ -188,13 +188,13 @@ class DatabaseUnreachableError(DatabaseUnavailableError):
 
 
 class DatabaseBusyError(DatabaseUnavailableError):
-    """Others were in the way for too long, or there was too much to do."""
+    """Other transactions blocked it for too long, or there was too much to do."""
 
     outside = "The database is too busy"
 
 
 class DatabaseFullError(DatabaseUnavailableError):
-    """Its disk is full, until somebody makes room."""
+    """The disk is full until an operator frees space."""
 
     outside = "The database's disk is full"
 
@@ -222,7 +222,7 @@ class Database:
         return create_file(self.url)
 
     def serve(self, pace: Pace) -> None:
-        """From now on for answers that somebody waits for; nothing else uses it yet."""
+        """Use the limits of a server from now on, before anything else uses the database."""
         self.dispose()
         self.engine = engine_of(self.url, pace)
         self._readers = self.engine.execution_options(**_reading_options(self.dialect))
@@ -282,8 +282,8 @@ class Database:
 
     @contextmanager
     def _turn_to_write(self, patience: float = SQLITE_BUSY_SECONDS) -> Generator[None]:
-        """SQLite has one writer: threads of this process stand in line here, where it would have
-        them try and sleep."""
+        """SQLite has one writer: threads of this process queue here, where SQLite would let them
+        poll."""
         if self.dialect != "sqlite":
             yield
             return
@@ -298,8 +298,8 @@ class Database:
 
     @contextmanager
     def unless_busy(self) -> Generator[Session]:
-        """As `transaction`, for what is not worth a wait: TransientError at once if another writer
-        is in the way."""
+        """Like `transaction`, for work that is not worth a wait: TransientError at once if another
+        writer is active."""
         with (
             self._turn_to_write(patience=0),
             in_plain_words(),
@@ -323,8 +323,8 @@ class Database:
 
     @contextmanager
     def as_one(self) -> Generator[Session]:
-        """Every transaction that this thread begins inside is part of this one: all of it is kept,
-        or nothing."""
+        """Every transaction that this thread begins inside belongs to this one: all of it is
+        committed, or nothing."""
         with self.transaction() as session:
             before, self._mine.whole = self._mine.whole, session
             try:

@@ -42,8 +42,7 @@ def is_any_due(session: Session, row: type[DeliveryColumns]) -> bool:
 
 
 def claim_oldest(session: Session, row: type[Row], *, limit: int, hold_seconds: float) -> list[Row]:
-    """Nobody else gets them until the hold ends; each claim is an attempt, also of somebody who
-    dies over it."""
+    """Reserve them until the hold ends. Each claim counts as an attempt, also if its process dies."""
     oldest = (
         select(row.id)
         .where(*_due(row))
@@ -69,7 +68,7 @@ def claim_oldest(session: Session, row: type[Row], *, limit: int, hold_seconds: 
 def record_attempt(
     session: Session, row: type[DeliveryColumns], id_: int, attempt: int, delivery: Delivery
 ) -> None:
-    """Nothing, when somebody else has claimed it since."""
+    """Does nothing if another process has claimed it since."""
     is_sent = delivery.status is DeliveryStatus.SENT
     session.execute(
         update(row)
@@ -102,8 +101,8 @@ Due = TypeVar("Due", bound=ClaimedDelivery)
 
 @dataclass(frozen=True)
 class DeliveryQueue(Generic[Due]):
-    """Where messages of one kind wait. Each claim is an attempt; what is recorded late, after
-    somebody else has claimed it, changes nothing."""
+    """Messages of one kind that wait. Each claim is an attempt; a result that is recorded after a
+    later claim has no effect."""
 
     is_due: Callable[[DatabaseSession], bool]
     claim: Callable[[DatabaseSession], Sequence[Due]]
@@ -117,11 +116,11 @@ async def deliver_waiting(
     patience: DeliveryPolicy,
     database: Database,
 ) -> int:
-    """How many were tried: it takes no longer than one attempt may. Who dies between sending and
-    writing it down has used up an attempt, and the receiver can tell by the delivery's name. `send`
-    is told the present."""
+    """How many were tried. It takes no longer than one attempt. A process that dies between sending
+    and recording has used an attempt; the receiver recognises a repeated message by the delivery's
+    name. `send` gets the present."""
     with database.reading() as session:
-        if not tray.is_due(session):  # a claim would stand in line with the writers for nothing
+        if not tray.is_due(session):  # a claim would queue up with the writers for nothing
             return 0
     with database.transaction() as session:
         claimed, now = tray.claim(session), database_time(session)

@@ -34,7 +34,7 @@ def record_heartbeat(session: Session, name: str) -> None:
 
 
 def heartbeat_of(database: Database, name: str) -> Callable[[], None]:
-    """Beats when it is called, but not more often than every few seconds."""
+    """A function that records a heartbeat, at most every few seconds."""
     last = float("-inf")
 
     def beat() -> None:
@@ -48,7 +48,7 @@ def heartbeat_of(database: Database, name: str) -> Callable[[], None]:
 
 
 def seconds_since_heartbeat(session: Session, name: str) -> float | None:
-    """None: it never beat."""
+    """None if there never was one."""
     beat_at = session.scalar(
         select(ProcessHeartbeatRow.beat_at).where(ProcessHeartbeatRow.name == name)
     )
@@ -61,8 +61,7 @@ RUN_WORKER = ""
 
 
 class StepHeartbeatRow(Table):
-    """A step at work. Whoever ends it removes the row; what is left in it and silent was lost with
-    its worker."""
+    """A step at work. The end of the step removes the row; a silent row was lost with its worker."""
 
     __tablename__ = "step_beats"
 
@@ -95,7 +94,7 @@ def record_step_heartbeat(
 
 
 def end_step(session: Session, dagster_run_id: str, step_key: str, worker: str) -> None:
-    """A copy of the step that has been begun elsewhere meanwhile keeps its row."""
+    """A copy of the step that has started elsewhere meanwhile keeps its row."""
     mine = (
         StepHeartbeatRow.dagster_run_id == dagster_run_id,
         StepHeartbeatRow.step_key == step_key,
@@ -111,7 +110,7 @@ def delete_step_heartbeats(session: Session, dagster_run_id: str) -> None:
 
 
 def step_heartbeats(session: Session, dagster_run_id: str | None = None) -> list[StepHeartbeat]:
-    """Of the run's steps at work, or of everybody's."""
+    """Of the steps of one run, or of all."""
     query = select(
         StepHeartbeatRow.dagster_run_id,
         StepHeartbeatRow.step_key,

@@ -1,4 +1,4 @@
-"""One answer a key: what a caller was answered is stored in the transaction that did the work."""
+"""One answer per key: the answer is stored in the transaction that did the work."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,10 +20,10 @@ class IdempotencyKeyRow(Table):
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     caller: Mapped[str]
     key: Mapped[str]
-    # Method, path and body in one: the same key for something else is a mistake.
+    # Of method, path and body: the same key for another request is an error.
     fingerprint: Mapped[str]
     status: Mapped[int | None]
-    # The very text: a document may come back with its fields in another order.
+    # The text itself: a stored document could return with another order of fields.
     answer: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
@@ -36,8 +36,8 @@ class Answered:
 
 
 def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answered | None:
-    """None: the key is ours to the end of the transaction, and everybody else waits. Else what was
-    answered before."""
+    """None if the key is new: it is held until the end of the transaction, and other requests with
+    it wait. Otherwise the stored answer."""
     is_over = IdempotencyKeyRow.created_at < database_now(-KEPT_DAYS * 86_400.0)
     session.execute(delete(IdempotencyKeyRow).where(*_is(caller, key), is_over))
     insert = insert_into(session, IdempotencyKeyRow)

@@ -1,4 +1,4 @@
-"""Counts that all processes add to, for the metrics page, and the loop that flushes them."""
+"""Counters that all processes add to, and the loop that writes them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -34,7 +34,7 @@ class MetricValue:
 
 
 def add_metrics(session: Session, measures: Iterable[MetricValue]) -> None:
-    """In one order for everybody, so that two never wait for each other."""
+    """In one order for all processes, which prevents deadlocks."""
     for one in sorted(measures, key=lambda measure: (measure.name, measure.labels)):
         insert = insert_into(session, MetricRow)
         session.execute(
@@ -58,14 +58,14 @@ _log = log(__name__)
 
 @dataclass(frozen=True)
 class MetricsFlusher:
-    """Nothing is opened, and nothing written, where nothing was counted."""
+    """Opens and writes nothing if nothing was counted."""
 
     meter: Meter
     database: Callable[[], Database]
     every_seconds: float = FLUSH_SECONDS
 
     def flush(self) -> None:
-        """Never an error: what cannot be written now is counted with the next."""
+        """Never raises: what cannot be written now is written with the next flush."""
         drained = self.meter.drain()
         if not drained:
             return
@@ -80,7 +80,7 @@ class MetricsFlusher:
 
     @asynccontextmanager
     async def beside(self) -> AsyncGenerator[None]:
-        """Flushes beside the work, and once more after it, however it ends."""
+        """Flushes while the body runs, and once more at its end."""
         flushing = asyncio.create_task(self._keep_flushing())
         try:
             yield

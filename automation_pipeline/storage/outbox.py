@@ -93,8 +93,8 @@ class OutboxRow(Table):
 
 
 def enqueue(session: Session, events: Sequence[Event]) -> None:
-    """Those of one correlation id are relayed in this order. When they may leave, the database's
-    clock says."""
+    """Events of one correlation id are relayed in this order. The database's clock says from when
+    on."""
     if events:
         write_before_commit(session, _add, events)
 
@@ -148,9 +148,9 @@ def claim_waiting(
     only: str | None = None,
     caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
-    """Oldest first; nobody else gets them until the hold ends. Two workers claiming at once never
-    get the same row. `only` is the name of the events wanted, `caused_since` restricts them to
-    aggregates that have newer events. Where their order counts, `outbox_order.py` claims them."""
+    """The oldest first, reserved until the hold ends. Two workers never get the same row. `only` is
+    the name of the wanted events, `caused_since` restricts them to aggregates with newer events.
+    Where the order matters, use `claim_in_order`."""
     named: list[ColumnElement[bool]] = [OutboxRow.event_name == only] if only else []
     named += of_aggregates_since(caused_since)
     oldest = (
@@ -180,15 +180,15 @@ def claim_waiting(
 
 
 def is_waiting(session: Session, caused_since: datetime | None = None) -> bool:
-    """There is something to claim. It only reads, where a claim would stand in line with the
-    writers for nothing."""
+    """Whether there is something to claim. It only reads, whereas a claim would queue up with the
+    writers."""
     query = select(OutboxRow.id).where(*_claimable(), *of_aggregates_since(caused_since)).limit(1)
     return session.scalar(query) is not None
 
 
 def of_aggregates_since(instant: datetime | None) -> list[ColumnElement[bool]]:
     """All waiting events of the aggregates that have an event from this instant on, so that their
-    order holds."""
+    order is kept."""
     if instant is None:
         return []
     newer = aliased(OutboxRow)
@@ -225,8 +225,8 @@ def put_all_back(
 
 
 def park(session: Session, worker: str, event_id: int, *, error: str) -> None:
-    """Nobody claims it again. It stays unpublished, so that it can be found, and put back by
-    hand."""
+    """It is not claimed again. It stays unpublished, so that an operator can find it and put it
+    back."""
     _let_go(session, worker, [event_id], error, NEVER)
 
 
@@ -246,7 +246,7 @@ def _let_go(
 
 
 def claimed_event(row: OutboxRow) -> ClaimedEvent:
-    """Of a claim that was counted as an attempt."""
+    """Of a claim that counts as an attempt."""
     return ClaimedEvent(row.id, row.attempts, event_in(row))
 
 
@@ -262,7 +262,7 @@ def event_in(row: OutboxRow) -> Event:
     )
 
 
-_TURN = 7_163_402_551_906  # the key of our advisory lock, any number
+_TURN = 7_163_402_551_906  # the key of the advisory lock, any number
 
 
 def claim_in_order(
@@ -274,9 +274,9 @@ def claim_in_order(
     but: str,
     caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
-    """The oldest that may go now, but those of that name. An aggregate with an earlier event that
-    somebody else holds, or that waits for its next attempt, is passed over; parked ones hold up
-    nobody. A claim is no attempt yet."""
+    """The oldest events that may go now, except those of the name `but`. Aggregates with an earlier
+    event that is held or waits for its next attempt are skipped; parked events hold up nothing. A
+    claim is not an attempt yet."""
     lock_publishing(session)
     now = select(
         database_now()
@@ -310,7 +310,7 @@ def claim_in_order(
 
 
 def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
-    """The first event of each aggregate that cannot go now: few, whatever the backlog."""
+    """The first event of each aggregate that cannot go now: few, however long the queue is."""
     row = aliased(OutboxRow)
     unpublished = row.published_at.is_(None), row.event_name != but
     stuck = union_all(
@@ -333,8 +333,8 @@ def _is_held_up(stuck: Subquery) -> ColumnElement[bool]:
 
 
 def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
-    """They were tried in vain. Counted before they are put back or parked: a worker that dies uses
-    up no attempt."""
+    """They were tried without success. Counted before they are put back or parked, so that a worker
+    that dies uses no attempt."""
     ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
     tried = {"attempts": OutboxRow.attempts + 1}
     if ids:
@@ -347,7 +347,7 @@ def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
 
 
 def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
-    """They were not tried, or it was not about them. Whoever settles claims takes a turn first."""
+    """They were not tried, or the failure was not theirs. Call `lock_publishing` first."""
     ours = OutboxRow.id.in_(ids), OutboxRow.claimed_by == worker
     untried = {"claimed_by": None, "claimed_until": None, "last_error": error}
     if ids:
@@ -360,8 +360,8 @@ def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str |
 
 
 def lock_publishing(session: Session) -> None:
-    """One at a time claims events, or gives them back, to the end of its transaction. On SQLite
-    writers do anyway."""
+    """Only one process at a time claims events or gives them back, until the end of its
+    transaction. SQLite has one writer anyway."""
     if is_postgres(
         session
     ):  # in a statement of its own: the next one sees what the one before us has done
@@ -373,20 +373,20 @@ _WRITTEN = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})")
 
 @dataclass(frozen=True)
 class Bookmark:
-    """How far somebody has read: all events of transactions before `since`, and up to `id` of those
-    before `until`. SQLite has one writer at a time: there the id says it all."""
+    """A position in the stream: all events of transactions before `since`, and up to `id` of those
+    before `until`. SQLite has one writer at a time, so the id is enough there."""
 
     since: int = 0
     until: int = 0
     id: int = 0
 
     def __str__(self) -> str:
-        """As `Last-Event-ID` brings it back."""
+        """In the form of `Last-Event-ID`."""
         return f"{self.since}-{self.until}-{self.id}"
 
     @classmethod
     def read(cls, text: str) -> "Bookmark":
-        """InvalidInputError: it is none of ours."""
+        """InvalidInputError if it does not come from this stream."""
         match = _WRITTEN.fullmatch(text)
         if match is None:
             raise InvalidInputError(
@@ -406,10 +406,10 @@ def events_after(
     fiche_id: str | None = None,
     limit: int,
 ) -> list[tuple[Bookmark, Event]]:
-    """The next ones of the run or of the fiche, each with the bookmark to go on from. Internal ones
-    are left out.
+    """The next events of the run or of the fiche, each with its bookmark. Internal events are left
+    out.
 
-    Nothing is shown before all transactions that began earlier have ended, whatever they write.
+    An event is shown only after all transactions that began earlier have ended.
     """
     if (correlation_id is None) == (fiche_id is None):
         raise ValueError("Events are followed by a correlation id or by a fiche's id.")
@@ -434,7 +434,7 @@ def events_after(
 
 
 def newest_bookmark(session: Session) -> Bookmark:
-    """From here on only what comes."""
+    """The position after all present events."""
     if is_postgres(session):
         settled = _settled(session)
         return Bookmark(settled, settled)
@@ -442,7 +442,7 @@ def newest_bookmark(session: Session) -> Bookmark:
 
 
 def is_withheld(session: Session, correlation_id: str) -> bool:
-    """An event of the run is written, but not shown yet: an older transaction has not ended."""
+    """An event of the run is written but not shown yet, because an older transaction has not ended."""
     if not is_postgres(session):
         return False
     late = (
@@ -474,14 +474,14 @@ def _settled(session: Session) -> int:
 
 
 def _next_transaction() -> ColumnElement[int]:
-    """What the statement that asks sees of this cluster's transactions is all below it."""
+    """All transactions that the statement sees are below it."""
     return cast(cast(func.pg_snapshot_xmax(func.pg_current_snapshot()), Text), BigInteger)
 
 
 @dataclass(frozen=True)
 class OutboxStatus:
-    """`lag_seconds` is the age of the oldest event that waits, 0 when none does. `parked` wait for
-    somebody's hand."""
+    """`lag_seconds` is the age of the oldest waiting event, 0 without one. `parked` events need an
+    operator."""
 
     waiting: int
     parked: int
@@ -489,7 +489,7 @@ class OutboxStatus:
 
 
 def outbox_status(session: Session) -> OutboxStatus:
-    """One query over what is not published, and the database's clock."""
+    """One query over the unpublished events."""
     row = OutboxRow
     waits = row.available_at < NEVER
     counts = (

@@ -25,7 +25,7 @@ class RateLimitRow(Table):
     paid_until: Mapped[float] = mapped_column(Float(53))
 
 
-# Longer than anybody waits, in seconds.
+# Longer than any wait, in seconds.
 _NEVER = 1e12
 
 
@@ -100,7 +100,7 @@ def _reserving(*, postgres: bool) -> TextClause:
 
 
 _OWNER = "pause"
-# For so long somebody outside may ask to be left alone.
+# The longest pause that a provider may ask for.
 LONGEST_ASKED_SECONDS = 3600.0
 
 
@@ -112,9 +112,9 @@ def is_paused(session: Session, name: str) -> bool:
 def pause(
     session: Session, name: str, *, first_seconds: float, cap_seconds: float, at_least: float = 0.0
 ) -> None:
-    """Twice as long as the last one, unless that is long over. While one lasts nothing changes:
-    several may notice the same failure. `at_least` is what was asked for from outside; it may go
-    beyond the cap, up to an hour."""
+    """Twice as long as the last one, unless that is long over. It changes nothing while one lasts:
+    several processes may notice the same failure. `at_least` is the wait that the provider asked
+    for; it may exceed the cap, up to an hour."""
     now = database_time(session)
     last = session.execute(
         select(LeaseRow.acquired_at, LeaseRow.expires_at)
@@ -147,7 +147,7 @@ def pause(
 
 
 def last_pause_seconds(session: Session, name: str) -> float:
-    """How long the last one was, or is; 0 once it works again."""
+    """The length of the last or current one; 0 after a success."""
     last = session.execute(
         select(LeaseRow.acquired_at, LeaseRow.expires_at).where(LeaseRow.key == _key(name))
     )
@@ -155,7 +155,7 @@ def last_pause_seconds(session: Session, name: str) -> float:
 
 
 def end_pause(session: Session, name: str) -> None:
-    """It works again: the next pause is short."""
+    """The provider works again: the next pause is short."""
     session.execute(
         delete(LeaseRow)
         .where(LeaseRow.key == _key(name))

@@ -1,5 +1,4 @@
-"""The one door to Dagster: a wish to run a job is a row with a unique key, offered by a sensor and
-taken by the run."""
+"""Requests for Dagster runs: a row with a unique key, which a sensor offers and a run takes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,8 +62,7 @@ class RunRequestRow(Table):
 
 
 def file_requests(session: Session, wishes: Sequence[NewRunRequest], now: datetime) -> None:
-    """A key that was filed before is left as it is: asking twice is asking once. Whoever asks on
-    behalf of something that has an id, passes the id on."""
+    """A key that exists is left as it is. Requests inherit the correlation id of the caller."""
     asked_by = correlation_id()
     inherited = {CORRELATION_TAG: asked_by} if asked_by else {}
     rows = [
@@ -83,8 +81,8 @@ def file_requests(session: Session, wishes: Sequence[NewRunRequest], now: dateti
 
 
 def offer_waiting(session: Session, *, limit: int) -> list[NewRunRequest]:
-    """Oldest first, at least once each. Rows offered a moment ago are left out while their run
-    starts."""
+    """The oldest first, each at least once. Rows that were just offered are left out while their
+    run starts."""
     not_lately = or_(
         RunRequestRow.offered_at.is_(None),
         RunRequestRow.offered_at <= database_now(-OFFER_AGAIN_SECONDS),
@@ -115,8 +113,8 @@ def offer_waiting(session: Session, *, limit: int) -> list[NewRunRequest]:
 
 
 def request_again(session: Session, key: str, lost_launch: int) -> bool:
-    """Another Dagster run for the request, in place of the lost one. False: somebody has requested
-    it already, or the request came to nothing."""
+    """Another Dagster run in place of a lost one. False if it is already requested, or if the
+    request was refused."""
     again = session.execute(
         update(RunRequestRow)
         .where(
@@ -132,7 +130,7 @@ def request_again(session: Session, key: str, lost_launch: int) -> bool:
 
 
 def refusals(session: Session, keys: Sequence[str]) -> dict[str, str]:
-    """Those of the requests that came to nothing, with the reason."""
+    """The reasons of those that were refused."""
     refused = select(RunRequestRow.request_key, RunRequestRow.reason).where(
         RunRequestRow.request_key.in_(keys), RunRequestRow.state == "refused"
     )
@@ -154,7 +152,7 @@ class FiledRequest:
 
 
 def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
-    """Those of them that are known, in the order in which they were filed."""
+    """The known ones, in the order of their filing."""
     chosen = (
         select(RunRequestRow).where(RunRequestRow.request_key.in_(keys)).order_by(RunRequestRow.id)
     )
@@ -176,7 +174,7 @@ def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
 def launch_states(
     session: Session, keys: Sequence[str]
 ) -> dict[str, tuple[LaunchState, str | None]]:
-    """How far Dagster is with each of the requests that are known, and why it was refused."""
+    """How far Dagster is with each known request, and why it was refused."""
     columns = (
         RunRequestRow.request_key,
         RunRequestRow.state,
@@ -194,7 +192,7 @@ def launch_states(
 
 
 def hold_requests(session: Session, keys: Sequence[str], holder: str) -> list[str]:
-    """Take those that Dagster was not offered yet, so that no daemon launches them too."""
+    """Take those that were not offered to Dagster yet, so that no daemon launches them too."""
     unoffered = (RunRequestRow.state == "waiting", RunRequestRow.offered_at.is_(None))
     held = session.scalars(
         update(RunRequestRow)
@@ -211,7 +209,7 @@ def waiting_requests(session: Session) -> int:
 
 
 def taken(session: Session, keys: Sequence[str]) -> set[str]:
-    """Those of the requests that a run works on, or has worked on."""
+    """Those that a run works on or has worked on."""
     query = select(RunRequestRow.request_key).where(RunRequestRow.state == "taken")
     return set(session.scalars(query.where(RunRequestRow.request_key.in_(keys))))
 
@@ -221,7 +219,7 @@ def mark_taken(session: Session, key: str, dagster_run_id: str) -> None:
 
 
 def mark_refused(session: Session, key: str, reason: str) -> None:
-    """It came to nothing, whether or not a run had taken it."""
+    """It was refused, whether or not a run had taken it."""
     _close(session, key, ("waiting", "taken"), state="refused", reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""The append-only log of state changes: what moved from where to where, by whom, why and when."""
+"""The append-only log of state transitions: machine, entity, states, actor, reason and time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""The metadata that every table belongs to, and column types that mean the same on SQLite and
-PostgreSQL."""
+"""The base of all tables, and column types with the same meaning on SQLite and PostgreSQL."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -52,7 +51,7 @@ BigIntList = JSON().with_variant(ARRAY(BigInteger()), "postgresql")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An instant: aware going in, aware and in UTC coming out, whatever the database keeps."""
+    """An instant: aware on the way in, aware and in UTC on the way out."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

@@ -52,8 +52,7 @@ Document = dict[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class LogPage:
-    """Which lines. An empty field lets everything through; `until` is the first instant that is too
-    late."""
+    """A filter of lines. An empty field matches all; `until` is exclusive."""
 
     workflow: str
     entity: tuple[str, str] | None = None
@@ -66,7 +65,7 @@ class LogPage:
 
 
 def log_lines(session: Session, page: LogPage) -> tuple[list[Document], int]:
-    """And how many there are without `limit` and `offset`."""
+    """The lines, and how many there are without `limit` and `offset`."""
     chosen = list(_conditions(page))
     rows = session.scalars(
         select(WorkflowLogRow)
