@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.core.logs import NOISY, OURS, configure_logs, correlated, log
+from automation_pipeline.core.logs import NOISY, PACKAGE, configure_logs, correlated, log
 
-_log = log(f"{OURS}.somewhere")
+_log = log(f"{PACKAGE}.somewhere")
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     """Logging is a matter of the whole process: what a test did to it is undone."""
-    loggers = [logging.getLogger(name) for name in (None, OURS, *NOISY)]
+    loggers = [logging.getLogger(name) for name in (None, PACKAGE, *NOISY)]
     before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
     yield
     for logger, level, handlers in before:
