@@ -86,16 +86,16 @@ def configure_logs(
 ) -> None:
     """A repeated call replaces the earlier configuration. With `of="package"` the lines of the host
     process stay as they are."""
-    ours, root = logging.getLogger(PACKAGE), logging.getLogger()
-    for logger in (ours, root):
+    package, root = logging.getLogger(PACKAGE), logging.getLogger()
+    for logger in (package, root):
         for handler in [each for each in logger.handlers if isinstance(each, _StandardError)]:
             logger.removeHandler(handler)
     handler = _StandardError()
     handler.setFormatter(_formatter(form))
-    place = root if of == "process" else ours
-    place.addHandler(handler)
-    place.setLevel(level.upper())
-    ours.setLevel(level.upper())
+    target = root if of == "process" else package
+    target.addHandler(handler)
+    target.setLevel(level.upper())
+    package.setLevel(level.upper())
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
 
