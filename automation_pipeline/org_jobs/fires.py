@@ -6,6 +6,7 @@ from datetime import datetime
 
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, sentence_of
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.metrics import Meter, observe
 from automation_pipeline.core.scheduling.timing import Timing
 from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
@@ -37,11 +38,12 @@ from automation_pipeline.org_jobs.queries.fires import (
 from automation_pipeline.org_jobs.queries.jobs import NewJob
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry, own_type, own_types
 from automation_pipeline.org_jobs.queries.schedules import (
+    as_schedule,
     lock_with_organisation,
-    planned_of,
     timing_of,
 )
 from automation_pipeline.org_jobs.rules.due import (
+    INVALID_BACKFILL,
     Backfill,
     BackfillInput,
     BackfillTime,
@@ -51,7 +53,6 @@ from automation_pipeline.org_jobs.rules.due import (
     chosen_times,
     decide,
     due_times,
-    read_backfill,
 )
 from automation_pipeline.org_jobs.tables import OrgScheduleRow
 from automation_pipeline.storage.database import Database, Session
@@ -62,7 +63,8 @@ MOST_ROUNDS = 8
 
 @dataclass
 class FireReport:
-    """By outcome; skips by their reason."""
+    """How many due times were dispatched, failed and skipped, by reason; `unreadable` counts
+    schedules."""
 
     dispatched: int = 0
     failed: int = 0
@@ -78,8 +80,8 @@ class FireReport:
 
 
 def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> FireReport:
-    """Safe beside another copy of itself. Each round is a transaction of a constant number of
-    queries; what is left is for the next look."""
+    """Safe next to another copy of itself. Each round is a transaction with a constant number of
+    queries. What is left waits for the next look."""
     report = FireReport()
     for _ in range(MOST_ROUNDS):
         with database.transaction() as session:
@@ -87,7 +89,7 @@ def fire_due_schedules(*, database: Database, clock: Clock, meter: Meter) -> Fir
             held = lock_due_schedules(session, now, FIRE_BATCH)
             written = _fire(session, held.candidates, now)
         _count(report, held.candidates, written, meter, now)
-        if held.is_all or not held.candidates:  # what is left is somebody else's
+        if held.is_all or not held.candidates:  # another process holds the others
             break
     return report
 
@@ -107,15 +109,11 @@ def _fire(session: Session, held: Sequence[OrgDueCandidate], now: datetime) -> l
         one.row for one, decision in decided if decision.ends_others and one.row.id in jobs
     ]
     cancel_superseded(session, taking_over, now, sparing=jobs.values())
-    record_decided(session, decided, _by_schedule(written), now)
-    return written
-
-
-def _by_schedule(written: Sequence[WrittenFire]) -> Mapping[str, Sequence[WrittenFire]]:
     by_schedule: dict[str, list[WrittenFire]] = {}
     for one in written:
         by_schedule.setdefault(one.new.schedule_id, []).append(one)
-    return by_schedule
+    record_decided(session, decided, by_schedule, now)
+    return written
 
 
 def _new_fire(
@@ -124,29 +122,21 @@ def _new_fire(
     decision: FireDecision,
     own_types: Mapping[str, JobType],
 ) -> NewFire:
-    row, note = candidate.row, None
+    row, timing = candidate.row, candidate.timing
+    assert timing is not None  # noqa: S101  a schedule that is decided has one
+    new = NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER)
     if decision.is_cut and fire is decision.fires[0]:
-        note = "More was missed before this, which is not listed."
+        new = replace(new, note="More was missed before this, which is not listed.")
     if fire.skip is not None:
-        return NewFire(org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, note=note)
+        return new
     try:
-        job = _job(candidate, fire, own_types)
+        job = job_of(row, timing, fire.scheduled_for, candidate.host_id, own_types)
     except InvalidInputError as error:
-        return NewFire(
-            org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, fault=str(error)
-        )
-    return NewFire(
-        org_id=row.org_id, schedule_id=row.id, fire=fire, actor=SCHEDULER, job=job, note=note
-    )
-
-
-def _job(candidate: OrgDueCandidate, fire: PlannedFire, own_types: Mapping[str, JobType]) -> NewJob:
-    row = candidate.row
-    assert candidate.timing is not None  # noqa: S101  it was read: it is decided upon
-    job = job_of(row, candidate.timing, fire.scheduled_for, candidate.host_id, own_types)
-    # A window that the clock has skipped begins outside of itself: it cannot say when the job may
-    # begin.
-    return job if candidate.timing.is_open(fire.effective_for) else replace(job, start_window=None)
+        return replace(new, fault=str(error))
+    if not timing.is_open(fire.effective_for):
+        # A window that the clock skips starts outside itself: it cannot say when the job may start.
+        job = replace(job, start_window=None)
+    return replace(new, job=job)
 
 
 def _count(
@@ -184,25 +174,31 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> Backfill:
-    """All or nothing; a dry run writes nothing. InvalidInputError where there is more to be done
-    than the limit. ConflictError while its organisation is suspended, and for a schedule that
-    cannot be read any more."""
-    wish = read_backfill(given)
+    """File the jobs of a past period, all or none; a dry run writes nothing. InvalidInputError: more
+    jobs than the limit. ConflictError: the organisation is suspended, or the schedule is no longer
+    valid."""
+    request = parse(BackfillInput, given, INVALID_BACKFILL)
     with database.transaction() as session:
         row, organisation = lock_with_organisation(session, schedule_id, within)
         if organisation.suspended_at is not None:
             raise ConflictError(f"Organisation '{organisation.id}' is suspended: resume it first.")
         now = clock.now()
         timing, job = _read(session, row, now, call_origins)
-        done = jobs_made_between(session, row, wish.from_at, min(wish.until_at, now))
-        times = chosen_times(due_times(timing, wish, now), done, wish.behaviour, planned_of(row))
+        done = jobs_made_between(session, row, request.from_at, min(request.until_at, now))
+        times = chosen_times(
+            due_times(timing, request, now), done, request.behaviour, as_schedule(row).planned
+        )
         wanted = [one for one in times if one.left_out is None]
-        check_backfill_count(len(wanted), wish.limit)
-        if wish.dry_run:
-            return _shown(row, wish, times, len(wanted), actor, now)
-        batch = add_batch(session, row, wish, actor, now)
+        check_backfill_count(len(wanted), request.limit)
+        if request.dry_run:
+            return _shown(row, request, times, len(wanted), actor, now)
+        batch = add_batch(session, row, request, actor, now)
         write_batch(session, row, batch, wanted, job=job, now=now)
-        said = {"batchId": str(batch.id), "from": iso(wish.from_at), "until": iso(wish.until_at)}
+        said = {
+            "batchId": str(batch.id),
+            "from": iso(request.from_at),
+            "until": iso(request.until_at),
+        }
         add_audit_entry(
             session,
             org_id=row.org_id,
@@ -210,7 +206,7 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
             action="backfill",
             entity="schedule",
             entity_id=row.id,
-            after={**said, "behaviour": wish.behaviour, "total": batch.total},
+            after={**said, "behaviour": request.behaviour, "total": batch.total},
             now=now,
         )
         return get_backfill(session, batch.id, within)
@@ -219,7 +215,7 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
 def _read(
     session: Session, row: OrgScheduleRow, now: datetime, call_origins: Collection[str]
 ) -> tuple[Timing, NewJob]:
-    """Outside its window nothing begins."""
+    """The timing, and a job that starts when the window is open."""
     try:
         timing = timing_of(row)
         own_types = own_type(session, row.org_id, row.job_type)
@@ -239,7 +235,7 @@ def _read(
 
 def _shown(
     row: OrgScheduleRow,
-    wish: BackfillInput,
+    request: BackfillInput,
     times: Sequence[BackfillTime],
     total: int,
     actor: str,
@@ -252,7 +248,7 @@ def _shown(
             "schedule_id": row.id,
             "status": None,
             **{
-                name: getattr(wish, name)
+                name: getattr(request, name)
                 for name in ("behaviour", "from_at", "until_at", "dry_run")
             },
             "total": total,
@@ -275,7 +271,7 @@ def cancel_backfill(
     actor: str,
     reason: str | None = None,
 ) -> Backfill:
-    """Safe to repeat. ConflictError when all of it is done."""
+    """Safe to repeat. ConflictError: all jobs have ended."""
     with database.transaction() as session:
         batch, now = lock_batch(session, batch_id, within), clock.now()
         if batch.status == BatchState.CANCELLED:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
-from itertools import chain, takewhile
+from itertools import takewhile
 
 from automation_pipeline.core.scheduling.timing import (
     Planned,
@@ -13,6 +13,7 @@ from automation_pipeline.core.scheduling.timing import (
     next_opening,
     next_planned,
     planned_after,
+    planned_from,
 )
 
 # A due time that starts within this was not missed.
@@ -142,9 +143,9 @@ def backlog(
         recent = due_by_now(planned_after(timing, now - span, with_excluded=with_excluded))
         if len(recent) >= enough:
             return Backlog(recent, is_cut=True)
-    start = since if first is None else timing.opens_at(first.scheduled_for)
-    following = planned_after(timing, start, with_excluded=with_excluded)
-    return Backlog(due_by_now(following if first is None else chain([first], following)))
+    if first is None:
+        return Backlog(due_by_now(planned_after(timing, since, with_excluded=with_excluded)))
+    return Backlog(due_by_now(planned_from(timing, first, with_excluded=with_excluded)))
 
 
 def plan(timing: Timing, due: Sequence[Planned], policies: Policies, facts: DueFacts) -> Plan:

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -229,6 +229,14 @@ def planned_after(
                 due.scheduled_for, timing.delayed(due.scheduled_for, due.effective_for, before)
             )
         yield due
+
+
+def planned_from(
+    timing: Timing, first: Planned, *, with_excluded: bool = False
+) -> Iterator[Planned]:
+    """`first`, which was planned earlier, and the due times after it."""
+    after = timing.opens_at(first.scheduled_for)
+    return chain([first], planned_after(timing, after, with_excluded=with_excluded))
 
 
 def undelayed_after(timing: Timing, after: datetime) -> Planned | None:

@@ -10,7 +10,7 @@ from automation_pipeline.core.days import Days
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
 from automation_pipeline.core.scheduling.plan import OverlapPolicy
-from automation_pipeline.core.scheduling.timing import TimingFields, WindowPolicy
+from automation_pipeline.core.scheduling.timing import Planned, TimingFields, WindowPolicy
 from automation_pipeline.org_jobs.models.jobs import RetryPolicy
 from automation_pipeline.org_jobs.models.organisations import (
     DAY_MINUTES,
@@ -136,6 +136,12 @@ class OrgSchedule(OrgScheduleFields):
     created_at: Instant
     updated_at: Instant
     version: int
+
+    @property
+    def planned(self) -> Planned | None:
+        if self.next_scheduled_for is None or self.next_run_at is None:
+            return None
+        return Planned(self.next_scheduled_for, self.next_run_at)
 
 
 class ScheduleFire(JsonModel):

@@ -29,7 +29,6 @@ from automation_pipeline.org_jobs.rules.due import (
     BackfillInput,
     BackfillTime,
     PlannedFire,
-    TimesDone,
     less_urgent,
 )
 from automation_pipeline.org_jobs.tables import (
@@ -180,7 +179,7 @@ _SHOWN = (
 
 def jobs_made_between(
     session: Session, row: OrgScheduleRow, begin: datetime, end: datetime
-) -> Mapping[datetime, TimesDone]:
+) -> Mapping[datetime, Sequence[OrgJobsRunState]]:
     """What jobs were made for, of a schedule that is locked. Runs by hand are of no due time."""
     query = (
         select(FireRow.scheduled_for, OrgJobRow.status)
@@ -197,7 +196,7 @@ def jobs_made_between(
     found: dict[datetime, list[OrgJobsRunState]] = defaultdict(list)
     for scheduled_for, status in session.execute(query).tuples():
         found[scheduled_for].append(OrgJobsRunState(status))
-    return {scheduled_for: TimesDone(tuple(states)) for scheduled_for, states in found.items()}
+    return found
 
 
 def add_batch(

@@ -51,12 +51,6 @@ def timing_of(row: OrgScheduleRow) -> Timing:
     return read_timing(timing_fields(cast("OrgSchedule", row), row.id))
 
 
-def planned_of(row: OrgScheduleRow) -> Planned | None:
-    if row.next_run_at is None or row.next_scheduled_for is None:
-        return None
-    return Planned(row.next_scheduled_for, row.next_run_at)
-
-
 def move_schedule(  # noqa: PLR0913  who moves what where, and why
     session: Session,
     row: OrgScheduleRow,

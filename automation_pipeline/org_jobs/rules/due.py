@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.core.json_model import Id, Instant, JsonModel, parse
+from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.scheduling.plan import (
     IN_TIME,
     DueFacts,
@@ -166,7 +166,7 @@ INVALID_BACKFILL = "Invalid backfill"
 BACKFILL = "backfill"
 MOST_AT_ONCE = 500
 LEAST_URGENT = 9
-# A period with more due times than these is not looked through.
+# A period with more due times is refused.
 MOST_LOOKED_AT = 5000
 
 _MOMENT = timedelta(microseconds=1)
@@ -174,7 +174,7 @@ _FIRST_YEAR = 1970
 
 
 class Behaviour(StrEnum):
-    """Which due times are done again. NONE: no job was made for them. FAILED: those too whose job
+    """Which due times are repeated. NONE: only those without a job. FAILED: also those whose job
     failed. COMPLETED: all."""
 
     NONE = "none"
@@ -183,8 +183,8 @@ class Behaviour(StrEnum):
 
 
 class OrgJobsLeftOut(StrEnum):
-    """Why a due time is not done. DISPATCHED: it was before, and the behaviour says no other.
-    AT_WORK: its job is not over. STILL_DUE: its schedule is about to decide upon it."""
+    """Why a due time is not repeated. DISPATCHED: it has a job, and the behaviour does not repeat
+    it. AT_WORK: its job has not ended. STILL_DUE: its schedule is about to decide it."""
 
     DISPATCHED = "dispatched"
     AT_WORK = "at_work"
@@ -192,7 +192,7 @@ class OrgJobsLeftOut(StrEnum):
 
 
 class BackfillInput(JsonModel):
-    """A period, both ends of which are in it."""
+    """A period with both its ends."""
 
     from_at: ZonedInstant = Field(alias="from", examples=["2026-05-01T00:00:00Z"])
     until_at: ZonedInstant = Field(alias="until", examples=["2026-05-03T23:59:59Z"])
@@ -208,14 +208,14 @@ class BackfillInput(JsonModel):
 
     @field_validator("from_at")
     @classmethod
-    def _is_of_our_time(cls, from_at: datetime) -> datetime:
+    def _is_after_1970(cls, from_at: datetime) -> datetime:
         if from_at.year < _FIRST_YEAR:
             raise ValueError(f"must not lie before {_FIRST_YEAR}")
         return from_at
 
     @field_validator("until_at")
     @classmethod
-    def _is_not_before_its_beginning(cls, until_at: datetime, info: ValidationInfo) -> datetime:
+    def _is_not_before_from(cls, until_at: datetime, info: ValidationInfo) -> datetime:
         from_at: datetime | None = info.data.get("from_at")
         if from_at is not None and until_at < from_at:
             raise ValueError("must not be earlier than from")
@@ -223,7 +223,7 @@ class BackfillInput(JsonModel):
 
 
 class BackfillTime(JsonModel):
-    """A due time of the period; without a reason to leave it out it is done."""
+    """A due time of the period. Without a reason in `left_out` it gets a job."""
 
     scheduled_for: Instant
     effective_for: Instant
@@ -231,8 +231,8 @@ class BackfillTime(JsonModel):
 
 
 class Backfill(JsonModel):
-    """`id` and `status` are of one that is stored: a dry run has none, and lists the `times` of its
-    period. `total` is how many jobs there are, of which so many are at each state."""
+    """A dry run has no `id` and no `status`, and lists the `times` of its period. `total` counts the
+    jobs, `pending` to `cancelled` those in each state."""
 
     id: Id | None
     org_id: str
@@ -254,32 +254,11 @@ class Backfill(JsonModel):
     times: tuple[BackfillTime, ...] = ()
 
 
-@dataclass(frozen=True)
-class TimesDone:
-    """What is known of a due time that jobs were made for: the states of those, oldest first."""
-
-    states: tuple[OrgJobsRunState, ...]
-
-    @property
-    def is_at_work(self) -> bool:
-        return not ACTIVE_RUN_STATES.isdisjoint(self.states)
-
-    @property
-    def has_failed(self) -> bool:
-        return self.states[-1] is OrgJobsRunState.FAILED
-
-
-def read_backfill(given: Mapping[str, object]) -> BackfillInput:
-    """InvalidInputError names every field at fault."""
-    return parse(BackfillInput, given, INVALID_BACKFILL)
-
-
-def due_times(timing: Timing, wish: BackfillInput, now: datetime) -> Sequence[Planned]:
-    """Of the period, as far as it lies behind. InvalidInputError: they are too many to look at."""
-    end = min(wish.until_at, now)
-    period = takewhile(
-        lambda one: one.scheduled_for <= end, planned_after(timing, wish.from_at - _MOMENT)
-    )
+def due_times(timing: Timing, request: BackfillInput, now: datetime) -> Sequence[Planned]:
+    """The past due times of the period. InvalidInputError: there are too many to look at."""
+    end = min(request.until_at, now)
+    coming = planned_after(timing, request.from_at - _MOMENT)
+    period = takewhile(lambda one: one.scheduled_for <= end, coming)
     found = list(islice(period, MOST_LOOKED_AT + 1))
     if len(found) > MOST_LOOKED_AT:
         why = f"the period has more than {MOST_LOOKED_AT} due times: choose a shorter one"
@@ -289,19 +268,30 @@ def due_times(timing: Timing, wish: BackfillInput, now: datetime) -> Sequence[Pl
 
 def chosen_times(
     planned: Iterable[Planned],
-    done: Mapping[datetime, TimesDone],
+    done: Mapping[datetime, Sequence[OrgJobsRunState]],
     behaviour: Behaviour,
     due: Planned | None,
 ) -> tuple[BackfillTime, ...]:
-    """`due` is what the schedule is due for next, where it is active: from there on it decides
-    itself."""
+    """`done`: the states of the jobs that were made for a due time, oldest first. `due`: the next
+    due time of an active schedule, which decides itself from there on."""
+
+    def reason(one: Planned) -> OrgJobsLeftOut | None:
+        states = done.get(one.scheduled_for, ())
+        if due is not None and one.scheduled_for >= due.scheduled_for:
+            return OrgJobsLeftOut.STILL_DUE
+        if not states:
+            return None
+        if not ACTIVE_RUN_STATES.isdisjoint(states):
+            return OrgJobsLeftOut.AT_WORK
+        repeats = {
+            Behaviour.COMPLETED: True,
+            Behaviour.FAILED: states[-1] is OrgJobsRunState.FAILED,
+        }
+        return None if repeats.get(behaviour, False) else OrgJobsLeftOut.DISPATCHED
+
     return tuple(
         BackfillTime(
-            scheduled_for=one.scheduled_for,
-            effective_for=one.effective_for,
-            left_out=OrgJobsLeftOut.STILL_DUE
-            if due is not None and one.scheduled_for >= due.scheduled_for
-            else _left_out(done.get(one.scheduled_for), behaviour),
+            scheduled_for=one.scheduled_for, effective_for=one.effective_for, left_out=reason(one)
         )
         for one in planned
     )
@@ -313,17 +303,6 @@ def check_backfill_count(count: int, limit: int) -> None:
         raise InvalidInputError(INVALID_BACKFILL, (("limit", why),))
 
 
-def _left_out(done: TimesDone | None, behaviour: Behaviour) -> OrgJobsLeftOut | None:
-    if done is None:
-        return None
-    if done.is_at_work:
-        return OrgJobsLeftOut.AT_WORK
-    is_wanted = behaviour is Behaviour.COMPLETED or (
-        behaviour is Behaviour.FAILED and done.has_failed
-    )
-    return None if is_wanted else OrgJobsLeftOut.DISPATCHED
-
-
 def less_urgent(priority: int) -> int:
-    """What is due now comes before what is made up for. 1 is done first."""
+    """The priority of a backfill's job: due jobs come before it. 1 is the most urgent."""
     return min(priority + 1, LEAST_URGENT)

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.scheduling.timing import Planned, Timing, TimingFields, read_timing
 from automation_pipeline.org_jobs.models.states import OrgJobsRunState
 from automation_pipeline.org_jobs.rules.due import (
+    INVALID_BACKFILL,
     BackfillInput,
     Behaviour,
-    TimesDone,
     check_backfill_count,
     chosen_times,
     due_times,
     less_urgent,
-    read_backfill,
 )
 from automation_pipeline_tests.tables import every_case
 
@@ -27,6 +27,10 @@ MAY = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}
 
 def at(day: int, hour: int = 2, minute: int = 0) -> datetime:
     return datetime(2026, 5, day, hour, minute, tzinfo=UTC)
+
+
+def read_backfill(given: dict[str, object]) -> BackfillInput:
+    return parse(BackfillInput, given, INVALID_BACKFILL)
 
 
 def timing(cron: str = "0 2 * * *", **fields: object) -> Timing:
@@ -124,7 +128,7 @@ def test_a_period_of_too_many_is_not_looked_through() -> None:
 def test_the_behaviour_says_what_is_done_again(
     states: list[str], behaviour: str, left_out: str | None
 ) -> None:
-    done = {at(1): TimesDone(tuple(map(OrgJobsRunState, states)))} if states else {}
+    done = {at(1): [OrgJobsRunState(state) for state in states]} if states else {}
     [one] = chosen_times([Planned(at(1), at(1))], done, Behaviour(behaviour), None)
     assert (one.scheduled_for, one.left_out) == (at(1), left_out)
 

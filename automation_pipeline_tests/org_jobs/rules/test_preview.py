@@ -10,9 +10,10 @@ from automation_pipeline.core.scheduling.timing import (
     Planned,
     TimingFields,
     next_planned,
+    planned_from,
     read_timing,
 )
-from automation_pipeline.org_jobs.rules.previews import ComingRun, check_count, following, preview
+from automation_pipeline.org_jobs.rules.previews import ComingRun, check_count, preview
 from automation_pipeline_tests.tables import every_case
 
 MAY = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -96,7 +97,7 @@ def test_following_the_one_that_is_planned_gives_what_is_planned_after_it(start:
     )
     first = next_planned(timing, start)
     assert first is not None
-    found = [one for one, _ in zip(following(timing, first), range(12), strict=False)]
+    found = [one for one, _ in zip(planned_from(timing, first), range(12), strict=False)]
     assert found[0] == first
     assert len({one.scheduled_for for one in found}) == 12
     assert found == sorted(found, key=lambda one: one.scheduled_for)
@@ -113,7 +114,9 @@ def test_one_that_was_put_off_to_the_next_window_is_not_followed_by_its_like() -
         )
     )
     late = Planned(datetime(2026, 5, 3, 23, 0, tzinfo=UTC), datetime(2026, 5, 4, 22, 0, tzinfo=UTC))
-    found = [one.effective_for for one, _ in zip(following(timing, late), range(2), strict=False)]
+    found = [
+        one.effective_for for one, _ in zip(planned_from(timing, late), range(2), strict=False)
+    ]
     assert found[0] == late.effective_for
 
 
