@@ -1,12 +1,19 @@
-"""The shop over HTTP: how it stands, paused and resumed."""
+"""The shop, dead letters, price changes and alerts over HTTP."""
+
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import delete
 
+from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.queries.monitoring import add_alerts
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.pricing.bench import PLENTY, Bench
+from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/shop"
 
@@ -51,3 +58,154 @@ def test_without_a_shop_the_setting_that_is_missing_is_named(
     refused = client.request(method, path)
     assert (refused.status_code, refused.json()["code"]) == (503, "CONFIGURATION_ERROR")
     assert "SHOP_API_BASE_URL" in refused.json()["error"]
+
+
+LETTERS = "/api/pricing/dead-letters"
+KEY = {"Idempotency-Key": "once"}
+
+
+@pytest.fixture
+def run_id(bench: Bench) -> int:
+    """A run of the project shoes, one target of which failed for good."""
+    bench.shop.fail_always("2", FailureSignal(status=404))
+    run = bench.work(bench.queued(bench.rule(project_id="shoes")))
+    bench.shop.fail_no_more("2")
+    return run.id
+
+
+def test_the_report_is_of_one_project(pricing: TestClient, run_id: int) -> None:
+    report = pricing.get(LETTERS, params={"project": "shoes"}).json()["data"]
+    assert (report["projectId"], report["totalFailed"], report["byErrorType"]) == (
+        "shoes",
+        1,
+        {"not_found": 1},
+    )
+    assert [entry["runId"] for entry in report["entries"]] == [str(run_id)]
+    assert pricing.get(LETTERS).json()["data"]["totalFailed"] == 0
+    refused = pricing.get(LETTERS, params={"project": "a b"})
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "project")
+
+
+def test_the_hopeless_are_tried_again_with_force_only(
+    pricing: TestClient, bench: Bench, run_id: int
+) -> None:
+    where = {"project": "shoes"}
+    none = pricing.post(f"{LETTERS}/retry", params=where)
+    assert (none.status_code, none.json()["data"]) == (202, {"runIds": [], "skipped": []})
+    answered = pricing.post(
+        f"{LETTERS}/retry", params=where, json={"force": True}, headers=KEY
+    )
+    assert answered.json()["data"] == {"runIds": [str(run_id)], "skipped": []}
+    again = pricing.post(
+        f"{LETTERS}/retry", params=where, json={"force": True}, headers=KEY
+    )
+    assert (again.json(), again.headers["idempotent-replay"]) == (answered.json(), "true")
+    assert bench.work_id(run_id).status == "APPLIED"
+
+
+def test_a_run_that_waits_already_is_left_out_and_why_is_said(
+    pricing: TestClient, run_id: int
+) -> None:
+    wish = {"params": {"project": "shoes"}, "json": {"force": True}}
+    pricing.post(f"{LETTERS}/retry", **wish)
+    told = pricing.post(f"{LETTERS}/retry", **wish).json()["data"]
+    assert (told["runIds"], [one["runId"] for one in told["skipped"]]) == ([], [str(run_id)])
+    assert "waits" in told["skipped"][0]["why"]
+
+
+def test_what_is_acknowledged_counts_no_more(
+    pricing: TestClient, bench: Bench, run_id: int
+) -> None:
+    applied, failed = (str(target.id) for target in bench.targets(run_id))
+    where = {"project": "shoes"}
+    refused = pricing.post(
+        f"{LETTERS}/acknowledge", params=where, json={"targetIds": [applied]}
+    )
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "targetIds")
+    told = pricing.post(
+        f"{LETTERS}/acknowledge", params=where, json={"targetIds": [failed]}
+    ).json()["data"]
+    assert told == {"acknowledged": 1}
+    assert pricing.get(LETTERS, params=where).json()["data"]["totalFailed"] == 0
+
+
+def test_all_of_a_project_are_acknowledged_at_once(pricing: TestClient, run_id: int) -> None:
+    assert run_id
+    assert pricing.post(f"{LETTERS}/acknowledge").json()["data"] == {
+        "acknowledged": 0
+    }
+    assert pricing.post(
+        f"{LETTERS}/acknowledge", params={"project": "shoes"}
+    ).json()["data"] == {"acknowledged": 1}
+
+
+CHANGES, ALERTS = "/api/pricing/price-changes", "/api/pricing/alerts"
+
+
+def test_every_price_that_was_written_is_listed_in_its_order(
+    pricing: TestClient, bench: Bench
+) -> None:
+    first = bench.work(bench.queued())
+    second = bench.work(bench.queued(bench.rule(project_id="shoes", selector={"sku": "SKU-1-1"})))
+    of_both, of_second = (
+        [("101", 900), ("201", 900)],
+        [("101", 810)],
+    )  # products are written at once: either is first
+    everything = listed(pricing, {})
+    assert (sorted(everything[:2]), everything[2:]) == (of_both, of_second)
+    for query, expected in (
+        ({"variant": "101"}, [("101", 900), ("101", 810)]),
+        ({"run_id": second.id}, of_second),
+        ({"run_id": first.id, "variant": "201"}, [("201", 900)]),
+        ({"project": "shoes"}, of_second),
+        ({"variant": "nothing"}, []),
+        ({"limit": 1}, everything[:1]),
+        ({"after": 1, "limit": 1}, everything[1:2]),
+    ):
+        assert listed(pricing, query) == expected, query
+
+
+def listed(pricing: TestClient, query: dict[str, Any]) -> list[tuple[str, int]]:
+    told = pricing.get(CHANGES, params=query).json()
+    assert told["count"] == len(told["data"])
+    return [(one["variantId"], one["toAmount"]) for one in told["data"]]
+
+
+def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> None:
+    alert = AlertCandidate(
+        PricingAlertName.DEAD_LETTERS,
+        AlertSeverity.WARNING,
+        "51 failed price changes wait for somebody.",
+    )
+    for project in ("default", "shoes"):
+        with bench.database.transaction() as session:
+            add_alerts(session, [(project, alert)], bench.clock.now(), webhooks={})
+    told = pricing.get(ALERTS).json()
+    assert [(one["projectId"], one["name"], one["status"]) for one in told["data"]] == [
+        ("shoes", "dlq_size", "unsent"),
+        ("default", "dlq_size", "unsent"),
+    ]
+    assert [
+        one["id"] for one in pricing.get(ALERTS, params={"project": "default"}).json()["data"]
+    ] == ["1"]
+    assert [
+        one["id"] for one in pricing.get(ALERTS, params={"limit": 1, "offset": 1}).json()["data"]
+    ] == ["1"]
+
+
+@every_case(
+    ("path", "query"),
+    [
+        (CHANGES, {"run_id": 0}),
+        (CHANGES, {"after": -1}),
+        (CHANGES, {"project": "a b"}),
+        (CHANGES, {"variant": "x" * 256}),
+        (ALERTS, {"project": ""}),
+        (ALERTS, {"limit": 0}),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_named(
+    pricing: TestClient, path: str, query: dict[str, Any]
+) -> None:
+    refused = pricing.get(path, params=query)
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, next(iter(query)))

@@ -1,28 +1,42 @@
-"""Rules as they are kept: found by what is asked, and read as they were written."""
+"""Rules with their versions, guardrails, due rules and ended promotions."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from sqlalchemy import select
+from sqlalchemy import event, insert, select
 
 from automation_pipeline.core.errors import NotFoundError
-from automation_pipeline.pricing.models.rules import parse_rule
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.pricing.models.rules import parse_policy, parse_rule
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import delete_rule
 from automation_pipeline.pricing.queries.rules import (
     add_rule,
+    delete_policy,
     get_rule,
     list_rules,
+    lock_planned_rules,
     lock_rule,
+    policy_of,
     rule_at,
+    save_policy,
     save_rule,
     versions_of,
 )
-from automation_pipeline.pricing.tables import RuleRow
-from automation_pipeline.storage.database import Database
+from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules.runs import DuePriceRules
+from automation_pipeline.pricing.runs import cancel_run, roll_back_run, start_due_rules
+from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.database import Database, Session
+from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.pricing.kept import a_rule
+from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
+from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.kept import a_rule, a_run, forget_all, look, run_rows
 from automation_pipeline_tests.pricing.rules.rules import any_selector, any_transform, rule
 
 TEN_PERCENT, TWENTY_PERCENT = (rule({"op": "percent", "value": value}) for value in (-10, -20))
@@ -144,3 +158,252 @@ def test_who_refers_to_a_rule_that_is_held_does_not_wait(
         assert (
             other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == held.id
         )
+
+
+TIGHT = parse_policy(
+    {
+        "autoApply": True,
+        "maxPctDelta": 0.15,
+        "floor": 100,
+        "ceilings": {"sku-1": 9000},
+        "dailyChangeBudgetPct": "0.25",
+        "currency": "EUR",
+    }
+)
+LOOSE = parse_policy({})
+
+
+def test_a_policy_is_read_as_it_was_put_and_stands_for_its_project_only(
+    database: Database, clock: StandingClock
+) -> None:
+    with database.transaction() as session:
+        save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
+        assert policy_of(session, "eu") == TIGHT
+        assert policy_of(session, "default") is None
+
+
+def test_a_new_policy_stands_in_place_of_the_old_one(
+    database: Database, clock: StandingClock
+) -> None:
+    with database.transaction() as session:
+        save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
+        assert policy_of(session, "eu") == TIGHT
+        save_policy(session, "eu", LOOSE, actor="user:2", now=clock.now())
+        assert policy_of(session, "eu") == LOOSE
+
+
+def test_a_policy_is_removed_once(database: Database, clock: StandingClock) -> None:
+    with database.transaction() as session:
+        save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
+        assert delete_policy(session, "eu") is True
+        assert delete_policy(session, "eu") is False
+        assert policy_of(session, "eu") is None
+
+
+HOUR = timedelta(hours=1)
+MANY = 400
+
+
+def counted(database: Database, clock: StandingClock) -> tuple[DuePriceRules, int]:
+    statements: list[str] = []
+
+    def count(*given: object) -> None:
+        statements.append(str(given[2]))
+
+    event.listen(database.engine, "before_cursor_execute", count)
+    looked = look(database, clock)
+    event.remove(database.engine, "before_cursor_execute", count)
+    return looked, len(statements)
+
+
+def one_of_each(database: Database, clock: StandingClock) -> None:
+    now = clock.now()
+    a_rule(database, clock, scheduleAt=now.isoformat())
+    busy = a_rule(database, clock, scheduleAt=now.isoformat())
+    a_run(database, busy, "QUEUED", now)
+    a_rule(
+        database, clock, scheduleAt=(now - 2 * HOUR).isoformat(), endsAt=(now - HOUR).isoformat()
+    )
+    over = a_rule(database, clock, endsAt=now.isoformat())
+    a_run(database, over, "APPLIED", now, ["APPLIED"])
+
+
+def multiplied(database: Database) -> None:
+    """Every row there is, with what belongs to it, so many times more."""
+    with database.transaction() as session:
+        for table, references in (
+            (RuleRow, ()),
+            (RuleRunRow, ("rule_id",)),
+            (RuleTargetRow, ("rule_run_id",)),
+        ):
+            _copy(session, table, references)
+
+
+def _copy(session: Session, table: type[Table], references: tuple[str, ...]) -> None:
+    rows = [dict(row) for row in session.execute(select(*table.__table__.columns)).mappings()]
+    copies = [
+        {**row, **{name: row[name] + 1000 * copy for name in ("id", *references)}}
+        for copy in range(1, MANY)
+        for row in rows
+    ]
+    if table is RuleTargetRow:
+        copies = [{**row, "variant_id": f"v{row['id']}"} for row in copies]
+    session.execute(insert(table.__table__), copies)
+
+
+def test_hundreds_of_due_rules_cost_as_many_statements_as_one(
+    database: Database, clock: StandingClock
+) -> None:
+    one_of_each(database, clock)
+    looked, for_one = counted(database, clock)
+    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [
+        1
+    ] * 4
+    clock.pass_time(HOUR)
+    forget_all(database)
+    one_of_each(database, clock)
+    multiplied(database)
+    looked, for_many = counted(database, clock)
+    assert [len(ids) for ids in (looked.started, looked.missed, looked.ended, looked.put_off)] == [
+        MANY
+    ] * 4
+    assert list(looked.ended) == sorted(looked.ended, reverse=True)
+    assert for_many <= for_one + 1
+    looked, idle = counted(database, clock)
+    assert (len(looked.put_off), looked.started, looked.ended, looked.missed) == (MANY, (), (), ())
+    assert idle < for_one
+    assert len(run_rows(database)) == 3 * MANY
+
+
+@pytest.mark.parametrize("how_many", [0, 3])
+def test_a_look_at_nothing_that_is_due_asks_once(
+    how_many: int, database: Database, clock: StandingClock
+) -> None:
+    for _ in range(how_many):
+        a_rule(database, clock, scheduleAt=(clock.now() + HOUR).isoformat())
+    looked, statements = counted(database, clock)
+    assert looked == DuePriceRules()
+    assert statements <= 3
+
+
+@pytest.mark.parametrize("database_kind", ["postgres"])
+def test_who_refers_to_a_rule_that_is_looked_at_does_not_wait(
+    database: Database, clock: StandingClock
+) -> None:
+    due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
+    checked = select(RuleRow.id).where(RuleRow.id == due.id)
+    with database.transaction() as session, database.transaction() as other:
+        assert [rule.id for rule in lock_planned_rules(session, clock.now())] == [due.id]
+        assert (
+            other.scalar(checked.with_for_update(read=True, key_share=True, nowait=True)) == due.id
+        )
+
+
+FORMER = {"101": 1000, "201": 1000, "301": 1000}
+BUSY, REFUSED, CLOSED, ODD = (
+    FailureSignal(status=500),
+    FailureSignal(status=401),
+    FailureSignal(status=423),
+    FailureSignal(status=302),
+)
+NOTHING = DuePriceRules()
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    """A worker that never waits: what is not due yet is left for later."""
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine is so slow that what waits is due before the test says so."""
+    monkeypatch.setattr(
+        retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
+    )
+
+
+def tick(bench: Bench) -> DuePriceRules:
+    return start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name)
+
+
+def over(bench: Bench) -> RuleRun:
+    """Applied in a promotion that is over by now."""
+    run = bench.work(bench.queued(bench.rule(endsAt="2026-05-04T11:00:00Z")))
+    bench.pass_minutes(61)
+    return run
+
+
+def worked_off(bench: Bench, run: RuleRun) -> RuleRun:
+    """With all the tries that it takes."""
+    worked = bench.work(run)
+    while worked.wish is not None:
+        bench.rested()
+        bench.make_due(run.id)
+        worked = bench.work(run)
+    return worked
+
+
+@pytest.mark.parametrize(
+    ("subject", "signal", "kind"),
+    [
+        ("2", BUSY, "server"),
+        ("2", ODD, "unknown"),
+        ("2", REFUSED, "authentication"),
+        (PRICES, REFUSED, "authentication"),
+        (PRICES, CLOSED, "shop_closed"),
+    ],
+)
+def test_an_end_that_failed_is_tried_again_after_a_rest(
+    subject: str, signal: FailureSignal, kind: str, bench: Bench
+) -> None:
+    run = over(bench)
+    bench.shop.fail_always(subject, signal)
+    for _ in range(2):
+        assert tick(bench) == DuePriceRules(ended=(run.id,))
+        ended = worked_off(bench, run)
+        row = bench.run_row(run.id)
+        assert (ended.status, row.promotion_ended_at, row.wish) == ("APPLIED", None, None)
+        assert kind in {target.error_type for target in bench.targets(run.id)}
+        assert (row.resume_at - row.updated_at).total_seconds() == 600
+        bench.set_run(run.id, resume_at=database_now(3600.0))
+        assert tick(bench) == NOTHING
+        bench.make_due(run.id)
+    bench.shop.fail_no_more(subject)
+    assert tick(bench) == DuePriceRules(ended=(run.id,))
+    assert (worked_off(bench, run).status, bench.shop.amounts()) == ("ROLLED_BACK", FORMER)
+    assert tick(bench) == NOTHING
+
+
+def test_what_was_edited_or_is_gone_is_left_for_good(bench: Bench) -> None:
+    run = over(bench)
+    bench.shop.edit("201", amount=1234)
+    bench.shop.remove("301")
+    tick(bench)
+    ended = worked_off(bench, run)
+    assert (ended.rollback_state, ended.resume_at) == ("PARTIAL", None)
+    assert bench.run_row(run.id).promotion_ended_at == bench.clock.now()
+    assert tick(bench) == NOTHING
+
+
+def test_an_end_that_somebody_has_called_off_is_not_tried_again(bench: Bench) -> None:
+    bench.knobs["calls_at_once"] = 1
+    run = over(bench)
+    bench.shop.fail_always("3", ODD)
+    bench.shop.fail_always("2", BUSY)
+    tick(bench)
+    bench.work(run)
+    cancel_run(run.id, database=bench.database, clock=bench.clock, actor="user:7")
+    bench.make_due(run.id)
+    bench.work(run)
+    assert bench.statuses(run.id)["301"] == "APPLIED"
+    assert bench.run_row(run.id).promotion_ended_at is not None
+    assert tick(bench) == NOTHING
+
+
+def test_a_rollback_by_hand_that_fails_is_not_tried_again(bench: Bench) -> None:
+    run = bench.work(bench.queued())
+    bench.shop.fail_always(PRICES, REFUSED)
+    roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:7")
+    ended = bench.work(run)
+    assert (ended.status, ended.wish, ended.resume_at) == ("APPLIED", None, None)

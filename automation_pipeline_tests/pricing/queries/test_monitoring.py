@@ -1,0 +1,362 @@
+"""Health, days, price changes and checks."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event
+
+from automation_pipeline.pricing.models.history import (
+    DayRuns,
+    PriceChange,
+    PriceChangeFilter,
+    ProjectHealth,
+    ReconciliationReport,
+    Unverified,
+)
+from automation_pipeline.pricing.queries.checks import (
+    checks_of,
+    done_report,
+    latest_conclusive_check,
+    next_manual_name,
+    save_reports,
+)
+from automation_pipeline.pricing.queries.monitoring import (
+    health_of_projects,
+    price_changes,
+    runs_that_ended,
+)
+from automation_pipeline.pricing.queries.runs import plan_checks
+from automation_pipeline.pricing.runs import roll_back_run
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.transitions import Transition, record_transitions
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.ended import a_check, a_shop, an_ended_run, change_targets
+from automation_pipeline_tests.pricing.kept import a_rule, a_run, change_run
+
+AN_HOUR, A_SECOND = timedelta(hours=1), timedelta(seconds=1)
+
+
+def health(database: Database, clock: StandingClock) -> dict[str, ProjectHealth]:
+    with database.reading() as session:
+        return health_of_projects(session, clock.now())
+
+
+def test_where_nothing_ever_happened_there_is_nothing_to_say(
+    database: Database, clock: StandingClock
+) -> None:
+    assert health(database, clock) == {}
+
+
+def test_each_project_has_its_own(database: Database, clock: StandingClock) -> None:
+    an_ended_run(database, clock, 3, 1, project_id="shoes")
+    an_ended_run(database, clock, 2, 0, project_id="shoes")
+    an_ended_run(database, clock, 0, 2, project_id="hats")
+    assert health(database, clock) == {
+        "shoes": ProjectHealth(applied=5, failed=1, dead_letters=1),
+        "hats": ProjectHealth(failed=2, dead_letters=2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ended", "counted"), [(AN_HOUR - A_SECOND, 2), (AN_HOUR, 0), (AN_HOUR * 3, 0)]
+)
+def test_only_what_ended_within_the_hour_counts(
+    database: Database, clock: StandingClock, ended: timedelta, counted: int
+) -> None:
+    an_ended_run(database, clock, 2, 0, ended=ended)
+    assert health(database, clock) == ({"default": ProjectHealth(applied=2)} if counted else {})
+
+
+def test_a_run_that_is_at_work_does_not_count_yet(database: Database, clock: StandingClock) -> None:
+    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED", "QUEUED"])
+    assert health(database, clock) == {}
+
+
+def test_what_was_cancelled_was_not_tried(database: Database, clock: StandingClock) -> None:
+    run_id = an_ended_run(database, clock, 2, 3)
+    change_targets(database, run_id, first=2, error_type="cancelled")
+    assert health(database, clock)["default"] == ProjectHealth(applied=2, failed=1, dead_letters=3)
+
+
+def test_what_was_rolled_back_since_was_applied_then(
+    database: Database, clock: StandingClock
+) -> None:
+    targets = ["ROLLED_BACK"] * 5 + ["APPLIED"]
+    a_run(database, a_rule(database, clock), "APPLIED", clock.now() - timedelta(minutes=5), targets)
+    assert health(database, clock) == {"default": ProjectHealth(applied=6)}
+
+
+def test_of_a_retried_run_only_the_last_cycle_counts(
+    database: Database, clock: StandingClock
+) -> None:
+    run_id = an_ended_run(database, clock, 5, 3, retry_cycle=1)
+    change_targets(database, run_id, last_attempt=clock.now() - timedelta(days=1))
+    change_targets(database, run_id, first=1, last_attempt=clock.now() - timedelta(minutes=31))
+    with database.transaction() as session:
+        begun = (clock.now() - timedelta(days=1, minutes=1), clock.now() - timedelta(minutes=32))
+        moves = [
+            Transition("rule run", str(run_id), "QUEUED", "APPLYING", "worker", at) for at in begun
+        ]
+        record_transitions(session, moves)
+    assert health(database, clock)["default"] == ProjectHealth(failed=1, dead_letters=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "left"),
+    [
+        ({}, 2),
+        ({"last_attempt": timedelta(days=90)}, 2),
+        ({"last_attempt": timedelta(days=90, seconds=1)}, 1),
+        ({"acknowledged_at": timedelta(0)}, 1),
+    ],
+)
+def test_dead_letters_are_failures_that_are_kept_and_nobody_has_acknowledged(
+    database: Database, clock: StandingClock, values: dict[str, timedelta], left: int
+) -> None:
+    run_id = an_ended_run(database, clock, 0, 2, ended=timedelta(days=2))
+    if values:
+        change_targets(
+            database, run_id, first=1, **{name: clock.now() - ago for name, ago in values.items()}
+        )
+    assert health(database, clock) == {"default": ProjectHealth(dead_letters=left)}
+
+
+def test_a_run_that_was_rolled_back_has_no_dead_letters(
+    database: Database, clock: StandingClock
+) -> None:
+    an_ended_run(database, clock, 0, 2, ended=timedelta(days=2), status="ROLLED_BACK")
+    assert health(database, clock) == {}
+
+
+def test_refusals_are_told_to_whoever_had_a_run_at_work_there(
+    database: Database, clock: StandingClock
+) -> None:
+    a_shop(database, 1, 100, 200, 400)  # the last one is too long ago
+    a_shop(database, 1, 1, shop="other.example")
+    a_run(database, a_rule(database, clock, project_id="busy"), "APPLYING", clock.now(), ["QUEUED"])
+    a_run(
+        database,
+        a_rule(database, clock, project_id="planning"),
+        "PREVIEW",
+        clock.now(),
+        wish="apply",
+    )
+    a_run(database, a_rule(database, clock, project_id="looking"), "PREVIEW", clock.now())
+    a_run(
+        database,
+        a_rule(database, clock, project_id="elsewhere"),
+        "QUEUED",
+        clock.now(),
+        shop="quiet.example",
+    )
+    for project, minutes in (("done", 4), ("earlier", 6)):
+        at = clock.now() - timedelta(minutes=minutes)
+        a_run(database, a_rule(database, clock, project_id=project), "APPLIED", at)
+    assert health(database, clock) == dict.fromkeys(
+        ("busy", "done", "planning"), ProjectHealth(rate_limits=3)
+    )
+
+
+def test_the_number_of_queries_does_not_depend_on_what_is_there(
+    database: Database, clock: StandingClock
+) -> None:
+    asked: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    health(database, clock)
+    few = len(asked)
+    for project in ("a", "b", "c", "d"):
+        an_ended_run(database, clock, 2, 2, project_id=project)
+    a_shop(database, 1)
+    asked.clear()
+    health(database, clock)
+    assert len(asked) == few <= 6
+
+
+SPAN = timedelta(hours=1)
+
+
+def the_day(database: Database, clock: StandingClock) -> DayRuns:
+    """The hour before now."""
+    with database.reading() as session:
+        return runs_that_ended(session, clock.now() - SPAN, clock.now())
+
+
+def test_a_day_without_runs_is_empty(database: Database, clock: StandingClock) -> None:
+    assert the_day(database, clock) == DayRuns([], 0, [], [])
+
+
+def test_only_what_ended_in_the_span_counts_its_beginning_included(
+    database: Database, clock: StandingClock
+) -> None:
+    for ended in (SPAN + timedelta(seconds=1), SPAN, timedelta(minutes=1), timedelta(0)):
+        an_ended_run(database, clock, 1, ended=ended)
+    a_run(
+        database,
+        a_rule(database, clock),
+        "APPLYING",
+        clock.now() - timedelta(minutes=5),
+        ["QUEUED"],
+    )
+    assert [run.id for run in the_day(database, clock).runs] == [2, 3]
+
+
+def test_targets_are_counted_as_they_were_tried(database: Database, clock: StandingClock) -> None:
+    run_id = an_ended_run(database, clock, 3, 4)
+    change_targets(database, run_id, first=1, error_type="cancelled")
+    change_targets(database, run_id, first=2, acknowledged_at=clock.now())
+    taken_back = an_ended_run(database, clock, 0, 1, status="ROLLED_BACK")
+    day = the_day(database, clock)
+    counts = [(run.id, run.targets.succeeded, run.targets.not_cancelled) for run in day.runs]
+    assert counts == [(run_id, 3, 3), (taken_back, 0, 1)]
+    assert (day.applied, day.failed, day.dead_letters, str(day.success_rate)[:4]) == (
+        3,
+        4,
+        2,
+        "0.42",
+    )
+    assert (day.runs[0].rule_name, day.runs[0].apply_ms) == ("Summer sale", 120_000)
+
+
+def test_a_run_is_mismatched_as_long_as_its_last_check_says_so(
+    database: Database, clock: StandingClock
+) -> None:
+    now = clock.now()
+    mended, changed, slightly = (an_ended_run(database, clock, 1) for _ in range(3))
+    a_check(database, mended, "5m", now, "critical", 1)
+    a_check(database, mended, "1h", now)
+    a_check(database, changed, "5m", now)
+    a_check(database, changed, "1h", now, "critical", 1)
+    a_check(database, slightly, "5m", now, "warning", 1)
+    assert the_day(database, clock).mismatched == [changed]
+
+
+def test_the_last_check_is_the_one_that_was_made_last_and_could_say_something(
+    database: Database, clock: StandingClock
+) -> None:
+    now, earlier = clock.now(), clock.now() - timedelta(minutes=10)
+    early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
+    a_check(database, early, "1h", now, "critical", 1)
+    a_check(database, early, "manual-1", earlier)
+    a_check(database, unread, "5m", earlier, "critical", 1)
+    a_check(database, unread, "1h", now, total_checked=0, unverified=1)
+    a_check(database, without, "5m", earlier, "critical", 1)
+    a_check(database, without, "2026-05-04", now, total_checked=0)
+    a_check(database, back, "5m", earlier, "critical", 1)
+    change_run(database, back, status="ROLLED_BACK")
+    assert the_day(database, clock).mismatched == [early, unread]
+
+
+def test_a_broken_promise_is_said(database: Database, clock: StandingClock) -> None:
+    an_ended_run(database, clock, 2, 1, status="APPLIED")
+    an_ended_run(database, clock, 2, 0)
+    assert the_day(database, clock).broken == ["Run 1 is APPLIED and has 1 failed targets."]
+
+
+def test_the_number_of_queries_does_not_depend_on_how_many_runs_there_are(
+    database: Database, clock: StandingClock
+) -> None:
+    asked: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    an_ended_run(database, clock, 1)
+    asked.clear()
+    the_day(database, clock)
+    few = len(asked)
+    for _ in range(5):
+        an_ended_run(database, clock, 2, 2)
+    asked.clear()
+    the_day(database, clock)
+    assert len(asked) == few <= 5
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+def find(
+    bench: Bench, *, limit: int = 100, after_id: int = 0, **chosen: object
+) -> list[PriceChange]:
+    with bench.database.reading() as session:
+        return price_changes(session, PriceChangeFilter(**chosen), limit, after_id)
+
+
+def test_changes_are_found_by_run_variant_project_and_time(bench: Bench) -> None:
+    first = bench.work(bench.queued(bench.rule(project_id="toys")))
+    second = bench.work(bench.queued(bench.rule(selector={"sku": "SKU-1-1"})))
+    roll_back_run(second.id, database=bench.database, clock=bench.clock, actor="user:1")
+    bench.work(second)
+    assert [
+        (one.kind, one.from_amount, one.to_amount) for one in find(bench, variant_id="101")
+    ] == [
+        ("apply", 1000, 900),
+        ("apply", 900, 810),
+        ("rollback", 810, 900),
+    ]
+    assert len(find(bench, run_id=first.id)) == 3
+    assert {one.rule_run_id for one in find(bench, project_id="toys")} == {first.id}
+    [last] = find(bench)[-1:]
+    assert len(find(bench, since=last.applied_at - timedelta(days=1))) == 5
+    assert find(bench, since=last.applied_at + timedelta(days=1)) == []
+    assert last.source == f"rule:{second.rule_id}"
+
+
+def test_pages_follow_each_other(bench: Bench) -> None:
+    bench.work(bench.queued())
+    page = find(bench, limit=2)
+    assert len(page) == 2
+    assert len(find(bench, limit=2, after_id=page[-1].id)) == 1
+
+
+def found(run_id: int, clock: StandingClock, *, read: int) -> ReconciliationReport:
+    return ReconciliationReport(
+        run_id=str(run_id),
+        total_checked=read,
+        mismatches=0,
+        timestamp=clock.now(),
+        details=(),
+        unverified=() if read else (Unverified(target_id="1", reason="it could not be read"),),
+    )
+
+
+def test_the_early_checks_are_planned_from_the_end_of_the_run(
+    database: Database, clock: StandingClock
+) -> None:
+    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    with database.transaction() as session:
+        plan_checks(session, run_id, clock.now())
+        plan_checks(session, run_id, clock.now())
+    with database.reading() as session:
+        due = [(check.name, check.due_at - clock.now()) for check in checks_of(session, run_id)]
+    assert due == [("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1))]
+
+
+def test_looks_by_hand_are_counted(database: Database, clock: StandingClock) -> None:
+    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    names = []
+    for _ in range(3):
+        with database.transaction() as session:
+            names.append(next_manual_name(session, run_id))
+            save_reports(session, names[-1], [found(run_id, clock, read=1)], clock.now())
+    assert names == ["manual-1", "manual-2", "manual-3"]
+
+
+def test_the_newest_check_that_saw_something_counts(
+    database: Database, clock: StandingClock
+) -> None:
+    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    with database.transaction() as session:
+        assert (latest_conclusive_check(session, run_id), done_report(session, run_id, "5m")) == (
+            None,
+            None,
+        )
+        for name, read in (("5m", 1), ("1h", 2), ("2026-05-05", 0)):
+            save_reports(session, name, [found(run_id, clock, read=read)], clock.now())
+            clock.pass_time(timedelta(hours=1))
+        newest = latest_conclusive_check(session, run_id)
+        unread = done_report(session, run_id, "2026-05-05")
+    assert newest is not None
+    assert (newest.name, newest.total_checked, newest.unverified) == ("1h", 2, 0)
+    assert unread is not None
+    assert unread.unverified[0].reason == "it could not be read"

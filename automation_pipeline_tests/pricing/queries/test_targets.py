@@ -1,0 +1,314 @@
+"""Targets are claimed, moved and counted."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError
+from automation_pipeline.core.state_machine import IllegalMoveError
+from automation_pipeline.pricing.models.rules import TENANT
+from automation_pipeline.pricing.models.runs import (
+    RULE_RUN,
+    RULE_TARGET,
+    LostRunClaimError,
+    PricingRunState,
+    TargetState,
+)
+from automation_pipeline.pricing.models.shop import CANCELLED
+from automation_pipeline.pricing.queries.runs import locked_run, move_run
+from automation_pipeline.pricing.queries.targets import (
+    MAX_PRODUCTS,
+    MAX_TARGETS,
+    changes_since,
+    claim_chunk,
+    give_up_rest,
+    move_targets,
+    requeue_abandoned,
+    waiting_targets,
+)
+from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.pricing.calling import claim
+from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run
+from automation_pipeline_tests.processes import CREW, at_once
+
+Row = RuleTargetRow
+
+
+def applying(database: Database, clock: Clock, targets: Sequence[str]) -> int:
+    """A run, each of whose targets is of a product of its own."""
+    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), targets)
+    with database.transaction() as session:
+        session.execute(
+            update(Row).where(Row.rule_run_id == run_id).values(product_id=Row.variant_id)
+        )
+    return run_id
+
+
+def change(database: Database, run_id: int, variant_id: str, **values: object) -> None:
+    with database.transaction() as session:
+        its = Row.rule_run_id == run_id, Row.variant_id == variant_id
+        session.execute(update(Row).where(*its).values(**values))
+
+
+def claimed(database: Database, clock: Clock, run_id: int) -> list[str | None]:
+    with database.transaction() as session:
+        return [one.variant_id for one in claim_chunk(session, run_id, "worker", clock.now())]
+
+
+def test_what_is_due_is_taken_up_and_nobody_else_writes_it_meanwhile(
+    database: Database, clock: Clock
+) -> None:
+    run_id = applying(database, clock, ["QUEUED", "QUEUED", "QUEUED", "APPLIED", "FAILED"])
+    change(
+        database, run_id, "v1", next_attempt_at=database_now(-1.0), attempts=2, began_at=clock.now()
+    )
+    change(database, run_id, "v2", next_attempt_at=database_now(3600.0))
+    clock.pass_time(timedelta(minutes=1))
+    assert claimed(database, clock, run_id) == ["v0", "v1"]
+    with database.reading() as session:
+        rows = session.scalars(select(Row).where(Row.is_writing).order_by(Row.id)).all()
+    assert [(row.status, row.last_attempt, row.next_attempt_at) for row in rows] == [
+        ("APPLYING", clock.now(), None)
+    ] * 2
+    assert [row.began_at for row in rows] == [clock.now(), clock.now() - timedelta(minutes=1)]
+    assert claimed(database, clock, run_id) == []
+
+
+def test_a_chunk_has_its_size_and_whole_products(database: Database, clock: Clock) -> None:
+    run_id = applying(database, clock, ["QUEUED"] * (MAX_PRODUCTS + 5))
+    assert len(claimed(database, clock, run_id)) == MAX_PRODUCTS
+    assert len(claimed(database, clock, run_id)) == 5
+    run_id = a_run(
+        database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"] * (MAX_TARGETS + 2)
+    )
+    change(database, run_id, "v0", shop=SHOP)
+    with database.transaction() as session:
+        session.execute(update(Row).where(Row.is_writing).values(is_writing=False))
+    assert [len(claimed(database, clock, run_id)) for _ in range(3)] == [MAX_TARGETS, 2, 0]
+
+
+def test_a_variant_that_another_run_writes_is_left(database: Database, clock: Clock) -> None:
+    first, second = (applying(database, clock, ["QUEUED", "QUEUED"]) for _ in range(2))
+    change(database, first, "v0", status="APPLYING", is_writing=True)
+    assert claimed(database, clock, second) == ["v1"]
+    change(database, first, "v0", is_writing=False)
+    assert claimed(database, clock, second) == ["v0"]
+
+
+def test_of_several_processes_that_take_up_the_same_variants_one_gets_them(
+    database: Database, database_url: str, clock: Clock
+) -> None:
+    runs = [applying(database, clock, ["QUEUED"] * 3) for _ in range(CREW)]
+    found = at_once(claim, *[(database_url, run_id) for run_id in runs])
+    assert sorted(found) == [0] * (CREW - 1) + [3]
+
+
+def test_what_is_left_of_a_run_and_when_it_is_due(database: Database, clock: Clock) -> None:
+    run_id = applying(database, clock, ["QUEUED", "QUEUED", "APPLYING", "APPLIED"])
+    with database.reading() as session:
+        assert tuple(waiting_targets(session, run_id)) == (2, None)
+    later = clock.now() + timedelta(minutes=5)
+    change(database, run_id, "v0", next_attempt_at=later)
+    with database.reading() as session:
+        assert tuple(waiting_targets(session, run_id)) == (2, later)
+        assert tuple(waiting_targets(session, 99)) == (0, None)
+
+
+@pytest.mark.parametrize("is_writing", [True, False])
+def test_what_a_lost_worker_was_at_is_queued_again_and_in_doubt(
+    database: Database, clock: Clock, is_writing: bool
+) -> None:
+    run_id = applying(database, clock, ["APPLYING", "QUEUED", "APPLIED"])
+    change(database, run_id, "v0", is_writing=is_writing, attempts=2)
+    with database.transaction() as session:
+        assert requeue_abandoned(session, run_id, clock.now()) == 1
+        assert requeue_abandoned(session, run_id, clock.now()) == 0
+    with database.reading() as session:
+        rows = session.scalars(select(Row).order_by(Row.id)).all()
+    assert [(row.status, row.is_writing, row.outcome_unknown) for row in rows] == [
+        ("QUEUED", False, True),
+        ("QUEUED", False, False),
+        ("APPLIED", False, False),
+    ]
+    assert rows[0].attempts == 2
+
+
+def test_what_was_changed_in_a_shop_since_is_counted_without_what_was_taken_back(
+    database: Database, clock: Clock
+) -> None:
+    run_id = applying(database, clock, ["APPLIED"])
+    with database.reading() as session:
+        target_id = session.scalars(select(Row.id)).one()
+    said = {"tenant_id": TENANT, "project_id": "default", "source": "rule:1", "rule_run_id": run_id}
+    about = {"target_id": target_id, "product_id": "p1", "currency": "EUR", "was_found": False}
+    since = clock.now()
+    rows = [
+        ("apply", SHOP, "v0", 0, 1000, 900),
+        ("apply", SHOP, "v0", 5, 900, 800),
+        ("apply", SHOP, "v0", -5, 1100, 1000),
+        ("rollback", SHOP, "v0", 6, 800, 900),
+        ("apply", "another.shop", "v0", 5, 1, 2),
+        ("apply", SHOP, "v1", 5, 5, 6),
+        ("apply", SHOP, "v2", 5, 7, 8),
+    ]
+    with database.transaction() as session:
+        for number, (kind, shop, variant_id, minutes, frm, to) in enumerate(rows):
+            priced = {
+                "from_amount": frm,
+                "to_amount": to,
+                "applied_at": since + timedelta(minutes=minutes),
+            }
+            one = {"event_key": str(number), "kind": kind, "shop": shop, "variant_id": variant_id}
+            session.execute(insert(PriceChangeRow).values(**said, **about, **priced, **one))
+    with database.reading() as session:
+        found = changes_since(session, SHOP, ["v0", "v1", "v9"], since)
+    assert {variant_id: sorted(pairs) for variant_id, pairs in found.items()} == {
+        "v0": [(900, 800), (1000, 900)],
+        "v1": [(5, 6)],
+    }
+
+
+FAILED = {"error_type": "server", "error_message": "The shop is away."}
+
+
+def rows(
+    database: Database, table: type[RuleRunRow] | type[RuleTargetRow]
+) -> list[dict[str, object]]:
+    with database.reading() as session:
+        found = session.scalars(select(table).order_by(table.id))
+        return [
+            {column.key: getattr(row, column.key) for column in table.__mapper__.column_attrs}
+            for row in found
+        ]
+
+
+def log(database: Database) -> list[tuple[str, str, str, str, str | None]]:
+    with database.reading() as session:
+        moves = session.scalars(select(TransitionRow).order_by(TransitionRow.id))
+        return [
+            (row.entity_id, row.from_state, row.to_state, row.actor, row.reason) for row in moves
+        ]
+
+
+def move(database: Database, clock: Clock, run_id: int, to: PricingRunState) -> None:
+    with database.transaction() as session:
+        run = locked_run(session, run_id)
+        run.finished_at = run.finished_at or clock.now()
+        run.queued_at = run.started_at = run.queued_at or clock.now()
+        move_run(session, run, to, "worker", clock.now(), "a reason")
+
+
+def move_all(
+    database: Database, clock: Clock, frm: TargetState, targets: list[int], **change: object
+) -> None:
+    with database.transaction() as session:
+        move_targets(session, frm, dict.fromkeys(targets, change), "worker", clock.now())
+
+
+def target_ids(database: Database) -> list[int]:
+    return [row["id"] for row in rows(database, RuleTargetRow)]
+
+
+@pytest.mark.parametrize("frm", PricingRunState)
+def test_a_run_makes_its_legal_moves_and_no_others(
+    database: Database, clock: Clock, frm: PricingRunState
+) -> None:
+    rule = a_rule(database, clock)
+    run_id = a_run(database, rule, frm, clock.now(), ["QUEUED"])
+    before = rows(database, RuleRunRow)
+    for to in PricingRunState:
+        if not RULE_RUN.can_move(frm, to):
+            with pytest.raises(
+                IllegalMoveError, match=f"A rule run cannot move from {frm} to {to}"
+            ):
+                move(database, clock, run_id, to)
+    assert (rows(database, RuleRunRow), log(database)) == (before, [])
+    for to in sorted(RULE_RUN.moves[frm]):
+        other = a_run(database, a_rule(database, clock), frm, clock.now())
+        move(database, clock, other, to)
+        assert log(database)[-1] == (str(other), frm, to, "worker", "a reason")
+        assert rows(database, RuleRunRow)[-1]["status"] == to
+
+
+@pytest.mark.parametrize("frm", TargetState)
+def test_a_target_makes_its_legal_moves_and_no_others(
+    database: Database, clock: Clock, frm: TargetState
+) -> None:
+    legal = sorted(RULE_TARGET.moves[frm])
+    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), [frm] * (1 + len(legal)))
+    first, *others = target_ids(database)
+    before = rows(database, RuleTargetRow)
+    for to in TargetState:
+        if not RULE_TARGET.can_move(frm, to):
+            with pytest.raises(
+                IllegalMoveError, match=f"A rule target cannot move from {frm} to {to}"
+            ):
+                move_all(database, clock, frm, [first], status=to)
+    assert (rows(database, RuleTargetRow), log(database)) == (before, [])
+    for other, to in zip(others, legal, strict=True):
+        failure = FAILED if to is TargetState.FAILED else {}
+        move_all(database, clock, frm, [other], status=to, applied_at=clock.now(), **failure)
+        assert log(database)[-1] == (str(other), frm, to, "worker", failure.get("error_message"))
+    assert [row["status"] for row in rows(database, RuleTargetRow)] == [frm, *legal]
+
+
+def test_of_targets_one_of_which_was_moved_meanwhile_none_moves(
+    database: Database, clock: Clock
+) -> None:
+    a_run(
+        database,
+        a_rule(database, clock),
+        "APPLYING",
+        clock.now(),
+        ["APPLYING", "QUEUED", "APPLYING"],
+    )
+    before = rows(database, RuleTargetRow)
+    with pytest.raises(LostRunClaimError, match="Targets that were APPLYING are not any more"):
+        move_all(
+            database,
+            clock,
+            TargetState.APPLYING,
+            target_ids(database),
+            status="QUEUED",
+            is_writing=False,
+        )
+    assert (rows(database, RuleTargetRow), log(database)) == (before, [])
+
+
+def test_a_target_that_is_gone_is_not_moved(database: Database, clock: Clock) -> None:
+    with pytest.raises(LostRunClaimError):
+        move_all(database, clock, TargetState.APPLYING, [99], status="QUEUED")
+    move_all(database, clock, TargetState.APPLYING, [], status="QUEUED")
+    assert log(database) == []
+
+
+def test_no_rule_has_two_runs_at_work(database: Database, clock: Clock) -> None:
+    rule = a_rule(database, clock)
+    a_run(database, rule, "APPLYING", clock.now())
+    second = a_run(database, rule, "PREVIEW", clock.now())
+    before = rows(database, RuleRunRow)
+    with pytest.raises(
+        ConflictError, match=f"Another run of rule {rule.id} is queued or being applied"
+    ):
+        move(database, clock, second, PricingRunState.QUEUED)
+    assert (rows(database, RuleRunRow), log(database)) == (before, [])
+
+
+def test_what_is_given_up_without_a_call_goes_through_applying(
+    database: Database, clock: Clock
+) -> None:
+    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
+    [run] = rows(database, RuleRunRow)
+    with database.transaction() as session:
+        give_up_rest(session, run["id"], CANCELLED, "user:1", clock.now())
+    given_up = [(row["status"], row["error_type"]) for row in rows(database, RuleTargetRow)]
+    assert given_up == [("FAILED", "cancelled")] * 2
+    assert [moved[1:3] for moved in log(database)] == [("QUEUED", "APPLYING")] * 2 + [
+        ("APPLYING", "FAILED")
+    ] * 2

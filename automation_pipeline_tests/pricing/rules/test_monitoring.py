@@ -1,0 +1,356 @@
+"""Decisions about dead letters, checks, alerts, invariants and days."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.json_model import as_document
+from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.pricing.models.history import (
+    DayRuns,
+    DeadLetter,
+    DeadLetterTally,
+    LiveTarget,
+    ProjectHealth,
+)
+from automation_pipeline.pricing.models.runs import PricingRunState, RuleRun, TargetCounts
+from automation_pipeline.pricing.models.shop import FailureKind, Price
+from automation_pipeline.pricing.rules.monitoring import (
+    DAY_CHECKS,
+    broken_invariants,
+    dead_letter_report,
+    evaluate_alerts,
+    evaluate_day,
+    in_daily_pass,
+    is_to_fire,
+    mismatch_of,
+    mismatch_severity,
+    recommendation,
+    reconciliation_report,
+    repairable_mismatches,
+    worst_severity,
+)
+from automation_pipeline.pricing.rules.runs import targets_to_retry, worth_retrying
+from automation_pipeline_tests.tables import every_case
+
+NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+
+
+def letter(target_id: str, kind: str, *, retryable: bool = False, hours: int = 0) -> DeadLetter:
+    return DeadLetter(
+        target_id=target_id,
+        run_id="r1",
+        product_id="p1",
+        variant_id="v1",
+        failed_at=NOW - timedelta(hours=hours),
+        error_type=FailureKind(kind),
+        error="It failed.",
+        retryable=retryable,
+    )
+
+
+LETTERS = [
+    letter("t1", "rate_limit", retryable=True),
+    letter("t2", "not_found", hours=30),
+    letter("t3", "not_found", hours=2),
+    letter("t4", "not_found", hours=24),
+]
+
+
+def test_a_report_counts_by_kind_and_says_what_to_do() -> None:
+    tallies = [
+        DeadLetterTally(FailureKind.RATE_LIMIT, 1, 1, 0),
+        DeadLetterTally(FailureKind.NOT_FOUND, 3, 0, 1),
+    ]
+    report = dead_letter_report("p1", tallies, LETTERS[:2])
+    assert (report.total_failed, report.retryable, report.stale) == (4, 1, 1)
+    assert list(report.by_error_type.items()) == [
+        (FailureKind.NOT_FOUND, 3),
+        (FailureKind.RATE_LIMIT, 1),
+    ]
+    assert report.recommendations == (
+        "3 variants no longer exist in the shop: re-sync the catalogue",
+        "1 variant met the shop's rate limit: retry later, or lower the concurrency",
+    )
+    assert [entry.target_id for entry in report.entries] == ["t1", "t2"]
+
+
+def test_without_dead_letters_there_is_nothing_to_do() -> None:
+    report = dead_letter_report("p1", [], [])
+    assert (report.total_failed, report.by_error_type, report.recommendations) == (0, {}, ())
+
+
+@every_case("kind", FailureKind)
+def test_every_kind_has_its_advice(kind: FailureKind) -> None:
+    assert recommendation(kind, 2).startswith("2 variants ")
+
+
+@every_case(
+    ("kind", "retryable", "worth"),
+    [
+        ("server", True, True),
+        ("timeout", False, True),
+        ("cancelled", False, True),
+        ("not_found", False, False),
+    ],
+)
+def test_what_was_only_interrupted_is_worth_another_attempt(
+    kind: str, *, retryable: bool, worth: bool
+) -> None:
+    assert worth_retrying(FailureKind(kind), retryable=retryable) is worth
+
+
+FAILED = {1: True, 2: False, 3: False, 4: False}
+
+
+def test_a_retry_of_all_leaves_the_hopeless_out_unless_forced() -> None:
+    assert targets_to_retry(PricingRunState.PARTIAL, FAILED) == [1]
+    assert targets_to_retry(PricingRunState.FAILED, FAILED, force=True) == [1, 2, 3, 4]
+    assert targets_to_retry(PricingRunState.PARTIAL, FAILED, [2, 2], force=True) == [2]
+
+
+def test_chosen_targets_that_cannot_be_retried_are_named() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        targets_to_retry(PricingRunState.PARTIAL, FAILED, [1, 2, 9])
+    assert [problem for _, problem in refused.value.fields] == [
+        "9 is not a failed target of the run",
+        "2 would fail again: fix its cause, then use force",
+    ]
+
+
+def test_without_anything_worth_it_a_retry_is_refused() -> None:
+    with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
+        targets_to_retry(PricingRunState.FAILED, {2: False})
+
+
+@every_case(
+    "state", sorted(set(PricingRunState) - {PricingRunState.PARTIAL, PricingRunState.FAILED})
+)
+def test_only_a_run_that_failed_in_part_or_whole_is_retried(state: PricingRunState) -> None:
+    with pytest.raises(ConflictError, match=f"A run that is {state} cannot be retried"):
+        targets_to_retry(state, FAILED)
+
+
+T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+
+
+def target(id_: int = 1) -> LiveTarget:
+    return LiveTarget(id_, 7, f"v{id_}", "s1", Price(1299, "USD"))
+
+
+@every_case(
+    ("expected", "actual", "weight"),
+    [
+        (Price(1299, "USD"), Price(1300, "USD"), "info"),
+        (Price(10, "USD"), Price(9, "USD"), "info"),
+        (Price(1000, "USD"), Price(1002, "USD"), "warning"),
+        (Price(1000, "USD"), Price(990, "USD"), "warning"),
+        (Price(1000, "USD"), Price(989, "USD"), "critical"),
+        (Price(0, "USD"), Price(2, "USD"), "critical"),
+        (Price(1299, "USD"), Price(1299, "EUR"), "critical"),
+    ],
+)
+def test_a_difference_has_its_weight(expected: Price, actual: Price, weight: str) -> None:
+    assert mismatch_severity(expected, actual) == weight
+
+
+def test_the_same_price_is_no_mismatch_whatever_is_struck_through() -> None:
+    assert mismatch_of(target(), Price(1299, "USD", 1599)) is None
+
+
+def test_another_currency_is_a_mismatch_without_a_difference() -> None:
+    found = mismatch_of(target(), Price(1299, "EUR"))
+    assert found is not None
+    assert (found.difference, found.percentage_diff, found.actual_currency) == (None, None, "EUR")
+
+
+def test_a_report_tells_mismatches_and_what_could_not_be_read() -> None:
+    found = [(target(1), Price(1399, "USD")), (target(2), Price(1299, "USD")), (target(3), "404")]
+    assert as_document(reconciliation_report(7, found, T0)) == {
+        "runId": "7",
+        "totalChecked": 2,
+        "mismatches": 1,
+        "timestamp": "2026-05-04T02:00:00.000Z",
+        "details": [
+            {
+                "targetId": "1",
+                "skuId": "s1",
+                "expectedPrice": 1299,
+                "actualPrice": 1399,
+                "currency": "USD",
+                "actualCurrency": "USD",
+                "difference": 100,
+                "percentageDiff": 0.077,
+                "severity": "critical",
+            }
+        ],
+        "unverified": [{"targetId": "3", "reason": "404"}],
+    }
+
+
+def test_a_run_is_in_the_daily_pass_from_its_first_hour_to_its_thirtieth_day() -> None:
+    ages = [
+        timedelta(hours=1),
+        timedelta(hours=2),
+        timedelta(days=30),
+        timedelta(days=30, seconds=1),
+    ]
+    assert [in_daily_pass(T0, T0 + age) for age in ages] == [False, True, True, False]
+
+
+@every_case(
+    ("actual", "weight"),
+    [([1299], None), ([1300], "info"), ([1300, 1305], "warning"), ([1305, 1, 1300], "critical")],
+)
+def test_a_report_is_as_grave_as_its_gravest_difference(
+    actual: list[int], weight: str | None
+) -> None:
+    found = reconciliation_report(
+        7, [(target(amount), Price(amount, "USD")) for amount in actual], T0
+    )
+    assert worst_severity(found) == weight
+
+
+def test_what_is_priced_in_another_currency_is_not_put_back() -> None:
+    found = reconciliation_report(
+        7, [(target(1), Price(1, "USD")), (target(2), Price(1, "EUR")), (target(3), "404")], T0
+    )
+    assert [one.target_id for one in repairable_mismatches(found)] == ["1"]
+
+
+def success(applied: int, failed: int) -> ProjectHealth:
+    return ProjectHealth(applied=applied, failed=failed)
+
+
+@every_case(
+    ("health", "fired"),
+    [
+        (success(97, 3), []),
+        (success(96, 4), ["success_rate warning"]),
+        (success(90, 10), ["success_rate warning"]),
+        (success(89, 11), ["success_rate critical"]),
+        (success(9, 10), []),
+        (success(10, 10), ["success_rate critical"]),
+        (success(0, 0), []),
+        (ProjectHealth(dead_letters=50), []),
+        (ProjectHealth(dead_letters=51), ["dlq_size warning"]),
+        (ProjectHealth(dead_letters=100), ["dlq_size warning"]),
+        (ProjectHealth(dead_letters=101), ["dlq_size critical"]),
+        (ProjectHealth(rate_limits=3), []),
+        (ProjectHealth(rate_limits=4), ["rate_limits warning"]),
+        (
+            ProjectHealth(applied=0, failed=500, dead_letters=500, rate_limits=9),
+            ["success_rate critical", "dlq_size critical", "rate_limits warning"],
+        ),
+    ],
+)
+def test_who_is_called_for_what(health: ProjectHealth, fired: list[str]) -> None:
+    assert [f"{alert.name} {alert.severity}" for alert in evaluate_alerts(health)] == fired
+    assert all(alert.message.endswith(".") for alert in evaluate_alerts(health))
+
+
+@every_case(
+    ("severity", "last", "minutes_ago", "fires"),
+    [
+        ("warning", None, 0, True),
+        ("warning", "warning", 29, False),
+        ("warning", "warning", 30, True),
+        ("critical", "critical", 14, False),
+        ("critical", "critical", 15, True),
+        ("critical", "warning", 1, True),
+        ("warning", "critical", 16, False),
+    ],
+)
+def test_an_alert_rests_unless_it_became_worse(
+    severity: str, last: str | None, minutes_ago: int, *, fires: bool
+) -> None:
+    fired = None if last is None else (AlertSeverity(last), NOW - timedelta(minutes=minutes_ago))
+    assert is_to_fire(AlertSeverity(severity), fired, NOW) is fires
+
+
+def faults(status: str, states: str) -> list[str]:
+    counts = TargetCounts(**Counter(states.lower().split()))
+    return broken_invariants(1, PricingRunState(status), counts)
+
+
+@every_case(
+    ("status", "states"),
+    [
+        ("PREVIEW", "PREVIEW"),
+        ("APPLYING", "APPLIED QUEUED APPLYING FAILED"),
+        ("APPLIED", ""),
+        ("APPLIED", "APPLIED APPLIED PREVIEW"),
+        ("APPLIED", "APPLIED ROLLED_BACK"),
+        ("PARTIAL", "APPLIED FAILED"),
+        ("PARTIAL", "APPLIED FAILED ROLLED_BACK"),
+        ("PARTIAL", "FAILED ROLLED_BACK"),
+        ("FAILED", "FAILED FAILED"),
+        ("ROLLED_BACK", "ROLLED_BACK FAILED"),
+    ],
+)
+def test_a_sound_run_breaks_nothing(status: str, states: str) -> None:
+    assert faults(status, states) == []
+
+
+@every_case(
+    ("status", "states", "fault"),
+    [
+        ("APPLIED", "APPLIED FAILED", "Run 1 is APPLIED and has 1 failed targets."),
+        ("APPLIED", "QUEUED", "Run 1 is APPLIED and has 1 unfinished targets."),
+        ("APPLIED", "QUEUED APPLYING", "Run 1 is APPLIED and has 2 unfinished targets."),
+        ("PARTIAL", "APPLIED", "Run 1 is PARTIAL and lacks applied or failed targets."),
+        ("PARTIAL", "FAILED", "Run 1 is PARTIAL and lacks applied or failed targets."),
+        ("FAILED", "FAILED APPLIED", "Run 1 is FAILED and has 1 applied targets."),
+        ("ROLLED_BACK", "APPLIED", "Run 1 is ROLLED_BACK and has 1 applied targets left."),
+    ],
+)
+def test_a_run_that_does_not_fit_its_targets_is_named(status: str, states: str, fault: str) -> None:
+    assert faults(status, states) == [fault]
+
+
+def a_day(
+    *runs: tuple[int, int], letters: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()
+) -> DayRuns:
+    """A day of runs with so many applied and failed targets."""
+    made = [
+        RuleRun.model_construct(targets=TargetCounts(applied=applied, failed=failed))
+        for applied, failed in runs
+    ]
+    return DayRuns(made, letters, range(1, mismatched + 1), broken)
+
+
+@every_case(
+    ("day", "failed"),
+    [
+        (a_day(), []),
+        (a_day((97, 3)), []),
+        (a_day((9699, 301)), ["success_rate"]),
+        (a_day((50, 0), (46, 4)), ["success_rate"]),
+        (a_day((10, 9)), []),
+        (a_day((10, 10)), ["success_rate"]),
+        (a_day((0, 19)), []),
+        (a_day((1, 0), letters=50), []),
+        (a_day((1, 0), letters=51), ["dead_letters"]),
+        (a_day((1, 0), mismatched=1), ["no_mismatch"]),
+        (a_day((1, 0), broken=("Run 1 is APPLIED and has 2 failed targets.",)), ["invariants"]),
+    ],
+)
+def test_a_day_is_good_or_it_is_said_what_is_not(day: DayRuns, failed: list[str]) -> None:
+    found = evaluate_day(day)
+    assert tuple(finding.check for finding in found) == DAY_CHECKS
+    assert [finding.check for finding in found if not finding.passed] == failed
+
+
+def test_the_findings_name_the_numbers_and_the_first_of_many() -> None:
+    day = a_day(
+        *[(2, 1)] * 8, letters=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too.")
+    )
+    named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
+    assert [finding.says for finding in evaluate_day(day)] == [
+        "16 of 24 price changes succeeded.",
+        "3 failed price changes wait for somebody.",
+        f"Prices in the shop are critically different from what was applied: {named}",
+        "Run 1 was queued late, Run 2 too",
+    ]

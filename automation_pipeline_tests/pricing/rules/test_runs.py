@@ -1,0 +1,780 @@
+"""Decisions about runs and targets."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.retry import retry_after_seconds
+from automation_pipeline.core.state_machine import IllegalMoveError
+from automation_pipeline.pricing import events as keys
+from automation_pipeline.pricing.events import apply_key
+from automation_pipeline.pricing.models.rules import OnDrift, Policy
+from automation_pipeline.pricing.models.runs import (
+    FIRST_RUN_STATE,
+    FIRST_TARGET_STATE,
+    RULE_RUN,
+    RULE_TARGET,
+    PricingRunState,
+    RuleRun,
+    RunError,
+    TargetCounts,
+    TargetState,
+    final_run_state,
+    run_error,
+    success_rate,
+)
+from automation_pipeline.pricing.models.shop import (
+    CallFailure,
+    FailureKind,
+    FailureSignal,
+    Price,
+    classify_failure,
+)
+from automation_pipeline.pricing.rules.runs import (
+    MAX_RETRIES,
+    RATE_LIMIT_BACKOFF,
+    RETRY_BACKOFF,
+    AppliedResult,
+    ApplyTerms,
+    AttemptProgress,
+    DuePriceRules,
+    FailedResult,
+    PlannedRule,
+    RequeuedResult,
+    RetryTarget,
+    WorkTarget,
+    after_rollback,
+    approval_fault,
+    decide_after_failed_call,
+    decide_before_write,
+    decide_retry,
+    drift_action,
+    due_action,
+    fail_without_variant,
+    is_overdue,
+    overdue_targets,
+    rate_limit_wait,
+    requeue_unchanged,
+    rests_until,
+    reversed_target,
+    stale_fault,
+    start_of_day,
+    targets_to_roll_back,
+    throttle_seconds,
+)
+from automation_pipeline_tests.tables import every_case
+
+NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+
+
+@every_case(
+    ("rule_hash", "age", "reason"),
+    [
+        ("h", timedelta(minutes=15), None),
+        (
+            "h",
+            timedelta(minutes=15, seconds=1),
+            "The preview is older than 15 minutes: preview the rule again.",
+        ),
+        ("other", timedelta(0), "The rule was changed after the preview: preview it again."),
+    ],
+)
+def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: str | None) -> None:
+    assert stale_fault("h", rule_hash, NOW - age, NOW) == reason
+
+
+@every_case(
+    ("auto_apply", "approved_by", "fault"),
+    [
+        (True, None, None),
+        (False, None, "The run must be approved first."),
+        (False, "ann", "The run must be approved by somebody else than its creator."),
+        (False, "bob", "The run must be approved by somebody else than the author of its rule."),
+        (False, "cyd", None),
+    ],
+)
+def test_two_people_stand_behind_a_run(
+    approved_by: str | None, fault: str | None, *, auto_apply: bool
+) -> None:
+    said = approval_fault(
+        auto_apply=auto_apply, created_by="ann", written_by="bob", approved_by=approved_by
+    )
+    assert said == fault
+
+
+@every_case(
+    ("minutes_ago", "cooldown", "rests"),
+    [(None, 60, None), (30, 0, None), (30, 60, 30), (60, 60, None)],
+)
+def test_a_rule_rests_after_it_was_applied(
+    minutes_ago: int | None, cooldown: int, rests: int | None
+) -> None:
+    last = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
+    until = None if rests is None else NOW + timedelta(minutes=rests)
+    assert rests_until(last, cooldown, NOW) == until
+
+
+HOUR = timedelta(hours=1)
+
+
+@every_case(
+    ("starts", "ends", "enabled", "applied", "what"),
+    [
+        (None, None, True, False, None),
+        (HOUR, None, True, False, None),
+        (-HOUR, None, True, False, "start"),
+        (timedelta(0), HOUR, True, False, "start"),
+        (-HOUR, None, False, False, None),
+        (None, HOUR, True, True, None),
+        (None, timedelta(0), True, True, "end"),
+        (None, -HOUR, False, True, "end"),
+        (None, -HOUR, True, False, None),
+        (-2 * HOUR, -HOUR, True, False, "missed"),
+        (-2 * HOUR, -HOUR, True, True, "end"),
+    ],
+)
+def test_what_is_due(
+    starts: timedelta | None,
+    ends: timedelta | None,
+    what: str | None,
+    *,
+    enabled: bool,
+    applied: bool,
+) -> None:
+    rule = PlannedRule(
+        id=1,
+        project_id="default",
+        version=1,
+        version_hash="h",
+        enabled=enabled,
+        schedule_at=None if starts is None else NOW + starts,
+        ends_at=None if ends is None else NOW + ends,
+        is_applied=applied,
+    )
+    assert due_action(rule, NOW) == what
+
+
+@every_case(
+    ("looked", "words"),
+    [
+        (DuePriceRules(), "No rule is due."),
+        (DuePriceRules(started=(7,)), "Started run 7."),
+        (
+            DuePriceRules(started=(7, 8), put_off=(3,)),
+            "Started runs 7, 8. Put off until the run at work is over: rule 3.",
+        ),
+        (DuePriceRules(ended=(9, 4)), "The promotion of runs 9, 4 is over: to be rolled back."),
+        (DuePriceRules(missed=(2,)), "Not started, for the promotion is over already: rule 2."),
+        (DuePriceRules(before=(2,)), "Not started again for the same time: rule 2."),
+        (
+            DuePriceRules(started=tuple(range(1, 13))),
+            "Started runs 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more.",
+        ),
+    ],
+)
+def test_what_a_look_has_come_to(looked: DuePriceRules, words: str) -> None:
+    assert str(looked) == words
+
+
+BEFORE, AFTER, EDITED = Price(1000, "EUR", 1500), Price(900, "EUR"), Price(950, "EUR")
+
+
+@every_case(
+    ("observed", "on_drift", "writes_compare_at", "step"),
+    [
+        (BEFORE, "refuse", True, "write"),
+        (AFTER, "refuse", True, "done"),
+        (EDITED, "refuse", True, "refuse"),
+        (EDITED, "overwrite", True, "write"),
+        (Price(1000, "EUR", 1400), "refuse", True, "refuse"),
+        (Price(1000, "EUR", 1400), "refuse", False, "write"),
+        (Price(900, "EUR", 1500), "refuse", True, "refuse"),
+        (Price(900, "EUR", 1500), "refuse", False, "done"),
+        (Price(1000, "USD", 1500), "overwrite", True, "refuse"),
+    ],
+)
+def test_a_price_is_written_over_the_previewed_one_only(
+    observed: Price, on_drift: str, step: str, *, writes_compare_at: bool
+) -> None:
+    assert (
+        drift_action(
+            observed, BEFORE, AFTER, OnDrift(on_drift), writes_compare_at=writes_compare_at
+        )
+        == step
+    )
+
+
+BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+TEN_EUROS, NINE_EUROS = Price(1000, "EUR"), Price(900, "EUR")
+REFUSES, OVERWRITES = ApplyTerms(OnDrift.REFUSE, None), ApplyTerms(OnDrift.OVERWRITE, None)
+BACK, BACK_BY_FORCE = replace(REFUSES, takes_back=True), replace(OVERWRITES, takes_back=True)
+LOST = classify_failure(FailureSignal(lost=True), "Nothing came back.")
+BUSY = classify_failure(FailureSignal(status=500), "The shop is busy.")
+GONE = classify_failure(FailureSignal(status=404), "It is gone.")
+HASTE = classify_failure(FailureSignal(status=429), "Too fast.", 5.0)
+
+
+def target(**changes: object) -> WorkTarget:
+    facts = {
+        "id": 1,
+        "product_id": "1",
+        "variant_id": "11",
+        "sku": "S",
+        "before": TEN_EUROS,
+        "after": NINE_EUROS,
+    }
+    state = {
+        "writes_compare_at": False,
+        "progress": AttemptProgress(),
+        "outcome_unknown": False,
+        "began_at": BEGAN,
+    }
+    return WorkTarget(**{**facts, **state, **changes})
+
+
+@every_case(
+    ("seen", "terms", "becomes"),
+    [
+        (TEN_EUROS, REFUSES, None),
+        (NINE_EUROS, REFUSES, AppliedResult),
+        (Price(1234, "EUR"), REFUSES, FailedResult),
+        (Price(1234, "EUR"), OVERWRITES, None),
+        (Price(1000, "USD"), REFUSES, FailedResult),
+        (Price(1000, "USD"), OVERWRITES, FailedResult),
+        (None, OVERWRITES, FailedResult),
+        (Price(1000, "EUR", 2000), REFUSES, None),
+    ],
+)
+def test_a_price_is_written_only_over_the_one_that_was_previewed(
+    seen: Price | None, terms: ApplyTerms, becomes: type | None
+) -> None:
+    decided = decide_before_write(target(), seen, Decimal(0), terms)
+    assert (None if decided is None else type(decided)) is becomes
+
+
+@every_case(
+    ("seen", "terms", "becomes"),
+    [
+        (NINE_EUROS, BACK, None),
+        (TEN_EUROS, BACK, AppliedResult),
+        (Price(1234, "EUR"), BACK, FailedResult),
+        (Price(1234, "EUR"), BACK_BY_FORCE, None),
+        (Price(900, "USD"), BACK_BY_FORCE, FailedResult),
+        (None, BACK_BY_FORCE, FailedResult),
+    ],
+)
+def test_a_price_is_taken_back_only_where_nobody_has_edited_it(
+    seen: Price | None, terms: ApplyTerms, becomes: type | None
+) -> None:
+    decided = decide_before_write(reversed_target(target()), seen, Decimal(0), terms)
+    assert (None if decided is None else type(decided)) is becomes
+
+
+def test_what_is_found_done_is_a_change_from_the_former_price() -> None:
+    assert decide_before_write(target(), NINE_EUROS, Decimal(0), REFUSES) == AppliedResult(
+        target(), TEN_EUROS, was_found=True
+    )
+
+
+@every_case(
+    ("one", "terms", "words"),
+    [
+        (target(), REFUSES, "the shop has 12.34 EUR, not 10.00 EUR as was previewed."),
+        (
+            reversed_target(target()),
+            BACK,
+            "the shop has 12.34 EUR, not 9.00 EUR as was applied: somebody has edited it",
+        ),
+    ],
+)
+def test_a_refusal_for_drift_names_both_prices(
+    one: WorkTarget, terms: ApplyTerms, words: str
+) -> None:
+    decided = decide_before_write(one, Price(1234, "EUR"), Decimal(0), terms)
+    assert isinstance(decided, FailedResult)
+    assert (decided.failure.kind, decided.failure.retryable) == (FailureKind.CONFLICT, False)
+    assert decided.failure.message.startswith("CONFLICT_PRICE_DRIFT: ")
+    assert words in decided.failure.message
+    assert decided.seen == Price(1234, "EUR")
+
+
+@every_case(
+    ("policy", "used", "failing"),
+    [
+        (Policy(), 0, None),
+        (Policy(max_pct_delta=Decimal("0.10")), 0, None),
+        (Policy(max_pct_delta=Decimal("0.09")), 0, "maxPctDelta"),
+        (Policy(daily_change_budget_pct=Decimal("0.10")), 0, None),
+        (Policy(daily_change_budget_pct=Decimal("0.10")), Decimal("0.05"), "dailyBudget"),
+    ],
+)
+def test_the_guardrails_are_looked_at_with_what_is_spent_of_the_day(
+    policy: Policy, used: Decimal, failing: str | None
+) -> None:
+    decided = decide_before_write(
+        target(), TEN_EUROS, Decimal(used), ApplyTerms(OnDrift.REFUSE, policy)
+    )
+    if failing is None:
+        assert decided is None
+        return
+    assert isinstance(decided, FailedResult)
+    assert decided.failure.kind is FailureKind.VALIDATION
+    assert failing in decided.failure.message
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6), st.booleans())
+def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_says_so(
+    before: int, after: int, seen: int, overwrites: bool
+) -> None:
+    one = target(before=Price(before, "EUR"), after=Price(after, "EUR"))
+    decided = decide_before_write(
+        one, Price(seen, "EUR"), Decimal(0), OVERWRITES if overwrites else REFUSES
+    )
+    if decided is None:
+        assert seen != after
+        assert seen == before or overwrites
+    else:
+        assert isinstance(decided, AppliedResult) == (seen == after)
+
+
+@given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
+def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(
+    failures: list[CallFailure], seed: int
+) -> None:
+    one, random, doubted = target(), Random(seed), False
+    for failure in failures:
+        settled = decide_after_failed_call(one, failure, random)
+        doubted = doubted or failure.outcome_unknown
+        if isinstance(settled, FailedResult):
+            assert failure is GONE or one.progress.attempts == MAX_RETRIES
+            assert not doubted
+            return
+        assert settled.progress.attempts <= MAX_RETRIES
+        if settled.final_failure is not None:
+            assert (doubted, settled.outcome_unknown) == (True, True)
+            return
+        assert (settled.outcome_unknown, settled.failure) == (doubted, failure)
+        assert settled.wait_seconds >= 1
+        one = replace(one, progress=settled.progress, outcome_unknown=settled.outcome_unknown)
+
+
+@every_case(("price", "kind"), [(900, AppliedResult), (1000, FailedResult), (1234, FailedResult)])
+def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(
+    price: int, kind: type[object]
+) -> None:
+    doomed = target(final_failure=BUSY, outcome_unknown=True)
+    settled = decide_before_write(
+        doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None)
+    )
+    assert isinstance(settled, kind)
+    if isinstance(settled, FailedResult):
+        assert (settled.failure, settled.target.outcome_unknown) == (BUSY, False)
+
+
+def test_a_last_look_that_fails_is_taken_again_unless_that_is_hopeless() -> None:
+    doomed = target(final_failure=LOST, outcome_unknown=True)
+    again = decide_after_failed_call(doomed, BUSY, Random(1))
+    assert isinstance(again, RequeuedResult)
+    assert (again.final_failure, again.outcome_unknown, again.wait_seconds > 0) == (
+        LOST,
+        True,
+        True,
+    )
+    over = decide_after_failed_call(doomed, GONE, Random(1))
+    assert isinstance(over, FailedResult)
+    assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
+
+
+def test_who_was_not_tried_is_as_before() -> None:
+    one = target(progress=AttemptProgress(2, 1, 5.0), outcome_unknown=True)
+    assert requeue_unchanged(one, 7.0) == RequeuedResult(
+        one, 7.0, AttemptProgress(2, 1, 5.0), None, outcome_unknown=True
+    )
+
+
+def test_a_target_without_a_variant_is_not_found() -> None:
+    failure = fail_without_variant(target(variant_id=None)).failure
+    assert (failure.kind, failure.retryable) == (FailureKind.NOT_FOUND, False)
+
+
+@every_case(
+    ("minutes", "waited_seconds", "is_late"),
+    [(10, 0.0, False), (10.1, 0.0, True), (14, 300.0, False), (16, 300.0, True)],
+)
+def test_a_target_has_ten_minutes_besides_the_waits_that_the_shop_asked_for(
+    minutes: float, waited_seconds: float, is_late: bool
+) -> None:
+    one = target(progress=AttemptProgress(1, 3, waited_seconds))
+    late = overdue_targets([one], BEGAN + timedelta(minutes=minutes))
+    assert [(given_up.failure.kind, given_up.progress) for given_up in late] == [
+        (FailureKind.TIMEOUT, one.progress)
+    ] * is_late
+
+
+@every_case(
+    ("now", "zone", "began"),
+    [
+        ("2026-05-04T10:00+00:00", "UTC", "2026-05-04T00:00+00:00"),
+        ("2026-05-04T10:00+00:00", "Europe/Paris", "2026-05-03T22:00+00:00"),
+        ("2026-05-03T23:00+00:00", "Europe/Paris", "2026-05-03T22:00+00:00"),
+        ("2026-05-03T21:59+00:00", "Europe/Paris", "2026-05-02T22:00+00:00"),
+        ("2026-03-29T12:00+00:00", "Europe/Paris", "2026-03-28T23:00+00:00"),
+        ("2026-10-25T12:00+00:00", "Europe/Paris", "2026-10-24T22:00+00:00"),
+        ("2026-09-06T12:00+00:00", "America/Santiago", "2026-09-06T04:00+00:00"),
+    ],
+)
+def test_a_day_begins_where_the_shop_is(now: str, zone: str, began: str) -> None:
+    """The last one is a day whose midnight the clocks leave out."""
+    assert start_of_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(began)
+
+
+class Middle(Random):
+    """Draws the middle of every range: no jitter."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+def failure(status: int, told: float | None = None) -> CallFailure:
+    return classify_failure(FailureSignal(status=status), f"{status}", told)
+
+
+def again(decision: RetryTarget | None) -> RetryTarget:
+    assert decision is not None
+    return decision
+
+
+def test_a_target_that_always_fails_is_called_four_times_and_given_up() -> None:
+    progress, at, times, keys = AttemptProgress(), 0.0, [], []
+    while True:
+        times.append(at)
+        keys.append(apply_key("r", "t", 0, progress.attempts))
+        decision = decide_retry(failure(500), progress, Middle())
+        if decision is None:
+            break
+        at, progress = at + decision.wait_seconds, decision.progress
+    assert times == [0, 2, 6, 14]
+    assert progress.attempts == 3
+    assert keys == ["r:t:apply:0.0", "r:t:apply:0.1", "r:t:apply:0.2", "r:t:apply:0.3"]
+
+
+def worked_on(*answers: int) -> tuple[TargetState, int, list[float]]:
+    """How a target ends that the shop answers so: its state, its attempts, and the waits
+    between."""
+    progress, waits = AttemptProgress(), list[float]()
+    for status in answers:
+        if status == 200:
+            return TargetState.APPLIED, progress.attempts, waits
+        decision = decide_retry(failure(status), progress, Middle())
+        if decision is None:
+            return TargetState.FAILED, progress.attempts, waits
+        waits.append(decision.wait_seconds)
+        progress = decision.progress
+    return TargetState.QUEUED, progress.attempts, waits
+
+
+def test_the_run_of_the_reference_ends_as_it_says() -> None:
+    ends = [worked_on(200), worked_on(500, 500, 200), worked_on(404)]
+    assert ends == [
+        (TargetState.APPLIED, 0, []),
+        (TargetState.APPLIED, 2, [2, 4]),
+        (TargetState.FAILED, 0, []),
+    ]
+    assert final_run_state(state for state, _, _ in ends) is PricingRunState.PARTIAL
+    rate = success_rate(2, 1)
+    assert rate is not None
+    assert round(rate, 3) == Decimal("0.667")
+
+
+def test_waits_for_the_shop_cost_no_attempt() -> None:
+    told = retry_after_seconds("2.0", NOW)
+    decision = again(decide_retry(failure(429, told), AttemptProgress(), Random(1)))
+    assert 2 <= decision.wait_seconds <= 2.4
+    assert (decision.progress.attempts, decision.progress.rate_limit_waits) == (0, 1)
+
+
+def test_untold_waits_for_the_shop_are_16_32_and_64_seconds() -> None:
+    progress, waits = AttemptProgress(), []
+    for _ in range(4):
+        decision = again(decide_retry(failure(429), progress, Middle()))
+        waits.append(decision.wait_seconds)
+        progress = decision.progress
+    assert waits == [16, 32, 64, 64]
+
+
+def test_the_eleventh_wait_for_the_shop_costs_an_attempt_and_still_lasts_as_told() -> None:
+    progress = AttemptProgress(rate_limit_waits=10, rate_limit_seconds=20)
+    decision = again(decide_retry(failure(429, 30.0), progress, Random(1)))
+    assert decision.progress == AttemptProgress(
+        attempts=1, rate_limit_waits=10, rate_limit_seconds=20
+    )
+    assert decision.wait_seconds >= 30
+
+
+def test_more_than_a_quarter_of_an_hour_of_such_waits_costs_attempts() -> None:
+    progress = AttemptProgress(rate_limit_waits=2, rate_limit_seconds=899)
+    assert again(decide_retry(failure(429, 2.0), progress, Middle())).progress.attempts == 1
+    hour = again(decide_retry(failure(429, 3600.0), AttemptProgress(), Middle()))
+    assert hour.progress.attempts == 1
+    assert hour.wait_seconds >= 3600
+
+
+def test_a_target_that_is_only_refused_is_given_up_in_the_end() -> None:
+    progress, calls = AttemptProgress(), 1
+    while (decision := decide_retry(failure(429, 1.0), progress, Random(2))) is not None:
+        progress, calls = decision.progress, calls + 1
+    assert calls == 1 + 10 + 3
+
+
+def test_a_shop_that_asks_for_days_is_given_up() -> None:
+    assert decide_retry(failure(429, 90_000.0), AttemptProgress(), Middle()) is None
+    assert decide_retry(failure(429, 86_400.0), AttemptProgress(), Middle()) is not None
+
+
+@every_case(
+    ("header", "lowest", "highest"),
+    [
+        ("2.0", 2, 2.4),
+        ("30", 30, 36),
+        ("0", 1, 1.2),
+        ("-5", 12.8, 19.2),
+        ("abc", 12.8, 19.2),
+        ("", 12.8, 19.2),
+        (None, 12.8, 19.2),
+        ("Mon, 04 May 2026 02:00:10 GMT", 10, 12),
+        ("Mon, 04 May 2026 01:00:00 GMT", 1, 1.2),
+        ("3600", 3600, 4320),
+    ],
+)
+def test_a_header_is_never_undercut(header: str | None, lowest: float, highest: float) -> None:
+    told = retry_after_seconds(header, NOW)
+    waits = [rate_limit_wait(told, 0, Random(seed)) for seed in range(30)]
+    assert all(lowest <= wait <= highest for wait in waits)
+
+
+@every_case(
+    ("requested", "available", "rate", "seconds"),
+    [(10, 2, 100, 1.0), (1000, 0, 100, 10.0), (10, 50, 100, 1.0), (10, 2, 0, None)],
+)
+def test_a_bucket_says_when_it_is_full_enough(
+    requested: float, available: float, rate: float, seconds: float | None
+) -> None:
+    assert throttle_seconds(requested, available, rate) == seconds
+
+
+@given(st.integers(1, 40), st.integers())
+@settings(max_examples=60, deadline=None)
+def test_jitter_is_a_fifth_and_never_beyond_the_cap(n: int, seed: int) -> None:
+    for backoff in (RETRY_BACKOFF, RATE_LIMIT_BACKOFF):
+        nominal = min(backoff.base_seconds * 2 ** (n - 1), 64)
+        wait = backoff.delay(n, Random(seed))
+        assert nominal * 0.8 <= wait <= min(nominal * 1.2, 64)
+
+
+def test_a_target_may_take_ten_minutes_without_the_waits_for_the_shop() -> None:
+    begun = NOW - timedelta(minutes=12)
+    assert is_overdue(begun, NOW, 60.0)
+    assert not is_overdue(begun, NOW, 120.0)
+
+
+T0 = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+
+
+def test_all_applied_targets_or_the_chosen_ones_are_rolled_back() -> None:
+    assert targets_to_roll_back(PricingRunState.PARTIAL, [1, 3]) == [1, 3]
+    assert targets_to_roll_back(PricingRunState.PARTIAL, [1, 3], [3, 3]) == [3]
+
+
+@every_case(
+    "state", sorted(set(PricingRunState) - {PricingRunState.APPLIED, PricingRunState.PARTIAL})
+)
+def test_only_what_was_applied_can_be_rolled_back(state: PricingRunState) -> None:
+    with pytest.raises(ConflictError, match=f"A run that is {state} cannot be rolled back"):
+        targets_to_roll_back(state, [1])
+
+
+def test_a_chosen_target_that_is_not_applied_is_named() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        targets_to_roll_back(PricingRunState.PARTIAL, [1, 3], [1, 2, 9])
+    assert [problem for _, problem in refused.value.fields] == [
+        "2 is not an applied target of the run",
+        "9 is not an applied target of the run",
+    ]
+
+
+@every_case(
+    ("run", "states", "status", "rollback_state"),
+    [
+        ("APPLIED", "ROLLED_BACK ROLLED_BACK", "ROLLED_BACK", "DONE"),
+        ("PARTIAL", "ROLLED_BACK FAILED", "ROLLED_BACK", "DONE"),
+        ("APPLIED", "ROLLED_BACK APPLIED", "APPLIED", "PARTIAL"),
+        ("PARTIAL", "ROLLED_BACK APPLIED FAILED", "PARTIAL", "PARTIAL"),
+        ("APPLIED", "APPLIED", "APPLIED", "NONE"),
+        ("APPLIED", "", "ROLLED_BACK", "DONE"),
+    ],
+)
+def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
+    run: str, states: str, status: str, rollback_state: str
+) -> None:
+    after = after_rollback(PricingRunState(run), [TargetState(state) for state in states.split()])
+    assert after == (status, rollback_state)
+
+
+@every_case(
+    ("seen", "force", "what"),
+    [
+        (Price(900, "EUR"), False, "write"),
+        (Price(1000, "EUR"), False, "found"),
+        (Price(950, "EUR"), False, "left"),
+        (Price(950, "EUR"), True, "write"),
+        (Price(900, "USD"), True, "left"),
+        (None, True, "left"),
+    ],
+)
+def test_a_price_is_taken_back_by_applying_the_former_one(
+    seen: Price | None, force: bool, what: str
+) -> None:
+    applied = WorkTarget(
+        1,
+        "p",
+        "v",
+        None,
+        Price(1000, "EUR"),
+        Price(900, "EUR"),
+        False,
+        AttemptProgress(),
+        False,
+        T0,
+    )
+    target = reversed_target(applied)
+    assert (target.after, reversed_target(target)) == (Price(1000, "EUR"), applied)
+    terms = ApplyTerms(OnDrift.OVERWRITE if force else OnDrift.REFUSE, None, takes_back=True)
+    decided = decide_before_write(target, seen, Decimal(0), terms)
+    assert (
+        type(decided) is {"write": type(None), "found": AppliedResult, "left": FailedResult}[what]
+    )
+
+
+LEGAL_RUN_MOVES = {
+    ("PREVIEW", "QUEUED"),
+    ("QUEUED", "APPLYING"),
+    ("APPLYING", "APPLIED"),
+    ("APPLYING", "PARTIAL"),
+    ("APPLYING", "FAILED"),
+    ("PARTIAL", "APPLYING"),
+    ("FAILED", "APPLYING"),
+    ("APPLIED", "ROLLED_BACK"),
+    ("PARTIAL", "ROLLED_BACK"),
+}
+LEGAL_TARGET_MOVES = {
+    ("PREVIEW", "QUEUED"),
+    ("QUEUED", "APPLYING"),
+    ("APPLYING", "APPLIED"),
+    ("APPLYING", "QUEUED"),
+    ("APPLYING", "FAILED"),
+    ("FAILED", "QUEUED"),
+    ("APPLIED", "ROLLED_BACK"),
+}
+
+
+@every_case(("frm", "to"), list(product(PricingRunState, PricingRunState)))
+def test_a_run_moves_only_as_it_may(frm: PricingRunState, to: PricingRunState) -> None:
+    if (frm, to) in LEGAL_RUN_MOVES:
+        assert RULE_RUN.move(frm, to) is to
+        return
+    with pytest.raises(IllegalMoveError, match=f"A rule run cannot move from {frm} to {to}"):
+        RULE_RUN.move(frm, to)
+
+
+@every_case(("frm", "to"), list(product(TargetState, TargetState)))
+def test_a_target_moves_only_as_it_may(frm: TargetState, to: TargetState) -> None:
+    if (frm, to) in LEGAL_TARGET_MOVES:
+        assert RULE_TARGET.move(frm, to) is to
+        return
+    with pytest.raises(IllegalMoveError, match=f"A rule target cannot move from {frm} to {to}"):
+        RULE_TARGET.move(frm, to)
+
+
+def test_both_begin_as_a_preview_and_end_for_good_when_rolled_back() -> None:
+    assert (FIRST_RUN_STATE, FIRST_TARGET_STATE) == (PricingRunState.PREVIEW, TargetState.PREVIEW)
+    assert RULE_RUN.terminal == {PricingRunState.ROLLED_BACK}
+    assert RULE_TARGET.terminal == {TargetState.ROLLED_BACK}
+
+
+@every_case(
+    ("targets", "ends_as"),
+    [
+        ("", "APPLIED"),
+        ("PREVIEW", "APPLIED"),
+        ("APPLIED APPLIED", "APPLIED"),
+        ("APPLIED FAILED", "PARTIAL"),
+        ("FAILED FAILED", "FAILED"),
+        ("APPLIED ROLLED_BACK", "APPLIED"),
+        ("APPLIED FAILED QUEUED", None),
+        ("APPLYING", None),
+    ],
+)
+def test_a_run_ends_as_its_targets_did(targets: str, ends_as: str | None) -> None:
+    assert final_run_state(TargetState(state) for state in targets.split()) == ends_as
+
+
+def test_a_failed_run_says_why() -> None:
+    assert run_error(PricingRunState.FAILED, was_critical=True) is RunError.CRITICAL
+    assert run_error(PricingRunState.FAILED, was_critical=False) is RunError.ALL_TARGETS_FAILED
+    assert run_error(PricingRunState.PARTIAL, was_critical=True) is None
+
+
+def test_a_target_that_was_rolled_back_succeeded_and_a_cancelled_one_was_not_tried() -> None:
+    counts = TargetCounts(preview=1, applied=1, rolled_back=1, failed=3, cancelled=2)
+    assert (counts.succeeded, counts.not_cancelled, counts.total) == (2, 1, 6)
+    assert counts.success_rate == 0.6667
+    assert counts.states == {
+        TargetState.PREVIEW,
+        TargetState.APPLIED,
+        TargetState.ROLLED_BACK,
+        TargetState.FAILED,
+    }
+
+
+def test_nothing_tried_is_no_rate() -> None:
+    assert success_rate(0, 0) is None
+    assert TargetCounts(queued=1).success_rate is None
+
+
+def test_waiting_and_applying_are_measured_apart() -> None:
+    run = RuleRun.model_construct(
+        queued_at=T0,
+        started_at=T0 + timedelta(seconds=2),
+        finished_at=T0 + timedelta(seconds=33.24),
+    )
+    assert (run.queue_ms, run.apply_ms) == (2000, 31240)
+    waiting = RuleRun.model_construct(queued_at=T0, started_at=None, finished_at=None)
+    assert (waiting.queue_ms, waiting.apply_ms) == (None, None)
+
+
+AT = datetime(2026, 5, 4, 2, 0, 0, 500, tzinfo=UTC)
+
+
+def test_each_call_of_each_cycle_has_its_own_key() -> None:
+    made = {
+        keys.apply_key("r", "t", cycle, attempts) for cycle in range(3) for attempts in range(4)
+    }
+    assert len(made) == 12
+    assert keys.apply_key("r1", "t1", 1, 2) == "r1:t1:apply:1.2"
+
+
+def test_keys_are_written_as_the_contract_has_them() -> None:
+    assert keys.rollback_key("r1", "t1", 1) == "r1:t1:rollback:1"
+    assert keys.mismatch_key("r1", "t1", "5m") == "r1:t1:mismatch:5m"
+    assert keys.run_event_key("r1", "completed", 0) == "r1:completed:0"
+    assert keys.request_key("r1", 2) == "rule-run-r1-2"
+    assert keys.schedule_key("7", AT) == "rule-schedule-7-1777860000000"
+    assert keys.promotion_end_key("r1", AT) == "rule-run-r1-end-1777860000000"
+    assert keys.circuit_key("shop", AT) == "circuit:shop:1777860000000"

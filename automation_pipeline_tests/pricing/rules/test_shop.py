@@ -1,0 +1,478 @@
+"""Money, failures of calls, and the pace of calls."""
+
+import heapq
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.pricing.models.shop import (
+    PRICE_DRIFT,
+    BucketStatus,
+    CircuitState,
+    FailureKind,
+    FailureSignal,
+    Price,
+    classify_failure,
+    decimals_of,
+    format_amount,
+    is_currency,
+    parse_amount,
+    price_of,
+    price_text,
+    round_half_up,
+)
+from automation_pipeline.pricing.rules.pacing import (
+    DEFAULT_BUCKET,
+    FORGOTTEN_AFTER,
+    SPARE_SHARE,
+    CallKind,
+    CallOutcome,
+    CallPermit,
+    Circuit,
+    LeakyBucket,
+    NotBefore,
+    Streak,
+    after_answer,
+    concurrency,
+    default_bucket,
+    has_opened,
+    refund_points,
+    request_permit,
+    reserve_points,
+    sync_bucket,
+)
+from automation_pipeline_tests.tables import every_case
+
+
+@every_case(("currency", "decimals"), [("EUR", 2), ("JPY", 0), ("KWD", 3), ("ZZZ", 2)])
+def test_a_currency_says_how_many_decimals_it_has(currency: str, decimals: int) -> None:
+    assert decimals_of(currency) == decimals
+
+
+@every_case(
+    ("text", "currency", "amount"),
+    [
+        ("19.99", "EUR", 1999),
+        ("19.9", "EUR", 1990),
+        ("19", "EUR", 1900),
+        ("0.00", "EUR", 0),
+        ("1299", "JPY", 1299),
+        ("1299.00", "JPY", 1299),
+        ("1.234", "KWD", 1234),
+        (" 5.00 ", "EUR", 500),
+        ("10.005", "EUR", 1001),
+        ("-3.50", "EUR", -350),
+    ],
+)
+def test_a_shops_text_is_read_to_minor_units(text: str, currency: str, amount: int) -> None:
+    assert parse_amount(text, currency) == amount
+
+
+@every_case("text", ["", "abc", "1,99", "1e3", "NaN", "1_000", "١٢", "--1", "1.", "9" * 40])
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="is not an amount of EUR"):
+        parse_amount(text, "EUR")
+
+
+@given(st.integers(-(10**12), 10**12), st.sampled_from(["EUR", "JPY", "KWD"]))
+@settings(max_examples=50, deadline=None)
+def test_what_is_written_reads_back_the_same(amount: int, currency: str) -> None:
+    assert parse_amount(format_amount(amount, currency), currency) == amount
+
+
+@every_case(
+    ("number", "nearest"),
+    [("502.5", 503), ("503.5", 504), ("0.5", 1), ("0.4999", 0), ("-0.5", -1), ("7", 7)],
+)
+def test_halves_go_up_and_not_to_the_even_one(number: str, nearest: int) -> None:
+    assert round_half_up(Decimal(number)) == nearest
+
+
+def test_amounts_are_shown_with_their_currency() -> None:
+    assert (price_text(5, "EUR"), price_text(1299, "JPY"), price_text(1, "KWD")) == (
+        "0.05 EUR",
+        "1299 JPY",
+        "0.001 KWD",
+    )
+
+
+@every_case(("text", "ok"), [("EUR", True), ("eur", False), ("EURO", False), ("", False)])
+def test_a_currency_is_three_capital_letters(text: str, *, ok: bool) -> None:
+    assert is_currency(text) is ok
+
+
+def test_prices_are_compared_with_the_struck_through_one_only_where_asked() -> None:
+    price, other = Price(1299, "EUR", 1599), Price(1299, "EUR")
+    assert price.stands_as(other, with_compare_at=False)
+    assert not price.stands_as(other, with_compare_at=True)
+    assert not price.stands_as(Price(1299, "USD", 1599), with_compare_at=False)
+
+
+@every_case("compare_at", [None, 1599])
+def test_a_stored_price_reads_back_the_same(compare_at: int | None) -> None:
+    price = Price(1299, "USD", compare_at)
+    assert vars(price) == {
+        "unit_amount": 1299,
+        "currency": "USD",
+        "compare_at": compare_at,
+    }
+    assert price_of(vars(price)) == price
+
+
+@every_case(
+    ("signal", "kind", "retryable"),
+    [
+        (FailureSignal(status=429), "rate_limit", True),
+        (FailureSignal(status=200, code="THROTTLED"), "rate_limit", True),
+        (FailureSignal(code="429"), "rate_limit", True),
+        (FailureSignal(code="ECONNRESET"), "network", True),
+        (FailureSignal(code="ETIMEDOUT"), "network", True),
+        (FailureSignal(code="ENOTFOUND"), "network", True),
+        (FailureSignal(code="econnrefused"), "network", True),
+        (FailureSignal(lost=True), "network", True),
+        (FailureSignal(status=408), "network", True),
+        (FailureSignal(status=500), "server", True),
+        (FailureSignal(status=503), "server", True),
+        (FailureSignal(status=599), "server", True),
+        (FailureSignal(status=200, code="INTERNAL_SERVER_ERROR"), "server", True),
+        (FailureSignal(status=400), "validation", False),
+        (FailureSignal(status=418), "validation", False),
+        (FailureSignal(status=422), "validation", False),
+        (FailureSignal(status=401), "authentication", False),
+        (FailureSignal(status=403), "authorization", False),
+        (FailureSignal(status=200, code="ACCESS_DENIED"), "authorization", False),
+        (FailureSignal(status=404), "not_found", False),
+        (FailureSignal(status=409), "conflict", False),
+        (FailureSignal(code=PRICE_DRIFT), "conflict", False),
+        (FailureSignal(status=402), "shop_closed", False),
+        (FailureSignal(status=423), "shop_closed", False),
+        (
+            FailureSignal(status=200, code="NEGATIVE_PRICE_VALUE", user_error=True),
+            "validation",
+            False,
+        ),
+        (
+            FailureSignal(status=200, code="PRODUCT_DOES_NOT_EXIST", user_error=True),
+            "not_found",
+            False,
+        ),
+        (FailureSignal(), "unknown", False),
+        (FailureSignal(status=302), "unknown", False),
+        (FailureSignal(status=404, retryable=True), "not_found", True),
+        (FailureSignal(status=500, retryable=False), "server", False),
+    ],
+)
+def test_a_failure_has_a_kind_and_a_verdict(
+    signal: FailureSignal, kind: str, *, retryable: bool
+) -> None:
+    failure = classify_failure(signal, "It failed.")
+    assert (failure.kind, failure.retryable, failure.message) == (kind, retryable, "It failed.")
+
+
+@every_case(
+    ("signal", "unknown"),
+    [
+        (FailureSignal(lost=True), True),
+        (FailureSignal(code="ETIMEDOUT", lost=True), True),
+        (FailureSignal(status=502), True),
+        (FailureSignal(status=408), True),
+        (FailureSignal(code="ECONNREFUSED"), False),
+        (FailureSignal(status=429), False),
+        (FailureSignal(status=404), False),
+    ],
+)
+def test_a_call_that_may_have_been_heard_is_of_unknown_outcome(
+    signal: FailureSignal, *, unknown: bool
+) -> None:
+    assert classify_failure(signal, "").outcome_unknown is unknown
+
+
+def test_only_what_the_whole_shop_would_refuse_is_critical() -> None:
+    critical = {
+        status
+        for status in range(400, 600)
+        if classify_failure(FailureSignal(status=status), "").is_critical
+    }
+    assert critical == {401, 402, 423}
+
+
+def test_kinds_are_those_that_reports_name() -> None:
+    assert {
+        "rate_limit",
+        "network",
+        "server",
+        "validation",
+        "authentication",
+        "authorization",
+    } < set(FailureKind)
+
+
+NOW = datetime(2026, 5, 4, tzinfo=UTC)
+STANDARD = BucketStatus(2000, 2000, 100)
+AT_ONCE = 5
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def full(**changes: float) -> LeakyBucket:
+    facts = {
+        "available": 2000.0,
+        "maximum": 2000.0,
+        "restore_rate": 100.0,
+        "pending": 0.0,
+    } | changes
+    return LeakyBucket(**facts, measured_at=NOW)
+
+
+def test_a_shop_that_was_never_heard_of_has_the_smallest_plan() -> None:
+    tank = default_bucket(NOW)
+    assert (tank.available, tank.maximum, tank.restore_rate) == (
+        DEFAULT_BUCKET.available,
+        DEFAULT_BUCKET.maximum,
+        DEFAULT_BUCKET.restore_rate,
+    )
+
+
+@every_case(
+    ("available", "cost", "seconds"),
+    [(2000, 10, 0.0), (70, 10, 0.0), (60, 10, 0.1), (0, 10, 0.7), (-40, 10, 1.1), (560, 1000, 5.0)],
+)
+def test_a_call_waits_until_its_points_and_the_spare_ones_are_there(
+    available: float, cost: float, seconds: float
+) -> None:
+    tank, wait = reserve_points(full(available=available), cost, NOW)
+    assert wait == pytest.approx(seconds)
+    assert (tank.available, tank.pending) == (available - cost, cost)
+
+
+def test_points_come_back_up_to_the_brim() -> None:
+    tank, wait = reserve_points(full(available=-100.0), 10, after(3))
+    assert (tank.available, wait) == (pytest.approx(190), 0.0)
+    tank, _ = reserve_points(full(available=1990.0), 10, after(3))
+    assert tank.available == pytest.approx(1990)
+
+
+def test_what_the_shop_tells_is_the_truth_less_the_other_promises() -> None:
+    tank = sync_bucket(
+        full(available=500.0, pending=30.0),
+        10,
+        BucketStatus(1800, 1000, 50),
+        since=NOW,
+        now=after(1),
+    )
+    assert tank == LeakyBucket(1780, 1000, 50, 20, after(1), after(1))
+
+
+@every_case(("told", "available"), [(1800, 600), (100, 80)])
+def test_old_news_may_only_say_that_there_is_less(told: float, available: float) -> None:
+    reckoned = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
+    tank = sync_bucket(reckoned, 10, BucketStatus(told, 2000, 100), since=NOW, now=after(1))
+    assert tank.available == available
+
+
+def test_an_answer_that_tells_nothing_leaves_the_points_spent() -> None:
+    assert sync_bucket(
+        full(available=500.0, pending=10.0), 10, None, since=NOW, now=after(1)
+    ) == LeakyBucket(600, 2000, 100, 0, after(1))
+    assert (
+        sync_bucket(
+            full(available=500.0, pending=10.0), 10, BucketStatus(1, 1, 0), since=NOW, now=NOW
+        ).restore_rate
+        == 100
+    )
+
+
+def test_a_promise_that_is_not_wanted_is_given_back() -> None:
+    taken, _ = reserve_points(full(available=500.0), 40, NOW)
+    assert refund_points(taken, 40, NOW) == full(available=500.0)
+
+
+def test_promises_of_processes_that_were_killed_are_forgotten_in_time() -> None:
+    later = NOW + FORGOTTEN_AFTER + timedelta(seconds=1)
+    assert reserve_points(full(pending=700.0), 10, later)[0].pending == 10
+    assert reserve_points(full(pending=700.0), 10, after(1))[0].pending == 710
+
+
+class RealBucket:
+    """The shop's own, which refuses what it does not hold."""
+
+    def __init__(self, bucket: BucketStatus) -> None:
+        self.level, self.bucket, self.at, self.refused, self.spent = (
+            bucket.available,
+            bucket,
+            0.0,
+            0,
+            0.0,
+        )
+
+    def take(self, cost: float, at: float) -> BucketStatus:
+        filled = self.level + (at - self.at) * self.bucket.restore_rate
+        self.level, self.at = min(filled, self.bucket.maximum), at
+        if self.level < cost:
+            self.refused += 1
+        else:
+            self.level -= cost
+            self.spent += cost
+        return BucketStatus(self.level, self.bucket.maximum, self.bucket.restore_rate)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 0.5),
+            st.floats(0, 0.5) | st.floats(2, 5),
+            st.sampled_from([1.0, 5.0, 10.0]),
+        ),
+        min_size=100,
+        max_size=400,
+    ),
+    st.sampled_from([0.0, 300.0, 2000.0]),
+)
+def test_the_shop_never_has_to_refuse_and_its_points_are_not_left_lying(
+    calls: list[tuple[float, float, float]], begins_with: float
+) -> None:
+    """Calls with any latency there and back, five at once, answers in any order."""
+    shop = RealBucket(BucketStatus(begins_with, 2000, 100))
+    tank = full(available=begins_with)
+    events = [(0.0, number, "begin") for number in range(AT_ONCE)]
+    costs, told, turns = {}, {}, {}
+    left, number, ended = list(calls), AT_ONCE, 0.0
+    while events:
+        at, which, what = heapq.heappop(events)
+        if what == "begin":
+            if not left:
+                continue
+            there, back, cost = left.pop()
+            tank, wait = reserve_points(tank, cost, after(at))
+            costs[which], turns[which] = (cost, back), after(at + wait)
+            heapq.heappush(events, (at + wait + there, which, "arrive"))
+        elif what == "arrive":
+            told[which] = shop.take(costs[which][0], at)
+            heapq.heappush(events, (at + costs[which][1], which, "hear"))
+        else:
+            ended = at
+            tank = sync_bucket(
+                tank, costs[which][0], told[which], since=turns[which], now=after(at)
+            )
+            number += 1
+            heapq.heappush(events, (at, number, "begin"))
+    assert shop.refused == 0
+    needed = max(shop.spent - begins_with + SPARE_SHARE * 2000, 0.0) / 100
+    latency = sum(there + back for there, back, _ in calls) / AT_ONCE + 6.0
+    assert ended <= needed + latency + 1.0
+
+
+NOON = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
+MINUTE = timedelta(seconds=60)
+# Capital letters are writes, small ones are reads: W well, T throttled, F failed.
+LETTERS = {"w": CallOutcome.WELL, "t": CallOutcome.THROTTLED, "f": CallOutcome.FAILED}
+CLOSED = Circuit()
+SIX_REFUSED_WRITES = {CallKind.WRITE: Streak(throttles=6)}
+OPEN = Circuit(CircuitState.OPEN, SIX_REFUSED_WRITES, NOON + MINUTE, CallKind.WRITE)
+HALF_OPEN = replace(OPEN, state=CircuitState.HALF_OPEN)
+
+
+def after_answers(answers: str, circuit: Circuit = CLOSED) -> Circuit:
+    for letter in answers:
+        kind = CallKind.WRITE if letter.isupper() else CallKind.READ
+        circuit = after_answer(circuit, kind, LETTERS[letter.lower()], NOON)
+    return circuit
+
+
+def test_streaks_of_one_kind_of_call_open_the_circuit() -> None:
+    cases = {
+        "TTTTT": "closed",
+        "TTTTTT": "open",
+        "tttttt": "open",
+        "TTTTTWT": "closed",
+        "TTTTTFT": "closed",
+        "FFFF": "closed",
+        "FFFFF": "open",
+        "FFFFWF": "closed",
+        "FFFFTF": "closed",
+        "wTwTwTwTwTwT": "open",  # the read before each write succeeds
+        "wFwFwFwFwF": "open",
+        "tttTTT": "closed",
+        "fffFF": "closed",
+    }
+    assert {answers: after_answers(answers).state.value for answers in cases} == cases
+
+
+def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened() -> None:
+    read = after_answers("w", HALF_OPEN)
+    assert read.state is CircuitState.HALF_OPEN
+    assert isinstance(request_permit(read, NOON), CallPermit)
+    assert after_answers("T", read).state is CircuitState.OPEN
+    assert after_answers("W", read) == CLOSED
+
+
+def test_an_open_circuit_lets_nobody_call_for_a_minute_and_then_one() -> None:
+    opened = after_answers("TTTTTT")
+    assert has_opened(Circuit(), opened)
+    assert request_permit(opened, NOON + timedelta(seconds=59)) == NotBefore(NOON + MINUTE)
+    probe = request_permit(opened, NOON + MINUTE)
+    assert isinstance(probe, CallPermit)
+    assert probe.is_probe
+    assert probe.circuit.state is CircuitState.HALF_OPEN
+    assert request_permit(probe.circuit, NOON + MINUTE) == NotBefore(NOON + 2 * MINUTE)
+
+
+@every_case("answer", [CallOutcome.THROTTLED, CallOutcome.FAILED])
+def test_a_probe_that_fails_opens_it_again_without_news(answer: CallOutcome) -> None:
+    again = after_answer(HALF_OPEN, CallKind.WRITE, answer, NOON)
+    assert (again.state, again.until) == (CircuitState.OPEN, NOON + MINUTE)
+    assert not has_opened(HALF_OPEN, again)
+
+
+def test_a_probe_that_is_answered_closes_it() -> None:
+    assert after_answers("W", HALF_OPEN) == CLOSED
+
+
+def test_a_probe_that_was_lost_does_not_keep_it_half_open() -> None:
+    lost = Circuit(CircuitState.HALF_OPEN, until=NOON)
+    assert isinstance(request_permit(lost, NOON), CallPermit)
+
+
+def test_late_answers_do_not_change_an_open_circuit() -> None:
+    assert after_answers("WTF", OPEN) == OPEN
+
+
+def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
+    refused = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, timedelta(seconds=2))
+    assert refused.state is CircuitState.CLOSED
+    assert request_permit(refused, NOON) == NotBefore(NOON + timedelta(seconds=2))
+    shorter = after_answer(
+        refused, CallKind.READ, CallOutcome.THROTTLED, NOON, timedelta(seconds=1)
+    )
+    assert request_permit(shorter, NOON) == NotBefore(NOON + timedelta(seconds=2))
+    assert request_permit(
+        after_answer(shorter, CallKind.READ, CallOutcome.WELL, NOON),
+        NOON + timedelta(seconds=2),
+    ) == CallPermit(replace(Circuit(), until=NOON + timedelta(seconds=2)))
+
+
+@every_case(
+    ("told", "state", "pause"),
+    [
+        (timedelta(minutes=15), "closed", timedelta(minutes=15)),
+        (timedelta(minutes=16), "open", timedelta(minutes=16)),
+        (timedelta(days=9), "open", timedelta(days=1)),
+    ],
+)
+def test_a_long_wait_opens_it_at_once_and_as_long(
+    told: timedelta, state: str, pause: timedelta
+) -> None:
+    circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, told)
+    assert (circuit.state, circuit.until) == (state, NOON + pause)
+
+
+def test_refusals_in_a_row_halve_the_calls_at_once() -> None:
+    assert [concurrency(throttles, 5) for throttles in (0, 2, 3, 6)] == [5, 5, 2, 2]
+    assert concurrency(6, 1) == 1

@@ -1,0 +1,532 @@
+"""Checks of applied prices against the shop, and repairs."""
+
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
+from automation_pipeline.pricing.checks import (
+    reconcile_all,
+    reconcile_run,
+    repair_run,
+    request_due_checks,
+)
+from automation_pipeline.pricing.models.history import ReconciliationReport
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal, ShopRestingError
+from automation_pipeline.pricing.queries.checks import checks_of, latest_conclusive_check
+from automation_pipeline.pricing.queries.monitoring import mismatched_prices
+from automation_pipeline.pricing.queries.runs import plan_checks
+from automation_pipeline.pricing.runs import roll_back_run, start_due_rules
+from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
+from automation_pipeline_tests.pricing.bench import Bench
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(1)), {"longest_pause_seconds": 0.0})
+
+
+def finished(bench: Bench) -> RuleRun:
+    """By the clock of the test."""
+    run = bench.work(bench.queued())
+    plan(bench, run)
+    return run
+
+
+def plan(bench: Bench, run: RuleRun) -> None:
+    with bench.database.transaction() as session:
+        plan_checks(session, run.id, bench.clock.now())
+
+
+def ask(bench: Bench) -> list[str]:
+    return list(request_due_checks(database=bench.database, clock=bench.clock))
+
+
+def test_a_check_is_asked_for_when_it_is_due(bench: Bench) -> None:
+    run = finished(bench)
+    assert ask(bench) == []
+    bench.pass_minutes(3)
+    [key] = ask(bench)
+    assert key == f"rule-check-{run.id}-5m-{round(bench.clock.now().timestamp())}"
+    assert (key, {"run_id": run.id, "check": "5m"}) in bench.requests()
+    assert ask(bench) == []
+    bench.pass_minutes(57)
+    assert any(key.startswith(f"rule-check-{run.id}-1h-") for key in ask(bench))
+
+
+def test_what_nobody_has_made_is_asked_for_again_under_another_key(bench: Bench) -> None:
+    finished(bench)
+    bench.pass_minutes(3)
+    [first] = ask(bench)
+    bench.pass_minutes(9)
+    assert ask(bench) == []
+    bench.pass_minutes(1)
+    [again] = ask(bench)
+    assert again.startswith(f"{first}-")
+
+
+def test_what_was_made_is_not_asked_for(bench: Bench) -> None:
+    run = finished(bench)
+    bench.pass_minutes(3)
+    bench.loop(reconcile_run(run.id, bench.context, name="5m"))
+    assert ask(bench) == []
+
+
+@pytest.mark.parametrize("minutes", [1, 120])
+def test_a_run_that_ends_a_second_time_is_looked_at_a_second_time_when_it_is_due(
+    bench: Bench, minutes: float
+) -> None:
+    run = finished(bench)
+    bench.pass_minutes(3)
+    [first] = ask(bench)
+    bench.loop(reconcile_run(run.id, bench.context, name="5m"))
+    bench.pass_minutes(minutes)
+    plan(bench, run)
+    assert ask(bench) == []
+    bench.pass_minutes(3)
+    [second] = ask(bench)
+    assert second != first
+    assert [key for key, _ in bench.requests() if key.startswith("rule-check-")] == [first, second]
+
+
+BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
+
+
+@pytest.fixture
+def bench_of_three(database: Database, clock: StandingClock) -> Bench:
+    """Nobody waits for another try."""
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+def applied(bench_of_three: Bench, **rule: object) -> RuleRun:
+    run = bench_of_three.work(bench_of_three.queued(bench_of_three.rule(**rule)))
+    bench_of_three.shop.called.clear()
+    return run
+
+
+def look(bench_of_three: Bench, run: RuleRun, name: str = "5m") -> ReconciliationReport:
+    return bench_of_three.loop(reconcile_run(run.id, bench_of_three.context, name=name))
+
+
+def test_prices_that_stand_are_no_news(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    found = look(bench_of_three, run)
+    assert (found.total_checked, found.mismatches, found.unverified) == (3, 0, ())
+    assert bench_of_three.shop.called == [("prices", ("101", "201", "301"))]
+    with bench_of_three.database.reading() as session:
+        first, second = checks_of(session, run.id)
+    assert (first.name, first.checked_at, first.worst, first.report) == (
+        "5m",
+        bench_of_three.clock.now(),
+        None,
+        found,
+    )
+    assert (second.name, second.checked_at, second.report) == ("1h", None, None)
+    assert bench_of_three.events("automation.reconciliation.mismatch") == []
+
+
+@pytest.mark.parametrize(
+    ("edited", "severity", "difference"),
+    [
+        ({"amount": 901}, "info", 1),
+        ({"amount": 909}, "warning", 9),
+        ({"amount": 910}, "critical", 10),
+        ({"currency": "USD"}, "critical", None),
+    ],
+)
+def test_every_difference_is_told_with_its_weight(
+    bench_of_three: Bench, edited: dict[str, object], severity: str, difference: int | None
+) -> None:
+    run = applied(bench_of_three)
+    bench_of_three.shop.edit("201", **edited)
+    found = look(bench_of_three, run)
+    [detail] = found.details
+    target = bench_of_three.targets(run.id)[1]
+    assert (detail.target_id, detail.sku_id, detail.severity) == (
+        str(target.id),
+        "SKU-2-1",
+        severity,
+    )
+    assert (detail.expected_price, detail.difference) == (900, difference)
+    [event] = bench_of_three.events("automation.reconciliation.mismatch")
+    assert event.key == f"{run.id}:{target.id}:mismatch:5m"
+    told = {
+        "targetId": str(target.id),
+        "runId": str(run.id),
+        "expected": 900,
+        "difference": difference,
+    }
+    assert (
+        event.payload.items()
+        >= {**told, "severity": severity, "actual": detail.actual_price}.items()
+    )
+    assert (
+        next(check for check in bench_of_three.checks(run.id) if check.name == "5m").worst
+        == severity
+    )
+
+
+def test_what_is_gone_is_not_verified_and_no_mismatch(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    bench_of_three.shop.remove("101")
+    bench_of_three.shop.edit("201", amount=1)
+    found = look(bench_of_three, run)
+    assert (found.total_checked, found.mismatches) == (2, 1)
+    assert [one.reason for one in found.unverified] == [
+        "the variant, or its price, is not in the shop any more"
+    ]
+
+
+def test_a_read_that_fails_proves_nothing(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    bench_of_three.shop.fail_always(PRICES, BUSY)
+    found = look(bench_of_three, run)
+    assert (found.total_checked, found.mismatches, len(found.unverified)) == (0, 0, 3)
+    assert "The shop fails as it was told to" in found.unverified[0].reason
+    assert bench_of_three.events("automation.reconciliation.mismatch") == []
+
+
+def test_a_check_that_was_made_is_not_made_again(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    found = look(bench_of_three, run)
+    bench_of_three.shop.edit("101", amount=1)
+    assert look(bench_of_three, run) == found
+    assert look(bench_of_three, run, "manual-1").mismatches == 1
+    assert bench_of_three.shop.times("prices") == 2
+
+
+def test_only_what_was_applied_last_is_expected(bench_of_three: Bench) -> None:
+    first = applied(bench_of_three)
+    second = applied(bench_of_three, name="Later", selector={"sku": "SKU-1-1"})
+    assert [one.status for one in bench_of_three.targets(second.id)] == ["APPLIED"]
+    assert (
+        look(bench_of_three, first).total_checked,
+        look(bench_of_three, second).total_checked,
+    ) == (2, 1)
+    roll_back_run(
+        second.id,
+        database=bench_of_three.database,
+        clock=bench_of_three.clock,
+        actor="user:1",
+    )
+    bench_of_three.work(second)
+    again = look(bench_of_three, first, "1h")
+    assert (again.total_checked, again.mismatches) == (3, 0)
+
+
+def test_what_is_being_changed_is_left_open(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    bench_of_three.shop.edit("101", amount=1)
+    bench_of_three.set_target(bench_of_three.targets(run.id)[0].id, is_writing=True)
+    found = look(bench_of_three, run)
+    assert (found.mismatches, [one.reason for one in found.unverified]) == (
+        0,
+        ["its price was being changed meanwhile"],
+    )
+
+
+def test_what_is_taken_back_during_the_look_is_left_out(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    first = bench_of_three.targets(run.id)[0]
+
+    async def taken_back(_kind: str, _subject: object) -> None:
+        bench_of_three.shop.edit("101", amount=1000)
+        bench_of_three.set_target(first.id, status="ROLLED_BACK")
+
+    bench_of_three.shop._meanwhile = taken_back
+    found = look(bench_of_three, run)
+    assert (found.total_checked, found.mismatches) == (2, 0)
+
+
+def test_a_shop_that_wants_to_be_left_alone_leaves_the_check_due(
+    bench_of_three: Bench,
+) -> None:
+    run = applied(bench_of_three)
+    with bench_of_three.database.transaction() as session:
+        shop = session.get_one(ShopRow, bench_of_three.front.name)
+        shop.circuit, shop.until = "open", shop.measured_at + timedelta(days=36500)
+    with pytest.raises(ShopRestingError):
+        look(bench_of_three, run)
+    assert {check.checked_at for check in bench_of_three.checks(run.id)} == {None}
+
+
+def test_a_token_that_is_refused_is_not_tried_for_every_lot(bench_of_three: Bench) -> None:
+    bench_of_three.shop = FakeShop(*shelf(300, 2))
+    run = applied(bench_of_three)
+    bench_of_three.knobs["calls_at_once"] = 1
+    bench_of_three.shop.fail_always(PRICES, REFUSED)
+    assert len(look(bench_of_three, run).unverified) == 600
+    assert bench_of_three.shop.times("prices") == 1
+
+
+def test_a_run_of_another_shop_cannot_be_verified(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    bench_of_three.set_run(run.id, shop="other.test")
+    found = look(bench_of_three, run)
+    assert {one.reason for one in found.unverified} == {
+        "it was applied in another shop, other.test"
+    }
+    assert bench_of_three.shop.called == []
+
+
+def test_what_cannot_be_checked_is_refused(bench_of_three: Bench) -> None:
+    preview = bench_of_three.previewed()
+    with pytest.raises(
+        ConflictError, match=f"Run {preview.id} is PREVIEW: nothing of it is applied"
+    ):
+        look(bench_of_three, preview)
+    with pytest.raises(InvalidInputError, match="There is no such check"):
+        look(bench_of_three, preview, "tomorrow")
+    with pytest.raises(NotFoundError):
+        look(bench_of_three, preview.model_copy(update={"id": 987654}))
+
+
+def test_a_run_of_which_nothing_is_left_is_checked_all_the_same(bench_of_three: Bench) -> None:
+    run = applied(bench_of_three)
+    roll_back_run(
+        run.id,
+        database=bench_of_three.database,
+        clock=bench_of_three.clock,
+        actor="user:1",
+    )
+    bench_of_three.work(run)
+    assert look(bench_of_three, run).total_checked == 0
+
+
+YESTERDAY = timedelta(days=1)
+
+
+@pytest.fixture
+def bench_of_four(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+
+
+def applied_by_rule(bench_of_four: Bench, ago: timedelta = YESTERDAY, **rule: object) -> RuleRun:
+    run = bench_of_four.work(bench_of_four.queued(bench_of_four.rule(**rule)))
+    at = bench_of_four.clock.now() - ago
+    bench_of_four.set_run(run.id, queued_at=at, started_at=at, finished_at=at)
+    bench_of_four.shop.called.clear()
+    return run
+
+
+def look_at_all(bench_of_four: Bench) -> list[ReconciliationReport]:
+    return bench_of_four.loop(reconcile_all(bench_of_four.context))
+
+
+def test_all_runs_are_looked_at_in_one_read_and_each_variant_once(
+    bench_of_four: Bench,
+) -> None:
+    first = applied_by_rule(bench_of_four)
+    second = applied_by_rule(bench_of_four, name="Later", selector={"sku": ["SKU-1-1", "SKU-2-1"]})
+    bench_of_four.shop.edit("101", amount=1)
+    reports = {
+        one.run_id: (one.total_checked, one.mismatches) for one in look_at_all(bench_of_four)
+    }
+    assert reports == {str(first.id): (2, 0), str(second.id): (2, 1)}
+    [(_, asked)] = bench_of_four.shop.called
+    assert sorted(asked) == ["101", "201", "301", "401"]
+    checks = {check.name: check for check in bench_of_four.checks(second.id)}
+    assert (checks["2026-05-04"].mismatches, checks["2026-05-04"].worst) == (1, "critical")
+    [event] = bench_of_four.events("automation.reconciliation.mismatch")
+    assert event.key.endswith(":mismatch:2026-05-04")
+
+
+def test_a_day_has_one_look_and_the_next_day_another(bench_of_four: Bench) -> None:
+    run = applied_by_rule(bench_of_four)
+    assert (
+        len(look_at_all(bench_of_four)),
+        len(look_at_all(bench_of_four)),
+    ) == (1, 0)
+    bench_of_four.clock.pass_time(timedelta(days=1))
+    assert len(look_at_all(bench_of_four)) == 1
+    assert {check.name for check in bench_of_four.checks(run.id)} == {
+        "5m",
+        "1h",
+        "2026-05-04",
+        "2026-05-05",
+    }
+
+
+@pytest.mark.parametrize(
+    ("ago", "looked_at"),
+    [
+        (timedelta(minutes=60), 0),
+        (timedelta(minutes=61), 1),
+        (timedelta(days=30), 1),
+        (timedelta(days=30, minutes=1), 0),
+    ],
+)
+def test_a_run_is_watched_from_its_second_hour_to_its_thirtieth_day(
+    bench_of_four: Bench, ago: timedelta, looked_at: int
+) -> None:
+    applied_by_rule(bench_of_four, ago)
+    assert len(look_at_all(bench_of_four)) == looked_at
+
+
+def test_a_day_is_that_of_the_zone(bench_of_four: Bench) -> None:
+    run = applied_by_rule(bench_of_four)
+    bench_of_four.clock.pass_time(timedelta(hours=13))
+    look_at_all(bench_of_four)
+    assert bench_of_four.checks(run.id)[-1].name == "2026-05-05"
+
+
+def test_who_wants_no_reconciliation_has_none(bench_of_four: Bench) -> None:
+    applied_by_rule(bench_of_four)
+    bench_of_four.knobs["reconciles"] = False
+    assert (look_at_all(bench_of_four), bench_of_four.shop.called) == ([], [])
+
+
+def test_runs_of_other_shops_are_not_looked_at(bench_of_four: Bench) -> None:
+    bench_of_four.set_run(applied_by_rule(bench_of_four).id, shop="other.test")
+    assert look_at_all(bench_of_four) == []
+
+
+def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_what_was_found(
+    bench_of_four: Bench,
+) -> None:
+    run = bench_of_four.work(bench_of_four.queued())
+    bench_of_four.shop.edit("101", amount=5000)
+    bench_of_four.loop(reconcile_run(run.id, bench_of_four.context, name="5m"))
+    bench_of_four.clock.pass_time_a_second()
+    # All of it is applied_by_rule over, as by a repair of every price.
+    later = bench_of_four.work(bench_of_four.queued(bench_of_four.rule(name="Later")))
+    for one in (run, later):
+        at = bench_of_four.clock.now() - YESTERDAY
+        bench_of_four.set_run(one.id, queued_at=at, started_at=at, finished_at=at)
+    reports = {report.run_id: report for report in look_at_all(bench_of_four)}
+    assert (reports[str(run.id)].total_checked, reports[str(later.id)].total_checked) == (0, 4)
+    with bench_of_four.database.reading() as session:
+        newest = latest_conclusive_check(session, run.id)
+        assert newest is not None
+        assert (newest.name, newest.worst, newest.unverified) == ("2026-05-04", None, 0)
+        assert dict(mismatched_prices(session, bench_of_four.clock.now())) == {}
+
+
+def test_where_no_run_has_a_price_left_the_shop_is_not_asked(bench_of_four: Bench) -> None:
+    run = applied_by_rule(bench_of_four)
+    for target in bench_of_four.targets(run.id):
+        bench_of_four.set_target(target.id, status="ROLLED_BACK")
+    assert [(report.total_checked, report.unverified) for report in look_at_all(bench_of_four)] == [
+        (0, ())
+    ]
+    assert (look_at_all(bench_of_four), bench_of_four.shop.called) == ([], [])
+
+
+def check_prices(bench_of_four: Bench, run: RuleRun, name: str) -> None:
+    bench_of_four.loop(reconcile_run(run.id, bench_of_four.context, name=name))
+    bench_of_four.clock.pass_time_a_second()
+
+
+def repair(bench_of_four: Bench, run: RuleRun) -> RuleRun:
+    return repair_run(
+        run.id, database=bench_of_four.database, clock=bench_of_four.clock, actor="user:5"
+    )
+
+
+def edited(bench_of_four: Bench, **rule: object) -> RuleRun:
+    """Applied, and two prices of it changed by hand, one of them into another currency."""
+    run = bench_of_four.work(bench_of_four.queued(bench_of_four.rule(**rule)))
+    bench_of_four.shop.edit("201", amount=1)
+    bench_of_four.shop.edit("301", currency="USD")
+    check_prices(bench_of_four, run, "5m")
+    return run
+
+
+def test_a_repair_holds_the_differences_of_the_same_currency_alone(bench_of_four: Bench) -> None:
+    run = edited(bench_of_four)
+    made = repair(bench_of_four, run)
+    assert (made.status, made.trigger, made.parent_run_id, made.created_by) == (
+        "PREVIEW",
+        "repair",
+        run.id,
+        "user:5",
+    )
+    assert (made.total_targets, made.rule_version_hash) == (1, run.rule_version_hash)
+    assert made.previewed_at == bench_of_four.clock.now()
+    assert made.explain is not None
+    assert made.explain["repairs"] == {"runId": str(run.id), "check": "5m"}
+    [target] = bench_of_four.targets(made.id)
+    assert (target.variant_id, target.sku_id, target.product_id) == ("201", "SKU-2-1", "2")
+    assert (target.before_json["unit_amount"], target.after_json["unit_amount"]) == (1, 900)
+    assert target.writes_compare_at is False
+
+
+def test_a_repair_is_applied_as_any_run_even_if_its_rule_rests(bench_of_four: Bench) -> None:
+    run = edited(bench_of_four, cooldownMinutes=600)
+    ended = bench_of_four.work(bench_of_four.queue(repair(bench_of_four, run)))
+    assert (ended.status, bench_of_four.shop.amounts()["201"]) == ("APPLIED", 900)
+    check_prices(bench_of_four, ended, "5m")
+    assert {check.name: check.mismatches for check in bench_of_four.checks(ended.id)} == {
+        "5m": 0,
+        "1h": None,
+    }
+
+
+def test_what_was_put_right_by_hand_needs_no_repair(bench_of_four: Bench) -> None:
+    run = edited(bench_of_four)
+    bench_of_four.shop.edit("201", amount=900)
+    check_prices(bench_of_four, run, "manual-1")
+    with pytest.raises(
+        ConflictError, match=f"Nothing of run {run.id} is to be repaired: its last check, manual-1"
+    ):
+        repair(bench_of_four, run)
+
+
+def test_a_look_that_saw_nothing_does_not_count(bench_of_four: Bench) -> None:
+    run = edited(bench_of_four)
+    bench_of_four.shop.fail_always(PRICES, FailureSignal(status=500))
+    check_prices(bench_of_four, run, "manual-1")
+    assert repair(bench_of_four, run).total_targets == 1
+
+
+def test_what_was_taken_back_since_is_not_put_back(bench_of_four: Bench) -> None:
+    run = edited(bench_of_four)
+    roll_back_run(
+        run.id,
+        database=bench_of_four.database,
+        clock=bench_of_four.clock,
+        actor="user:1",
+        force=True,
+    )
+    bench_of_four.work(run)
+    with pytest.raises(ConflictError, match="Nothing of run"):
+        repair(bench_of_four, run)
+
+
+def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(
+    bench_of_four: Bench,
+) -> None:
+    run = bench_of_four.work(
+        bench_of_four.queued(bench_of_four.rule(endsAt="2026-05-04T11:00:00Z"))
+    )
+    bench_of_four.shop.edit("201", amount=2500)
+    check_prices(bench_of_four, run, "5m")
+    repaired = bench_of_four.work(bench_of_four.queue(repair(bench_of_four, run)))
+    assert (repaired.status, bench_of_four.shop.amounts()["201"]) == ("APPLIED", 900)
+    bench_of_four.pass_minutes(61)
+    for _ in range(2):
+        for run_id in start_due_rules(
+            database=bench_of_four.database,
+            clock=bench_of_four.clock,
+            shop=bench_of_four.front.name,
+        ).ended:
+            bench_of_four.work_id(run_id)
+    assert bench_of_four.run(run.id).status == "ROLLED_BACK"
+    assert set(bench_of_four.shop.amounts().values()) == {1000}
+
+
+def test_without_a_look_there_is_nothing_to_repair(bench_of_four: Bench) -> None:
+    run = bench_of_four.work(bench_of_four.queued())
+    with pytest.raises(ConflictError, match=f"No price of run {run.id} was looked up"):
+        repair(bench_of_four, run)
+
+
+def test_when_its_promotion_is_over_nothing_is_put_back(bench_of_four: Bench) -> None:
+    run = edited(bench_of_four)
+    bench_of_four.set_run(run.id, promotion_ended_at=bench_of_four.clock.now())
+    with pytest.raises(ConflictError, match="promotion"):
+        repair(bench_of_four, run)

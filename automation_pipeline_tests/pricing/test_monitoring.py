@@ -1,0 +1,575 @@
+"""Dead letters and alerts."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.clients.webhooks import WebhookClient
+from automation_pipeline.core.errors import InvalidInputError, TransientError
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.core.webhooks import (
+    AlertSeverity,
+    DeliveryPolicy,
+    WebhookAnswer,
+    WebhookSender,
+    mac_of_moment,
+)
+from automation_pipeline.pricing import monitoring as module
+from automation_pipeline.pricing.models.history import (
+    AlertCandidate,
+    DeadLetterReport,
+    PricingAlertName,
+)
+from automation_pipeline.pricing.models.runs import RetriedRuns
+from automation_pipeline.pricing.models.shop import FailureKind
+from automation_pipeline.pricing.monitoring import (
+    ALERTS_AT_ONCE,
+    acknowledge_dead_letters,
+    deliver_alerts,
+    raise_alerts,
+    report_dead_letters,
+    retry_dead_letters,
+)
+from automation_pipeline.pricing.queries.monitoring import add_alerts, dead_letters, list_alerts
+from automation_pipeline.pricing.runs import roll_back_run
+from automation_pipeline.pricing.tables import PricingAlertRow
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.clients.receiver import receiver, says
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.post import FakeWebhookSender
+from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.dead_letters import dead_targets, failing
+from automation_pipeline_tests.pricing.ended import (
+    EVERY_ALERT,
+    a_shop,
+    alert_rows,
+    an_ended_run,
+    change_targets,
+    raise_many,
+)
+from automation_pipeline_tests.pricing.kept import a_rule, a_run
+from automation_pipeline_tests.processes import CREW, at_once
+
+LONG_AGO = timedelta(days=2)
+
+
+def raised(
+    database: Database, clock: StandingClock, *, webhooks: Mapping[AlertSeverity, str] = EVERY_ALERT
+) -> list[tuple[str, str, str]]:
+    found = raise_alerts(database=database, clock=clock, webhooks=webhooks)
+    return [(one.project_id, one.name, one.severity) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("applied", "failed", "severity"),
+    [
+        (97, 3, None),
+        (96, 4, "warning"),
+        (90, 10, "warning"),
+        (89, 11, "critical"),
+        (9, 10, None),
+        (10, 10, "critical"),
+    ],
+)
+def test_the_success_of_the_hour_is_judged_strictly(
+    database: Database, clock: StandingClock, applied: int, failed: int, severity: str | None
+) -> None:
+    an_ended_run(database, clock, applied, failed)
+    assert raised(database, clock) == ([("default", "success_rate", severity)] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("letters", "severity"), [(50, None), (51, "warning"), (100, "warning"), (101, "critical")]
+)
+def test_the_dead_letters_are_judged_strictly(
+    database: Database, clock: StandingClock, letters: int, severity: str | None
+) -> None:
+    an_ended_run(database, clock, 1, letters, ended=LONG_AGO)
+    assert raised(database, clock) == ([("default", "dlq_size", severity)] if severity else [])
+
+
+@pytest.mark.parametrize(("refusals", "is_raised"), [(3, False), (4, True)])
+def test_the_refusals_of_five_minutes_are_judged_strictly(
+    database: Database, clock: StandingClock, refusals: int, is_raised: bool
+) -> None:
+    a_shop(database, *[10.0] * refusals)
+    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
+    assert raised(database, clock) == ([("default", "rate_limits", "warning")] if is_raised else [])
+
+
+def test_an_open_circuit_is_a_critical_alert_of_the_projects_that_call_the_shop(
+    database: Database, clock: StandingClock
+) -> None:
+    a_shop(database, circuit="open")
+    assert raised(database, clock) == []
+    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
+    assert raised(database, clock) == [("default", "circuit_open", "critical")]
+
+
+def test_an_alert_is_kept_as_a_row_that_says_what_is_wrong(
+    database: Database, clock: StandingClock
+) -> None:
+    an_ended_run(database, clock, 89, 11, project_id="shoes")
+    raised(database, clock)
+    [row] = alert_rows(database)
+    assert (row.project_id, row.name, row.severity, row.raised_at) == (
+        "shoes",
+        "success_rate",
+        "critical",
+        clock.now(),
+    )
+    assert row.message == "Only 89.0% of 100 price changes succeeded."
+    assert (row.status, row.attempts) == ("pending", 0)
+
+
+def test_without_a_webhook_it_is_only_kept(database: Database, clock: StandingClock) -> None:
+    an_ended_run(database, clock, 89, 11)
+    raised(database, clock, webhooks={AlertSeverity.WARNING: "https://hooks.example.com"})
+    assert [row.status for row in alert_rows(database)] == ["unsent"]
+
+
+@pytest.mark.parametrize(
+    ("letters", "severity", "minutes"), [(51, "warning", 30), (101, "critical", 15)]
+)
+def test_it_is_raised_again_when_its_cooldown_is_over(
+    database: Database, clock: StandingClock, letters: int, severity: str, minutes: int
+) -> None:
+    an_ended_run(database, clock, 1, letters, ended=LONG_AGO)
+    once = [("default", "dlq_size", severity)]
+    assert [raised(database, clock), raised(database, clock)] == [once, []]
+    clock.pass_time(timedelta(minutes=minutes) - timedelta(seconds=1))
+    assert raised(database, clock) == []
+    clock.pass_time_a_second()
+    assert raised(database, clock) == once
+
+
+def test_what_has_become_worse_is_raised_at_once_and_what_is_better_is_not(
+    database: Database, clock: StandingClock
+) -> None:
+    run_id = an_ended_run(database, clock, 1, 101, ended=LONG_AGO)
+    change_targets(database, run_id, first=10, acknowledged_at=clock.now())
+    assert raised(database, clock) == [("default", "dlq_size", "warning")]
+    change_targets(database, run_id, acknowledged_at=None)
+    assert raised(database, clock) == [("default", "dlq_size", "critical")]
+    change_targets(database, run_id, first=10, acknowledged_at=clock.now())
+    assert raised(database, clock) == []
+
+
+def test_projects_do_not_keep_each_other_quiet(database: Database, clock: StandingClock) -> None:
+    an_ended_run(database, clock, 10, 11, project_id="shoes")
+    assert raised(database, clock) == [("shoes", "success_rate", "critical")]
+    an_ended_run(database, clock, 10, 11, project_id="hats")
+    assert raised(database, clock) == [("hats", "success_rate", "critical")]
+
+
+def test_several_processes_at_once_raise_each_alert_once(
+    database: Database, database_url: str, clock: StandingClock
+) -> None:
+    an_ended_run(database, clock, 89, 11, project_id="shoes")
+    an_ended_run(database, clock, 10, 60, project_id="hats")
+    counts = at_once(raise_many, *[(database_url, f"{clock.now():%Y-%m-%dT%H:%M}", 5)] * CREW)
+    assert sum(counts) == 3
+    named = [(row.project_id, row.name) for row in alert_rows(database)]
+    assert sorted(named) == [
+        ("hats", "dlq_size"),
+        ("hats", "success_rate"),
+        ("shoes", "success_rate"),
+    ]
+
+
+def test_alerts_are_listed_newest_first_by_project(
+    database: Database, clock: StandingClock
+) -> None:
+    an_ended_run(database, clock, 10, 60, project_id="hats")
+    raised(database, clock)
+    an_ended_run(database, clock, 10, 11, project_id="shoes")
+    raised(database, clock)
+    with database.reading() as session:
+        everything, page = list_alerts(session, None, 9, 0), list_alerts(session, None, 1, 1)
+        of_hats = list_alerts(session, "hats", 9, 0)
+        of_gloves = list_alerts(session, "gloves", 9, 0)
+    assert [one.project_id for one in everything] == ["shoes", "hats", "hats"]
+    assert (page, of_hats) == (everything[1:2], everything[1:])
+    assert of_gloves == []
+
+
+URL = "https://hooks.example.com/prices"
+SECRET = "s3cret"
+PATIENCE = DeliveryPolicy(attempts=3, backoff=Backoff(base_seconds=10, cap_seconds=60))
+BACKLOG = AlertCandidate(
+    PricingAlertName.DEAD_LETTERS,
+    AlertSeverity.CRITICAL,
+    "101 failed price changes wait for somebody.",
+)
+
+
+def stored_alert(database: Database, clock: StandingClock, count: int = 1) -> None:
+    with database.transaction() as session:
+        add_alerts(
+            session,
+            [(f"p{number}", BACKLOG) for number in range(count)],
+            clock.now(),
+            webhooks=EVERY_ALERT,
+        )
+
+
+def deliver(
+    database: Database, sender: WebhookSender, url: str = URL, secret: str | None = SECRET
+) -> int:
+    work = deliver_alerts(
+        sender=sender,
+        secret=secret,
+        webhooks=dict.fromkeys(AlertSeverity, url),
+        patience=PATIENCE,
+        database=database,
+    )
+    return asyncio.run(work)
+
+
+def wait_over(database: Database) -> None:
+    with database.transaction() as session:
+        session.execute(update(PricingAlertRow).values(next_retry_at=database_now(-1.0)))
+
+
+def client(*origins: str) -> WebhookClient:
+    return WebhookClient(now=lambda: datetime.now(UTC), allowed_origins=origins, timeout_seconds=30)
+
+
+def test_a_receiver_is_told_once_and_can_check_who_says_it(
+    database: Database, clock: StandingClock
+) -> None:
+    stored_alert(database, clock)
+    with receiver() as hook:
+        tried = [deliver(database, client(hook.url), f"{hook.url}/prices") for _ in range(2)]
+        [call] = hook.calls
+    [row] = alert_rows(database)
+    assert (tried, call.method, call.path) == ([1, 0], "POST", "/prices")
+    assert json.loads(call.body) == {
+        "event": "pricing.alert",
+        "alert": {
+            "id": str(row.id),
+            "name": "dlq_size",
+            "severity": "critical",
+            "message": "101 failed price changes wait for somebody.",
+            "project": "p0",
+            "raisedAt": "2026-05-04T10:00:00.000Z",
+        },
+    }
+    told = {name.lower(): value for name, value in call.headers.items()}
+    assert (told["x-automation-event"], told["x-automation-delivery"]) == (
+        "pricing.alert",
+        f"pricing-alert-{row.id}",
+    )
+    moment, _, mac = told["x-automation-signature"].removeprefix("t=").partition(",v1=")
+    assert mac == mac_of_moment(SECRET, call.body, moment)
+    assert (row.status, row.attempts, row.status_code, row.last_error) == ("sent", 1, 200, None)
+    assert row.sent_at is not None
+
+
+def test_without_a_secret_nothing_is_signed(database: Database, clock: StandingClock) -> None:
+    stored_alert(database, clock)
+    sender = FakeWebhookSender()
+    deliver(database, sender, secret=None)
+    assert "X-Automation-Signature" not in sender.posted[0].headers
+
+
+def test_a_receiver_that_is_down_is_tried_again_with_the_same_words(
+    database: Database, clock: StandingClock
+) -> None:
+    stored_alert(database, clock)
+    with receiver() as hook:
+        hook.answer(says(503), says(200))
+        deliver(database, client(hook.url), hook.url)
+        [row] = alert_rows(database)
+        assert (row.status, row.attempts, row.last_error) == (
+            "pending",
+            1,
+            "The receiver answered 503",
+        )
+        assert deliver(database, client(hook.url), hook.url) == 0
+        wait_over(database)
+        assert deliver(database, client(hook.url), hook.url) == 1
+        first, second = hook.calls
+    assert first.body == second.body
+    assert [(row.status, row.attempts) for row in alert_rows(database)] == [("sent", 2)]
+
+
+@pytest.mark.parametrize("answer", [WebhookAnswer(500, "broken"), TransientError("silent")])
+def test_it_is_given_up_after_the_last_attempt(
+    database: Database, clock: StandingClock, answer: WebhookAnswer | Exception
+) -> None:
+    stored_alert(database, clock)
+    sender = FakeWebhookSender([answer])
+    for _ in range(5):
+        deliver(database, sender)
+        wait_over(database)
+    [row] = alert_rows(database)
+    assert (row.status, row.attempts, len(sender.posted)) == ("failed", 3, 3)
+    assert row.last_error
+
+
+@pytest.mark.parametrize(
+    ("url", "origins", "reason"),
+    [
+        ("http://127.0.0.1:9/prices", (), "IP not allowed"),
+        ("http://169.254.169.254/latest", (), "IP not allowed"),
+        (
+            "https://hooks.example.com/prices",
+            ("https://other.example.com",),
+            "WEBHOOK_ALLOWED_ORIGINS",
+        ),
+    ],
+)
+def test_an_address_that_we_do_not_call_is_refused_with_the_reason(
+    database: Database, clock: StandingClock, url: str, origins: tuple[str, ...], reason: str
+) -> None:
+    stored_alert(database, clock)
+    deliver(database, client(*origins), url)
+    [row] = alert_rows(database)
+    assert (row.status, row.attempts, row.status_code) == ("failed", 1, None)
+    assert reason in (row.last_error or "")
+
+
+def test_a_tick_carries_no_more_than_it_can(database: Database, clock: StandingClock) -> None:
+    stored_alert(database, clock, ALERTS_AT_ONCE + 1)
+    sender = FakeWebhookSender()
+    assert [deliver(database, sender) for _ in range(3)] == [ALERTS_AT_ONCE, 1, 0]
+    assert {row.status for row in alert_rows(database)} == {"sent"}
+
+
+def test_who_dies_over_an_alert_has_used_up_an_attempt(
+    database: Database, clock: StandingClock
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    class Deadly(FakeWebhookSender):
+        async def send(self, *args: object) -> WebhookAnswer:
+            raise Killed
+
+    stored_alert(database, clock)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            deliver(database, Deadly())
+        assert deliver(database, FakeWebhookSender()) == 0  # held for who may yet be at it
+        wait_over(database)
+    sender = FakeWebhookSender()
+    deliver(database, sender)
+    [row] = alert_rows(database)
+    assert (row.status, row.last_error, sender.posted) == (
+        "failed",
+        "Its delivery broke off every time",
+        [],
+    )
+
+
+def test_whoever_comes_late_writes_nothing(database: Database, clock: StandingClock) -> None:
+    class Slow(FakeWebhookSender):
+        async def send(self, *args: object) -> WebhookAnswer:
+            wait_over(database)  # its hold has ended, and somebody else gets through first
+            await asyncio.to_thread(deliver, database, FakeWebhookSender())
+            return WebhookAnswer(500, "late")
+
+    stored_alert(database, clock)
+    deliver(database, Slow())
+    [row] = alert_rows(database)
+    assert (row.status, row.attempts, row.status_code) == ("sent", 2, 200)
+
+
+KINDS = {"101": "server", "201": "not_found", "301": "not_found"}
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+
+
+def told(bench: Bench, project_id: str = "default", **how: bool) -> DeadLetterReport:
+    return report_dead_letters(project_id, database=bench.database, clock=bench.clock, **how)
+
+
+def test_failed_targets_are_counted_by_kind_with_advice(bench: Bench) -> None:
+    run = failing(bench, KINDS, hours=25)
+    report = told(bench)
+    assert (report.total_failed, report.retryable, report.stale) == (3, 1, 3)
+    assert report.by_error_type == {FailureKind.NOT_FOUND: 2, FailureKind.SERVER: 1}
+    assert (
+        report.recommendations[0] == "2 variants no longer exist in the shop: re-sync the catalogue"
+    )
+    assert [int(one.target_id) for one in report.entries] == dead_targets(bench, run)
+    assert {one.run_id for one in report.entries} == {str(run.id)}
+    assert bench.events("automation.dlq.report") == []
+
+
+def test_all_are_counted_where_the_oldest_alone_are_listed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(bench, KINDS)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
+    report = told(bench)
+    assert (report.total_failed, sum(report.by_error_type.values()), len(report.entries)) == (
+        3,
+        3,
+        2,
+    )
+
+
+def test_projects_are_reported_apart(bench: Bench) -> None:
+    failing(bench, KINDS, project_id="toys")
+    assert (told(bench).total_failed, told(bench, "toys").total_failed) == (0, 3)
+
+
+@pytest.mark.parametrize(("hours", "count"), [(90 * 24, 3), (90 * 24 + 1, 0)])
+def test_dead_letters_are_kept_for_ninety_days(bench: Bench, hours: float, count: int) -> None:
+    failing(bench, KINDS, hours=hours)
+    assert told(bench).total_failed == count
+
+
+def test_those_of_a_run_that_is_rolled_back_are_nobodys_business(bench: Bench) -> None:
+    run = failing(bench, KINDS)
+    roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:1")
+    assert bench.work(run).status == "ROLLED_BACK"
+    assert told(bench).total_failed == 0
+
+
+def test_a_retry_reports_the_dead_letters_as_an_event(bench: Bench) -> None:
+    failing(bench, KINDS)
+    retry_dead_letters("default", database=bench.database, clock=bench.clock, actor="user:9")
+    [event] = bench.events("automation.dlq.report")
+    assert (event.payload["totalFailed"], event.payload["byErrorType"]) == (
+        3,
+        {"not_found": 2, "server": 1},
+    )
+    assert "entries" not in event.payload
+
+
+def test_they_are_listed_in_the_order_of_their_failing(bench: Bench) -> None:
+    run = failing(bench, KINDS)
+    first, second, _ = dead_targets(bench, run)
+    with bench.database.reading() as session:
+        letters = dead_letters(session, "default", now=bench.clock.now(), limit=2)
+    assert [int(one.target_id) for one in letters] == [first, second]
+
+
+def test_what_is_acknowledged_is_not_counted(bench: Bench) -> None:
+    run = failing(bench, KINDS)
+    chosen = dead_targets(bench, run)[1:]
+    world = {"database": bench.database, "clock": bench.clock, "actor": "user:9"}
+    assert acknowledge_dead_letters("default", chosen, **world) == 2
+    assert told(bench).total_failed == 1
+
+
+def retry(bench: Bench, *, force: bool = False) -> RetriedRuns:
+    return retry_dead_letters(
+        "default", database=bench.database, clock=bench.clock, actor="user:9", force=force
+    )
+
+
+def wished(bench: Bench, run_id: int) -> set[str | None]:
+    return {target.variant_id for target in bench.targets(run_id) if target.is_wished}
+
+
+def test_what_is_worth_it_is_tried_again_and_the_report_is_told(bench: Bench) -> None:
+    run = failing(bench, {"101": "server", "201": "not_found"})
+    retried = retry(bench)
+    assert (retried.runs, retried.skipped) == ((run.id,), {})
+    assert (wished(bench, run.id), bench.run(run.id).wish) == ({"101"}, "retry")
+    [event] = bench.events("automation.dlq.report")
+    assert event.payload["totalFailed"] == 2
+    bench.shop.accept("101")
+    assert bench.work(run).targets.applied == 3
+
+
+def test_with_force_the_hopeless_are_tried_too(bench: Bench) -> None:
+    run = failing(bench, {"101": "server", "201": "not_found"})
+    assert list(retry(bench, force=True).runs) == [run.id]
+    assert wished(bench, run.id) == {"101", "201"}
+
+
+def test_what_is_acknowledged_is_left(bench: Bench) -> None:
+    run = failing(bench, {"101": "server", "201": "server"})
+    chosen = dead_targets(bench, run)[:1]
+    acknowledge_dead_letters(
+        "default", chosen, database=bench.database, clock=bench.clock, actor="user:9"
+    )
+    retry(bench)
+    assert wished(bench, run.id) == {"201"}
+
+
+def test_a_run_that_cannot_be_retried_now_is_skipped_and_the_others_are_not(bench: Bench) -> None:
+    busy = failing(bench, {"101": "server"})
+    roll_back_run(busy.id, database=bench.database, clock=bench.clock, actor="user:1")
+    bench.shop.accept("101")
+    free = failing(
+        bench,
+        {"201": "server"},
+        name="Other",
+        onDrift="overwrite",
+        transform={"op": "set", "value": 500},
+    )
+    retried = retry(bench)
+    assert list(retried.runs) == [free.id]
+    assert list(retried.skipped) == [busy.id]
+    assert "waits to be worked on already: rollback" in retried.skipped[busy.id]
+
+
+def test_without_dead_letters_nothing_is_asked_for(bench: Bench) -> None:
+    assert list(retry(bench).runs) == []
+
+
+TWO_KINDS = {"101": "server", "201": "not_found"}
+
+
+@pytest.fixture
+def bench_of_three(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+def acknowledge(
+    bench_of_three: Bench, target_ids: list[int] | None, project_id: str = "default"
+) -> int:
+    return acknowledge_dead_letters(
+        project_id,
+        target_ids,
+        database=bench_of_three.database,
+        clock=bench_of_three.clock,
+        actor="user:9",
+    )
+
+
+def test_all_of_a_project_are_acknowledged_once(bench_of_three: Bench) -> None:
+    run = failing(bench_of_three, TWO_KINDS)
+    assert (
+        acknowledge(bench_of_three, None, "toys"),
+        acknowledge(bench_of_three, None),
+        acknowledge(bench_of_three, None),
+    ) == (0, 2, 0)
+    dead = [target for target in bench_of_three.targets(run.id) if target.status == "FAILED"]
+    assert {(one.acknowledged_at, one.acknowledged_by) for one in dead} == {
+        (bench_of_three.clock.now(), "user:9")
+    }
+
+
+def test_one_that_is_none_is_named_and_nothing_is_kept(
+    bench_of_three: Bench,
+) -> None:
+    run = failing(bench_of_three, TWO_KINDS)
+    dead = dead_targets(bench_of_three, run)
+    applied = next(
+        target.id for target in bench_of_three.targets(run.id) if target.status == "APPLIED"
+    )
+    with pytest.raises(InvalidInputError) as refused:
+        acknowledge(bench_of_three, [dead[0], applied])
+    assert refused.value.fields == (
+        ("targetIds", f"{applied} is not a dead letter of project default"),
+    )
+    assert (
+        acknowledge(bench_of_three, dead),
+        acknowledge(bench_of_three, dead),
+    ) == (2, 0)

@@ -1,0 +1,527 @@
+"""A plan: the catalogue is read to its end, every variant is counted once, and a run or a preview keeps it."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import event
+
+from automation_pipeline.core.errors import (
+    ConflictError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+)
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.pricing import planning as drafts
+from automation_pipeline.pricing.models.runs import PricingRunState, RuleRunFilter
+from automation_pipeline.pricing.models.shop import CallResult, CataloguePage, FailureSignal
+from automation_pipeline.pricing.planning import Draft
+from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
+from automation_pipeline.pricing.queries.views import list_runs, skipped_of
+from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules.evaluation import plan_target, price
+from automation_pipeline.pricing.shop import read_catalogue
+from automation_pipeline.pricing.tables import PriceChangeRow
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import PAGES, FakeShop, shelf, variant
+from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.rules.rules import rule
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "RETRY_BACKOFF", Backoff(base_seconds=0, cap_seconds=0))
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def note(*call: object) -> None:
+        said.append(str(call[2]))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+def test_every_variant_that_changes_is_a_target_with_its_price_before_and_after(
+    bench: Bench,
+) -> None:
+    bench.shop.put(
+        variant("11", "1", 1999, title="Shirt", variant_title="Red", sku="S"),
+        variant("21", "2", 1005),
+    )
+    run = bench.plan(bench.asked_for(bench.rule()))
+    first, second = bench.targets(run.id)
+    assert second.after_json == {"unit_amount": 905, "currency": "EUR", "compare_at": None}
+    assert (first.before_json["unit_amount"], first.after_json["unit_amount"]) == (1999, 1799)
+    assert (first.title, first.sku_id, first.shop, first.status) == (
+        "Shirt · Red",
+        "S",
+        "shop.test",
+        "PREVIEW",
+    )
+    assert first.trace_json is not None
+    assert first.trace_json["finalPrice"] == 1799
+    assert run.previewed_at == bench.clock.now()
+
+
+def test_the_account_adds_up(bench: Bench) -> None:
+    bench.guard(maxPctDelta=0.2)
+    bench.shop.put(
+        variant("1", "1", 1000),
+        variant("2", "1", None),
+        variant("3", "2", 900),
+        variant("4", "3", 5000),
+        variant("5", "4", 1000, currency="USD"),
+        variant("6", "5", 1000, is_active=False),
+        variant("7", "6", 1000, tags=("kept",)),
+    )
+    rule = bench.rule(selector={"not": {"tag": "kept"}}, transform={"op": "set", "value": 900})
+    run = bench.plan(bench.asked_for(rule))
+    assert [target.variant_id for target in bench.targets(run.id)] == ["1"]
+    assert (run.matched, run.total_targets, run.skipped, run.blocked) == (6, 1, 4, 1)
+    assert run.explain is not None
+    assert run.explain | {"selector": 0, "transform": 0} == {
+        "catalogueVariants": 7,
+        "matchedProducts": 5,
+        "matchedVariants": 6,
+        "skippedTargets": 4,
+        "skippedByReason": {"no_change": 1, "no_price": 1, "not_active": 1, "other_currency": 1},
+        "blocked": 1,
+        "selector": 0,
+        "transform": 0,
+        "conflicts": [],
+    }
+
+
+def test_what_is_skipped_or_blocked_is_told_with_its_reason(bench: Bench) -> None:
+    bench.guard(maxPctDelta=0.15, currency="EUR", floor=950)
+    bench.shop.put(
+        variant("1", "1", 1000),
+        variant("2", "1", None),
+        variant("3", "1", 0),
+        variant("4", "2", 9999),
+    )
+    run = bench.plan(bench.asked_for(bench.rule()))
+    with bench.database.reading() as session:
+        told = {one.variant_id: one for one in skipped_of(session, run.id, limit=10)}
+        blocked = skipped_of(session, run.id, reason="blocked", limit=10)
+    assert {id_: one.reason for id_, one in told.items()} == {
+        "1": "blocked",
+        "2": "no_price",
+        "3": "zero_price",
+    }
+    assert told["2"].why == "It has no price."
+    assert blocked == [told["1"]]
+    assert (told["1"].current_amount, told["1"].proposed_amount) == (1000, 900)
+    assert told["1"].checks == (
+        {"name": "floor", "ok": False, "floor": 950, "proposedAmount": 900},
+    )
+
+
+def test_a_days_budget_counts_what_was_changed_since_midnight_there(bench: Bench) -> None:
+    bench.guard(autoApply=True, dailyChangeBudgetPct=0.15)
+    bench.shop.put(variant("1", "1", 1000), variant("2", "2", 1000))
+    rule = bench.rule()
+    first = bench.queued(bench.rule(name="Before"))
+    # 10:00 UTC is noon in Paris, where the day began at 22:00 UTC.
+    noted(bench, first.id, "1", hours_ago=11.9)
+    noted(bench, first.id, "2", hours_ago=12.1)
+    run = bench.plan(bench.asked_for(rule))
+    assert [target.variant_id for target in bench.targets(run.id)] == ["2"]
+    (blocked,) = bench.skipped(run.id)
+    assert blocked.checks == [
+        {
+            "name": "dailyBudget",
+            "ok": False,
+            "deltaPct": 0.1,
+            "used": 0.1,
+            "limit": 0.15,
+            "remaining": 0.05,
+        }
+    ]
+
+
+def noted(bench: Bench, run_id: int, variant_id: str, *, hours_ago: float) -> None:
+    target = next(one for one in bench.targets(run_id) if one.variant_id == variant_id)
+    with bench.database.transaction() as session:
+        session.add(
+            PriceChangeRow(
+                event_key=f"noted-{variant_id}",
+                tenant_id="main",
+                project_id="default",
+                shop="shop.test",
+                kind="apply",
+                source="rule:1",
+                rule_run_id=run_id,
+                target_id=target.id,
+                product_id=target.product_id,
+                variant_id=variant_id,
+                currency="EUR",
+                from_amount=1000,
+                to_amount=900,
+                was_found=False,
+                applied_at=bench.clock.now() - timedelta(hours=hours_ago),
+            )
+        )
+
+
+def test_the_variants_of_a_product_stand_together(bench: Bench) -> None:
+    bench.shop = FakeShop(*(variant(str(n), str(n % 3)) for n in range(9)), page_size=2)
+    run = bench.plan(bench.asked_for(bench.rule()))
+    assert [target.product_id for target in bench.targets(run.id)] == list("000111222")
+
+
+def test_a_variant_that_the_shop_tells_of_twice_is_planned_once(bench: Bench) -> None:
+    async def reorder(_kind: str, place: object) -> None:
+        if place == "1":
+            bench.shop.remove("1")
+            bench.shop.put(variant("1", "1"))
+
+    bench.shop = FakeShop(
+        variant("1", "1"), variant("2", "2"), variant("3", "3"), page_size=1, meanwhile=reorder
+    )
+    run = bench.plan(bench.asked_for(bench.rule()))
+    assert Counter(target.variant_id for target in bench.targets(run.id)) == {"1": 1, "2": 1}
+
+
+def test_the_version_of_the_run_is_planned_whatever_the_rule_says_by_now(bench: Bench) -> None:
+    bench.shop.put(variant("1", "1", 1000))
+    rule = bench.rule()
+    run_id = bench.asked_for(rule)
+    world = {"database": bench.database, "clock": bench.clock}
+    update_rule(rule.id, {"transform": {"op": "set", "value": 1}}, **world, actor="user:1")
+    bench.plan(run_id)
+    assert [target.after_json["unit_amount"] for target in bench.targets(run_id)] == [900]
+
+
+def test_another_run_on_the_same_variants_is_told_of(bench: Bench) -> None:
+    bench.shop.put(variant("1", "1"), variant("2", "2"))
+    one = bench.queued(bench.rule(selector={"product": ["1"]}))
+    bench.queued(bench.rule(selector={"product": ["2"]}))
+    run = bench.plan(bench.asked_for(bench.rule(selector={"product": ["1"]})))
+    assert run.explain is not None
+    assert run.explain["conflicts"] == [str(one.id)]
+
+
+def test_a_planned_run_is_left_as_it_is(bench: Bench) -> None:
+    bench.shop.put(variant("1", "1"))
+    run = bench.previewed()
+    bench.shop.put(variant("2", "2"))
+    bench.pass_minutes(1)
+    assert bench.plan(run.id) == run
+    assert bench.shop.times("page") == 1
+
+
+def test_a_cancelled_run_is_not_planned(bench: Bench) -> None:
+    run_id = bench.asked_for(bench.rule())
+    bench.set_run(run_id, cancel_requested_at=bench.clock.now())
+    assert bench.plan(run_id).previewed_at is None
+    assert bench.shop.called == []
+
+
+def test_a_run_that_is_cancelled_while_it_is_planned_stays_without_targets(bench: Bench) -> None:
+    async def cancel(_kind: str, _place: object) -> None:
+        bench.set_run(run_id, cancel_requested_at=bench.clock.now())
+
+    bench.shop = FakeShop(variant("1", "1"), meanwhile=cancel)
+    run_id = bench.asked_for(bench.rule())
+    run = bench.plan(run_id)
+    assert (run.previewed_at, bench.targets(run_id)) == (None, [])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_page_that_fails_is_asked_for_again(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(4), page_size=2)
+    bench.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
+    run = bench.plan(bench.asked_for(bench.rule()))
+    assert (run.total_targets, bench.shop.times("page")) == (4, 5)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("signal", "error", "calls"),
+    [
+        (FailureSignal(status=500), TransientError, 4),
+        (FailureSignal(status=401), PermanentError, 1),
+        (FailureSignal(status=402), PermanentError, 1),
+        (FailureSignal(status=422), PermanentError, 1),
+    ],
+)
+def test_a_shop_that_keeps_failing_leaves_nothing_of_the_plan(
+    signal: FailureSignal, error: type[Exception], calls: int, bench: Bench
+) -> None:
+    bench.shop = FakeShop(*shelf(4), page_size=2)
+    run_id = bench.asked_for(bench.rule())
+
+    async def break_down(_kind: str, place: object) -> None:
+        if place == "2":
+            bench.shop.fail_always(PAGES, signal)
+
+    bench.shop = FakeShop(*shelf(4), page_size=2, meanwhile=break_down)
+    with pytest.raises(error, match=r"The shop fails as it was told to \(page\)\."):
+        bench.plan(run_id)
+    assert bench.shop.times("page") == 1 + calls
+    assert (bench.run(run_id).previewed_at, bench.targets(run_id), bench.skipped(run_id)) == (
+        None,
+        [],
+        [],
+    )
+    bench.shop = FakeShop(*shelf(4), page_size=2)
+    assert bench.plan(run_id).total_targets == 4
+
+
+def test_a_shop_that_asks_for_a_long_rest_is_left_alone(bench: Bench) -> None:
+    bench.shop.fail_always(PAGES, FailureSignal(code="THROTTLED"), retry_after_seconds=300)
+    with pytest.raises(TransientError) as refused:
+        bench.plan(bench.asked_for(bench.rule()))
+    assert refused.value.retry_after_seconds == 300
+    assert bench.shop.times("page") == 1
+
+
+def test_a_run_for_another_shop_is_not_planned_in_this_one(bench: Bench) -> None:
+    run_id = bench.asked_for(bench.rule())
+    bench.set_run(run_id, shop="old.test")
+    with pytest.raises(ConflictError, match=r"is for old\.test"):
+        bench.plan(run_id)
+
+
+def test_a_run_that_never_was_is_not_found(bench: Bench) -> None:
+    with pytest.raises(NotFoundError, match="Rule run 7 not found"):
+        bench.plan(7)
+
+
+def test_the_database_is_free_while_the_shop_is_asked(bench: Bench) -> None:
+    async def write(_kind: str, _place: object) -> None:
+        with bench.database.unless_busy():
+            written.append(True)
+
+    written: list[bool] = []
+    bench.shop = FakeShop(*shelf(3), page_size=1, meanwhile=write)
+    bench.plan(bench.asked_for(bench.rule()))
+    assert written == [True] * 3
+
+
+def test_of_two_who_plan_at_once_one_is_the_one(bench: Bench) -> None:
+    both_ask = threading.Barrier(2, timeout=60)
+
+    async def meet(_kind: str, _place: object) -> None:
+        both_ask.wait()
+
+    bench.shop = FakeShop(*shelf(5, 2), meanwhile=meet)
+    run_id = bench.asked_for(bench.rule())
+    threads = [threading.Thread(target=bench.plan, args=(run_id,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert bench.shop.times("page") == 2
+    assert Counter(target.variant_id for target in bench.targets(run_id)).most_common(1)[0][1] == 1
+    assert (len(bench.targets(run_id)), bench.run(run_id).total_targets) == (10, 10)
+
+
+def test_three_thousand_variants_take_as_many_statements_a_page_as_few(bench: Bench) -> None:
+    def said(pages: int) -> int:
+        bench.shop = FakeShop(*shelf(pages * 25, 10))
+        run_id = bench.asked_for(bench.rule())
+        with statements(bench.database) as all_of_them:
+            bench.plan(run_id)
+        assert len(bench.targets(run_id)) == pages * 250
+        assert bench.shop.times("page") == pages
+        return len(all_of_them)
+
+    one, two, twelve = said(1), said(2), said(12)
+    # Three thousand targets are three statements.
+    assert twelve - one == 11 * (two - one) + 2
+
+
+@pytest.fixture
+def bench_of_two(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(2, 2)))
+
+
+def test_a_preview_is_a_planned_run_that_nobody_works_on(bench_of_two: Bench) -> None:
+    rule = bench_of_two.rule()
+    run = bench_of_two.previewed(rule)
+    assert (run.status, run.wish, run.previewed_at) == (
+        PricingRunState.PREVIEW,
+        None,
+        bench_of_two.clock.now(),
+    )
+    assert (run.rule_id, run.rule_name, run.rule_version) == (rule.id, "A tenth off", 1)
+    assert (run.created_by, run.shop) == ("user:1", "shop.test")
+    assert (run.total_targets, run.targets.preview) == (4, 4)
+    assert bench_of_two.requests() == []
+    assert bench_of_two.shop.written == []
+
+
+def test_a_disabled_rule_can_be_looked_at(bench_of_two: Bench) -> None:
+    assert bench_of_two.previewed(bench_of_two.rule(enabled=False)).total_targets == 4
+
+
+def test_a_deleted_rule_cannot(bench_of_two: Bench) -> None:
+    rule = bench_of_two.rule()
+    delete_rule(
+        rule.id,
+        database=bench_of_two.database,
+        clock=bench_of_two.clock,
+        actor="user:1",
+    )
+    with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
+        bench_of_two.previewed(rule)
+    assert bench_of_two.shop.called == []
+
+
+def test_where_the_shop_fails_there_is_no_run(bench_of_two: Bench) -> None:
+    bench_of_two.shop.fail_always(PAGES, FailureSignal(status=401))
+    with pytest.raises(PermanentError, match="The shop fails as it was told to"):
+        bench_of_two.previewed()
+    with bench_of_two.database.reading() as session:
+        assert list_runs(session, RuleRunFilter(), 9, 0) == []
+
+
+def test_a_rule_that_changes_while_it_is_previewed_leaves_a_run_of_the_version_that_was_priced(
+    bench_of_two: Bench,
+) -> None:
+    async def change(_kind: str, _place: object) -> None:
+        transform = {"transform": {"op": "set", "value": 1}}
+        update_rule(
+            rule.id,
+            transform,
+            database=bench_of_two.database,
+            clock=bench_of_two.clock,
+            actor="user:1",
+        )
+
+    bench_of_two.shop = FakeShop(variant("1", "1", 1000), meanwhile=change)
+    rule = bench_of_two.rule()
+    run = bench_of_two.previewed(rule)
+    assert (run.rule_version, run.rule_version_hash) == (1, rule.version_hash)
+    assert [target.after_json["unit_amount"] for target in bench_of_two.targets(run.id)] == [900]
+
+
+def test_each_preview_is_a_run_of_its_own(bench_of_two: Bench) -> None:
+    rule = bench_of_two.rule()
+    assert bench_of_two.previewed(rule).id != bench_of_two.previewed(rule).id
+
+
+async def pages(bench: Bench) -> list[list[str]]:
+    async with aclosing(read_catalogue(bench.context)) as found:
+        return [[one.variant_id for one in page.variants] async for page in found]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (2, [["101", "201"], ["301"]]),
+        (3, [["101", "201", "301"]]),
+        (1, [["101"], ["201"], ["301"]]),
+    ],
+)
+def test_every_page_comes_once(
+    size: int, expected: list[list[str]], database: Database, clock: StandingClock
+) -> None:
+    bench = Bench(database, clock, FakeShop(*shelf(3), page_size=size))
+    assert bench.loop(pages(bench)) == expected
+
+
+def test_an_empty_shop_has_one_empty_page(database: Database, clock: StandingClock) -> None:
+    bench = Bench(database, clock)
+    assert bench.loop(pages(bench)) == [[]]
+
+
+class Turning(FakeShop):
+    """Its pages lead through `cursors`, and then to the last of them for ever."""
+
+    def __init__(self, *cursors: str) -> None:
+        super().__init__()
+        self.cursors = cursors
+
+    async def page(self, after: str | None) -> CallResult[CataloguePage]:
+        self.called.append(("page", [after or ""]))
+        return CallResult(
+            CataloguePage([variant()], self.cursors[min(len(self.called), len(self.cursors)) - 1])
+        )
+
+
+@pytest.mark.parametrize("cursors", [("1",), ("1", "2", "1", "end"), ("1", "2", "3", "2", "end")])
+def test_a_catalogue_without_an_end_is_not_read_for_ever(
+    cursors: tuple[str, ...], database: Database, clock: StandingClock
+) -> None:
+    shop = Turning(*cursors)
+    bench = Bench(database, clock, shop)
+    with pytest.raises(PermanentError, match="the same page of its catalogue again and again"):
+        bench.loop(pages(bench))
+    assert len(shop.called) == max(len(cursors) - 1, 2)
+
+
+TENTH_OFF = rule({"op": "percent", "value": -10})
+products = st.lists(st.integers(0, 3), max_size=20)
+
+
+def drafted(draft: Draft, *amounts: int | None, products: list[int] | None = None) -> None:
+    its = products or [1] * len(amounts)
+    told = [
+        variant(str(number), str(product), amount)
+        for number, (amount, product) in enumerate(zip(amounts, its, strict=True))
+    ]
+    draft.add(plan_target(price(TENTH_OFF, one), None, Decimal(0)) for one in draft.new(told))
+
+
+@given(products)
+def test_products_stand_together_and_keep_their_order(its: list[int]) -> None:
+    with Draft() as draft:
+        drafted(draft, *[1000] * len(its), products=its)
+        kept = [(str(row["product_id"]), int(str(row["variant_id"]))) for row in draft.targets()]
+    order = list(dict.fromkeys(str(product) for product in its))
+    assert kept == sorted(kept, key=lambda row: (order.index(row[0]), row[1]))
+    assert len(kept) == len(its)
+
+
+def test_money_is_exact_however_large() -> None:
+    with Draft() as draft:
+        drafted(draft, 10**12, 999_999_999_999)
+        kept = [row["after_json"] for row in draft.targets()]
+    assert kept == [
+        {"unit_amount": 900_000_000_000, "currency": "EUR", "compare_at": None},
+        {"unit_amount": 899_999_999_999, "currency": "EUR", "compare_at": None},
+    ]
+
+
+def test_more_than_memory_is_to_hold_goes_to_a_file() -> None:
+    many = drafts._IN_MEMORY_BYTES // 400
+    with Draft() as draft:
+        drafted(draft, *[1000] * many)
+        assert [row["variant_id"] for row in draft.targets()] == [
+            str(number) for number in range(many)
+        ]
+
+
+def test_what_needs_no_change_is_counted_and_not_kept() -> None:
+    with Draft() as draft:
+        drafted(draft, 1, None, 1000)
+        assert [row["reason"] for row in draft.skipped()] == ["no_price"]
+        assert (draft.tally.skipped, draft.tally.targets, draft.tally.catalogue) == (2, 1, 3)
+
+
+def test_a_variant_is_new_once() -> None:
+    with Draft() as draft:
+        assert len(draft.new([variant("1"), variant("1"), variant("2")])) == 2
+        assert draft.new([variant("2")]) == []

@@ -1,0 +1,493 @@
+"""Runs are retried and rolled back, postponed, and swept when they have no worker."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.core.clock import Clock
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import FailureSignal
+from automation_pipeline.pricing.queries.rules import get_rule
+from automation_pipeline.pricing.queries.runs import file_run_requests, runs_without_worker
+from automation_pipeline.pricing.runs import (
+    REST_SECONDS,
+    postpone_failed_run,
+    retry_run,
+    roll_back_run,
+    sweep_rule_runs,
+)
+from automation_pipeline.pricing.shop import pause_shop
+from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
+from automation_pipeline.storage.clock import database_now, database_time
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.pricing.at_work import during_first_write
+from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.kept import SHOP, a_rule, a_run, change_run, filed, run_row
+
+BUSY, GONE = FailureSignal(status=500), FailureSignal(status=404)
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+
+
+def partial(bench: Bench) -> RuleRun:
+    """101 and 401 are applied; 201 failed on the way and may be tried again, 301 is hopeless."""
+    bench.shop.refuse("301")
+    for _ in range(4):
+        bench.shop.fail_once("2", BUSY)
+    run = bench.queued()
+    for _ in range(4):
+        ended = bench.work(run)
+        bench.make_due(run.id)
+    assert ended.status == "PARTIAL"
+    return ended
+
+
+def ask(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
+    return retry_run(run.id, database=bench.database, clock=bench.clock, actor="user:7", **how)
+
+
+def target(bench: Bench, run: RuleRun, variant_id: str) -> RuleTargetRow:
+    [found] = [one for one in bench.targets(run.id) if one.variant_id == variant_id]
+    return found
+
+
+def wished(bench: Bench, run: RuleRun) -> set[str | None]:
+    return {one.variant_id for one in bench.targets(run.id) if one.is_wished}
+
+
+def keys(bench: Bench, run: RuleRun, variant_id: str) -> list[str]:
+    begin = f"{run.id}:{target(bench, run, variant_id).id}:apply:"
+    told = [event.key for event in bench.events("automation.target.apply")]
+    return [key.removeprefix(begin) for key in told if key.startswith(begin)]
+
+
+def test_a_retry_is_a_wish_and_a_worker_is_asked_for(bench: Bench) -> None:
+    run = partial(bench)
+    before = len(bench.requests())
+    asked = ask(bench, run)
+    assert (asked.status, asked.wish, bench.run_row(run.id).wished_by) == (
+        "PARTIAL",
+        "retry",
+        "user:7",
+    )
+    assert wished(bench, run) == {"201"}
+    assert [config for _, config in bench.requests()[before:]] == [{"run_id": run.id}]
+    assert bench.statuses(run.id)["201"] == "FAILED"
+
+
+def test_the_worker_tries_them_in_a_new_cycle(bench: Bench) -> None:
+    run = partial(bench)
+    ask(bench, run)
+    seen: list[RuleRunRow] = []
+    during_first_write(bench, lambda: seen.append(bench.run_row(run.id)))
+    ended = bench.work(run)
+    assert [(row.status, row.started_at, row.finished_at, row.wish) for row in seen] == [
+        ("APPLYING", run.started_at, None, None)
+    ]
+    assert (ended.status, ended.targets.applied, ended.retry_cycle, ended.wish) == (
+        "PARTIAL",
+        3,
+        1,
+        None,
+    )
+    assert ended.started_at == run.started_at
+    assert ended.finished_at is not None
+    assert run.finished_at is not None
+    assert ended.finished_at >= run.finished_at
+    assert keys(bench, run, "201") == ["0.0", "0.1", "0.2", "0.3", "1.0"]
+    assert keys(bench, run, "101") == ["0.0"]
+    done = target(bench, run, "201")
+    assert (done.status, done.attempts, done.error_type, done.is_wished) == (
+        "APPLIED",
+        0,
+        None,
+        False,
+    )
+    assert [one.event_key for one in bench.changes(run.id)][-1] == f"{run.id}:{done.id}:apply:1.0"
+    assert bench.moves("rule run", run.id)[-2:] == [
+        ("PARTIAL", "APPLYING"),
+        ("APPLYING", "PARTIAL"),
+    ]
+    assert bench.moves("rule target", done.id)[-3:] == [
+        ("FAILED", "QUEUED"),
+        ("QUEUED", "APPLYING"),
+        ("APPLYING", "APPLIED"),
+    ]
+
+
+def test_each_cycle_has_its_attempts_and_its_end(bench: Bench) -> None:
+    run = partial(bench)
+    ask(bench, run)
+    for _ in range(4):
+        bench.shop.fail_once("2", BUSY)
+    for _ in range(
+        6
+    ):  # the fifth refused write in a row opens the circuit, and a worker leaves a shop that rests
+        bench.rested()
+        bench.work(run)
+        bench.make_due(run.id)
+    failed = target(bench, run, "201")
+    assert (failed.status, failed.attempts, keys(bench, run, "201")[4:]) == (
+        "FAILED",
+        3,
+        ["1.0", "1.1", "1.2", "1.3"],
+    )
+    assert [event.payload["cycle"] for event in bench.events("rule.run.started")] == [0, 1]
+    assert len(bench.events("rule.run.ended")) == 2
+    ask(bench, run)
+    assert bench.work(run).targets.applied == 3
+    counted = bench.meter.drain()
+    assert (
+        counted["rules_target_retries_total", 'kind="manual"'],
+        counted["rules_target_retries_total", 'kind="automatic"'],
+    ) == (2, 6)
+
+
+def test_the_hopeless_are_tried_again_with_force(bench: Bench) -> None:
+    run = partial(bench)
+    bench.shop.accept("301")
+    ask(bench, run, force=True)
+    assert wished(bench, run) == {"201", "301"}
+    ended = bench.work(run)
+    assert (ended.status, ended.error_type, ended.error_message) == ("APPLIED", None, None)
+
+
+def test_one_that_is_chosen_is_tried_alone(bench: Bench) -> None:
+    run = partial(bench)
+    bench.shop.accept("301")
+    ask(bench, run, target_ids=[target(bench, run, "301").id], force=True)
+    bench.work(run)
+    assert bench.statuses(run.id) == {
+        "101": "APPLIED",
+        "201": "FAILED",
+        "301": "APPLIED",
+        "401": "APPLIED",
+    }
+
+
+def test_chosen_ones_that_cannot_be_tried_are_named(bench: Bench) -> None:
+    run = partial(bench)
+    hopeless, applied = target(bench, run, "301").id, target(bench, run, "101").id
+    with pytest.raises(InvalidInputError) as refusal:
+        ask(bench, run, target_ids=[hopeless, applied, 99])
+    assert refusal.value.fields == (
+        ("targetIds", f"{applied} is not a failed target of the run"),
+        ("targetIds", "99 is not a failed target of the run"),
+        ("targetIds", f"{hopeless} would fail again: fix its cause, then use force"),
+    )
+    assert (bench.run(run.id).wish, wished(bench, run)) == (None, set())
+
+
+def test_where_nothing_is_worth_it_nothing_is_tried(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(2))
+    bench.shop.refuse("201")
+    run = bench.work(bench.queued())
+    with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
+        ask(bench, run)
+    with pytest.raises(ConflictError, match="No failed target of the run is worth another attempt"):
+        ask(bench, run, target_ids=[])
+
+
+def test_what_stands_in_its_way_is_said(bench: Bench) -> None:
+    preview = bench.previewed()
+    with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be retried"):
+        ask(bench, preview)
+    queued = bench.queue(preview)
+    with pytest.raises(ConflictError, match="A run that is QUEUED cannot be retried"):
+        ask(bench, queued)
+    applied = bench.work(queued)
+    with pytest.raises(ConflictError, match="A run that is APPLIED cannot be retried"):
+        ask(bench, applied)
+    roll_back_run(applied.id, database=bench.database, clock=bench.clock, actor="user:7")
+    with pytest.raises(ConflictError, match="waits to be worked on already: rollback"):
+        ask(bench, applied)
+    bench.work(applied)
+    with pytest.raises(ConflictError, match="A run that is ROLLED_BACK cannot be retried"):
+        ask(bench, applied)
+    with pytest.raises(NotFoundError):
+        retry_run(99, database=bench.database, clock=bench.clock, actor="user:7")
+
+
+def test_a_run_is_not_retried_twice_nor_beside_another_run_of_its_rule(bench: Bench) -> None:
+    run = partial(bench)
+    ask(bench, run)
+    with pytest.raises(ConflictError, match=f"Run {run.id} waits to be worked on already: retry"):
+        ask(bench, run)
+    bench.set_run(run.id, wish=None)
+    bench.pass_minutes(60)
+    with bench.database.reading() as session:
+        rule = get_rule(session, run.rule_id)
+    second = bench.queued(rule, force=True)
+    with pytest.raises(ConflictError, match=f"Run {second.id} of the same rule is at work"):
+        ask(bench, run)
+
+
+def test_when_its_promotion_is_over_nothing_is_applied_any_more(bench: Bench) -> None:
+    run = partial(bench)
+    bench.set_run(run.id, promotion_ended_at=bench.clock.now())
+    with pytest.raises(ConflictError, match="what is applied now would stay for good"):
+        ask(bench, run)
+
+
+def test_a_run_that_is_partly_taken_back_may_be_tried_again(bench: Bench) -> None:
+    run = partial(bench)
+    chosen = [target(bench, run, "101").id]
+    roll_back_run(
+        run.id, database=bench.database, clock=bench.clock, actor="user:7", target_ids=chosen
+    )
+    bench.work(run)
+    ask(bench, run)
+    ended = bench.work(run)
+    assert (
+        ended.status,
+        ended.rollback_state,
+        ended.targets.applied,
+        ended.targets.rolled_back,
+    ) == (
+        "PARTIAL",
+        "PARTIAL",
+        2,
+        1,
+    )
+    assert bench.shop.amounts() == {"101": 1000, "201": 900, "301": 1000, "401": 900}
+
+
+@pytest.fixture
+def bench_of_three(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+def ask_to_roll_back(bench_of_three: Bench, run: RuleRun, **how: object) -> RuleRun:
+    return roll_back_run(
+        run.id,
+        database=bench_of_three.database,
+        clock=bench_of_three.clock,
+        actor="user:7",
+        **how,
+    )
+
+
+def marked_for_rollback(bench_of_three: Bench, run: RuleRun) -> set[str | None]:
+    return {target.variant_id for target in bench_of_three.targets(run.id) if target.is_wished}
+
+
+def test_a_rollback_is_a_wish_and_a_worker_is_asked_for(bench_of_three: Bench) -> None:
+    run = bench_of_three.work(bench_of_three.queued())
+    before = len(bench_of_three.requests())
+    asked = ask_to_roll_back(bench_of_three, run)
+    row = bench_of_three.run_row(run.id)
+    assert (asked.status, asked.wish, row.wished_by, row.rollbacks, row.rollback_force) == (
+        "APPLIED",
+        "rollback",
+        "user:7",
+        1,
+        False,
+    )
+    assert marked_for_rollback(bench_of_three, run) == {"101", "201", "301"}
+    assert [config for _, config in bench_of_three.requests()[before:]] == [{"run_id": run.id}]
+    assert bench_of_three.shop.amounts() == {"101": 900, "201": 900, "301": 900}
+
+
+def test_some_prices_alone_may_be_asked_for(bench_of_three: Bench) -> None:
+    run = bench_of_three.work(bench_of_three.queued())
+    ask_to_roll_back(
+        bench_of_three, run, target_ids=[bench_of_three.targets(run.id)[1].id], force=True
+    )
+    assert (
+        marked_for_rollback(bench_of_three, run),
+        bench_of_three.run_row(run.id).rollback_force,
+    ) == ({"201"}, True)
+
+
+def test_who_asks_twice_is_told_that_it_is_under_way(bench_of_three: Bench) -> None:
+    run = bench_of_three.work(bench_of_three.queued())
+    ask_to_roll_back(bench_of_three, run)
+    with pytest.raises(ConflictError, match="waits to be worked on already: rollback"):
+        ask_to_roll_back(bench_of_three, run)
+    with pytest.raises(ConflictError, match="waits to be worked on already: rollback"):
+        retry_run(
+            run.id,
+            database=bench_of_three.database,
+            clock=bench_of_three.clock,
+            actor="user:7",
+        )
+    assert bench_of_three.run_row(run.id).rollbacks == 1
+
+
+def test_of_two_who_ask_at_once_one_is_heard(bench_of_three: Bench) -> None:
+    run = bench_of_three.work(bench_of_three.queued())
+
+    def heard(_: int) -> bool:
+        try:
+            ask_to_roll_back(bench_of_three, run)
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(heard, range(4))) == 1
+    assert bench_of_three.run_row(run.id).rollbacks == 1
+
+
+def test_what_is_not_applied_cannot_be_taken_back(bench_of_three: Bench) -> None:
+    preview = bench_of_three.previewed()
+    with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be rolled back"):
+        ask_to_roll_back(bench_of_three, preview)
+    run = bench_of_three.work(bench_of_three.queue(preview))
+    with pytest.raises(ConflictError, match="no applied price"):
+        ask_to_roll_back(bench_of_three, run, target_ids=[])
+    with pytest.raises(InvalidInputError) as refused:
+        ask_to_roll_back(bench_of_three, run, target_ids=[987654])
+    assert refused.value.fields == (("targetIds", "987654 is not an applied target of the run"),)
+    assert bench_of_three.run_row(run.id).wish is None
+
+
+def test_a_run_that_is_being_applied_cannot_be_taken_back(bench_of_three: Bench) -> None:
+    with pytest.raises(ConflictError, match="A run that is QUEUED cannot be rolled back"):
+        ask_to_roll_back(bench_of_three, bench_of_three.queued())
+
+
+def test_a_run_that_does_not_exist_is_not_found(bench_of_three: Bench) -> None:
+    with pytest.raises(NotFoundError, match="987654 not found"):
+        roll_back_run(
+            987654,
+            database=bench_of_three.database,
+            clock=bench_of_three.clock,
+            actor="user:7",
+        )
+
+
+WHY = "SHOP_API_TOKEN is not set."
+
+
+def test_it_is_gone_on_with_when_the_rest_is_over(database: Database, clock: StandingClock) -> None:
+    run_id = a_run(database, a_rule(database, clock), "QUEUED", clock.now(), ["QUEUED"])
+    assert postpone_failed_run(run_id, WHY, database=database)
+    with database.transaction() as session:
+        assert runs_without_worker(session) == []
+        now = database_time(session)
+    row = run_row(database, run_id)
+    assert row.error_message == WHY
+    assert row.resume_at
+    assert now < row.resume_at <= now + timedelta(seconds=REST_SECONDS)
+    change_run(database, run_id, resume_at=database_now(-1.0))
+    with database.transaction() as session:
+        assert runs_without_worker(session) == [run_id]
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("APPLIED", {}),
+        ("PREVIEW", {}),
+        ("APPLYING", {"lease_until": database_now(60.0)}),
+        ("QUEUED", {"resume_at": database_now(9000.0)}),
+    ],
+)
+def test_who_is_done_or_at_work_or_waits_already_is_let_be(
+    database: Database, clock: StandingClock, status: str, fields: dict[str, object]
+) -> None:
+    run_id = a_run(database, a_rule(database, clock), status, clock.now())
+    if fields:
+        change_run(database, run_id, **fields)
+    before = run_row(database, run_id).resume_at
+    assert not postpone_failed_run(run_id, WHY, database=database)
+    row = run_row(database, run_id)
+    assert (row.resume_at, row.error_message) == (before, None)
+
+
+def test_what_was_only_asked_for_is_put_off_too(database: Database, clock: StandingClock) -> None:
+    run_id = a_run(database, a_rule(database, clock), "PREVIEW", clock.now(), wish="apply")
+    assert postpone_failed_run(run_id, WHY, database=database)
+
+
+AN_HOUR = database_now(3600.0)
+BEFORE = database_now(-1.0)
+Setting = Callable[[Database, int], None]
+
+
+def row(**values: object) -> Setting:
+    return lambda database, run_id: change_run(database, run_id, **values)
+
+
+def asked_for(state: str, seconds_ago: float | None) -> Setting:
+    def ask(database: Database, run_id: int) -> None:
+        offered = None if seconds_ago is None else database_now(-seconds_ago)
+        with database.transaction() as session:
+            file_run_requests(session, [run_id], run_row(database, run_id).created_at)
+            session.execute(update(RunRequestRow).values(state=state, offered_at=offered))
+
+    return ask
+
+
+def paused(shop: str) -> Setting:
+    def pause(database: Database, _run_id: int) -> None:
+        pause_shop(shop, database=database, actor="user:7")
+
+    return pause
+
+
+def sweep(database: Database, clock: Clock) -> list[int]:
+    return list(sweep_rule_runs(database=database, clock=clock))
+
+
+@pytest.mark.parametrize(
+    ("status", "settings", "is_found"),
+    [
+        ("QUEUED", [], True),
+        ("APPLYING", [], True),
+        ("APPLYING", [row(lease_owner="lost", lease_until=BEFORE)], True),
+        ("APPLYING", [row(lease_owner="alive", lease_until=AN_HOUR)], False),
+        ("APPLYING", [row(resume_at=BEFORE)], True),
+        ("APPLYING", [row(resume_at=AN_HOUR)], False),
+        ("QUEUED", [asked_for("waiting", None)], False),
+        ("QUEUED", [asked_for("waiting", 3600)], False),
+        ("QUEUED", [asked_for("taken", 5)], False),
+        ("APPLYING", [asked_for("taken", 3600)], True),
+        ("APPLYING", [asked_for("refused", 5)], True),
+        ("QUEUED", [paused(SHOP)], False),
+        ("APPLYING", [row(resume_at=BEFORE), paused(SHOP)], False),
+        ("QUEUED", [paused("another.shop")], True),
+        ("APPLYING", [row(cancel_requested_at=BEFORE), paused(SHOP)], True),
+        ("APPLIED", [row(wish="rollback", cancel_requested_at=BEFORE), paused(SHOP)], False),
+        ("PREVIEW", [], False),
+        ("PREVIEW", [row(wish="apply")], True),
+        ("PARTIAL", [row(wish="retry")], True),
+        ("APPLIED", [row(wish="rollback")], True),
+        ("APPLIED", [row(wish="rollback"), paused(SHOP)], False),
+        ("PARTIAL", [], False),
+        ("FAILED", [], False),
+        ("ROLLED_BACK", [], False),
+    ],
+)
+def test_a_run_is_asked_for_when_it_wants_a_worker_and_has_none(
+    database: Database, clock: Clock, status: str, settings: list[Setting], is_found: bool
+) -> None:
+    run_id = a_run(database, a_rule(database, clock), status, clock.now())
+    for setting in settings:
+        setting(database, run_id)
+    before = len(filed(database))
+    assert sweep(database, clock) == [run_id] * is_found
+    asked = filed(database)[before:]
+    assert [(job, config) for _, job, config in asked] == [
+        ("rule_run", {"run_id": run_id})
+    ] * is_found
+
+
+def test_who_was_asked_for_is_not_asked_for_at_the_next_look(
+    database: Database, clock: Clock
+) -> None:
+    runs = [a_run(database, a_rule(database, clock), "QUEUED", clock.now()) for _ in range(3)]
+    assert sweep(database, clock) == runs
+    assert sweep(database, clock) == []
+    assert [key for key, _, _ in filed(database)] == [f"rule-run-{run_id}-1" for run_id in runs]

@@ -1,0 +1,775 @@
+"""Calls of the shop at its pace, the writes of a chunk of targets, and pauses."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.metrics import Meter
+from automation_pipeline.pricing import shop as module
+from automation_pipeline.pricing.models.rules import OnDrift
+from automation_pipeline.pricing.models.runs import RuleRun
+from automation_pipeline.pricing.models.shop import (
+    BucketShown,
+    BucketStatus,
+    CallResult,
+    CallWithdrawnError,
+    CircuitState,
+    FailureKind,
+    FailureSignal,
+    Price,
+    ShopRestingError,
+    ShopShown,
+    classify_failure,
+)
+from automation_pipeline.pricing.ports import ApplyContext, PricingContext
+from automation_pipeline.pricing.queries.shops import shop_status
+from automation_pipeline.pricing.rules.runs import (
+    AppliedResult,
+    ApplyTerms,
+    AttemptProgress,
+    FailedResult,
+    RequeuedResult,
+    TargetOutcome,
+    WorkTarget,
+)
+from automation_pipeline.pricing.shop import (
+    MAX_REASON_LENGTH,
+    ApplyHalt,
+    apply_chunk,
+    call_shop,
+    pause_shop,
+    resume_shop,
+)
+from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.run_requests import mark_taken
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, storefront
+from automation_pipeline_tests.outside import set_up_shop, shop_totals
+from automation_pipeline_tests.pricing.at_work import until_unwanted
+from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.calling import NAME, catalogue, drain, may_go, write_many
+from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.waiting import come_true, leap, run
+
+COST = 10.0
+WELL = CallResult(value="well")
+BUSY, REFUSED, HASTE = (
+    FailureSignal(status=500),
+    FailureSignal(status=404),
+    FailureSignal(status=429),
+)
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    """A worker that waits for nothing: it leaves a shop that rests."""
+    return Bench(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
+
+
+def answer(signal: FailureSignal, told: float | None = None) -> CallResult[str]:
+    return CallResult(failure=classify_failure(signal, "The shop is busy.", told))
+
+
+def call(bench: Bench, brought: CallResult[str] = WELL) -> CallResult[str]:
+    async def answered() -> CallResult[str]:
+        return brought
+
+    return run(call_shop(answered, COST, bench.context))
+
+
+async def never_called() -> CallResult[str]:
+    raise AssertionError
+
+
+def calls(bench: Bench, signal: FailureSignal, times: int) -> None:
+    for _ in range(times):
+        call(bench, answer(signal))
+
+
+def standing(bench: Bench) -> ShopShown:
+    with bench.database.reading() as session:
+        return shop_status(session, bench.front.name)
+
+
+def state(bench: Bench) -> CircuitState:
+    return standing(bench).circuit.state
+
+
+def rest_of(bench: Bench) -> float:
+    """For how long the shop is to be left alone, as the next caller is told."""
+    with pytest.raises(ShopRestingError, match=r"shop\.test is to be left alone") as rest:
+        call(bench)
+    assert rest.value.retry_after_seconds is not None
+    return rest.value.retry_after_seconds
+
+
+def shop_row(bench: Bench) -> ShopRow:
+    with bench.database.reading() as session:
+        return session.get_one(ShopRow, NAME)
+
+
+def set_shop(bench: Bench, **columns: object) -> None:
+    with bench.database.transaction() as session:
+        row = session.get_one(ShopRow, NAME)
+        for name, value in columns.items():
+            setattr(row, name, value)
+
+
+@pytest.mark.parametrize(("signal", "streak"), [(HASTE, 6), (BUSY, 5)])
+def test_a_streak_of_refusals_or_failures_opens_the_circuit_for_a_minute(
+    bench: Bench, signal: FailureSignal, streak: int
+) -> None:
+    calls(bench, signal, streak - 1)
+    assert (state(bench), bench.events("automation.circuit.opened")) == ("closed", [])
+    calls(bench, signal, 1)
+    assert state(bench) == "open"
+    assert 0 < rest_of(bench) < 61
+    [opened] = bench.events("automation.circuit.opened")
+    assert (opened.payload["shop"], opened.payload["throttles"] or opened.payload["failures"]) == (
+        NAME,
+        streak,
+    )
+
+
+@pytest.mark.parametrize("proper", [WELL, answer(REFUSED)])
+def test_a_proper_answer_ends_a_streak_and_the_refusal_of_a_variant_is_one(
+    bench: Bench, proper: CallResult[str]
+) -> None:
+    for signal, most in ((HASTE, 5), (BUSY, 4)):
+        calls(bench, signal, most)
+        call(bench, proper)
+        calls(bench, signal, most)
+        call(bench, proper)
+    assert state(bench) == "closed"
+
+
+def test_refusals_are_counted_apart_from_failures(bench: Bench) -> None:
+    for _ in range(3):
+        calls(bench, HASTE, 3)
+        calls(bench, BUSY, 3)
+    assert state(bench) == "closed"
+
+
+def test_refusals_are_remembered_and_metered(bench: Bench) -> None:
+    calls(bench, HASTE, 4)
+    assert len(standing(bench).refusals) == 4
+    assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
+
+
+def test_the_wait_that_a_refusal_comes_with_is_kept_by_all(bench: Bench) -> None:
+    call(bench, answer(HASTE, 30.0))
+    assert state(bench) == "closed"
+    assert 0 < rest_of(bench) < 31
+    bench.rested()
+    assert call(bench) == WELL
+
+
+def test_a_shop_that_asks_for_a_long_wait_is_left_alone_at_once(bench: Bench) -> None:
+    call(bench, answer(HASTE, 1000.0))
+    assert state(bench) == "open"
+    assert 60 < rest_of(bench) < 1001
+
+
+def test_who_is_sent_away_gives_the_points_back(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    set_shop(bench, available=500.0, maximum=1000.0, restore_rate=1e-9, pending=0.0)
+    rest_of(bench)
+    assert (shop_row(bench).available, shop_row(bench).pending) == (pytest.approx(500.0), 0.0)
+
+
+def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> None:
+    set_shop(
+        bench,
+        available=0.0,
+        maximum=1000.0,
+        restore_rate=1e-3,
+        pending=0.0,
+        measured_at=database_now(),
+    )
+
+    async def broken_off() -> None:
+        waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
+        await come_true(lambda: shop_row(bench).pending == COST)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    run(broken_off())
+    assert shop_row(bench).pending == 0.0
+    assert -1 < shop_row(bench).available < 5
+
+
+def test_who_is_broken_off_in_the_moment_of_the_promise_gives_it_back(bench: Bench) -> None:
+    set_shop(
+        bench,
+        available=0.0,
+        maximum=1000.0,
+        restore_rate=1e-3,
+        pending=0.0,
+        measured_at=database_now(),
+    )
+
+    async def broken_off() -> None:
+        with bench.database.transaction() as session:
+            session.get_one(ShopRow, NAME, with_for_update=True)  # in the way of the promise
+            waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    run(broken_off())
+    assert shop_row(bench).pending == 0.0
+
+
+def test_when_the_pause_is_over_one_call_goes_to_see_and_closes_the_circuit(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+    seen: list[float] = []
+
+    async def probe() -> CallResult[str]:
+        with pytest.raises(ShopRestingError) as rest:
+            await call_shop(probe, COST, bench.context)
+        seen.append(rest.value.retry_after_seconds or 0.0)
+        return WELL
+
+    assert run(call_shop(probe, COST, bench.context)) == WELL
+    assert [0 < seconds < 61 for seconds in seen] == [True]
+    assert state(bench) == "closed"
+    assert call(bench) == WELL
+
+
+def test_of_several_processes_that_ask_when_the_pause_is_over_one_goes(
+    bench: Bench, database_url: str
+) -> None:
+    calls(bench, HASTE, 6)
+    bench.rested()
+    went = at_once(may_go, *[(database_url,)] * CREW)
+    assert sorted(went) == [False] * (CREW - 1) + [True]
+    assert state(bench) == "half_open"
+
+
+def test_a_probe_that_fails_opens_the_circuit_again_and_is_no_news(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+    calls(bench, HASTE, 1)
+    assert state(bench) == "open"
+    assert 0 < rest_of(bench) < 61
+    assert len(bench.events("automation.circuit.opened")) == 1
+
+
+def test_a_probe_that_is_broken_off_says_nothing_and_another_goes_later(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+
+    async def broken_off() -> CallResult[str]:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        run(call_shop(broken_off, COST, bench.context))
+    assert (state(bench), shop_row(bench).pending) == ("half_open", 0.0)
+    rest_of(bench)
+    bench.rested()
+    assert call(bench) == WELL
+
+
+def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(bench: Bench) -> None:
+    calls(bench, BUSY, 5)
+    bench.rested()
+
+    async def unwanted() -> bool:
+        return False
+
+    with pytest.raises(CallWithdrawnError):
+        run(call_shop(never_called, COST, bench.context, is_wanted=unwanted))
+    assert (state(bench), shop_row(bench).pending) == ("open", 0.0)
+    assert call(bench) == WELL
+    assert state(bench) == "closed"
+
+
+def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_AGAIN_SECONDS", 0.02)
+    bench.knobs["longest_pause_seconds"] = 90.0
+    call(bench, answer(HASTE, 60.0))
+
+    async def rested_meanwhile() -> CallResult[str]:
+        async def well() -> CallResult[str]:
+            return WELL
+
+        waiting = asyncio.ensure_future(call_shop(well, COST, bench.context))
+        await come_true(lambda: shop_row(bench).pending > 0)
+        bench.rested()
+        return await waiting
+
+    assert run(rested_meanwhile()) == WELL
+
+
+def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
+    async def never() -> CallResult[str]:
+        leap(31.0)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    failure = run(call_shop(never, COST, bench.context)).failure
+    assert failure is not None
+    assert (failure.kind, failure.outcome_unknown, failure.retryable) == (
+        FailureKind.NETWORK,
+        True,
+        True,
+    )
+    assert standing(bench).circuit.failures == 1
+
+
+def test_what_the_shop_tells_of_its_bucket_is_kept(bench: Bench) -> None:
+    call(bench, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
+    bucket = BucketShown(available=700.0, maximum=4000.0, restore_rate=200.0)
+    assert standing(bench).bucket == bucket
+
+
+def test_a_shop_that_was_never_called_is_kept_from_the_first_call_on(database: Database) -> None:
+    async def well() -> CallResult[str]:
+        return WELL
+
+    front = storefront(FakeShop(), meter=Meter())
+    run(call_shop(well, COST, PricingContext(front, database, SystemClock())))
+    with database.reading() as session:
+        found = shop_status(session, front.name)
+    assert found.bucket is not None
+    assert (found.circuit.state, found.bucket.maximum, found.paused_at) == ("closed", 1000.0, None)
+
+
+@pytest.fixture
+def small_bucket(simulated: str) -> Iterator[str]:
+    before = shop_totals(simulated)
+    set_up_shop(
+        simulated,
+        products=50,
+        variants_per_product=5,
+        currency="EUR",
+        maximum=2000,
+        restore_rate=500,
+    )
+    yield simulated
+    kept = ("products", "variants_per_product", "currency", "maximum", "restore_rate")
+    set_up_shop(simulated, **{name: before[name] for name in kept})
+
+
+def test_processes_that_share_a_bucket_are_never_refused_for_haste(
+    database: Database, database_url: str, small_bucket: str
+) -> None:
+    """They begin with a bucket that is nearly empty, and all their calls together ask for more than
+    it holds."""
+    variants = catalogue(small_bucket)
+    ids = [each.variant_id for each in variants]
+    assert drain(database_url, small_bucket, ids, 10) == 10
+    writes = [(each.product_id, each.variant_id) for each in variants[:120]]
+    went = at_once(
+        write_many, *[(database_url, small_bucket, writes[part::3], 2) for part in range(3)]
+    )
+    totals = shop_totals(small_bucket)
+    assert went == [40, 40, 40]
+    assert (totals["throttled"], totals["calls"]["write"]) == (0, 120)
+    assert totals["spent"] > 2 * totals["maximum"] - 800
+    with database.reading() as session:
+        found = shop_status(session, NAME)
+    assert found is not None
+    assert (found.bucket.maximum, found.bucket.restore_rate, found.refusals) == (2000.0, 500.0, ())
+
+
+GONE, UNAUTHORISED = FailureSignal(status=404), FailureSignal(status=401)
+TERMS = ApplyTerms(OnDrift.REFUSE, None)
+BEGAN = datetime(2026, 5, 4, tzinfo=UTC)
+
+
+async def straight(
+    call: Callable[[], Awaitable[CallResult[object]]],
+    _cost: float,
+    _context: object,
+    *,
+    is_wanted: Callable[[], Awaitable[bool]],
+    **_world: object,
+) -> CallResult[object]:
+    """Without a turn to be waited for."""
+    if not await is_wanted():
+        raise CallWithdrawnError("Not any more.")
+    return await call()
+
+
+@pytest.fixture
+def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "call_shop", straight)
+
+
+def target(variant_id: str | None, product_id: str, number: int) -> WorkTarget:
+    return WorkTarget(
+        id=number,
+        product_id=product_id,
+        variant_id=variant_id,
+        sku=None,
+        before=Price(1000, "EUR"),
+        after=Price(900, "EUR"),
+        writes_compare_at=False,
+        progress=AttemptProgress(),
+        outcome_unknown=False,
+        began_at=BEGAN,
+    )
+
+
+def targets(products: int, variants: int = 1) -> list[WorkTarget]:
+    return [
+        target(each.variant_id, each.product_id, number)
+        for number, each in enumerate(shelf(products, variants), 1)
+    ]
+
+
+def applied(
+    shop: FakeShop,
+    chosen: Sequence[WorkTarget],
+    *,
+    at_once: int = 5,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> tuple[dict[int, TargetOutcome], ApplyHalt | None]:
+    """What was settled by target, each of them once."""
+    settled: list[TargetOutcome] = []
+
+    class Owner:
+        def keep(self) -> bool:
+            return is_wanted()
+
+        def save(self, outcomes: Sequence[TargetOutcome]) -> None:
+            settled.extend(outcomes)
+
+    front = storefront(shop, calls_at_once=at_once)
+    context = ApplyContext(front, Database("sqlite://"), SystemClock(), shop)
+    halt = run(apply_chunk(chosen, TERMS, Owner(), context))
+    assert sorted(one.target.id for one in settled) == [one.id for one in chosen]
+    return {one.target.id: one for one in settled}, halt
+
+
+def together(shop: FakeShop, count: int) -> None:
+    """The first so many writes are in the shop at the same time."""
+    first = asyncio.Barrier(count)
+
+    async def meanwhile(kind: str, _subject: object) -> None:
+        if kind == "write" and shop.times("write") <= count:
+            await first.wait()
+        await asyncio.sleep(0)
+
+    shop._meanwhile = meanwhile
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
+    shop = FakeShop(*shelf(20))
+    together(shop, 4)
+    later: list[int] = []
+    first = shop._meanwhile
+    assert first is not None
+
+    async def counted(kind: str, subject: object) -> None:
+        if kind == "write" and shop.times("write") > 4:
+            await asyncio.sleep(0.05)  # longer than it takes to save an outcome
+            later.append(shop._open)
+        await first(kind, subject)
+
+    shop._meanwhile = counted
+    for product in range(1, 5):
+        shop.fail_once(str(product), HASTE)
+    settled, halt = applied(shop, targets(20), at_once=4)
+    assert (shop.most_at_once, max(later), halt) == (4, 2, None)
+    assert sorted(number for number, one in settled.items() if isinstance(one, RequeuedResult)) == [
+        1,
+        2,
+        3,
+        4,
+    ]
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_whoever_stands_back_leaves_no_product_behind() -> None:
+    """The last calls are refused too, so that nobody makes a proper one any more."""
+    shop = FakeShop(*shelf(8))
+    together(shop, 5)
+    for product in range(1, 9):
+        shop.fail_once(str(product), HASTE)
+    settled, halt = applied(shop, targets(8))
+    assert (len(settled), halt, shop.times("write")) == (8, None, 8)
+    assert {type(one) for one in settled.values()} == {RequeuedResult}
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_refusal_of_everything_halts_and_what_was_not_tried_goes_back() -> None:
+    shop = FakeShop(*shelf(6))
+    shop.fail_once("2", UNAUTHORISED)
+    settled, halt = applied(shop, targets(6), at_once=1)
+    assert halt is not None
+    assert halt.critical is not None
+    kinds = [type(settled[number]) for number in range(1, 7)]
+    assert kinds == [
+        AppliedResult,
+        FailedResult,
+        RequeuedResult,
+        RequeuedResult,
+        RequeuedResult,
+        RequeuedResult,
+    ]
+    assert all(
+        one.failure is None and one.wait_seconds == 0
+        for one in settled.values()
+        if isinstance(one, RequeuedResult)
+    )
+    assert shop.times("write") == 2
+
+
+def test_what_a_resting_shop_leaves_waits_as_long_as_the_shop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def rests(
+        call: Callable[[], Awaitable[CallResult[object]]],
+        cost: float,
+        _context: object,
+        **_how: object,
+    ) -> CallResult[object]:
+        if cost == shop.costs.write:
+            raise ShopRestingError("It rests.", retry_after_seconds=42.0)
+        return await call()
+
+    monkeypatch.setattr(module, "call_shop", rests)
+    shop = FakeShop(*shelf(3))
+    settled, halt = applied(shop, targets(3))
+    assert halt == ApplyHalt(resting_seconds=42.0)
+    assert {
+        (one.wait_seconds, one.failure)
+        for one in settled.values()
+        if isinstance(one, RequeuedResult)
+    } == {(42.0, None)}
+    assert shop.times("write") == 0
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_what_is_not_wanted_any_more_goes_back_untried() -> None:
+    shop = FakeShop(*shelf(4))
+    settled, halt = applied(shop, targets(4), at_once=1, is_wanted=lambda: shop.times("write") < 2)
+    assert [type(settled[number]) for number in range(1, 5)] == [
+        AppliedResult,
+        AppliedResult,
+        RequeuedResult,
+        RequeuedResult,
+    ]
+    assert (halt, settled[3]) == (None, RequeuedResult(targets(4)[2], 0.0, AttemptProgress()))
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_failed_read_fails_all_and_leaves_no_doubt_about_earlier_writes() -> None:
+    shop = FakeShop(*shelf(2))
+    shop.fail_once(PRICES, LOST)
+    settled, _ = applied(shop, targets(2))
+    assert [(type(one), one.outcome_unknown) for one in settled.values()] == [
+        (RequeuedResult, False)
+    ] * 2
+    assert shop.times("write") == 0
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_target_without_a_variant_is_given_up_without_a_call() -> None:
+    shop = FakeShop()
+    settled, _ = applied(shop, [target(None, "1", 1)])
+    assert (type(settled[1]), shop.called) == (FailedResult, [])
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_a_variant_that_the_answer_is_silent_about_is_read_again_before_anything_else() -> None:
+    class Silent(FakeShop):
+        async def write(self, product_id: str, writes: Sequence[object]) -> CallResult[object]:
+            return CallResult(value={})
+
+    settled, _ = applied(Silent(*shelf(1)), targets(1))
+    one = settled[1]
+    assert isinstance(one, RequeuedResult)
+    assert (one.outcome_unknown, one.progress.attempts) == (True, 1)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 12), st.sampled_from([HASTE, BUSY, GONE, LOST])),
+        max_size=20,
+    ),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_every_target_is_settled_once_whatever_the_shop_does(
+    faults: list[tuple[int, FailureSignal]], at_once: int, bursts: bool
+) -> None:
+    shop = FakeShop(*shelf(12))
+    for product, signal in faults:
+        shop.fail_once(str(product), signal)
+    if bursts:
+        together(shop, at_once)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "call_shop", straight)
+        settled, halt = applied(shop, targets(12), at_once=at_once)
+    assert halt is None
+    assert shop.most_at_once <= at_once
+    assert sum(isinstance(one, AppliedResult) for one in settled.values()) == len(shop.written)
+
+
+SHOP = "shop.test"
+
+
+@pytest.fixture
+def bench_of_three(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(3)), {"calls_at_once": 1})
+
+
+def pause(
+    bench_of_three: Bench, reason: str | None = "Stocktaking", actor: str = "user:7"
+) -> ShopShown:
+    return pause_shop(SHOP, database=bench_of_three.database, actor=actor, reason=reason)
+
+
+def resume(bench_of_three: Bench) -> None:
+    resume_shop(SHOP, database=bench_of_three.database, clock=bench_of_three.clock)
+
+
+def lasts_long(bench_of_three: Bench, run: RuleRun) -> None:
+    """Longer than any target may take."""
+    for target in bench_of_three.targets(run.id):
+        if target.began_at is not None:
+            bench_of_three.set_target(target.id, began_at=target.began_at - timedelta(minutes=20))
+
+
+def test_nothing_is_called_for_a_run_of_a_paused_shop(bench_of_three: Bench) -> None:
+    run = bench_of_three.queued()
+    pause(bench_of_three)
+    bench_of_three.shop.called.clear()
+    left = bench_of_three.work(run)
+    row = bench_of_three.run_row(run.id)
+    assert (left.status, left.resume_at, row.lease_owner, bench_of_three.shop.called) == (
+        "APPLYING",
+        None,
+        None,
+        [],
+    )
+    assert set(bench_of_three.statuses(run.id).values()) == {"QUEUED"}
+
+
+def test_what_can_be_read_is_read(bench_of_three: Bench) -> None:
+    pause(bench_of_three)
+    assert bench_of_three.previewed().total_targets == 3
+    assert bench_of_three.shop.written == []
+
+
+def test_a_run_in_the_middle_stops_before_its_next_call_and_is_later_applied_to_its_end(
+    bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench_of_three.queued()
+    with monkeypatch.context() as patch:
+        until_unwanted(bench_of_three, lambda: pause(bench_of_three), patch)
+        left = bench_of_three.work(run)
+    assert (left.status, left.resume_at, bench_of_three.run_row(run.id).lease_owner) == (
+        "APPLYING",
+        None,
+        None,
+    )
+    assert bench_of_three.statuses(run.id) == {"101": "APPLIED", "201": "QUEUED", "301": "QUEUED"}
+    assert [target.attempts for target in bench_of_three.targets(run.id)] == [0, 0, 0]
+    lasts_long(bench_of_three, run)
+    resume(bench_of_three)
+    assert bench_of_three.work(run).status == "APPLIED"
+    assert [bench_of_three.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+
+
+def test_the_first_pause_lasts_with_the_newest_reason(bench_of_three: Bench) -> None:
+    first, second = pause(bench_of_three), pause(bench_of_three, "Sale", "user:8")
+    assert first.paused_at is not None
+    assert (second.paused_at, second.paused_by, second.pause_reason) == (
+        first.paused_at,
+        "user:8",
+        "Sale",
+    )
+
+
+def test_a_shop_that_was_never_called_can_be_paused(bench_of_three: Bench) -> None:
+    paused = pause_shop("new.shop", database=bench_of_three.database, actor="user:7")
+    assert (paused.shop, paused.paused_at is not None, paused.pause_reason) == (
+        "new.shop",
+        True,
+        None,
+    )
+    run = bench_of_three.queued()
+    assert bench_of_three.work(run).status == "APPLIED"
+
+
+def test_a_reason_has_its_length(bench_of_three: Bench) -> None:
+    pause(bench_of_three, "x" * MAX_REASON_LENGTH)
+    with pytest.raises(InvalidInputError) as refusal:
+        pause(bench_of_three, "x" * (MAX_REASON_LENGTH + 1))
+    assert refusal.value.fields == (("reason", "must have at most 1000 characters"),)
+
+
+@pytest.fixture
+def bench_of_two(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(2)))
+
+
+def resume_by_name(bench_of_two: Bench, shop: str = SHOP) -> ShopShown:
+    return resume_shop(shop, database=bench_of_two.database, clock=bench_of_two.clock)
+
+
+def taken(bench_of_two: Bench, *keys: str) -> None:
+    with bench_of_two.database.transaction() as session:
+        for key in keys:
+            mark_taken(session, key, "dagster")
+
+
+def test_a_run_that_had_to_leave_is_asked_for_again_and_goes_on(bench_of_two: Bench) -> None:
+    run, other = (
+        bench_of_two.queued(),
+        bench_of_two.queued(bench_of_two.rule(name="Other")),
+    )
+    pause_shop(SHOP, database=bench_of_two.database, actor="user:7")
+    taken(bench_of_two, *(key for key, _ in bench_of_two.requests()))
+    bench_of_two.work(run)
+    bench_of_two.set_run(other.id, shop="another.shop")
+    resumed = resume_by_name(bench_of_two)
+    assert (resumed.paused_at, resumed.paused_by, resumed.pause_reason) == (None, None, None)
+    assert [key for key, _ in bench_of_two.requests()][2:] == [f"rule-run-{run.id}-2"]
+    assert bench_of_two.work(run).status == "APPLIED"
+
+
+def test_a_run_that_is_asked_for_already_is_not_asked_for_twice(bench_of_two: Bench) -> None:
+    bench_of_two.queued()
+    pause_shop(SHOP, database=bench_of_two.database, actor="user:7")
+    resume_by_name(bench_of_two)
+    resume_by_name(bench_of_two)
+    assert len(bench_of_two.requests()) == 1
+
+
+def test_an_open_circuit_is_closed_with_it(bench_of_two: Bench) -> None:
+    with bench_of_two.database.transaction() as session:
+        session.execute(
+            update(ShopRow).values(
+                circuit="open",
+                streaks={"write": {"throttles": 6, "failures": 2}},
+                opened_by="write",
+                until=database_now(900.0),
+            )
+        )
+    circuit = resume_by_name(bench_of_two).circuit
+    assert (circuit.state, circuit.throttles, circuit.failures, circuit.until) == (
+        "closed",
+        0,
+        0,
+        None,
+    )
+    assert bench_of_two.work(bench_of_two.queued()).status == "APPLIED"

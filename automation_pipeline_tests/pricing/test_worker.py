@@ -1,0 +1,739 @@
+"""The worker of a run: what it does next, whatever happens meanwhile."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from automation_pipeline.core.clock import Clock, iso
+from automation_pipeline.core.errors import ConflictError, TransientError
+from automation_pipeline.core.retry import Backoff
+from automation_pipeline.pricing import shop as apply_chunk
+from automation_pipeline.pricing import worker as apply_run
+from automation_pipeline.pricing import worker as loop
+from automation_pipeline.pricing.models.runs import (
+    LostRunClaimError,
+    PricingRunState,
+    RuleRun,
+    RuleTrigger,
+)
+from automation_pipeline.pricing.models.shop import (
+    CallResult,
+    FailureSignal,
+    Price,
+    PriceWrite,
+    Written,
+    classify_failure,
+)
+from automation_pipeline.pricing.ports import ApplyContext, PricingContext
+from automation_pipeline.pricing.queries.runs import (
+    RunClaim,
+    begin_applying,
+    claim_run,
+    claimed_run,
+)
+from automation_pipeline.pricing.queries.targets import MAX_PRODUCTS
+from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules.runs import (
+    AppliedResult,
+    TargetOutcome,
+    WorkTarget,
+    requeue_unchanged,
+)
+from automation_pipeline.pricing.runs import retry_run, roll_back_run
+from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleTargetRow
+from automation_pipeline.pricing.worker import TargetWork, WaitForTargets, work_run
+from automation_pipeline.storage.clock import database_time
+from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.outbox import OutboxRow
+from automation_pipeline.storage.transitions import TransitionRow
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
+from automation_pipeline_tests.fiches.queries.mirror import statements
+from automation_pipeline_tests.pricing.at_work import during_first_write
+from automation_pipeline_tests.pricing.bench import Bench
+
+# Waits are a thousand times as long here, so that nothing is due before the test says so; and each
+# is counted from the answer, but seen from the claim before it.
+SLOW = 120.0
+BUSY, GONE, REFUSED = (
+    FailureSignal(status=500),
+    FailureSignal(status=404),
+    FailureSignal(status=401),
+)
+UNREACHED = FailureSignal(code="ECONNREFUSED")
+
+
+@pytest.fixture
+def bench(database: Database, clock: StandingClock) -> Bench:
+    """A worker that never waits: what is not due yet is left for later."""
+    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
+    )
+
+
+def waits(bench: Bench, run: RuleRun) -> dict[str, float]:
+    """By variant, how long its next call is waited for."""
+    return {
+        str(target.variant_id): (target.next_attempt_at - target.last_attempt).total_seconds()
+        for target in bench.targets(run.id)
+        if target.next_attempt_at and target.last_attempt
+    }
+
+
+def keys(bench: Bench, variant_id: str, run: RuleRun) -> list[str]:
+    [target] = [one for one in bench.targets(run.id) if one.variant_id == variant_id]
+    told = [event.key for event in bench.events("automation.target.apply")]
+    return [
+        key.removeprefix(f"{run.id}:{target.id}:apply:") for key in told if f":{target.id}:" in key
+    ]
+
+
+def test_a_run_is_applied_as_it_was_previewed(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.called.clear()
+    ended = bench.work(run)
+    assert (ended.status, ended.targets.applied, ended.success_rate) == ("APPLIED", 3, 1.0)
+    assert bench.shop.amounts() == {"101": 900, "201": 900, "301": 900}
+    assert [kind for kind, _ in bench.shop.called] == ["prices", "write", "write", "write"]
+    assert bench.moves("rule run", run.id) == [
+        ("PREVIEW", "QUEUED"),
+        ("QUEUED", "APPLYING"),
+        ("APPLYING", "APPLIED"),
+    ]
+    assert [(row.from_amount, row.to_amount, row.was_found) for row in bench.changes(run.id)] == [
+        (1000, 900, False)
+    ] * 3
+    assert {check.name for check in bench.checks(run.id)} == {"5m", "1h"}
+    assert bench.work(run).status == "APPLIED"
+    assert len(bench.shop.written) == 3
+
+
+def test_three_targets_of_which_one_is_slow_and_one_is_gone(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.fail_once("2", BUSY, BUSY)
+    bench.shop.fail_always("3", GONE)
+    first = bench.work(run)
+    assert (first.status, first.resume_at is not None) == ("APPLYING", True)
+    assert 1600 <= waits(bench, run)["201"] <= 2400 + SLOW
+    bench.make_due(run.id)
+    bench.work(run)
+    assert 3200 <= waits(bench, run)["201"] <= 4800 + SLOW
+    bench.make_due(run.id)
+    ended = bench.work(run)
+    assert [target.attempts for target in bench.targets(run.id)] == [0, 2, 0]
+    assert (ended.status, ended.success_rate) == ("PARTIAL", pytest.approx(2 / 3, abs=1e-4))
+    [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
+    assert (dead.variant_id, dead.error_type, dead.error_retryable) == ("301", "not_found", False)
+
+
+def test_a_target_that_always_fails_is_called_four_times(bench: Bench) -> None:
+    bench.shop = FakeShop(variant("101", "1", 1000))
+    bench.shop.fail_always("1", BUSY)
+    run = bench.queued()
+    nominal = []
+    for _ in range(4):
+        ended = bench.work(run)
+        nominal += waits(bench, run).values()
+        bench.make_due(run.id)
+    assert [
+        wanted * 0.8 <= wait < wanted * 1.2 + SLOW
+        for wait, wanted in zip(nominal, [2000, 4000, 8000], strict=True)
+    ] == [True] * 3
+    assert (ended.status, ended.error_type, bench.shop.times("write")) == (
+        "FAILED",
+        "ALL_TARGETS_FAILED",
+        4,
+    )
+    [target] = bench.targets(run.id)
+    assert (target.attempts, target.status, target.error_type) == (3, "FAILED", "server")
+    assert keys(bench, "101", run) == ["0.0", "0.1", "0.2", "0.3"]
+
+
+def test_a_refusal_for_haste_costs_no_attempt_and_pauses_the_shop(bench: Bench) -> None:
+    bench.shop = FakeShop(variant("101", "1", 1000))
+    bench.shop.fail_once("1", FailureSignal(status=429), retry_after_seconds=600.0)
+    run = bench.queued()
+    bench.work(run)
+    [target] = bench.targets(run.id)
+    assert (target.attempts, target.rate_limit_waits) == (0, 1)
+    assert 600 <= waits(bench, run)["101"] <= 720 + SLOW
+    assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 1
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLYING"
+    assert bench.shop.times("write") == 1
+    bench.rested()
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+
+
+def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice(
+    bench: Bench,
+) -> None:
+    run = bench.queued()
+    bench.shop.lose_answer_once("2")
+    bench.work(run)
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+    assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [row.was_found for row in bench.changes(run.id)] == [False, False, True]
+    assert {(row.from_amount, row.to_amount) for row in bench.changes(run.id)} == {(1000, 900)}
+
+
+def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_that_reads(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench.queued()
+
+    class DiedError(Exception):
+        """Of the worker."""
+
+    def die(_session: object, _run: object, settled: Sequence[TargetOutcome], _now: object) -> None:
+        if settled:
+            raise DiedError
+
+    with monkeypatch.context() as dying:
+        dying.setattr(apply_run, "save_outcomes", die)
+        with pytest.raises(DiedError):
+            bench.work(run)
+    assert len(bench.shop.written) > 0
+    bench.hold_again(run.id)
+    with pytest.raises(TransientError, match="is being worked on"):
+        bench.work(run)
+    bench.expire_hold(run.id)
+    assert bench.work(run).status == "APPLIED"
+    assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+
+
+def test_when_the_last_answer_is_lost_the_price_is_looked_for_before_it_is_given_up(
+    bench: Bench,
+) -> None:
+    run = bench.queued()
+    bench.shop.fail_once("2", BUSY, BUSY, BUSY)
+    for _ in range(3):
+        bench.work(run)
+        bench.make_due(run.id)
+    bench.shop.lose_answer_once("2")
+    assert bench.work(run).status == "APPLYING"
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+    assert (
+        bench.shop.times_written("201"),
+        [row.was_found for row in bench.changes(run.id)][-1],
+    ) == (1, True)
+
+
+def test_time_without_a_worker_and_pauses_are_not_held_against_what_waits(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.fail_once("2", UNREACHED)
+    bench.work(run)
+    [waiting] = [target for target in bench.targets(run.id) if target.status == "QUEUED"]
+    assert waiting.began_at is None
+    bench.make_due(run.id)
+    assert bench.work(run).status == "APPLIED"
+
+
+def test_a_run_is_not_worked_on_where_another_shop_is_configured(bench: Bench) -> None:
+    run = bench.queued()
+    other = FakeShop(*shelf(3))
+    front = replace(storefront(other), name="other.test")
+    with pytest.raises(ConflictError, match=r"is about shop\.test"):
+        bench.loop(
+            work_run(run.id, PricingContext(front, bench.database, bench.clock), "elsewhere")
+        )
+    assert (other.called, bench.run(run.id).status) == ([], "QUEUED")
+
+
+def test_guardrails_that_are_set_meanwhile_hold_from_the_next_prices_on(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(60))
+    run = bench.queued()
+
+    async def once(kind: str, _subject: object) -> None:
+        if kind == "write":
+            bench.shop._meanwhile = None
+            await asyncio.to_thread(bench.guard, autoApply=True, maxPctDelta=0.01)
+
+    bench.shop._meanwhile = once
+    ended = bench.work(run)
+    assert (ended.targets.applied, ended.targets.failed) == (MAX_PRODUCTS, 60 - MAX_PRODUCTS)
+
+
+def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.knobs["calls_at_once"] = 1
+    run = bench.queued()
+
+    async def time_passes(kind: str, _subject: object) -> None:
+        if kind == "write":
+            bench.shop.edit("301", amount=5555)
+            monkeypatch.setattr(apply_chunk, "LONGEST_READ_SECONDS", -1.0)
+        else:
+            monkeypatch.setattr(apply_chunk, "LONGEST_READ_SECONDS", 1000.0)
+
+    bench.shop._meanwhile = time_passes
+    ended = bench.work(run)
+    assert (ended.status, bench.shop.amounts()["301"]) == ("PARTIAL", 5555)
+    assert bench.shop.times("prices") == 2
+
+
+def test_an_answer_that_tells_another_price_is_no_confirmation(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench.queued()
+    write = bench.shop.write
+
+    async def liar(product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
+        if product_id != "2":
+            return await write(product_id, writes)
+        return CallResult(value={one.variant_id: Price(1000, "EUR") for one in writes})
+
+    monkeypatch.setattr(bench.shop, "write", liar)
+    waiting = bench.work(run)
+    assert (waiting.status, bench.statuses(run.id)["201"]) == ("APPLYING", "QUEUED")
+    monkeypatch.undo()
+
+
+def test_targets_that_failed_together_are_due_together(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(1, 50))
+    run = bench.queued()
+    bench.shop.fail_once("1", BUSY)
+    bench.work(run)
+    assert len({target.next_attempt_at for target in bench.targets(run.id)}) == 1
+    bench.make_due(run.id)
+    assert (bench.work(run).status, bench.shop.times("write")) == ("APPLIED", 2)
+
+
+def test_a_price_that_was_changed_by_hand_is_refused_and_told(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.edit("201", amount=1234)
+    ended = bench.work(run)
+    assert (ended.status, bench.shop.amounts()["201"]) == ("PARTIAL", 1234)
+    [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
+    assert (dead.error_type, dead.error_retryable) == ("conflict", False)
+    assert "CONFLICT_PRICE_DRIFT: the shop has 12.34 EUR, not 10.00 EUR" in str(dead.error_message)
+    assert dead.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
+
+
+def test_a_rule_may_say_that_drift_is_overwritten(bench: Bench) -> None:
+    run = bench.queued(bench.rule(onDrift="overwrite"))
+    bench.shop.edit("201", amount=1234)
+    assert bench.work(run).status == "APPLIED"
+    assert bench.shop.amounts()["201"] == 900
+    assert sorted(row.from_amount for row in bench.changes(run.id)) == [1000, 1000, 1234]
+
+
+def test_guardrails_hold_at_the_write_too(bench: Bench) -> None:
+    run = bench.queued(bench.rule(onDrift="overwrite"))
+    bench.guard(autoApply=True, maxPctDelta=0.15)
+    bench.shop.edit("201", amount=2000)
+    ended = bench.work(run)
+    [dead] = [target for target in bench.targets(run.id) if target.status == "FAILED"]
+    assert (ended.status, dead.error_type, bench.shop.amounts()["201"]) == (
+        "PARTIAL",
+        "validation",
+        2000,
+    )
+    assert "maxPctDelta" in str(dead.error_message)
+
+
+def test_a_token_that_is_refused_stops_everything(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(60))
+    run = bench.queued()
+    bench.knobs["calls_at_once"] = 1
+    bench.shop.fail_always("4", REFUSED)
+    ended = bench.work(run)
+    assert (ended.status, ended.targets.applied, ended.targets.failed) == ("PARTIAL", 3, 57)
+    assert bench.shop.times("write") == 4
+    assert {target.error_type for target in bench.targets(run.id)} == {None, "authentication"}
+
+
+def test_a_run_that_is_refused_from_the_start_is_failed_for_a_critical_reason(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.fail_always(PRICES, FailureSignal(status=423))
+    ended = bench.work(run)
+    assert (ended.status, ended.error_type, ended.targets.failed) == ("FAILED", "CRITICAL", 3)
+    assert bench.shop.times("write") == 0
+
+
+def test_variants_of_one_product_are_written_in_one_call_and_fail_one_by_one(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(2, 3))
+    run = bench.queued()
+    bench.shop.refuse("102")
+    ended = bench.work(run)
+    assert (ended.status, bench.shop.times("write")) == ("PARTIAL", 2)
+    assert {
+        one: status for one, status in bench.statuses(run.id).items() if status != "APPLIED"
+    } == {"102": "FAILED"}
+
+
+def test_a_variant_that_left_the_shop_is_not_found(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.remove("301")
+    ended = bench.work(run)
+    assert (ended.status, bench.statuses(run.id)["301"]) == ("PARTIAL", "FAILED")
+
+
+def test_a_price_that_is_there_already_is_not_written(bench: Bench) -> None:
+    run = bench.queued()
+    bench.shop.edit("101", amount=900)
+    assert bench.work(run).status == "APPLIED"
+    assert bench.shop.times_written("101") == 0
+
+
+def test_calls_are_bounded(bench: Bench) -> None:
+    bench.shop = FakeShop(*shelf(24))
+    run = bench.queued()
+    bench.knobs["calls_at_once"] = 4
+    four = asyncio.Barrier(4)
+
+    async def wait_for_three_others(kind: str, _subject: object) -> None:
+        if kind == "write":
+            await four.wait()
+
+    bench.shop._meanwhile = wait_for_three_others
+    bench.work(run)
+    assert bench.shop.most_at_once == 4
+
+
+def test_an_empty_run_of_a_schedule_ends_applied(bench: Bench) -> None:
+    bench.shop = FakeShop()
+    run = bench.scheduled(bench.rule())
+    ended = bench.work_id(run)
+    assert (ended.status, ended.total_targets, ended.success_rate) == ("APPLIED", 0, None)
+    assert bench.checks(run) == []
+
+
+def test_a_run_that_is_asked_for_is_planned_queued_and_applied(bench: Bench) -> None:
+    ended = bench.work_id(bench.asked_for(bench.rule()))
+    assert (ended.status, ended.targets.applied) == ("APPLIED", 3)
+
+
+def test_what_needs_a_second_person_stays_a_preview_and_says_so(bench: Bench) -> None:
+    bench.guard(maxPctDelta=0.5)
+    stays = bench.work_id(bench.asked_for(bench.rule()))
+    assert (stays.status, stays.wish, stays.error_message) == (
+        "PREVIEW",
+        None,
+        "The run must be approved first.",
+    )
+    assert bench.shop.written == []
+
+
+def test_a_variant_that_another_run_writes_is_waited_for(bench: Bench) -> None:
+    first = bench.queued(bench.rule(name="First"))
+    second = bench.queued(bench.rule(name="Second", onDrift="overwrite"))
+    target = bench.targets(first.id)[0]
+    bench.set_target(target.id, status="APPLYING", is_writing=True)
+    waiting = bench.work(second)
+    assert (waiting.status, bench.statuses(second.id)) == (
+        "APPLYING",
+        {"101": "QUEUED", "201": "APPLIED", "301": "APPLIED"},
+    )
+    bench.set_target(target.id, status="QUEUED", is_writing=False)
+    bench.make_due(second.id)
+    assert bench.work(second).status == "APPLIED"
+
+
+@pytest.fixture
+def patient_bench(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(3)))
+
+
+def finish(patient_bench: Bench, run_id: int) -> None:
+    times = dict.fromkeys(("queued_at", "started_at", "finished_at"), patient_bench.clock.now())
+    patient_bench.set_run(run_id, status="FAILED", wish=None, **times)
+
+
+@pytest.mark.parametrize(
+    ("status", "wish"), [("QUEUED", None), ("APPLYING", None), ("PARTIAL", "retry")]
+)
+def test_a_run_waits_its_turn_without_reading_the_catalogue(
+    status: str, wish: str | None, patient_bench: Bench
+) -> None:
+    rule = patient_bench.rule()
+    other, run_id = patient_bench.previewed(rule), patient_bench.scheduled(rule)
+    finish(patient_bench, other.id)
+    patient_bench.set_run(other.id, status=status, wish=wish)
+    patient_bench.shop.called.clear()
+    waiting = patient_bench.work_id(run_id)
+    assert (
+        waiting.status,
+        waiting.wish,
+        waiting.previewed_at,
+        patient_bench.shop.called,
+    ) == (
+        "PREVIEW",
+        "apply",
+        None,
+        [],
+    )
+    assert waiting.resume_at is not None
+    assert f"rule {rule.id} " in str(waiting.error_message)
+    assert patient_bench.run_row(run_id).lease_until is None
+    finish(patient_bench, other.id)
+    ended = patient_bench.work_id(run_id)
+    assert (ended.status, ended.targets.applied, ended.error_message) == ("APPLIED", 3, None)
+
+
+def test_a_run_that_is_overtaken_while_it_is_planned_waits_for_its_turn(
+    patient_bench: Bench,
+) -> None:
+    rule = patient_bench.rule()
+    other, run_id = patient_bench.previewed(rule), patient_bench.scheduled(rule)
+
+    async def overtake(_kind: str, _subject: object) -> None:
+        if patient_bench.run(other.id).status == "PREVIEW":
+            patient_bench.queue(other)
+
+    patient_bench.shop._meanwhile = overtake
+    waiting = patient_bench.work_id(run_id)
+    assert (waiting.status, waiting.wish, waiting.resume_at is not None) == (
+        "PREVIEW",
+        "apply",
+        True,
+    )
+    assert waiting.previewed_at is not None
+    finish(patient_bench, other.id)
+    assert patient_bench.work_id(run_id).status == "APPLIED"
+
+
+@pytest.mark.parametrize("trigger", [RuleTrigger.SCHEDULE, RuleTrigger.API])
+def test_what_is_planned_after_its_promotion_is_not_applied(
+    trigger: RuleTrigger, patient_bench: Bench
+) -> None:
+    rule = patient_bench.rule(endsAt="2026-05-04T11:00:00Z")
+    run_id = (
+        patient_bench.scheduled(rule)
+        if trigger is RuleTrigger.SCHEDULE
+        else patient_bench.asked_for(rule, trigger=trigger)
+    )
+    due_at = patient_bench.clock.now()
+    patient_bench.pass_minutes(60)
+    stays = patient_bench.work_id(run_id)
+    assert (stays.status, stays.wish, patient_bench.shop.written) == ("PREVIEW", None, [])
+    assert f"The promotion of pricing rule {rule.id} is over since 2026-05-04T11:00:00.000Z" in str(
+        stays.error_message
+    )
+    told = [event.payload for event in patient_bench.events("rule.scheduled.missed")]
+    missed = {"ruleId": str(rule.id), "projectId": "default", "scheduledFor": iso(due_at)}
+    assert told == ([missed] if trigger is RuleTrigger.SCHEDULE else [])
+
+
+class Ending(TargetWork):
+    """Work that ends at once. The heartbeat misses the claim before the loop learns of the end."""
+
+    def __init__(self, context: ApplyContext) -> None:
+        super().__init__(RunClaim(1, 1), context)
+        self.is_released, self.is_missed = threading.Event(), threading.Event()
+
+    def keep(self) -> bool:
+        if self.is_released.is_set():
+            self.is_missed.set()
+            raise LostRunClaimError("Released.")
+        return True
+
+    def take(self) -> Sequence[WorkTarget] | WaitForTargets:
+        self.is_released.set()
+        assert self.is_missed.wait(20)
+        return []
+
+
+def test_a_heartbeat_that_misses_the_claim_first_does_not_spoil_the_end(
+    database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LOOK_AGAIN_SECONDS", 0.01)
+    shop = FakeShop()
+    context = ApplyContext(storefront(shop), database, clock, shop)
+    assert asyncio.run(Ending(context).process()) is True
+
+
+@pytest.fixture
+def bench_of_two(database: Database, clock: StandingClock) -> Bench:
+    return Bench(database, clock, FakeShop(*shelf(2)), {"longest_pause_seconds": 0.0})
+
+
+def counted(bench_of_two: Bench) -> dict[str, float]:
+    """How many times were counted of each spread since this was asked last."""
+    found: dict[str, float] = {}
+    for (name, labels), amount in bench_of_two.meter.drain().items():
+        if name.endswith("_ms_bucket"):
+            assert labels.startswith("le=")
+            found[name] = found.get(name, 0) + amount
+    return found
+
+
+ONCE = {"rules_apply_duration_ms_bucket": 1, "rules_queue_ms_bucket": 1}
+
+
+def test_a_run_is_counted_when_it_ends_and_not_before(bench_of_two: Bench) -> None:
+    bench_of_two.shop.fail_once("2", FailureSignal(status=503))
+    run = bench_of_two.queued()
+    assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("APPLYING", {})
+    bench_of_two.make_due(run.id)
+    assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("APPLIED", ONCE)
+
+
+def test_a_run_that_is_tried_again_or_taken_back_is_not_counted_again(
+    bench_of_two: Bench,
+) -> None:
+    bench_of_two.shop.refuse("201")
+    run = bench_of_two.work(bench_of_two.queued())
+    assert (run.status, counted(bench_of_two)) == ("PARTIAL", ONCE)
+    assert (tried_again(bench_of_two, run).status, counted(bench_of_two)) == ("PARTIAL", {})
+    roll_back_run(run.id, database=bench_of_two.database, clock=bench_of_two.clock, actor="user:7")
+    assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("ROLLED_BACK", {})
+
+
+def tried_again(bench_of_two: Bench, run: RuleRun) -> RuleRun:
+    retry_run(
+        run.id,
+        database=bench_of_two.database,
+        clock=bench_of_two.clock,
+        actor="user:7",
+        force=True,
+    )
+    return bench_of_two.work(run)
+
+
+def test_the_sum_is_what_the_run_says_of_itself(bench_of_two: Bench) -> None:
+    run = bench_of_two.work(bench_of_two.queued())
+    assert run.started_at is not None
+    assert run.finished_at is not None
+    took = (run.finished_at - run.started_at).total_seconds() * 1000
+    assert bench_of_two.meter.drain()["rules_apply_duration_ms_sum", ""] == pytest.approx(
+        took, abs=1
+    )
+
+
+ALL = (RuleRunRow, RuleTargetRow, PriceChangeRow, TransitionRow, OutboxRow)
+UNAUTHORISED = classify_failure(FailureSignal(status=401), "The shop does not know us.")
+
+
+def everything(bench: Bench) -> list[dict[str, object]]:
+    with bench.database.reading() as session:
+        rows = [row for table in ALL for row in session.scalars(select(table).order_by(table.id))]
+        return [
+            {column.key: getattr(row, column.key) for column in row.__mapper__.column_attrs}
+            for row in rows
+        ]
+
+
+def held(bench: Bench, run: RuleRun, owner: str = "one") -> RunClaim:
+    with bench.database.transaction() as session:
+        hold = claim_run(session, run.id, owner, 60.0)
+        assert hold is not None
+        row = claimed_run(session, hold)
+        if row.status == PricingRunState.QUEUED:
+            begin_applying(session, row, database_time(session))
+        return hold
+
+
+def taken_over(bench: Bench, run: RuleRun) -> RunClaim:
+    bench.expire_hold(run.id)
+    return held(bench, run, "another")
+
+
+def applying(bench: Bench, hold: RunClaim) -> TargetWork:
+    return TargetWork(hold, ApplyContext.of(bench.context, bench.shop))
+
+
+def claimed(bench: Bench, hold: RunClaim) -> list[WorkTarget]:
+    step = applying(bench, hold).take()
+    assert not isinstance(step, WaitForTargets)
+    return list(step)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda work, _: work.keep(),
+        lambda work, _: work.take(),
+        lambda work, targets: work.save([requeue_unchanged(target) for target in targets]),
+        lambda work, _: work.save([]),
+        lambda work, _: work.give_up(UNAUTHORISED),
+        lambda work, _: work.leave(5.0),
+    ],
+)
+def test_whoever_lost_the_run_changes_nothing_of_it(
+    bench: Bench, use: Callable[[TargetWork, list[WorkTarget]], Any]
+) -> None:
+    run = bench.queued()
+    hold = held(bench, run)
+    targets = claimed(bench, hold)
+    taken_over(bench, run)
+    before = everything(bench)
+    with pytest.raises(
+        LostRunClaimError, match=f"Rule run {run.id} is worked on by another process"
+    ):
+        use(applying(bench, hold), targets)
+    assert everything(bench) == before
+
+
+def test_who_loses_the_run_in_the_middle_writes_nothing_down_and_the_next_one_reads(
+    bench: Bench,
+) -> None:
+    run = bench.queued()
+    bench.knobs["calls_at_once"] = 1
+    during_first_write(bench, lambda: taken_over(bench, run))
+    with pytest.raises(LostRunClaimError):
+        bench.work(run)
+    assert set(bench.statuses(run.id).values()) == {"APPLYING"}
+    assert (bench.run_row(run.id).lease_owner, bench.changes(run.id)) == (
+        "another",
+        [],
+    )
+    bench.expire_hold(run.id)
+    ended = bench.work(run)
+    assert (ended.status, bench.run_row(run.id).lease_token) == ("APPLIED", 3)
+    assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [row.was_found for row in bench.changes(run.id)] == [True, False, False]
+
+
+def test_who_comes_back_for_the_rest_has_the_run_to_itself(bench: Bench) -> None:
+    run = bench.queued()
+    first = held(bench, run)
+    applying(bench, first).leave(5.0)
+    row = bench.run_row(run.id)
+    assert (row.lease_owner, row.lease_until, row.resume_at is not None) == (None, None, True)
+    assert claimed(bench, held(bench, run))
+
+
+def test_a_chunk_takes_as_many_statements_for_many_targets_as_for_few(
+    bench: Bench,
+) -> None:
+    counted: dict[int, list[int]] = {}
+    for variants in (5, 250):
+        bench.shop = FakeShop(*shelf(1, variants))
+        run = bench.queued(bench.rule(name=f"{variants}", onDrift="overwrite"))
+        work = applying(bench, held(bench, run))
+        with statements(bench.database) as claiming:
+            targets = work.take()
+        assert not isinstance(targets, WaitForTargets)
+        assert len(targets) == variants
+        with statements(bench.database) as settling:
+            work.save([requeue_unchanged(target) for target in targets])
+        work.take()
+        with statements(bench.database) as applied:
+            work.save(bench_applied(targets))
+        assert set(bench.statuses(run.id).values()) == {"APPLIED"}
+        with statements(bench.database) as ending:
+            assert work.take() == []
+        counted[variants] = [len(claiming), len(settling), len(applied), len(ending)]
+    assert counted[5] == counted[250]
+
+
+def bench_applied(targets: list[WorkTarget]) -> list[AppliedResult]:
+    return [
+        AppliedResult(target, target.before, request_id="request-1", duration_ms=5)
+        for target in targets
+    ]
