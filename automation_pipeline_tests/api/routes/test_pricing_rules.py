@@ -254,9 +254,7 @@ def test_guardrails_are_put_shown_replaced_and_removed(pricing: TestClient) -> N
         False,
         put,
     )
-    replaced = pricing.put(f"{POLICY}/shoes", json={"autoApply": True}).json()[
-        "data"
-    ]
+    replaced = pricing.put(f"{POLICY}/shoes", json={"autoApply": True}).json()["data"]
     assert (replaced["autoApply"], replaced["floor"]) == (True, None)
     assert pricing.get(f"{POLICY}/hats").status_code == 404
     assert pricing.delete(f"{POLICY}/shoes").json() == {
@@ -293,9 +291,7 @@ def test_whoever_is_held_by_guardrails_cannot_move_them(
     whole = dict.fromkeys(
         ("pricing.read", "pricing.write", "pricing.runs.write", "pricing.policies.read"), "ALL"
     )
-    refused = login(whole).request(
-        method, f"{POLICY}/shoes", json={"autoApply": True}
-    )
+    refused = login(whole).request(method, f"{POLICY}/shoes", json={"autoApply": True})
     assert (refused.status_code, refused.json()["code"]) == (403, "AUTHORIZATION_ERROR")
     kept = pricing.get(f"{POLICY}/shoes").json()["data"]
     assert (kept["maxPctDelta"], kept["autoApply"]) == (0.1, False)
