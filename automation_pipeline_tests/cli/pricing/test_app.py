@@ -91,3 +91,19 @@ def test_no_command_breaks_a_price_or_a_state_at_80_columns(
     on_terminal(80, is_terminal=is_terminal)
     said = workshop.run(*words).out
     assert [one for one in whole if one not in said] == []
+
+
+OF_A_PROJECT = [
+    ("dlq",), ("dlq", "--retry"), ("dlq", "--acknowledge"), ("runs", "list"), ("rules", "list"), ("alerts",),
+    ("changes",), ("policy", "show"), ("policy", "remove"),
+]  # fmt: skip
+
+
+@every_case("words", OF_A_PROJECT)
+@every_case("name", ["a b", "", "a/b"])
+def test_a_name_that_no_project_can_have_is_refused(
+    terminal: Terminal, words: tuple[str, ...], name: str
+) -> None:
+    ended = terminal.run("pricing", *words, "--project", name)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Invalid request: project: must be 1 to 100 of the letters")

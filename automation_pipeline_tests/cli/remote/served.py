@@ -1,6 +1,7 @@
 """The API of another machine, on a socket, over the database that a test's terminal works on."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,3 +35,14 @@ class Far:
 
     def json(self, *words: str, given: object = None, code: int = 0):  # noqa: ANN201  JSON
         return self.here.json(*self._options, *words, given=given, code=code)
+
+    def differences(self, commands: Iterable[str], given: object = None) -> list[str]:
+        """The commands whose output, error or exit code is not the same here and by the API."""
+        sent = json.dumps(given).encode()
+        found: list[str] = []
+        for command in commands:
+            words = command.split()
+            here, there = self.here.run(*words, given=sent), self.run(*words, given=sent)
+            if here != there:
+                found.append(f"{command}: {here} here, {there} by the API")
+        return found

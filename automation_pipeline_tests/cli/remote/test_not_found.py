@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from automation_pipeline.cli.main import app
-from automation_pipeline_tests.cli.client.served import Far, served_over
+from automation_pipeline_tests.cli.remote.served import Far, served_over
 from automation_pipeline_tests.cli.terminal import Ended, Terminal
 
 NOT_FOUND = re.compile(r"[A-Z][a-z]+( [a-z]+)* [\w:-]+ not found(: .+)?\.\n")

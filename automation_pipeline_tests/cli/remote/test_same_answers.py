@@ -1,11 +1,10 @@
 """The same command here and by the API of another machine: the same output, complaint and exit
 code."""
 
-import json
 
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.cli.client.served import Far
+from automation_pipeline_tests.cli.remote.served import Far
 from automation_pipeline_tests.cli.terminal import DAILY
 
 LOOKING = """
@@ -95,43 +94,22 @@ FAULTY: list[tuple[str, object]] = [
 ]
 
 
-def differing(far: Far, command: str, given: object = None) -> list[str]:
-    """What is said and how it ends, where that is not the same from afar."""
-    words, sent = command.split(), json.dumps(given).encode()
-    here, there = far.here.run(*words, given=sent), far.run(*words, given=sent)
-    return [] if here == there else [f"{command}: {here} here, {there} from afar"]
-
-
-def test_what_is_shown_is_the_same_from_afar(far: Far, stored: Bench) -> None:
+def test_what_is_shown_is_the_same_by_the_api(far: Far, stored: Bench) -> None:
     far.here.create()
     far.here.json("audits", "delete", "2")
-    far.here.json(
-        "tokens",
-        "create",
-        "--name",
-        "[nightly]",
-        "--permission",
-        "automation.write",
-        "--scope",
-        "ALL",
-    )
-    assert [
-        fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)
-    ] == []
+    options = "--name [nightly] --permission automation.write --scope ALL"
+    far.here.json("tokens", "create", *options.split())
+    assert far.differences(LOOKING.strip().splitlines()) == []
 
 
-def test_what_is_refused_is_refused_alike_from_afar(far: Far, stored: Bench) -> None:
-    refused = [
-        command + (" --json" if number % 2 else "")
-        for number, command in enumerate(REFUSED.strip().splitlines())
-    ]
-    assert [fault for command in refused for fault in differing(far, command)] == []
-    ends = {
-        (ended.code > 0, ended.out, len(ended.err.splitlines()))
-        for ended in (far.run(*c.split()) for c in refused)
-    }
-    assert ends == {(True, "", 1)}
+def test_what_is_refused_is_refused_alike_by_the_api(far: Far, stored: Bench) -> None:
+    commands = REFUSED.strip().splitlines()
+    assert far.differences(f"{command} --json" for command in commands[1::2]) == []
+    assert far.differences(commands[::2]) == []
+    ended = [far.run(*command.split()) for command in commands]
+    assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_faults_of_what_is_sent_are_told_alike(far: Far, stored: Bench) -> None:
-    assert [fault for command, given in FAULTY for fault in differing(far, command, given)] == []
+def test_faults_of_what_is_sent_are_the_same(far: Far, stored: Bench) -> None:
+    for command, given in FAULTY:
+        assert far.differences([command], given) == []

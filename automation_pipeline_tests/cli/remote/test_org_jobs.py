@@ -1,13 +1,12 @@
 """Organisations' jobs by another machine's API: the same output, complaint and exit code as
 here."""
 
-import json
 
 import pytest
 
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
-from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.org_jobs.counter import CALL, NOWHERE, Counter
+from automation_pipeline_tests.cli.remote.served import Far
 from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
 
 LOOKING = """
@@ -134,31 +133,25 @@ def schedule_id(counter: Counter) -> str:
     return counter.json("schedules", "list")["schedules"][0]["id"]
 
 
-def differing(far: Far, command: str, given: object = None) -> list[str]:
-    """What is said and how it ends, where that is not the same from afar."""
-    words, sent = ["org-jobs", *command.split()], json.dumps(given).encode()
-    here, there = far.here.run(*words, given=sent), far.run(*words, given=sent)
-    return [] if here == there else [f"{command}: {here} here, {there} from afar"]
+def lines(text: str) -> list[str]:
+    return [f"org-jobs {command}" for command in text.strip().splitlines()]
 
 
-def test_what_is_shown_is_the_same_from_afar(schedule_id: str, far: Far) -> None:
-    commands = LOOKING.format(id=schedule_id).strip().splitlines()
-    assert [fault for command in commands for fault in differing(far, command)] == []
+def test_what_is_shown_is_the_same_by_the_api(schedule_id: str, far: Far) -> None:
+    assert far.differences(lines(LOOKING.format(id=schedule_id))) == []
 
 
-def test_what_is_refused_is_refused_alike_from_afar(counter: Counter, far: Far) -> None:
-    commands = [
-        command + (" --json" if number % 2 else "")
-        for number, command in enumerate(REFUSED.strip().splitlines())
-    ]
-    assert [fault for command in commands for fault in differing(far, command)] == []
-    ended = [far.run("org-jobs", *command.split()) for command in commands]
+def test_what_is_refused_is_refused_alike_by_the_api(counter: Counter, far: Far) -> None:
+    commands = lines(REFUSED)
+    assert far.differences(f"{command} --json" for command in commands[1::2]) == []
+    assert far.differences(commands[::2]) == []
+    ended = [far.run(*command.split()) for command in commands]
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_faults_of_what_is_sent_are_told_alike(schedule_id: str, far: Far) -> None:
-    commands = [(command.format(id=schedule_id), given) for command, given in FAULTY]
-    assert [fault for command, given in commands for fault in differing(far, command, given)] == []
+def test_faults_of_what_is_sent_are_the_same(schedule_id: str, far: Far) -> None:
+    for command, given in FAULTY:
+        assert far.differences(lines(command.format(id=schedule_id)), given) == []
 
 
 def test_a_schedule_is_worked_with_from_afar(counter: Counter, far: Far) -> None:

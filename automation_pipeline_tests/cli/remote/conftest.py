@@ -10,7 +10,7 @@ from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import by_what_is_said
 from automation_pipeline_tests.automation.reports import a_reported_run
-from automation_pipeline_tests.cli.client.served import MACHINE, Far, served_over
+from automation_pipeline_tests.cli.remote.served import MACHINE, Far, served_over
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel

@@ -1,7 +1,6 @@
 """Pricing by another machine's API: the same output, complaint and exit code as here, and the work
 is done there."""
 
-import json
 
 import pytest
 
@@ -10,8 +9,8 @@ from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.webhooks import AlertSeverity
 from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
 from automation_pipeline.pricing.queries.monitoring import add_alerts
-from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.pricing.workshop import TENTH_OFF, Workshop, a_shop
+from automation_pipeline_tests.cli.remote.served import Far
 from automation_pipeline_tests.cli.terminal import Terminal, meanwhile
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.bench import Bench
@@ -117,31 +116,25 @@ def workshop(terminal: Terminal, shop: FakeShop) -> Workshop:
     return workshop
 
 
-def differing(far: Far, command: str, given: object = None) -> list[str]:
-    """What is said and how it ends, where that is not the same from afar."""
-    words, sent = ["pricing", *command.split()], json.dumps(given).encode()
-    here, there = far.here.run(*words, given=sent), far.run(*words, given=sent)
-    return [] if here == there else [f"{command}: {here} here, {there} from afar"]
+def lines(text: str) -> list[str]:
+    return [f"pricing {command}" for command in text.strip().splitlines()]
 
 
-def test_what_is_shown_is_the_same_from_afar(workshop: Workshop, far: Far) -> None:
-    assert [
-        fault for command in LOOKING.strip().splitlines() for fault in differing(far, command)
-    ] == []
+def test_what_is_shown_is_the_same_by_the_api(workshop: Workshop, far: Far) -> None:
+    assert far.differences(lines(LOOKING)) == []
 
 
-def test_what_is_refused_is_refused_alike_from_afar(workshop: Workshop, far: Far) -> None:
-    commands = [
-        command + (" --json" if number % 2 else "")
-        for number, command in enumerate(REFUSED.strip().splitlines())
-    ]
-    assert [fault for command in commands for fault in differing(far, command)] == []
-    ended = [far.run("pricing", *command.split()) for command in commands]
+def test_what_is_refused_is_refused_alike_by_the_api(workshop: Workshop, far: Far) -> None:
+    commands = lines(REFUSED)
+    assert far.differences(f"{command} --json" for command in commands[1::2]) == []
+    assert far.differences(commands[::2]) == []
+    ended = [far.run(*command.split()) for command in commands]
     assert {(end.code > 0, end.out, len(end.err.splitlines())) for end in ended} == {(True, "", 1)}
 
 
-def test_faults_of_what_is_sent_are_told_alike(workshop: Workshop, far: Far) -> None:
-    assert [fault for command, given in FAULTY for fault in differing(far, command, given)] == []
+def test_faults_of_what_is_sent_are_the_same(workshop: Workshop, far: Far) -> None:
+    for command, given in FAULTY:
+        assert far.differences(lines(command), given) == []
 
 
 def test_a_price_is_changed_and_taken_back_from_afar(

@@ -12,7 +12,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.cli.client.served import Far
+from automation_pipeline_tests.cli.remote.served import Far
 from automation_pipeline_tests.cli.terminal import DAILY, meanwhile
 
 

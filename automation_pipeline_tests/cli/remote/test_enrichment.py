@@ -3,8 +3,8 @@ there."""
 
 import pytest
 
-from automation_pipeline_tests.cli.client.served import Far
 from automation_pipeline_tests.cli.register import DANONE, LVMH, NOBODY, a_register
+from automation_pipeline_tests.cli.remote.served import Far
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.registries import FakeRegistry
 
