@@ -1,7 +1,6 @@
 """Organisations' jobs by another machine's API: the same output, complaint and exit code as
 here."""
 
-
 import pytest
 
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded

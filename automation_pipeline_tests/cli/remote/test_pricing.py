@@ -1,7 +1,6 @@
 """Pricing by another machine's API: the same output, complaint and exit code as here, and the work
 is done there."""
 
-
 import pytest
 
 from automation_pipeline.bootstrap import Services

@@ -1,7 +1,6 @@
 """The same command here and by the API of another machine: the same output, complaint and exit
 code."""
 
-
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.cli.remote.served import Far
