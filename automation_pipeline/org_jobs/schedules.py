@@ -33,7 +33,11 @@ from automation_pipeline.org_jobs.queries.dispatch import (
     write_manual_run,
 )
 from automation_pipeline.org_jobs.queries.jobs import NewJob
-from automation_pipeline.org_jobs.queries.organisations import locked_organisation, own_type
+from automation_pipeline.org_jobs.queries.organisations import (
+    host_of_server,
+    locked_organisation,
+    own_type,
+)
 from automation_pipeline.org_jobs.queries.schedules import (
     activate,
     add_schedule,
@@ -41,7 +45,6 @@ from automation_pipeline.org_jobs.queries.schedules import (
     as_schedule,
     cancel_waiting,
     change_state,
-    check_server,
     columns_of,
     get_schedule,
     lock_ended_pauses,
@@ -59,6 +62,7 @@ from automation_pipeline.org_jobs.rules.previews import (
     preview,
 )
 from automation_pipeline.org_jobs.rules.schedules import (
+    INVALID_SCHEDULE,
     NextState,
     changed_schedule,
     check_client_key,
@@ -91,7 +95,7 @@ def create_schedule(  # noqa: PLR0913  the collaborators by name
         wanted = read_schedule(given, call_origins=call_origins, own_types=own_types)
         organisation, now = locked_organisation(session, org_id, within), clock.now()
         refuse_never_due(wanted, now)
-        check_server(session, wanted.server_instance_id, org_id)
+        host_of_server(session, wanted.server_instance_id, org_id, INVALID_SCHEDULE)
         is_suspended = organisation.suspended_at is not None
         row = add_schedule(
             session, wanted, org_id=org_id, is_suspended=is_suspended, actor=actor, now=now
@@ -121,7 +125,7 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
         if not after:
             return stored
         if changed.server_instance_id != stored.server_instance_id:
-            check_server(session, changed.server_instance_id, row.org_id)
+            host_of_server(session, changed.server_instance_id, row.org_id, INVALID_SCHEDULE)
         standing = state_after(stored, changed, now)
         for name, value in columns_of(changed).items():
             setattr(row, name, value)

@@ -1,4 +1,4 @@
-"""What the dispatcher and a manual run read and write of due schedules."""
+"""Dispatch of due schedules, and runs by hand."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,6 @@ from automation_pipeline.org_jobs.models.jobs import (
 )
 from automation_pipeline.org_jobs.models.schedules import Dispatched, OrgSchedule
 from automation_pipeline.org_jobs.models.states import (
-    ACTIVE_RUN_STATES,
     FireOutcome,
     FireTrigger,
     MisfirePolicy,
@@ -34,6 +33,7 @@ from automation_pipeline.org_jobs.models.states import (
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts, record_failure
 from automation_pipeline.org_jobs.queries.fires import NewFire, WrittenFire, write_fires
 from automation_pipeline.org_jobs.queries.jobs import NewJob
+from automation_pipeline.org_jobs.queries.queue import IS_ACTIVE
 from automation_pipeline.org_jobs.queries.schedules import (
     add_schedule_entry,
     end_schedule,
@@ -60,142 +60,97 @@ from automation_pipeline.org_jobs.tables import (
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
 
-# An agent that is silent for longer is taken for away.
+# An agent that is silent for longer is offline.
 OFFLINE_AFTER = timedelta(minutes=3)
-
-ServersAndHosts = Mapping[int, tuple[ServerRow, HostRow | None]]
+SUPERSEDED = "Its schedule is due again, and the newer job takes its place."
+DISPATCHED, SCHEDULER_FAILED, SKIPPED = "dispatched", "scheduler_failed", "skipped_"
 
 
 @dataclass(frozen=True)
 class OrgDueCandidate:
-    """A schedule that is due. Its row belongs to no session: all that are decided upon are written
-    together. `fault`: it cannot be read any more, and has no `timing`."""
+    """A schedule that is due. Its row is detached: all rows are written together. A schedule with a
+    `fault` cannot be read any more, and has no `timing`."""
 
     row: OrgScheduleRow
-    timing: Timing | None
-    schedule: DueOrgSchedule | None
-    host_id: int | None
+    timing: Timing | None = None
+    schedule: DueOrgSchedule | None = None
+    host_id: int | None = None
     fault: str | None = None
 
 
 @dataclass(frozen=True)
 class DueBatch:
-    """`is_all`: nothing else is due, but for what others hold."""
+    """`is_all`: nothing else is due, except what other dispatchers hold."""
 
     candidates: Sequence[OrgDueCandidate]
     is_all: bool
 
 
 def lock_due_schedules(session: Session, now: datetime, limit: int) -> DueBatch:
-    """A fair share for each organisation: the oldest of each, then the next oldest of each. One
-    that another dispatcher holds is left to it."""
-    rank = func.row_number().over(
-        partition_by=OrgScheduleRow.org_id, order_by=(OrgScheduleRow.next_run_at, OrgScheduleRow.id)
-    )
-    ranked = (
-        select(OrgScheduleRow.id, OrgScheduleRow.next_run_at, rank.label("rank"))
-        .where(*_is_due(now))
-        .subquery()
-    )
-    first = (
-        select(ranked.c.id).order_by(ranked.c.rank, ranked.c.next_run_at, ranked.c.id).limit(limit)
-    )
-    chosen = session.scalars(first).all()
+    """The oldest schedule of each organisation, then the next oldest of each. A schedule that
+    another dispatcher holds is left out."""
+    key = OrgScheduleRow.next_run_at, OrgScheduleRow.id
+    rank = func.row_number().over(partition_by=OrgScheduleRow.org_id, order_by=key)
+    ranked = select(*key, rank.label("rank")).where(*_is_due(now)).subquery()
+    first = select(ranked.c.id).order_by(ranked.c.rank, ranked.c.next_run_at, ranked.c.id)
+    chosen = session.scalars(first.limit(limit)).all()
     query = (
-        select(OrgScheduleRow)
+        select(OrgScheduleRow, OrganisationRow, ServerRow, HostRow)
+        .join(OrganisationRow, OrganisationRow.id == OrgScheduleRow.org_id)
+        .outerjoin(ServerRow, ServerRow.id == OrgScheduleRow.server_instance_id)
+        .outerjoin(HostRow, HostRow.id == ServerRow.host_id)
         .where(among(session, OrgScheduleRow.id, chosen), *_is_due(now))
         .order_by(OrgScheduleRow.id)
+        .with_for_update(of=OrgScheduleRow, skip_locked=True)
+        .execution_options(populate_existing=True)
     )
-    rows = session.scalars(
-        query.with_for_update(skip_locked=True).execution_options(populate_existing=True)
-    ).all()
-    candidates = _with_surroundings(session, rows, now)
-    for row in rows:
+    rows = session.execute(query).tuples().all()
+    counts = _active_runs(session, [row.id for row, *_ in rows])
+    candidates = [_candidate(*found, counts, now) for found in rows]
+    for row, *_ in rows:
         session.expunge(row)
     return DueBatch(candidates, is_all=len(chosen) < limit)
 
 
 def count_due(session: Session, now: datetime) -> int:
-    return (
-        session.scalar(select(func.count()).select_from(OrgScheduleRow).where(*_is_due(now))) or 0
-    )
+    return session.scalar(select(func.count(OrgScheduleRow.id)).where(*_is_due(now))) or 0
 
 
 def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
-    return (
-        OrgScheduleRow.state == ScheduleState.ACTIVE,
-        OrgScheduleRow.deleted_at.is_(None),
-        OrgScheduleRow.next_run_at <= now,
-    )
-
-
-def _with_surroundings(
-    session: Session, rows: Sequence[OrgScheduleRow], now: datetime
-) -> list[OrgDueCandidate]:
-    if not rows:
-        return []
-    counts = _active_runs(session, [row.id for row in rows])
-    places = _places(
-        session, {row.server_instance_id for row in rows if row.server_instance_id is not None}
-    )
-    organisations = {
-        one.id: one
-        for one in session.scalars(
-            select(OrganisationRow).where(
-                among(session, OrganisationRow.id, {row.org_id for row in rows})
-            )
-        )
-    }
-    return [_candidate(row, counts, places, organisations[row.org_id], now) for row in rows]
+    is_active = OrgScheduleRow.state == ScheduleState.ACTIVE
+    return is_active, OrgScheduleRow.deleted_at.is_(None), OrgScheduleRow.next_run_at <= now
 
 
 def _active_runs(session: Session, schedule_ids: Sequence[str]) -> dict[tuple[str, str], int]:
-    """A backfill is beside the plan: its jobs keep nothing from being done."""
+    """By schedule and status. Jobs of backfills do not count."""
     query = (
         select(JobRunRow.schedule_id, JobRunRow.status, func.count())
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
-        .where(OrgJobRow.batch_id.is_(None))
-        .where(
-            among(session, JobRunRow.schedule_id, schedule_ids),
-            JobRunRow.status.in_(ACTIVE_RUN_STATES),
-        )
+        .where(among(session, JobRunRow.schedule_id, schedule_ids))
+        .where(OrgJobRow.batch_id.is_(None), IS_ACTIVE)
         .group_by(JobRunRow.schedule_id, JobRunRow.status)
     )
     return {(str(id_), status): count for id_, status, count in session.execute(query).tuples()}
 
 
-def _places(session: Session, server_ids: set[int]) -> ServersAndHosts:
-    query = (
-        select(ServerRow, HostRow)
-        .outerjoin(HostRow, HostRow.id == ServerRow.host_id)
-        .where(among(session, ServerRow.id, server_ids))
-    )
-    return {server.id: (server, host) for server, host in session.execute(query).tuples()}
-
-
 def _candidate(
     row: OrgScheduleRow,
-    counts: Mapping[tuple[str, str], int],
-    places: ServersAndHosts,
     organisation: OrganisationRow,
+    server: ServerRow | None,
+    host: HostRow | None,
+    counts: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> OrgDueCandidate:
-    server, host = places.get(row.server_instance_id or 0, (None, None))
     try:
         timing = timing_of(row)
     except InvalidInputError as error:
-        return OrgDueCandidate(row, None, None, None, str(error))
-    assert row.next_scheduled_for is not None  # noqa: S101  a due one has both
+        return OrgDueCandidate(row, fault=str(error))
+    assert row.next_scheduled_for is not None  # noqa: S101  a due schedule has both
     assert row.next_run_at is not None  # noqa: S101  the same
-    around = ScheduleFacts(
-        at_work=counts.get((row.id, OrgJobsRunState.RUNNING), 0),
-        waiting=counts.get((row.id, OrgJobsRunState.PENDING), 0),
-        is_disabled=organisation.suspended_at is not None
-        or (server is not None and not server.is_enabled),
-        is_in_maintenance=_lasts(organisation.maintenance_until, now)
-        or (host is not None and _lasts(host.maintenance_until, now)),
-        is_host_offline=row.skip_if_offline and server is not None and _is_away(host, now),
-    )
+    is_off = server is not None and not server.is_enabled
+    maintained = [organisation.maintenance_until, None if host is None else host.maintenance_until]
+    seen_at = None if host is None else host.last_seen_at
+    is_online = seen_at is not None and now - seen_at <= OFFLINE_AFTER
     schedule = DueOrgSchedule(
         timing=timing,
         due=Planned(row.next_scheduled_for, row.next_run_at),
@@ -203,21 +158,16 @@ def _candidate(
         grace_seconds=row.misfire_grace_s,
         overlap_policy=OverlapPolicy(row.overlap_policy),
         skips_next=row.skip_next_run,
-        around=around,
+        around=ScheduleFacts(
+            at_work=counts.get((row.id, OrgJobsRunState.RUNNING), 0),
+            waiting=counts.get((row.id, OrgJobsRunState.PENDING), 0),
+            is_disabled=organisation.suspended_at is not None or is_off,
+            is_in_maintenance=any(until is not None and until > now for until in maintained),
+            is_host_offline=row.skip_if_offline and server is not None and not is_online,
+        ),
     )
     return OrgDueCandidate(row, timing, schedule, None if host is None else host.id)
 
-
-def _lasts(until: datetime | None, now: datetime) -> bool:
-    return until is not None and until > now
-
-
-def _is_away(host: HostRow | None, now: datetime) -> bool:
-    return host is None or host.last_seen_at is None or now - host.last_seen_at > OFFLINE_AFTER
-
-
-SUPERSEDED = "Its schedule is due again, and the newer job takes its place."
-DISPATCHED, SCHEDULER_FAILED, SKIPPED = "dispatched", "scheduler_failed", "skipped_"
 
 _WRITTEN = (
     "id", "enabled", "state", "pause_reason", "next_run_at", "next_scheduled_for", "updated_at", "version",
@@ -226,72 +176,60 @@ _WRITTEN = (
     "consecutive_failures",
 )  # fmt: skip
 
-Written = Mapping[str, Sequence[WrittenFire]]
-
 
 def record_decided(
     session: Session,
     decided: Sequence[tuple[OrgDueCandidate, FireDecision]],
-    written: Written,
+    written: Mapping[str, Sequence[WrittenFire]],
     now: datetime,
 ) -> None:
-    """Whatever became of it, a schedule is due again, unless it is over."""
-    told: list[Event] = []
+    """Writes the fires of each schedule to its row, and plans its next due time."""
+    happened: list[Event] = []
     for candidate, decision in decided:
         row = candidate.row
         fires = sorted(written.get(row.id, ()), key=lambda one: one.new.fire.scheduled_for)
         for one in fires:
             _note_fire(session, row, one, now)
         if decision.clears_skip:
-            row.skip_next_run, row.skip_next_run_reason, row.skip_next_run_requested_at = (
-                False,
-                None,
-                None,
-            )
+            row.skip_next_run = False
+            row.skip_next_run_reason = row.skip_next_run_requested_at = None
         if row.state == ScheduleState.ACTIVE:
             if decision.next is not None:
                 plan(row, decision.next)
             else:
                 end_schedule(session, row, actor=SCHEDULER, now=now)
-        told += _events(row, fires, now)
+        happened += _events(row, fires, now)
     _write(session, [candidate.row for candidate, _ in decided])
-    enqueue(session, told)
+    enqueue(session, happened)
 
 
 def record_unreadable(
     session: Session, candidates: Sequence[OrgDueCandidate], now: datetime
 ) -> None:
-    """They are due no more, until somebody corrects them."""
+    """Schedules with a fault are not due any more, until an operator corrects them."""
+    happened: list[Event] = []
     for one in candidates:
-        move_schedule(
-            session, one.row, ScheduleState.INVALID_CRON, actor=SCHEDULER, now=now, reason=one.fault
-        )
+        row, state = one.row, ScheduleState.INVALID_CRON
+        move_schedule(session, row, state, actor=SCHEDULER, now=now, reason=one.fault)
+        payload = {"error": one.fault, "consecutiveFailures": row.consecutive_failures}
+        version = str(row.version)
+        happened.append(events.schedule_event(row.org_id, row.id, "invalid", version, now, payload))
     _write(session, [one.row for one in candidates])
-    enqueue(session, [_invalid(one, now) for one in candidates])
-
-
-def _invalid(one: OrgDueCandidate, now: datetime) -> Event:
-    row = one.row
-    payload = {"error": one.fault, "consecutiveFailures": row.consecutive_failures}
-    return events.schedule_event(row.org_id, row.id, "invalid", str(row.version), now, payload)
+    enqueue(session, happened)
 
 
 def _write(session: Session, rows: Sequence[OrgScheduleRow]) -> None:
-    """All of them at once: the rows belong to no session."""
-    if rows:
-        session.execute(
-            update(OrgScheduleRow),
-            [{name: getattr(row, name) for name in _WRITTEN} for row in rows],
-        )
+    columns = [{name: getattr(row, name) for name in _WRITTEN} for row in rows]
+    if columns:
+        session.execute(update(OrgScheduleRow), columns)
 
 
 def cancel_superseded(
     session: Session, rows: Sequence[OrgScheduleRow], now: datetime, sparing: Collection[int] = ()
 ) -> None:
-    """Jobs of schedules that are due again: what has not begun is cancelled, what is at work is
-    asked to stop, or is ended at once where the schedule says so. What goes on elsewhere is stopped
-    there first, by whoever follows it. `sparing`: the jobs that they give way to. Backfills are
-    beside the plan."""
+    """Cancels the waiting jobs of schedules that are due again, and asks running ones to stop, or
+    ends them at once by the schedule's policy. `follow_jobs` stops what goes on elsewhere. The jobs
+    in `sparing` and those of backfills are left alone."""
     if not rows:
         return
     at_once = {row.id for row in rows if row.overlap_policy == OverlapPolicy.TERMINATE_OTHER}
@@ -299,13 +237,11 @@ def cancel_superseded(
     query = (
         select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status, is_elsewhere)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
-        .where(
-            among(session, JobRunRow.schedule_id, [row.id for row in rows]),
-            OrgJobRow.batch_id.is_(None),
-        )
-        .where(JobRunRow.status.in_(ACTIVE_RUN_STATES), ~among(session, JobRunRow.job_id, sparing))
+        .where(among(session, JobRunRow.schedule_id, [row.id for row in rows]))
+        .where(OrgJobRow.batch_id.is_(None), IS_ACTIVE)
+        .where(~among(session, JobRunRow.job_id, sparing))
     )
-    # Locked, so that none is begun meanwhile: it would be ended as one that has not begun.
+    # Locked, so that no attempt begins meanwhile and is ended as one that has not begun.
     locked = query.order_by(JobRunRow.id).with_for_update(of=JobRunRow)
     active = session.execute(locked).tuples().all()
     ended: dict[int, AttemptEnd] = {
@@ -338,51 +274,41 @@ def _note_fire(session: Session, row: OrgScheduleRow, one: WrittenFire, now: dat
 
 
 def _events(row: OrgScheduleRow, fires: Sequence[WrittenFire], now: datetime) -> Iterator[Event]:
-    """Of many that were missed, the newest is told, with how many there were."""
+    """Of missed due times there is one event, about the newest, with their number."""
     missed = [one for one in fires if one.new.fire.skip is SkipReason.MISFIRE]
     for one in fires:
         fire = one.new.fire
         if one.job_id is not None:
             yield events.schedule_fired(row.org_id, row.id, fire, one.fire_id, one.job_id, now)
         elif fire.skip is None:
-            error = one.error or ""
+            error, failures = one.error or "", row.consecutive_failures
             yield events.schedule_failed(
-                row.org_id,
-                row.id,
-                fire,
-                one.fire_id,
-                now,
-                error=error,
-                in_a_row=row.consecutive_failures,
+                row.org_id, row.id, fire, one.fire_id, now, error=error, in_a_row=failures
             )
         elif fire.skip is not SkipReason.MISFIRE:
             yield events.schedule_skipped(row.org_id, row.id, fire, one.fire_id, now)
     if missed:
         last = missed[-1]
-        told = events.schedule_skipped(row.org_id, row.id, last.new.fire, last.fire_id, now)
-        yield replace(told, payload={**told.payload, "missed": len(missed)})
+        event = events.schedule_skipped(row.org_id, row.id, last.new.fire, last.fire_id, now)
+        yield replace(event, payload={**event.payload, "missed": len(missed)})
 
 
 def find_dispatched(
     session: Session, row: OrgScheduleRow, client_key: str | None
 ) -> Dispatched | None:
-    """What the key was given for before, of a schedule that is locked."""
+    """What an earlier call with this key started."""
     if client_key is None:
         return None
     query = select(FireRow.id, OrgJobRow.id).join(
         OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id
     )
-    its = (
-        FireRow.schedule_id == row.id,
-        FireRow.org_id == row.org_id,
-        FireRow.client_key == client_key,
-    )
+    its = FireRow.schedule_id == row.id, FireRow.client_key == client_key
     found = session.execute(query.where(*its)).tuples().first()
     return None if found is None else Dispatched(fire_id=found[0], job_id=found[1])
 
 
 def refuse_over(row: OrgScheduleRow) -> None:
-    """Active and paused ones are run by hand, and no others."""
+    """Only active and paused schedules run by hand."""
     if row.state not in {ScheduleState.ACTIVE, ScheduleState.PAUSED}:
         raise ConflictError(
             f"Schedule {row.id} is {row.state}: correct when it is due, or make a job of its own."
@@ -400,17 +326,12 @@ def refuse_disabled(session: Session, row: OrgScheduleRow, organisation: Organis
 def resolve_overlap(
     session: Session, row: OrgScheduleRow, schedule: OrgSchedule, now: datetime
 ) -> None:
-    """ConflictError names the job in the way. By some policies the others give way."""
-    its = (
-        JobRunRow.schedule_id == row.id,
-        JobRunRow.org_id == row.org_id,
-        JobRunRow.status.in_(ACTIVE_RUN_STATES),
-    )
-    of_plan = select(JobRunRow.job_id, JobRunRow.status).join(
+    """ConflictError names the job in the way, unless the policy cancels the others."""
+    query = select(JobRunRow.job_id, JobRunRow.status).join(
         OrgJobRow, OrgJobRow.id == JobRunRow.job_id
     )
-    query = of_plan.where(*its, OrgJobRow.batch_id.is_(None)).order_by(JobRunRow.id)
-    active = session.execute(query).tuples().all()
+    its = query.where(JobRunRow.schedule_id == row.id, OrgJobRow.batch_id.is_(None), IS_ACTIVE)
+    active = session.execute(its.order_by(JobRunRow.id)).tuples().all()
     at_work = [job_id for job_id, status in active if status == OrgJobsRunState.RUNNING]
     waiting = [job_id for job_id, status in active if status == OrgJobsRunState.PENDING]
     refuse_overlap(schedule, at_work, waiting)
@@ -427,7 +348,7 @@ def write_manual_run(
     actor: str,
     now: datetime,
 ) -> Dispatched:
-    """What the cron says next stays as it is."""
+    """The next due time stays as it is."""
     fire = PlannedFire(now, now, FireTrigger.MANUAL)
     new = NewFire(
         org_id=row.org_id,
@@ -465,8 +386,8 @@ def job_of(
     host_id: int | None,
     own_types: Mapping[str, JobType],
 ) -> NewJob:
-    """InvalidInputError: there is no such type of job any more, or no such retry policy. `host_id`:
-    see `host_of`; `own_types`: those of the organisation."""
+    """InvalidInputError: the type of the job is gone, or its retry policy is out of bounds.
+    `own_types` are those of the organisation."""
     return NewJob(
         org_id=row.org_id,
         type=job_type(row.job_type, own_types),
@@ -486,6 +407,6 @@ def job_of(
 
 
 def host_of(session: Session, row: OrgScheduleRow) -> int | None:
-    """That of its server, where it has both."""
+    """The host of the schedule's server."""
     of_server = ServerRow.id == row.server_instance_id, ServerRow.org_id == row.org_id
     return session.scalar(select(ServerRow.host_id).where(*of_server))

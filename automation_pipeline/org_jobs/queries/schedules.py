@@ -31,14 +31,13 @@ from automation_pipeline.org_jobs.models.schedules import (
 from automation_pipeline.org_jobs.models.states import SCHEDULE, OrgJobsRunState, ScheduleState
 from automation_pipeline.org_jobs.queries.attempts import SCHEDULER, end_attempts
 from automation_pipeline.org_jobs.queries.organisations import add_audit_entry
-from automation_pipeline.org_jobs.rules.schedules import INVALID_SCHEDULE, NextState, next_after
+from automation_pipeline.org_jobs.rules.schedules import NextState, next_after
 from automation_pipeline.org_jobs.tables import (
     FireRow,
     JobRunRow,
     OrganisationRow,
     OrgJobRow,
     OrgScheduleRow,
-    ServerRow,
 )
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import among
@@ -271,16 +270,6 @@ _EVENTS = {
     "skip_next": "updated",
     "keep_next": "updated",
 }
-
-
-def check_server(session: Session, server_id: int | None, org_id: str) -> None:
-    """The server is locked against deletion until the transaction ends."""
-    if server_id is None:
-        return
-    query = select(ServerRow.id).where(ServerRow.id == server_id, ServerRow.org_id == org_id)
-    if session.scalar(query.with_for_update(read=True, key_share=True)) is None:
-        fault = ("serverInstanceId", f"is not a server of organisation '{org_id}'")
-        raise InvalidInputError(INVALID_SCHEDULE, (fault,))
 
 
 def record_change(  # noqa: PLR0913  who did what, and what changed by it
