@@ -326,7 +326,7 @@ class FetchDeliveryRow(Table):
     status_code: Mapped[int | None]
     response_body: Mapped[str | None]
     last_error: Mapped[str | None]
-    attempt: Mapped[int] = mapped_column(default=0)
+    attempts: Mapped[int] = mapped_column("attempt", default=0)
     next_retry_at: Mapped[datetime] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -37,22 +37,32 @@ class DeliveryColumns(Protocol):
 Row = TypeVar("Row", bound=DeliveryColumns)
 
 
-def is_any_due(session: Session, row: type[DeliveryColumns]) -> bool:
-    return session.scalar(select(row.id).where(*_due(row)).limit(1)) is not None
+def is_any_due(
+    session: Session, row: type[DeliveryColumns], *conditions: ColumnElement[bool]
+) -> bool:
+    query = select(row.id).where(*_due(row), *conditions)
+    return session.scalar(query.limit(1)) is not None
 
 
-def claim_oldest(session: Session, row: type[Row], *, limit: int, hold_seconds: float) -> list[Row]:
-    """Reserve them until the hold ends. Each claim counts as an attempt, also if its process dies."""
+def claim_oldest(
+    session: Session,
+    row: type[Row],
+    *conditions: ColumnElement[bool],
+    limit: int,
+    hold_seconds: float,
+) -> list[Row]:
+    """Claim the oldest due deliveries that meet the conditions, for `hold_seconds`. Each claim counts
+    as an attempt, even if its worker dies."""
     oldest = (
         select(row.id)
-        .where(*_due(row))
+        .where(*_due(row), *conditions)
         .order_by(row.next_retry_at, row.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
         .cte(
             "oldest"
-            # run once: PostgreSQL may repeat a subquery, and with SKIP LOCKED each time finds other
-            # rows
+            # A CTE runs once. PostgreSQL may repeat a subquery, and SKIP LOCKED finds other rows
+            # each time.
         )
     )
     claimed = session.scalars(
@@ -66,9 +76,15 @@ def claim_oldest(session: Session, row: type[Row], *, limit: int, hold_seconds: 
 
 
 def record_attempt(
-    session: Session, row: type[DeliveryColumns], id_: int, attempt: int, delivery: Delivery
+    session: Session,
+    row: type[DeliveryColumns],
+    id_: int,
+    attempt: int,
+    delivery: Delivery,
+    **columns: object,
 ) -> None:
-    """Does nothing if another process has claimed it since."""
+    """Record the result, unless another worker has claimed the delivery since. `columns` are those
+    that only this table has."""
     is_sent = delivery.status is DeliveryStatus.SENT
     session.execute(
         update(row)
@@ -79,6 +95,7 @@ def record_attempt(
             last_error=delivery.error,
             next_retry_at=database_now(delivery.pause_seconds),
             sent_at=database_now() if is_sent else None,
+            **columns,
         )
         .execution_options(synchronize_session=False)
     )

@@ -348,7 +348,7 @@ def test_a_webhook_is_sent_once_and_its_receiver_can_check_it(ranges: Ranges) ->
     dated = f"{told['X-Webhook-Timestamp']}.".encode() + posted.body
     for name, signed in (("X-Webhook-Signature", posted.body), ("X-Webhook-Signature-V2", dated)):
         assert told[name] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
-    assert (row.status, row.attempt, row.status_code, row.response_body) == (
+    assert (row.status, row.attempts, row.status_code, row.response_body) == (
         "sent",
         1,
         200,
@@ -402,7 +402,7 @@ def test_three_attempts_are_made_with_growing_waits(
     wait_over(ranges)
     assert deliver(ranges, sender) == 0
     [row] = ranges.deliveries
-    assert (row.status, row.attempt, len(sender.posted)) == ("failed", 3, 3)
+    assert (row.status, row.attempts, len(sender.posted)) == ("failed", 3, 3)
     assert [posted.headers["X-Webhook-Attempt"] for posted in sender.posted] == ["1", "2", "3"]
     assert row.last_error
     assert len({posted.body for posted in sender.posted}) == 1
@@ -453,7 +453,7 @@ def test_whoever_comes_late_writes_nothing(ranges: Ranges) -> None:
     worked(ranges)
     deliver(ranges, Slow())
     [row] = ranges.deliveries
-    assert (row.status, row.attempt, row.status_code) == ("sent", 2, 200)
+    assert (row.status, row.attempts, row.status_code) == ("sent", 2, 200)
 
 
 def test_without_a_webhook_nothing_is_written(ranges: Ranges) -> None:

@@ -28,6 +28,7 @@ from automation_pipeline.fiches.queries.fiches import (
 )
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
 from automation_pipeline.storage.clock import database_now
+from automation_pipeline.storage.deliveries import claim_oldest, is_any_due, record_attempt
 from automation_pipeline.storage.retention import Kind
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import advisory_lock, among
@@ -266,7 +267,7 @@ def _delivery_document(row: FetchDeliveryRow) -> Document:
         "statusCode": row.status_code,
         "responseBody": row.response_body,
         "lastError": row.last_error,
-        "attempt": row.attempt,
+        "attempt": row.attempts,
         "nextRetryAt": iso(row.next_retry_at) if row.status == "pending" else None,
         "createdAt": iso(row.created_at),
         "sentAt": row.sent_at and iso(row.sent_at),
@@ -283,7 +284,7 @@ def add_webhook_delivery(
             url=url,
             payload=body,
             status=DeliveryStatus.PENDING.value,
-            attempt=0,
+            attempts=0,
             next_retry_at=database_now(),
             created_at=now,
         )
@@ -292,90 +293,45 @@ def add_webhook_delivery(
 
 
 def is_webhook_delivery_due(session: Session) -> bool:
-    return session.scalar(select(FetchDeliveryRow.id).where(*_is_due()).limit(1)) is not None
+    return is_any_due(session, FetchDeliveryRow, _is_first_of_job())
 
 
 def claim_due_webhooks(session: Session, *, limit: int, hold_seconds: float) -> list[DueWebhook]:
-    """Claim the oldest due deliveries for `hold_seconds`. Each claim counts as an attempt, even if its
-    worker dies."""
-    oldest = (
-        select(FetchDeliveryRow.id)
-        .where(*_is_due())
-        .order_by(FetchDeliveryRow.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-        .cte(
-            "oldest"
-            # A CTE runs once. PostgreSQL may repeat a subquery, and SKIP LOCKED finds other rows
-            # each time.
-        )
+    claimed = claim_oldest(
+        session, FetchDeliveryRow, _is_first_of_job(), limit=limit, hold_seconds=hold_seconds
     )
-    claimed = session.scalars(
-        update(FetchDeliveryRow)
-        .where(FetchDeliveryRow.id.in_(select(oldest.c.id)))
-        .values(attempt=FetchDeliveryRow.attempt + 1, next_retry_at=database_now(hold_seconds))
-        .returning(FetchDeliveryRow)
-        .execution_options(synchronize_session=False)
-    ).all()
-    secrets = _secrets(session, {row.job_id for row in claimed})
+    query = select(FetchJobRow.id, FetchJobRow.webhook_secret).where(
+        among(session, FetchJobRow.id, {row.job_id for row in claimed})
+    )
+    secrets = dict(session.execute(query).tuples().all())
     return [
-        _due_webhook(row, secrets.get(row.job_id))
-        for row in sorted(claimed, key=lambda row: row.id)
+        DueWebhook(
+            id=row.id,
+            job_id=row.job_id,
+            event=row.event,
+            url=row.url,
+            payload=row.payload,
+            attempt=row.attempts,
+            secret=secrets.get(row.job_id),
+        )
+        for row in claimed
     ]
 
 
 def record_webhook_delivery(session: Session, due: DueWebhook, delivery: Delivery) -> None:
-    """Record the result, unless another worker has claimed the delivery since."""
-    sent = delivery.status is DeliveryStatus.SENT
-    row = FetchDeliveryRow
-    session.execute(
-        update(row)
-        .where(row.id == due.id, row.attempt == due.attempt, row.status == DeliveryStatus.PENDING)
-        .values(
-            status=delivery.status.value,
-            status_code=delivery.status_code,
-            response_body=delivery.response_body,
-            last_error=delivery.error,
-            next_retry_at=database_now(delivery.pause_seconds),
-            sent_at=database_now() if sent else None,
-        )
-        .execution_options(synchronize_session=False)
-    )
+    body = delivery.response_body
+    record_attempt(session, FetchDeliveryRow, due.id, due.attempt, delivery, response_body=body)
 
 
-def _is_due() -> tuple[ColumnElement[bool], ...]:
-    """Pending and due, with no older pending delivery of the same job."""
+def _is_first_of_job() -> ColumnElement[bool]:
+    """No older delivery of the same job is pending."""
     older = aliased(FetchDeliveryRow)
-    waits_behind = exists(
+    return ~exists(
         select(older.id).where(
             older.job_id == FetchDeliveryRow.job_id,
             older.id < FetchDeliveryRow.id,
             older.status == DeliveryStatus.PENDING,
         )
-    )
-    return (
-        FetchDeliveryRow.status == DeliveryStatus.PENDING,
-        FetchDeliveryRow.next_retry_at <= database_now(),
-        ~waits_behind,
-    )
-
-
-def _secrets(session: Session, job_ids: set[str]) -> dict[str, str | None]:
-    query = select(FetchJobRow.id, FetchJobRow.webhook_secret).where(
-        among(session, FetchJobRow.id, job_ids)
-    )
-    return dict(session.execute(query).tuples().all())
-
-
-def _due_webhook(row: FetchDeliveryRow, secret: str | None) -> DueWebhook:
-    return DueWebhook(
-        id=row.id,
-        job_id=row.job_id,
-        event=row.event,
-        url=row.url,
-        payload=row.payload,
-        attempt=row.attempt,
-        secret=secret,
     )
 
 
