@@ -12,7 +12,13 @@ from automation_pipeline.audits.models.audits import (
     Timeline,
     TranscriptSnapshot,
 )
-from automation_pipeline.audits.models.chat import Question, Reply, ToolChoice, Usage
+from automation_pipeline.audits.models.chat import (
+    ModelOutputError,
+    Question,
+    Reply,
+    ToolChoice,
+    Usage,
+)
 from automation_pipeline.audits.models.configs import AuditStep
 from automation_pipeline.audits.models.findings import StepFinding, StepResult, UnjudgedStep
 from automation_pipeline.audits.ports import Judge
@@ -27,7 +33,7 @@ from automation_pipeline.audits.queries.steps import (
     delete_steps,
     save_steps,
 )
-from automation_pipeline.audits.rules.answers import InvalidAnswerError, parse_answer, reconcile
+from automation_pipeline.audits.rules.answers import parse_answer, reconcile
 from automation_pipeline.audits.rules.prompts import (
     StepPrompt,
     choose_transcript_mode,
@@ -99,9 +105,9 @@ class _Conversation:
             question, reply = await self._answer(question)
             try:
                 if reply.is_cut:
-                    raise InvalidAnswerError(TRUNCATED)
+                    raise ModelOutputError(TRUNCATED)
                 return parse_answer(reply.content)
-            except InvalidAnswerError as error:
+            except ModelOutputError as error:
                 problem = error.problem
                 question = repair_question(question, reply.content, problem)
         raise PermanentError(f"The model gave no usable answer: {problem}")

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeVar, cast
@@ -13,7 +12,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    StrictBool,
     StrictFloat,
     StrictInt,
     ValidationError,
@@ -112,7 +110,7 @@ class Reply:
 MAX_TEXT = 20_000
 _MOST_COMPLAINTS = 8
 _LARGEST = 2**31 - 1
-# Prose may hold braces; a text with more of them than this counts as no answer.
+# Prose may contain braces; a text with more of them than this counts as no answer.
 _MOST_BRACES = 64
 _NO_JSON = (
     "La réponse n'est pas du JSON valide : donne un seul objet JSON complet, sans autre texte."
@@ -120,10 +118,26 @@ _NO_JSON = (
 _REASONED = re.compile(r"</(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
 _OBJECT = re.compile(r'\{\s*"')
 _DECODER = json.JSONDecoder()
+_MESSAGES = {
+    "missing": "est obligatoire",
+    "bool_type": "doit être true ou false",
+    "string_type": "doit être un texte",
+    "tuple_type": "doit être une liste",
+    "model_type": "doit être un objet",
+    "int_type": "doit être un nombre entier",
+    "float_type": "doit être un nombre",
+    "finite_number": "doit être un nombre fini",
+    "enum": "doit être une des valeurs permises : {expected}",
+    "literal_error": "doit être une des valeurs permises : {expected}",
+    "greater_than_equal": "doit être au moins {ge}",
+    "less_than_equal": "doit être au plus {le}",
+    "too_short": "doit avoir au moins {min_length} élément(s)",
+    "too_long": "doit avoir au plus {max_length} éléments",
+}
 
 
 class ModelOutputError(ValueError):
-    """`problem`: one French sentence that tells the model what to mend."""
+    """`problem` is a French sentence that tells the model what to correct."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -131,8 +145,7 @@ class ModelOutputError(ValueError):
 
 
 def _storable(given: object) -> object:
-    """Without NUL and halves of surrogate pairs, which a JSON escape can smuggle in and no database
-    takes."""
+    """Remove what a JSON escape can contain and no database stores: NUL and half surrogate pairs."""
     if not isinstance(given, str):
         return given
     return given.replace("\0", "").encode(errors="replace").decode()[:MAX_TEXT]
@@ -152,11 +165,10 @@ NonNegative = Annotated[StrictInt, Field(ge=0, le=_LARGEST), BeforeValidator(_wh
 Seconds = Annotated[
     StrictFloat, Field(ge=0, le=_LARGEST, allow_inf_nan=False), BeforeValidator(_real)
 ]
-Flag = StrictBool
 
 
 class ModelOutput(BaseModel):
-    """Unknown fields are ignored: a provider without strict schemas lets some through."""
+    """Unknown fields are ignored, because providers without strict schemas return some."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -165,105 +177,69 @@ OutputModel = TypeVar("OutputModel", bound=ModelOutput)
 
 
 def parse_model_output(model: type[OutputModel], text: str) -> OutputModel:
-    """The object in the model's text, whatever surrounds it; WrittenError when there is none that
-    fits.
-
-    Of several objects, the last one that fits counts: a model corrects its drafts.
-    """
-    found = _objects(text)
-    for given in reversed(found):
-        with suppress(ValidationError):
+    """Find the object in the model's text, whatever surrounds it. Of several valid objects, the last one
+    counts, because a model corrects its drafts. Raises ModelOutputError."""
+    problem = ""
+    for given in reversed(_objects(text)):
+        try:
             return model.model_validate(given)
-    if not found:
-        raise ModelOutputError(_NO_JSON)
-    try:
-        return model.model_validate(found[-1])
-    except ValidationError as error:
-        raise ModelOutputError(_complaints(error)) from None
+        except ValidationError as error:
+            problem = problem or _complaints(error)
+    raise ModelOutputError(problem or _NO_JSON)
 
 
 def _objects(text: str) -> list[dict[str, object]]:
-    """The JSON objects in the text, in their order: the whole text, or what reasoning, prose and
-    code fences leave. One missing brace at the end is added."""
-    whole = text.replace("\0", "").strip()
-    read = _loaded(whole)
-    if read is None:
-        said = _without_reasoning(whole)
-        return _scanned(said) or _closed(said)
-    if not isinstance(read, dict):
+    """The JSON objects in the text, in their order, without reasoning, prose and code fences. A missing brace
+    at the end is added."""
+    text = text.replace("\0", "").strip()
+    whole = _loaded(text)
+    if whole is not None and not isinstance(whole, dict):
         raise ModelOutputError("La réponse doit être un objet JSON, pas une autre valeur.")
-    return [cast("dict[str, object]", read)]
-
-
-def _without_reasoning(text: str) -> str:
-    """Models that reason aloud do so in tags before the answer. Some servers drop the opening
-    tag."""
-    return text[max((end.end() for end in _REASONED.finditer(text)), default=0) :]
+    if whole is None:
+        # Some servers leave out the opening tag of the reasoning.
+        text = text[max((end.end() for end in _REASONED.finditer(text)), default=0) :]
+        found = _scanned(text)
+        begin = text.find("{")
+        if found or begin < 0:
+            return found
+        whole = _loaded(text[begin:].removesuffix("```").strip() + "}")
+    return [cast("dict[str, object]", whole)] if isinstance(whole, dict) else []
 
 
 def _scanned(text: str) -> list[dict[str, object]]:
-    """Objects that stand in prose or fences. Inside an object that cannot be read, none is looked
-    for."""
+    """The objects in prose or fences. Nothing after an object that cannot be read counts."""
     found: list[dict[str, object]] = []
-    place = 0
+    position = 0
     for _ in range(_MOST_BRACES):
-        begin = text.find("{", place)
+        begin = text.find("{", position)
         if begin < 0:
             break
         try:
-            read, place = _DECODER.raw_decode(text, begin)
+            read, position = _DECODER.raw_decode(text, begin)
         except (ValueError, RecursionError):
             if _OBJECT.match(text, begin):
                 break
-            place = begin + 1
+            position = begin + 1
         else:
             found.append(read)
     return found
 
 
-def _closed(text: str) -> list[dict[str, object]]:
-    begin = text.find("{")
-    read = _loaded(text[begin:].removesuffix("```").strip() + "}") if begin >= 0 else None
-    return [cast("dict[str, object]", read)] if isinstance(read, dict) else []
-
-
 def _loaded(text: str) -> object:
-    """None when it cannot be read: broken, nested too deep, or with a number of thousands of
-    digits."""
+    """None if the text is invalid, nested too deeply, or has a number of thousands of digits."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-_MESSAGES = {
-    "missing": "est obligatoire",
-    "bool_type": "doit être true ou false",
-    "string_type": "doit être un texte",
-    "tuple_type": "doit être une liste",
-    "model_type": "doit être un objet",
-    "int_type": "doit être un nombre entier",
-    "float_type": "doit être un nombre",
-    "finite_number": "doit être un nombre fini",
-    "enum": "doit être une des valeurs permises : {expected}",
-    "literal_error": "doit être une des valeurs permises : {expected}",
-    "greater_than_equal": "doit être au moins {ge}",
-    "less_than_equal": "doit être au plus {le}",
-    "too_short": "doit avoir au moins {min_length} élément(s)",
-    "too_long": "doit avoir au plus {max_length} éléments",
-}
-
-
 def _complaints(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_input=False)
-    payload: list[str] = []
+    complaints: list[str] = []
     for problem in problems[:_MOST_COMPLAINTS]:
+        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
+        where = "".join(parts).removeprefix(".")
         why = _MESSAGES.get(problem["type"], "n'est pas valide").format(**problem.get("ctx", {}))
-        payload.append(f"{_path(problem['loc'])} {why}".replace("' or '", "' ou '"))
-    more = len(problems) - len(payload)
-    return "; ".join(payload) + (f"; et {more} autre(s) faute(s)" if more else "") + "."
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return "".join(parts).removeprefix(".")
+        complaints.append(f"{where} {why}".replace("' or '", "' ou '"))
+    more = len(problems) - len(complaints)
+    return "; ".join(complaints) + (f"; et {more} autre(s) faute(s)" if more else "") + "."

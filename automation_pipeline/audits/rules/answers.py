@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal, get_args
 
+from pydantic import StrictBool
+
 from automation_pipeline.audits.models.chat import (
     AnswerSchema,
-    Flag,
     ModelOutput,
-    ModelOutputError,
     NonNegative,
     Seconds,
     Text,
@@ -34,12 +34,8 @@ JsonSchema = Mapping[str, object]
 _Graded = Literal["EXCELLENT", "BON", "ACCEPTABLE", "INSUFFISANT", "REJET"]
 
 
-class InvalidAnswerError(ModelOutputError):
-    """The answer breaks the schema."""
-
-
 def _object(properties: JsonSchema) -> JsonSchema:
-    """Every property is required: the strict mode of providers wants it so."""
+    """Every property is required, as the strict mode of providers demands."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -124,7 +120,7 @@ class _Citation(ModelOutput):
     speaker: Text
     recording_index: Whole
     chunk_index: Whole
-    # We know these better, so that an answer without them is as good.
+    # Gating replaces these, so an answer may leave them out.
     recording_date: Text = UNKNOWN
     recording_time: Text = UNKNOWN
     recording_url: Text = UNKNOWN
@@ -136,7 +132,7 @@ class _Point(ModelOutput):
     commentaire: Text
     citations: tuple[_Citation, ...]
     minutages: tuple[Text, ...]
-    erreur_transcription_notee: Flag
+    erreur_transcription_notee: StrictBool
     variation_phonetique_utilisee: Text | None
 
     def found(self) -> ControlPoint:
@@ -145,7 +141,7 @@ class _Point(ModelOutput):
 
 
 class _Answer(ModelOutput):
-    traite: Flag
+    traite: StrictBool
     conforme: Conforme
     minutages: tuple[Text, ...]
     score: NonNegative
@@ -170,11 +166,8 @@ class _Answer(ModelOutput):
 
 
 def parse_answer(content: str) -> StepFinding:
-    """What the model found, as it says; BadAnswerError when the answer breaks the schema."""
-    try:
-        return parse_model_output(_Answer, content).found()
-    except ModelOutputError as error:
-        raise InvalidAnswerError(error.problem) from None
+    """Raises ModelOutputError when the answer breaks the schema."""
+    return parse_model_output(_Answer, content).found()
 
 
 _NEGATIONS = {
@@ -187,49 +180,22 @@ _NEGATIONS = {
     "jamais": "jamais",
     "non": "non",
 }
-# Without "un", which is an article more often.
-_NUMBERS = {
-    *(
-        "deux",
-        "trois",
-        "quatre",
-        "cinq",
-        "six",
-        "sept",
-        "huit",
-        "neuf",
-        "dix",
-        "onze",
-        "douze",
-        "treize",
-        "quatorze",
-    ),
-    *(
-        "quinze",
-        "seize",
-        "vingt",
-        "vingts",
-        "trente",
-        "quarante",
-        "cinquante",
-        "soixante",
-        "cent",
-        "cents",
-        "mille",
-    ),
-}
+# Without "un", which is more often an article.
+_NUMBERS = frozenset((
+    "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze", "douze", "treize", "quatorze",
+    "quinze", "seize", "vingt", "vingts", "trente", "quarante", "cinquante", "soixante", "cent", "cents", "mille",
+))  # fmt: skip
 
 
 def numbers_and_negations(text: str) -> tuple[list[str], list[str]]:
-    """Of a normalised text: its numbers in their order, and its negations in that of the
-    alphabet."""
-    message = text.split()
+    """The numbers of a normalised text in their order, and its negations in alphabetical order."""
+    words = text.split()
     numbers = [
         number
-        for word in message
+        for word in words
         for number in ([word] if word in _NUMBERS else re.findall(r"\d+", word))
     ]
-    return numbers, sorted(_NEGATIONS[word] for word in message if word in _NEGATIONS)
+    return numbers, sorted(_NEGATIONS[word] for word in words if word in _NEGATIONS)
 
 
 NOT_DEALT_WITH = "Non traité par le modèle."
@@ -241,14 +207,13 @@ _NUMBERING = re.compile(
     re.IGNORECASE,
 )
 
-# What is not applicable leaves the ratio without any proof, so it is the mildest.
-_FROM_STRICT = (Statut.ABSENT, Statut.PARTIEL, Statut.PRESENT, Statut.NON_APPLICABLE)
+# NON_APPLICABLE is the mildest, because it leaves the ratio without any proof.
+_STRICTEST_FIRST = (Statut.ABSENT, Statut.PARTIEL, Statut.PRESENT, Statut.NON_APPLICABLE)
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """`missing` of the configured points were not returned; `unknown` of the returned ones were
-    dropped."""
+    """`missing` counts the configured points without an answer, `unknown` the dropped answers."""
 
     finding: StepFinding
     missing: int
@@ -256,9 +221,9 @@ class Reconciled:
 
 
 def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
-    """Every configured point exactly once, in its order and with its text. Of several answers to
-    one point the one in its own words stays, among equals the strictest, among those the first; the
-    others are dropped."""
+    """Return each configured point exactly once, in its order and with its text. Of several answers to one
+    point, the one with the closest text counts; among equals the strictest, and among those the
+    first."""
     found: dict[int, ControlPoint] = {}
     left: Sequence[ControlPoint] = finding.points
     for key in (str.strip, normalise, _unnumbered):
@@ -267,9 +232,9 @@ def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
         equal, left = _equal(configured, found, left, key)
         found |= equal
     found |= _alike({slot: text for slot, text in enumerate(configured) if slot not in found}, left)
+    unanswered = ControlPoint(point="", statut=Statut.ABSENT, commentaire=NOT_DEALT_WITH)
     points = tuple(
-        replace(found[slot], point=text) if slot in found else _missing(text)
-        for slot, text in enumerate(configured)
+        replace(found.get(slot, unanswered), point=text) for slot, text in enumerate(configured)
     )
     return Reconciled(
         replace(finding, points=points),
@@ -278,16 +243,12 @@ def reconcile(finding: StepFinding, configured: tuple[str, ...]) -> Reconciled:
     )
 
 
-def _missing(text: str) -> ControlPoint:
-    return ControlPoint(point=text, statut=Statut.ABSENT, commentaire=NOT_DEALT_WITH)
-
-
 def _unnumbered(text: str) -> str:
     return normalise(_NUMBERING.sub("", text, count=1) if _NUMBERING.match(text) else text)
 
 
 def _strictness(point: ControlPoint) -> int:
-    return _FROM_STRICT.index(point.statut)
+    return _STRICTEST_FIRST.index(point.statut)
 
 
 def _equal(
@@ -296,7 +257,7 @@ def _equal(
     left: Sequence[ControlPoint],
     key: Callable[[str], str],
 ) -> tuple[dict[int, ControlPoint], Sequence[ControlPoint]]:
-    """What matches by this key, and what has yet to be matched. Duplicates are in neither."""
+    """Return the matches by this key, and the answers without one. Dropped duplicates are in neither."""
     slots: dict[str, list[int]] = defaultdict(list)
     for slot, text in enumerate(configured):
         slots[key(text)].append(slot)
@@ -308,18 +269,14 @@ def _equal(
     equal: dict[int, ControlPoint] = {}
     for name, points in answers.items():
         free = [slot for slot in slots[name] if slot not in found]
-        equal.update(zip(free, _strictest(points, len(free)), strict=False))
+        strictest_first = sorted(enumerate(points), key=lambda pair: _strictness(pair[1]))
+        kept = dict(sorted(strictest_first[: len(free)], key=lambda pair: pair[0]))
+        equal.update(zip(free, kept.values(), strict=False))
     return equal, rest
 
 
-def _strictest(points: Sequence[ControlPoint], count: int) -> list[ControlPoint]:
-    """So many of them, in the order they came in."""
-    chosen = sorted(range(len(points)), key=lambda at: _strictness(points[at]))[:count]
-    return [points[at] for at in sorted(chosen)]
-
-
 def _alike(slots: Mapping[int, str], left: Sequence[ControlPoint]) -> dict[int, ControlPoint]:
-    """The best pairs first."""
+    """Match similar texts, best pairs first."""
     asked = {slot: _unnumbered(text) for slot, text in slots.items()}
     answered = [_unnumbered(point.point) for point in left]
     likeness = {
@@ -339,7 +296,7 @@ def _alike(slots: Mapping[int, str], left: Sequence[ControlPoint]) -> dict[int, 
 
 
 def _likeness(one: str, two: str) -> float:
-    """From 0, also for what is not clearly alike, to 1."""
+    """From 0 to 1; 0 also for texts that are not clearly alike."""
     inner, outer = sorted((one, two), key=len)
     if not inner or numbers_and_negations(one) != numbers_and_negations(two):
         return 0.0
@@ -347,8 +304,7 @@ def _likeness(one: str, two: str) -> float:
         _FEWEST_WITHIN, len(outer.split()) / 2
     ):
         return 2 * len(inner) / (len(inner) + len(outer))
-    # By itself difflib ignores the frequent letters of texts from 200 characters on, which are all
-    # of them.
+    # By default, difflib ignores frequent characters of texts of 200 characters or more.
     matcher = SequenceMatcher(None, one, two, autojunk=False)
     if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _ALIKE:
         return 0.0

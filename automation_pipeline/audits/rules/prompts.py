@@ -9,7 +9,6 @@ from automation_pipeline.audits.models.audits import (
     AuditOptions,
     ExcerptOptions,
     Timeline,
-    TimelineChunk,
     TimelineRecording,
     TranscriptMode,
 )
@@ -125,10 +124,10 @@ EXCERPT_NOTICE = "Extrait : seuls les passages qui semblent utiles à cette éta
 _MARKER = re.compile(r"===|---|\[segment", re.IGNORECASE)
 
 
-# The calls of the audits under way: each step of one is asked about the same.
+# The steps of an audit share the text.
 @lru_cache(maxsize=32)
 def timeline_text(timeline: Timeline, chosen: frozenset[tuple[int, int]] | None = None) -> str:
-    """All of it, or the chosen chunks by their indexes (recording, chunk)."""
+    """The whole timeline, or the chosen chunks by their indexes (recording, chunk)."""
     heading = "=== TRANSCRIPTION DES APPELS ==="
     if chosen is not None:
         heading = f"{heading}\n{EXCERPT_NOTICE}"
@@ -141,18 +140,13 @@ def one_line(text: str) -> str:
 
 
 def escape_markers(text: str) -> str:
-    """The text without blank lines, and with no line that could pass for a mark of ours."""
-    return "\n".join(_escaped_lines(text))
-
-
-def _escaped_lines(text: str) -> Iterable[str]:
-    for line in text.splitlines():
-        if line.strip():
-            yield f" {line}" if _MARKER.match(line) else line
+    """The text without blank lines and without lines that look like the prompt's own markers."""
+    lines = (line for line in text.splitlines() if line.strip())
+    return "\n".join(f" {line}" if _MARKER.match(line) else line for line in lines)
 
 
 def _recording_text(recording: TimelineRecording, chosen: frozenset[tuple[int, int]] | None) -> str:
-    """Empty when none of its chunks is chosen."""
+    """Empty if none of the chunks is chosen."""
     chunks = [
         chunk
         for chunk in recording.chunks
@@ -170,14 +164,13 @@ def _recording_text(recording: TimelineRecording, chosen: frozenset[tuple[int, i
         "Segments": str(len(recording.chunks)),
     }
     described = " | ".join(f"{name} : {one_line(fact)}" for name, fact in facts.items())
-    segments = "\n\n".join(map(_chunk_text, chunks))
-    return f"--- Enregistrement {recording.index + 1} ---\n{described}\n{segments}"
-
-
-def _chunk_text(chunk: TimelineChunk) -> str:
-    speakers = one_line(", ".join(chunk.speakers))
-    heading = f"[Segment {chunk.index + 1}] {chunk.start:.1f} s - {chunk.end:.1f} s | Locuteurs : {speakers}"
-    return f"{heading}\n{escape_markers(chunk.full_text)}"
+    segments = [
+        f"[Segment {chunk.index + 1}] {chunk.start:.1f} s - {chunk.end:.1f} s | Locuteurs : "
+        f"{one_line(', '.join(chunk.speakers))}\n{escape_markers(chunk.full_text)}"
+        for chunk in chunks
+    ]
+    joined = "\n\n".join(segments)
+    return f"--- Enregistrement {recording.index + 1} ---\n{described}\n{joined}"
 
 
 MAX_PREVIOUS = 1_200
@@ -186,9 +179,8 @@ MAX_INVALID_ANSWER = 4_000
 
 @dataclass(frozen=True, kw_only=True)
 class StepPrompt:
-    """One step to judge. On reruns: the user's `instructions`, and what was found before
-    (`previous`). `product`: what was sold, as far as it is known. To judge one control point, give
-    a step that has no other."""
+    """One step to judge. Reruns have the user's `instructions`, and reruns of a control point the `previous`
+    verdict and a step without other points. `product` is what was sold, if it is known."""
 
     config: AuditConfig
     step: AuditStep
@@ -204,8 +196,11 @@ def step_question(task: StepPrompt, excerpts: ExcerptOptions) -> Question:
         _calls_block(task, excerpts),
         _product_block(task),
         _step_block(task),
-        _rules_block(task.mode),
-        _closing_block(task.step),
+        f"=== RÈGLES ===\n{answer_rules(task.mode)}\n=== FIN DES RÈGLES ===",
+        (
+            "Analyse maintenant cette étape. Réponds par le seul objet JSON demandé, avec exactement "
+            f"{len(task.step.control_points)} point(s) de contrôle."
+        ),
     )
     user = Message(Role.USER, "\n\n".join(block for block in blocks if block))
     system = task.config.system_prompt or DEFAULT_SYSTEM
@@ -216,8 +211,7 @@ def step_question(task: StepPrompt, excerpts: ExcerptOptions) -> Question:
 
 
 def repair_question(question: Question, reply_content: str, problem: str) -> Question:
-    """The same question with the bad answer and what is wrong with it; no more tools are to be
-    used."""
+    """The question followed by the invalid answer and its problem; tools are off."""
     wrong = reply_content[:MAX_INVALID_ANSWER] or "(réponse vide)"
     payload = (
         f"Ta réponse ne peut pas être lue. {problem} Redonne la réponse entière, corrigée, sous la forme d'un seul "
@@ -231,15 +225,14 @@ def repair_question(question: Question, reply_content: str, problem: str) -> Que
 def tool_round(
     question: Question, reply: Reply, results: Sequence[tuple[ToolCall, str]]
 ) -> Question:
-    """The same question with what the model asked of its tools and what they say; it may go on or
-    answer."""
+    """The question followed by the model's tool calls and their results; the model may call more."""
     asked = Message(Role.ASSISTANT, reply.content, tool_calls=tuple(call for call, _ in results))
     payload = (Message(Role.TOOL, result, tool_call_id=call.id) for call, result in results)
     return replace(_followed_by(question, asked, *payload), tool_choice=ToolChoice.AUTO)
 
 
 def without_tools(question: Question) -> Question:
-    """For the last round: the model has to answer."""
+    """The model has to answer."""
     return replace(question, tool_choice=ToolChoice.NONE)
 
 
@@ -292,17 +285,6 @@ def _step_block(task: StepPrompt) -> str:
     return "\n".join(lines)
 
 
-def _rules_block(mode: TranscriptMode) -> str:
-    return f"=== RÈGLES ===\n{answer_rules(mode)}\n=== FIN DES RÈGLES ==="
-
-
-def _closing_block(step: AuditStep) -> str:
-    return (
-        "Analyse maintenant cette étape. Réponds par le seul objet JSON demandé, avec exactement "
-        f"{len(step.control_points)} point(s) de contrôle."
-    )
-
-
 def _yes_or_no(flag: bool) -> str:
     return "oui" if flag else "non"
 
@@ -310,8 +292,7 @@ def _yes_or_no(flag: bool) -> str:
 def choose_transcript_mode(
     wanted: TranscriptMode, tasks: Iterable[StepPrompt], options: AuditOptions
 ) -> TranscriptMode:
-    """`tasks` as they are with the calls in the prompt: one that does not fit is enough for tools
-    to be used."""
+    """`tasks` have the calls in the prompt. If one of them is too long, all use tools."""
     if wanted is TranscriptMode.TOOLS:
         return TranscriptMode.TOOLS
     longest = max(step_question(task, options.excerpt).characters for task in tasks)

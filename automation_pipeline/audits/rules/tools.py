@@ -4,7 +4,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated
@@ -42,12 +42,10 @@ MAX_TERMS = 40
 
 
 def search_terms(texts: Iterable[str], min_length: int) -> tuple[str, ...]:
-    """The distinct normalised words of these texts that are long enough, in their order; the first
-    forty of them."""
-    message = (
-        word for text in texts for word in normalise(text).split() if len(word) >= min_length
-    )
-    return tuple(islice(dict.fromkeys(message), MAX_TERMS))
+    """The distinct normalised words of the texts that are long enough, in their order; at most
+    MAX_TERMS."""
+    words = (word for text in texts for word in normalise(text).split() if len(word) >= min_length)
+    return tuple(islice(dict.fromkeys(words), MAX_TERMS))
 
 
 SHORTEST_TERM = 4
@@ -56,7 +54,7 @@ FIRST_CHUNKS = 2
 
 @dataclass(frozen=True)
 class RankedChunk:
-    """`score`: how many of the terms it holds."""
+    """`score` counts the terms in the chunk."""
 
     score: int
     recording: TimelineRecording
@@ -64,22 +62,21 @@ class RankedChunk:
 
 
 def ranked_chunks(timeline: Timeline, terms: tuple[str, ...]) -> list[RankedChunk]:
-    """The chunks that hold any of these normalised terms, best first, then in the order of the
-    calls."""
-    found = [
-        RankedChunk(_score(chunk, terms), recording, chunk)
-        for recording in timeline.recordings
-        for chunk in recording.chunks
-    ]
-    held = [ranked for ranked in found if ranked.score]
+    """The chunks with any of the normalised terms, best first, then in the order of the calls."""
+    found: list[RankedChunk] = []
+    for recording in timeline.recordings:
+        for chunk in recording.chunks:
+            words = normalise(chunk.full_text)
+            found.append(RankedChunk(sum(term in words for term in terms), recording, chunk))
     return sorted(
-        held, key=lambda ranked: (-ranked.score, ranked.recording.index, ranked.chunk.index)
+        (ranked for ranked in found if ranked.score),
+        key=lambda ranked: (-ranked.score, ranked.recording.index, ranked.chunk.index),
     )
 
 
 def excerpt(timeline: Timeline, step: AuditStep, max_chunks: int) -> frozenset[tuple[int, int]]:
-    """The indexes (recording, chunk) of the best chunks, each with its neighbours; where nothing
-    matches, how each recording begins."""
+    """The indexes (recording, chunk) of the best chunks and their neighbours. Without a match, the first
+    chunks of each recording."""
     terms = search_terms((step.name, *step.keywords, *step.control_points), SHORTEST_TERM)
     best = ranked_chunks(timeline, terms)[:max_chunks]
     if not best:
@@ -96,33 +93,25 @@ def excerpt(timeline: Timeline, step: AuditStep, max_chunks: int) -> frozenset[t
     )
 
 
-def _score(chunk: TimelineChunk, terms: tuple[str, ...]) -> int:
-    said = normalise(chunk.full_text)
-    return sum(term in said for term in terms)
-
-
 MAX_PREVIEW = 450
 _BEFORE = 120
 
 
 def preview(text: str, terms: Sequence[str]) -> str:
-    """A part of the text as it stands, around the first word that holds one of these normalised
-    terms."""
-    found = next(
-        (word.start() for word in re.finditer(r"\S+", text) if _holds(word.group(), terms)), 0
-    )
+    """A part of the text around the first word that contains one of the normalised terms."""
+    found = 0
+    for word in re.finditer(r"\S+", text):
+        plain = normalise(word.group())
+        if any(term in plain for term in terms):
+            found = word.start()
+            break
     latest = max(0, len(text) - MAX_PREVIEW)
     start = min(max(0, found - _BEFORE), latest)
     return text[start : start + MAX_PREVIEW]
 
 
-def _holds(word: str, terms: Sequence[str]) -> bool:
-    plain = normalise(word)
-    return any(term in plain for term in terms)
-
-
 def _parameters(**properties: Mapping[str, object]) -> Mapping[str, object]:
-    """Strict: every parameter is required, and null stands for its ordinary value."""
+    """The strict mode requires every parameter; null stands for the default."""
     return {
         "type": "object",
         "properties": properties,
@@ -194,8 +183,7 @@ class _ReadArguments(ModelOutput):
 
 
 def run_tool(call: ToolCall, timeline: Timeline, max_characters: int) -> str:
-    """The tool's result as JSON, or what is wrong with the call. It is never longer than
-    `max_characters`."""
+    """Return the tool's result as JSON, or the error of the call, in at most `max_characters`."""
     tool = _TOOLS.get(call.name)
     try:
         if tool is None:
@@ -228,8 +216,8 @@ def _search(arguments: str, timeline: Timeline, max_characters: int) -> str:
 
 
 def _read(arguments: str, timeline: Timeline, max_characters: int) -> str:
-    """What was asked for comes before its neighbours when there is not room for all; both are given
-    in the order of the calls."""
+    """If there is not room for all chunks, the given ones come before their neighbours. The result is in the
+    order of the calls."""
     asked = parse_model_output(_ReadArguments, arguments)
     references = dict.fromkeys((one.recording_index, one.chunk_index) for one in asked.chunks)
     truncated = len(references) > MAX_REFERENCES
@@ -257,31 +245,25 @@ _TOOLS: Mapping[str, Callable[[str, Timeline, int], str]] = {
 def _places(
     timeline: Timeline, references: list[tuple[int, int]], around: int
 ) -> dict[tuple[int, int], _Place]:
-    """Those that exist: the first references, then their neighbours."""
-    wanted = dict.fromkeys(
-        [*references[:MAX_REFERENCES], *_neighbours(references[:MAX_REFERENCES], around)]
-    )
+    """The existing chunks: the first references, then their neighbours."""
+    first = references[:MAX_REFERENCES]
+    neighbours = [
+        (recording_index, chunk_index + offset)
+        for recording_index, chunk_index in first
+        for distance in range(1, around + 1)
+        for offset in (-distance, distance)
+    ]
     places = dict[tuple[int, int], _Place]()
-    for recording_index, chunk_index in wanted:
-        recording, chunk = (
-            timeline.recording(recording_index),
-            timeline.chunk(recording_index, chunk_index),
-        )
+    for recording_index, chunk_index in dict.fromkeys([*first, *neighbours]):
+        recording = timeline.recording(recording_index)
+        chunk = timeline.chunk(recording_index, chunk_index)
         if recording is not None and chunk is not None:
             places[recording_index, chunk_index] = recording, chunk
     return places
 
 
-def _neighbours(references: list[tuple[int, int]], around: int) -> Iterator[tuple[int, int]]:
-    for recording_index, chunk_index in references:
-        for distance in range(1, around + 1):
-            yield recording_index, chunk_index - distance
-            yield recording_index, chunk_index + distance
-
-
 def _fitting(recording: TimelineRecording, chunk: TimelineChunk, left: int, room: int) -> int:
-    """How many characters of the text may be given: `left` of them, in `room` characters of
-    JSON."""
+    """How many of the text's characters fit: at most `left`, in `room` characters of JSON."""
     lengths = range(min(left, len(chunk.full_text)) + 1)
     fitting = bisect_right(
         lengths, room, key=lambda length: len(_with_text(recording, chunk, length))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from automation_pipeline.audits.models.chat import ModelOutputError
 from automation_pipeline.audits.models.findings import (
     Citation,
     Conforme,
@@ -19,7 +20,7 @@ from automation_pipeline.audits.models.findings import (
     Statut,
     StepFinding,
 )
-from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA, InvalidAnswerError, parse_answer
+from automation_pipeline.audits.rules.answers import ANSWER_SCHEMA, parse_answer
 from automation_pipeline_tests.tables import every_case
 
 CITATION = {
@@ -113,7 +114,7 @@ def test_the_answer_is_found_whatever_surrounds_it() -> None:
     def read(content: str) -> object:
         try:
             return parse_answer(content)
-        except InvalidAnswerError as bad:
+        except ModelOutputError as bad:
             return bad.problem
 
     expected = dict.fromkeys(WRAPPED, FOUND)
@@ -128,7 +129,7 @@ def test_the_answer_is_found_whatever_surrounds_it() -> None:
 def test_a_text_of_many_braces_is_given_up_soon() -> None:
     begun = time.perf_counter()
     for content in ("{" * 200_000, "{x} " * 50_000 + written(), '{"a": ' * 50_000):
-        with pytest.raises(InvalidAnswerError, match="JSON valide"):
+        with pytest.raises(ModelOutputError, match="JSON valide"):
             parse_answer(content)
     assert time.perf_counter() - begun < 5
 
@@ -221,13 +222,13 @@ def test_an_answer_is_read_whatever_its_wrapping(content: str) -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(content: str, problem: str) -> None:
-    with pytest.raises(InvalidAnswerError) as bad:
+    with pytest.raises(ModelOutputError) as bad:
         parse_answer(content)
     assert problem in bad.value.problem
 
 
 def test_many_faults_are_told_in_a_few_words() -> None:
-    with pytest.raises(InvalidAnswerError) as bad:
+    with pytest.raises(ModelOutputError) as bad:
         parse_answer(written(points_controle=[{}] * 200))
     assert len(bad.value.problem) < 1000
     assert "autre(s) faute(s)" in bad.value.problem
@@ -273,7 +274,7 @@ _answers = st.fixed_dictionaries(
 @example("{" * 990)
 @example('{"points_controle": ' + "[" * 900 + "]" * 900 + "}")
 def test_nothing_but_a_bad_answer_is_raised(content: str) -> None:
-    with suppress(InvalidAnswerError):
+    with suppress(ModelOutputError):
         parse_answer(content)
 
 
@@ -281,7 +282,7 @@ def test_nothing_but_a_bad_answer_is_raised(content: str) -> None:
 def test_no_broken_field_of_an_answer_raises_anything_else(data: st.DataObject) -> None:
     point = POINT | {data.draw(st.sampled_from(list(POINT))): data.draw(_json)}
     citation = CITATION | {data.draw(st.sampled_from(list(CITATION))): data.draw(_json)}
-    with suppress(InvalidAnswerError):
+    with suppress(ModelOutputError):
         parse_answer(written(points_controle=[point, POINT | {"citations": [citation]}]))
 
 
