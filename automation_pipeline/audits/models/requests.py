@@ -48,10 +48,7 @@ IdInBody = Annotated[
 TriggerSource = Annotated[str, Field(min_length=1, max_length=50)]
 UserId = Annotated[str, Field(min_length=1, max_length=200)]
 
-
 INVALID_REQUEST = "The audit cannot be asked for so"
-MISSING_PARAMETERS = "Missing required parameters"
-
 INVALID_CHANGE = "The audit cannot be changed so"
 
 

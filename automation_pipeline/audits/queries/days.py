@@ -1,4 +1,4 @@
-"""The audits of the fiches sold on a day."""
+"""Queries of the audits of the fiches sold on a day."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,9 +31,23 @@ _TRANSCRIBED = exists().where(
 Query = TypeVar("Query", bound=Select[Any])  # any columns
 
 
+def _with_transcript(day: date) -> tuple[ColumnElement[bool], ...]:
+    return FicheCacheRow.sales_date == day.isoformat(), _TRANSCRIBED
+
+
+def _of_day(query: Query, day: date) -> Query:
+    """The latest audits of the day's fiches by the automatic configurations. A deleted audit is never the
+    latest."""
+    return (
+        query.select_from(AuditRow)
+        .join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
+        .join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
+        .where(AuditRow.is_latest, _AUTOMATIC, *_with_transcript(day))
+    )
+
+
 def missing_audits(session: Session, day: date, config_ids: Sequence[int]) -> list[tuple[str, int]]:
-    """Fiche and configuration, where there is something to judge and the latest audit, if any, is
-    not completed."""
+    """Fiche and configuration of the audits that can be judged and whose latest version is not completed."""
     done = exists().where(
         AuditRow.fiche_cache_id == FicheCacheRow.id,
         AuditRow.audit_config_id == AuditConfigRow.id,
@@ -44,27 +58,43 @@ def missing_audits(session: Session, day: date, config_ids: Sequence[int]) -> li
         select(FicheCacheRow.fiche_id, AuditConfigRow.id)
         .join(AuditConfigRow, AuditConfigRow.id.in_(config_ids))
         .where(*_with_transcript(day), ~done)
-        # By configuration first: the audits of one fiche then seldom run together and wait for each
-        # other.
+        # By configuration first, so that audits of one fiche seldom run at the same time and wait
+        # for each other.
         .order_by(AuditConfigRow.id, FicheCacheRow.fiche_id)
     )
     return list(session.execute(query).tuples())
 
 
 def audits_of_day(session: Session, day: date) -> DayAudits:
-    """A constant number of queries, however long the day. Steps without an answer say nothing of
-    their points."""
-    audited, score, non_compliant, citations, removed = session.execute(_totals(day)).tuples().one()
-    steps, steps_failed = session.execute(_steps(day)).tuples().one()
+    """The number of queries is constant."""
+    completed = select(
+        func.count(),
+        func.avg(AuditRow.score_percentage),
+        func.count().filter(AuditRow.is_compliant.is_(False)),
+        func.coalesce(func.sum(AuditRow.gating["total_citations"].as_integer()), 0),
+        func.coalesce(func.sum(AuditRow.gating["removed_citations"].as_integer()), 0),
+    )
+    totals = session.execute(_of_day(completed, day).where(_COMPLETED)).tuples().one()
+    audited, score, non_compliant, citations, removed = totals
+    # Incomplete audits count too: they have no grade because a step has no answer.
+    attempted = _of_day(select(func.count(), func.count(StepResultRow.error)), day)
+    attempted = attempted.join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
+    ended = attempted.where(AuditRow.status.in_(ENDED))
+    steps, steps_failed = session.execute(ended).tuples().one()
+    by_niveau = _of_day(select(AuditRow.niveau, func.count()), day).where(_COMPLETED)
+    counts = dict(session.execute(by_niveau.group_by(AuditRow.niveau)).tuples().all())
+    without_grade = AuditRow.status.in_((AuditStatus.FAILED, AuditStatus.INCOMPLETE))
+    failures = _of_day(select(AuditRow.error_message, FicheCacheRow.fiche_id), day)
+    failed = session.execute(failures.where(without_grade)).tuples()
+    fiches = select(func.count(FicheCacheRow.id)).where(*_with_transcript(day))
     return DayAudits(
         configs=session.scalar(select(func.count(AuditConfigRow.id)).where(_AUTOMATIC)) or 0,
-        fiches=session.scalar(select(func.count(FicheCacheRow.id)).where(*_with_transcript(day)))
-        or 0,
+        fiches=session.scalar(fiches) or 0,
         audited=audited,
-        by_niveau=_by_niveau(session, day),
+        by_niveau={niveau: counts[niveau] for niveau in Niveau if niveau in counts},
         mean_score=None if score is None else round(float(score), 2),
         non_compliant=non_compliant,
-        failures=_failures(session, day),
+        failures=Counter(without_fiche_id(error or "unknown", fiche) for error, fiche in failed),
         steps=steps,
         steps_failed=steps_failed,
         citations=citations,
@@ -73,78 +103,22 @@ def audits_of_day(session: Session, day: date) -> DayAudits:
     )
 
 
-def _totals(day: date) -> Select[tuple[int, float | None, int, int, int]]:
-    def gated(number: str) -> ColumnElement[int]:
-        return func.coalesce(func.sum(AuditRow.gating[number].as_integer()), 0)
-
-    non_compliant = func.count().filter(AuditRow.is_compliant.is_(False))
-    query = select(
-        func.count(),
-        func.avg(AuditRow.score_percentage),
-        non_compliant,
-        gated("total_citations"),
-        gated("removed_citations"),
-    )
-    return _of_day(query.select_from(AuditRow), day).where(_COMPLETED)
-
-
-def _steps(day: date) -> Select[tuple[int, int]]:
-    """Of audits without a grade too: an incomplete one lacks it for a step without an answer."""
-    query = select(func.count(), func.count(StepResultRow.error)).select_from(AuditRow)
-    query = query.join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
-    return _of_day(query, day).where(AuditRow.status.in_(ENDED))
-
-
-def _by_niveau(session: Session, day: date) -> dict[str, int]:
-    """The best first."""
-    query = (
-        _of_day(select(AuditRow.niveau, func.count()), day)
-        .where(_COMPLETED)
-        .group_by(AuditRow.niveau)
-    )
-    counts = dict(session.execute(query).tuples().all())
-    return {niveau: counts[niveau] for niveau in Niveau if niveau in counts}
-
-
-def _failures(session: Session, day: date) -> dict[str, int]:
-    query = _of_day(select(AuditRow.error_message, FicheCacheRow.fiche_id), day)
-    without_grade = AuditRow.status.in_((AuditStatus.FAILED, AuditStatus.INCOMPLETE))
-    failed = session.execute(query.where(without_grade)).tuples()
-    return dict(
-        Counter(without_fiche_id(error or "unknown", fiche_id) for error, fiche_id in failed)
-    )
-
-
 def _failing_points(session: Session, day: date) -> tuple[FailingPoint, ...]:
     failing = func.count().filter(ControlPointRow.statut.in_([Statut.ABSENT, Statut.PARTIEL]))
     applied = func.count().filter(ControlPointRow.statut != Statut.NON_APPLICABLE)
-    of_step = (
+    is_of_step = and_(
         ControlPointRow.audit_id == StepResultRow.audit_id,
         ControlPointRow.step_position == StepResultRow.step_position,
     )
-    named = (StepResultRow.step_name, ControlPointRow.point)
+    names = (StepResultRow.step_name, ControlPointRow.point)
     query = (
-        _of_day(select(*named, failing, applied).select_from(AuditRow), day)
+        _of_day(select(*names, failing, applied), day)
         .join(StepResultRow, StepResultRow.audit_id == AuditRow.id)
-        .join(ControlPointRow, and_(*of_step))
+        .join(ControlPointRow, is_of_step)
         .where(_COMPLETED, StepResultRow.error.is_(None))
-        .group_by(*named)
+        .group_by(*names)
         .having(failing > 0)
-        .order_by(failing.desc(), applied, *named)
+        .order_by(failing.desc(), applied, *names)
         .limit(MAX_FAILING_POINTS)
     )
     return tuple(FailingPoint(*row) for row in session.execute(query).tuples())
-
-
-def _of_day(query: Query, day: date) -> Query:
-    """The latest audits of the day's fiches by the automatic configurations. A latest audit is
-    never a deleted one."""
-    return (
-        query.join(FicheCacheRow, FicheCacheRow.id == AuditRow.fiche_cache_id)
-        .join(AuditConfigRow, AuditConfigRow.id == AuditRow.audit_config_id)
-        .where(AuditRow.is_latest, _AUTOMATIC, *_with_transcript(day))
-    )
-
-
-def _with_transcript(day: date) -> tuple[ColumnElement[bool], ...]:
-    return FicheCacheRow.sales_date == day.isoformat(), _TRANSCRIBED

@@ -1,4 +1,4 @@
-"""The audits of the fiches sold on a day, and the checks on them."""
+"""The audits of the fiches sold on a day, and their checks."""
 
 import re
 from collections.abc import Mapping
@@ -19,8 +19,7 @@ NOT_CONFIGURED = (
 
 @dataclass(frozen=True)
 class FailingPoint:
-    """A control point that calls do not meet: `failing` times ABSENT or PARTIEL where it applied,
-    `judged` times."""
+    """A control point that was `failing` times ABSENT or PARTIEL, of the `judged` times that it applied."""
 
     step: str
     point: str
@@ -34,11 +33,10 @@ class FailingPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DayAudits:
-    """Audits are wanted of each fiche with a transcript, by each of the automatic `configs`;
-    nothing else is counted.
+    """The audits of each fiche with a transcript by each of the automatic `configs`.
 
-    Scores, quotations and control points are of the completed ones. `failures` are the causes for
-    which there is no grade, with how many audits each.
+    Scores, citations and control points are those of completed audits. `failures` counts the other
+    audits by the reason why they have no grade.
     """
 
     configs: int
@@ -72,8 +70,7 @@ class DayAudits:
 
 
 def judge_audits(day: DayAudits, *, asked: bool) -> tuple[DayFinding, ...]:
-    """One finding a check. Without a sales list of the day (`asked`), that no audits are missing
-    says nothing."""
+    """One finding per check. Without a sales list of the day (`asked`), nothing can be said."""
     if not asked:
         return never_requested(AUDIT_CHECKS)
     every_fiche, steps, evidence = AUDIT_CHECKS
@@ -97,7 +94,7 @@ def judge_audits(day: DayAudits, *, asked: bool) -> tuple[DayFinding, ...]:
 
 
 def without_fiche_id(error: str, fiche_id: str) -> str:
-    """Why an audit failed, in the same words for every fiche."""
+    """The reason of a failure in the same words for every fiche."""
     return re.sub(rf"\b([Ff]iche) {re.escape(fiche_id)}\b", r"\1", error)
 
 
