@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic.alias_generators import to_camel
 
 from automation_pipeline.automation.models.selections import (
     ApiKey,
@@ -54,7 +55,7 @@ class ShortMonths(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """Which of the occurrences that an outage swallowed are run after it."""
+    """Which of the occurrences that were missed in an outage run after it."""
 
     SKIP = "skip"
     LATEST = "latest"
@@ -62,8 +63,8 @@ class CatchUp(StrEnum):
 
 
 class ScheduleFields(JsonModel):
-    """What a schedule says, but for its selection. A stored one may have gone wrong: its zone may
-    be gone."""
+    """The fields of a schedule without its selection. Those of a stored schedule may be invalid, for
+    example when its time zone no longer exists."""
 
     name: str = Field(min_length=1, max_length=255)
     description: str | None = None
@@ -106,7 +107,7 @@ class ScheduleFields(JsonModel):
     )
 
 
-# A change of one of them changes when the schedule is due.
+# The due times of a schedule depend on these fields.
 TIMING_FIELDS = {
     "schedule_type",
     "cron_expression",
@@ -119,7 +120,7 @@ TIMING_FIELDS = {
 
 
 class ScheduleInput(ScheduleFields):
-    """A schedule as people give it."""
+    """A schedule as people write it."""
 
     name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(not_blank)]
     description: Annotated[str | None, Field(max_length=50_000)] = None
@@ -138,10 +139,10 @@ class ScheduleInput(ScheduleFields):
     fiche_selection: SelectionInput
 
     @model_validator(mode="after")
-    def _has_what_its_type_needs(self) -> Self:
-        complaint = missing_for(self)
-        if complaint:
-            raise field_fault(missing_field(self), complaint)
+    def _has_what_its_type_requires(self) -> Self:
+        missing = missing_field(self)
+        if missing is not None:
+            raise field_fault(*missing)
         return self
 
 
@@ -163,34 +164,28 @@ class Schedule(ScheduleFields):
     updated_at: Instant
 
 
-def missing_for(schedule: ScheduleFields) -> str | None:
-    """What the schedule's type needs and is not there, as one sentence."""
-    match schedule.schedule_type:
-        case ScheduleType.DAILY if schedule.time_of_day is None:
-            return "DAILY schedule requires timeOfDay"
-        case ScheduleType.WEEKLY if schedule.time_of_day is None or schedule.day_of_week is None:
-            return "WEEKLY schedule requires timeOfDay and dayOfWeek"
-        case ScheduleType.MONTHLY if schedule.time_of_day is None or schedule.day_of_month is None:
-            return "MONTHLY schedule requires timeOfDay and dayOfMonth"
-        case ScheduleType.CRON if not schedule.cron_expression:
-            return "CRON schedule requires cronExpression"
-        case _:
-            return None
+_REQUIRED = {
+    ScheduleType.DAILY: ("time_of_day",),
+    ScheduleType.WEEKLY: ("time_of_day", "day_of_week"),
+    ScheduleType.MONTHLY: ("time_of_day", "day_of_month"),
+    ScheduleType.CRON: ("cron_expression",),
+}
 
 
-def missing_field(schedule: ScheduleFields) -> str:
-    """The first field that the schedule's type needs and that is not there."""
-    if schedule.schedule_type is ScheduleType.CRON:
-        return "cronExpression"
-    if schedule.time_of_day is None:
-        return "timeOfDay"
-    return "dayOfWeek" if schedule.schedule_type is ScheduleType.WEEKLY else "dayOfMonth"
+def missing_field(schedule: ScheduleFields) -> tuple[str, str] | None:
+    """The first field that the schedule's type requires and the schedule lacks, with the rule."""
+    required = _REQUIRED.get(schedule.schedule_type, ())
+    names = [to_camel(name) for name in required]
+    for name, value in zip(names, (getattr(schedule, name) for name in required), strict=True):
+        if value is None or value == "":
+            return name, f"{schedule.schedule_type} schedule requires {' and '.join(names)}"
+    return None
 
 
 def cron_expression_of(schedule: ScheduleFields) -> str | None:
-    """The schedule's times as one cron expression: its own for CRON, derived for the others, None
-    for MANUAL."""
-    if schedule.schedule_type in {ScheduleType.CRON, ScheduleType.MANUAL} or missing_for(schedule):
+    """The times of the schedule as one cron expression. None for a MANUAL schedule."""
+    own = schedule.schedule_type in {ScheduleType.CRON, ScheduleType.MANUAL}
+    if own or missing_field(schedule) is not None:
         return schedule.cron_expression
     hour, minute = (schedule.time_of_day or "").split(":")
     days = {
@@ -201,37 +196,22 @@ def cron_expression_of(schedule: ScheduleFields) -> str | None:
 
 
 def crons_of(schedule: ScheduleFields) -> tuple[Cron, ...]:
-    """When the schedule is due: no two fire in the same minute. Empty for one that is started by
-    hand only.
-
-    InvalidInputError for a stored one that lacks what its type needs.
-    """
-    complaint = missing_for(schedule)
-    if complaint:
-        raise InvalidInputError(complaint)
+    """The crons of the schedule, no two of which fire in the same minute; none for a MANUAL one.
+    InvalidInputError: a stored schedule lacks what its type requires."""
+    missing = missing_field(schedule)
+    if missing is not None:
+        raise InvalidInputError(missing[1])
     if schedule.schedule_type is ScheduleType.MANUAL:
         return ()
-    if schedule.schedule_type is ScheduleType.CRON:
-        return (Cron.parse(schedule.cron_expression or ""),)
-    hour, minute = (schedule.time_of_day or "").split(":")
-    return tuple(Cron.parse(f"{int(minute)} {int(hour)} {days}") for days in _days_of(schedule))
-
-
-def _days_of(schedule: ScheduleFields) -> tuple[str, ...]:
+    expression = cron_expression_of(schedule) or ""
     day = schedule.day_of_month or 1
-    match schedule.schedule_type:
-        case ScheduleType.WEEKLY:
-            return (f"* * {schedule.day_of_week}",)
-        case ScheduleType.MONTHLY if (
-            schedule.short_months is ShortMonths.LAST_DAY and day > SHORTEST_MONTH
-        ):
-            # Only February lacks the 29th or the 30th; its last day is the 29th itself in a leap
-            # year.
-            return ("L * *",) if day == LONGEST_MONTH else (f"{day} 1,3-12 *", "L 2 *")
-        case ScheduleType.MONTHLY:
-            return (f"{day} * *",)
-        case _:
-            return ("* * *",)
+    is_monthly = schedule.schedule_type is ScheduleType.MONTHLY
+    if not is_monthly or schedule.short_months is ShortMonths.SKIP or day <= SHORTEST_MONTH:
+        return (Cron.parse(expression),)
+    # Only February lacks the 29th or the 30th. In a leap year its last day is the 29th itself.
+    days = ("L * *",) if day == LONGEST_MONTH else (f"{day} 1,3-12 *", "L 2 *")
+    minute, hour, *_ = expression.split()
+    return tuple(Cron.parse(f"{minute} {hour} {one}") for one in days)
 
 
 def parse_schedule(given: Mapping[str, object]) -> ScheduleInput:

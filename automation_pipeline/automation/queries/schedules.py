@@ -23,27 +23,22 @@ def add_schedule(session: Session, schedule: ScheduleInput, now: datetime) -> Sc
     return as_schedule(row)
 
 
-def get_schedule(session: Session, schedule_id: int) -> Schedule:
-    """NotFoundError also for a deleted schedule; `schedule_of_run` finds that too."""
-    row = session.get(ScheduleRow, schedule_id, populate_existing=True)
+def get_schedule(session: Session, schedule_id: int, *, lock: bool = False) -> Schedule:
+    """NotFoundError also for a deleted schedule. With `lock` no other transaction changes the
+    schedule or files a run of it until this one ends."""
+    row = session.get(ScheduleRow, schedule_id, populate_existing=True, with_for_update=lock)
     if row is None or row.deleted_at is not None:
-        raise _unknown(schedule_id)
+        raise NotFoundError(f"Schedule {schedule_id} not found")
     return as_schedule(row)
 
 
 def schedule_of_run(session: Session, schedule_id: int) -> Schedule:
-    """Of a run that is stored: deleted or not."""
+    """The schedule of a stored run, deleted or not."""
     return as_schedule(session.get_one(ScheduleRow, schedule_id, populate_existing=True))
 
 
 def lock_schedule(session: Session, schedule_id: int) -> Schedule:
-    """As it stands, and nobody else changes it or files a run of it until the transaction ends."""
-    kept = (ScheduleRow.id == schedule_id, ScheduleRow.deleted_at.is_(None))
-    held = select(ScheduleRow).where(*kept).with_for_update()
-    row = session.scalar(held.execution_options(populate_existing=True))
-    if row is None:
-        raise _unknown(schedule_id)
-    return as_schedule(row)
+    return get_schedule(session, schedule_id, lock=True)
 
 
 def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
@@ -82,7 +77,7 @@ def mark_deleted(session: Session, schedule_id: int) -> None:
 
 
 def unended_runs(session: Session, schedule_id: int) -> list[int]:
-    """Runs of the schedule that wait or are at work."""
+    """The ids of the runs that have not ended, oldest first."""
     unended = (RunRow.schedule_id == schedule_id, RunRow.completed_at.is_(None))
     return list(session.scalars(select(RunRow.id).where(*unended).order_by(RunRow.id)))
 
@@ -106,18 +101,17 @@ def count_ended_run(
     session: Session, schedule_id: int, status: RunStatus, *, counted: bool = True
 ) -> None:
     """The database adds to the counters, so that two runs that end at once are both counted. A
-    schedule that fails too often in a row pauses; a cancelled run neither adds to that row nor ends
-    it."""
-    changes = {**_counters(status), **_pause(status)} if counted else {}
+    schedule that fails too often in a row is paused. A cancelled run does not change how many
+    failed in a row."""
+    changes: dict[str, object] = {}
+    if counted:
+        changes = {
+            "total_runs": ScheduleRow.total_runs + 1,
+            "successful_runs": ScheduleRow.successful_runs + int(status is RunStatus.COMPLETED),
+            "failed_runs": ScheduleRow.failed_runs + int(status is RunStatus.FAILED),
+            **_pause(status),
+        }
     _write(session, schedule_id, last_run_status=SCHEDULE_STATUS[status], **changes)
-
-
-def _counters(status: RunStatus) -> dict[str, object]:
-    return {
-        "total_runs": ScheduleRow.total_runs + 1,
-        "successful_runs": ScheduleRow.successful_runs + int(status is RunStatus.COMPLETED),
-        "failed_runs": ScheduleRow.failed_runs + int(status is RunStatus.FAILED),
-    }
 
 
 def _pause(status: RunStatus) -> dict[str, object]:
@@ -142,10 +136,6 @@ def _write(session: Session, schedule_id: int, **values: object) -> None:
         .values(**values)
         .execution_options(synchronize_session=False)
     )
-
-
-def _unknown(schedule_id: int) -> NotFoundError:
-    return NotFoundError(f"Schedule {schedule_id} not found")
 
 
 def _columns(schedule: ScheduleInput) -> dict[str, object]:

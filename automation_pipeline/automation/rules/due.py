@@ -1,5 +1,4 @@
-"""When a schedule is due: occurrences, whether its runs are active or stale, and what becomes of
-each due time."""
+"""What happens to the due times of a schedule, and whether its runs are active or stale."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,8 +37,8 @@ LOST_AFTER_SECONDS = 25.0
 
 @dataclass(frozen=True)
 class UnendedRun:
-    """`alive`: its heart has beaten a moment ago, by the database's clock. Attempt 0: it waits, no
-    one has begun it."""
+    """`alive`: its last heartbeat is recent, by the database's clock. Attempt 0: it waits to be
+    started."""
 
     id: int
     attempt: int
@@ -53,8 +52,7 @@ class UnendedRun:
 
 @dataclass(frozen=True)
 class ScheduleWork:
-    """What is known of a schedule's work: the mark on the schedule, and the runs that have not
-    ended."""
+    """The mark on the schedule, and its runs that have not ended."""
 
     marked_running: bool = False
     last_run_at: datetime | None = None
@@ -73,29 +71,26 @@ class ScheduleLoad(Enum):
 
 @dataclass(frozen=True)
 class StaleMark:
-    """What is written on a run that is ended for being stale."""
+    """The error and the details of a run that is ended because it is stale."""
 
     message: str
     details: Mapping[str, object]
 
 
 def schedule_load(at_work: ScheduleWork, now: datetime, stale_after: timedelta) -> ScheduleLoad:
-    """A mark without a run is believed until the threshold, and not at all if it does not say since
-    when. A run that waits has no heart to beat: however long Dagster takes to begin it, it is not
-    stale."""
+    """A run that waits sends no heartbeats, so it is never stale, however long Dagster takes to
+    start it. A mark without a run counts until the threshold."""
     before = now - stale_after
     if any(run.waits or run.started_at > before for run in at_work.runs):
         return ScheduleLoad.BUSY
+    if any(run.alive for run in at_work.runs):
+        return ScheduleLoad.OUTLASTING
     if at_work.runs:
-        return (
-            ScheduleLoad.OUTLASTING
-            if any(run.alive for run in at_work.runs)
-            else ScheduleLoad.STALE
-        )
+        return ScheduleLoad.STALE
     if not at_work.marked_running:
         return ScheduleLoad.IDLE
-    believed = at_work.last_run_at is not None and at_work.last_run_at > before
-    return ScheduleLoad.BUSY if believed else ScheduleLoad.STALE
+    is_recent = at_work.last_run_at is not None and at_work.last_run_at > before
+    return ScheduleLoad.BUSY if is_recent else ScheduleLoad.STALE
 
 
 def stale_mark(started_at: datetime, now: datetime, stale_after: timedelta) -> StaleMark:
@@ -136,8 +131,8 @@ MAX_LISTED = 20
 
 @dataclass(frozen=True)
 class DuePolicy:
-    """A due time older than `window` was missed. A run older than `stale_after` is stale unless its
-    heart beats."""
+    """A due time older than `window` was missed. A run older than `stale_after` is stale unless it
+    sends heartbeats."""
 
     window: timedelta
     stale_after: timedelta
@@ -301,8 +296,8 @@ class StartedRun:
 
 @dataclass(frozen=True)
 class DueReport:
-    """`checked`: the active schedules that have times. The others go by schedule id; `broken`
-    cannot be read."""
+    """`checked` counts the active schedules with due times. The rest is by schedule id; `broken`
+    schedules are not valid."""
 
     checked: int
     triggered: tuple[StartedRun, ...] = ()
@@ -354,22 +349,21 @@ def occurrences_after(schedule: ScheduleFields, after: datetime) -> Iterator[dat
 
 
 def parse_start(given: datetime) -> datetime:
-    """From where somebody wants to see occurrences: without a zone it is UTC. ValueError for
-    distant years."""
+    """The start of a list of occurrences, in UTC if it has no zone. ValueError for distant
+    years."""
     if not FIRST_YEAR <= given.year <= LAST_YEAR:
         raise ValueError(f"must lie between the years {FIRST_YEAR} and {LAST_YEAR}")
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def next_due(schedule: Schedule, now: datetime) -> datetime | None:
-    """When it is next run by itself: all up to `skip_due_at` are left out. None for one paused or
-    MANUAL."""
+    """The next due time that runs. None for a paused or MANUAL schedule."""
     return _first_after(schedule, now, schedule.skip_due_at)
 
 
 def next_to_skip(schedule: Schedule, now: datetime) -> datetime | None:
-    """The first occurrence that is neither decided upon nor left out already. It may have come a
-    moment ago: then it waits for the scheduler to look, or for its jitter."""
+    """The first due time that is neither decided nor skipped. It may lie just behind, where it waits
+    for the scheduler or for its jitter."""
     waiting_since = now - timedelta(seconds=schedule.jitter_seconds) - SCHEDULER_INTERVAL
     return _first_after(schedule, waiting_since, schedule.last_due_at, schedule.skip_due_at)
 

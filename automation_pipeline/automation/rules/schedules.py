@@ -18,19 +18,19 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import parse
 
 INVALID_UPDATE = "Invalid automation schedule update data"
-# A type's own fields may be null, but not while the schedule has that type.
+# A field of a schedule type may be null unless the schedule has that type.
 SCHEDULE_REQUIRES = " schedule requires "
 NEVER_NULL = "cannot be null: leave it out to keep it"
 
 
 def apply_patch(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
-    """What the patch does not name stays, null clears, a selection is replaced whole. The rules
-    hold for the result."""
-    said = stored.model_dump(by_alias=True, include=set(ScheduleInput.model_fields))
+    """Apply a patch: fields that it does not name stay, null clears a field, a selection is replaced
+    whole. The result is checked as a whole."""
+    current = stored.model_dump(by_alias=True, include=set(ScheduleInput.model_fields))
     try:
-        return parse(ScheduleInput, {**said, **patch}, INVALID_UPDATE)
+        return parse(ScheduleInput, {**current, **patch}, INVALID_UPDATE)
     except InvalidInputError as error:
-        nulls = {field for field in said if patch.get(field, said) is None}
+        nulls = {field for field in current if patch.get(field, current) is None}
         faults = tuple(
             (field, NEVER_NULL if field in nulls and SCHEDULE_REQUIRES not in why else why)
             for field, why in error.fields
@@ -41,8 +41,8 @@ def apply_patch(stored: Schedule, patch: Mapping[str, object]) -> ScheduleInput:
 def derived_changes(
     before: ScheduleFields, after: ScheduleFields, now: datetime
 ) -> dict[str, object]:
-    """The columns that change along: neither new times nor the end of a pause fire for what lies
-    behind."""
+    """The columns that change too, so that neither new times nor the end of a pause start runs for
+    past due times."""
     resumed = resume_changes(now) if after.is_active and not before.is_active else {}
     retimed = {"last_due_at": now, "skip_due_at": None} if _timing(before) != _timing(after) else {}
     return {**resumed, **retimed}
@@ -64,7 +64,6 @@ def _timing(schedule: ScheduleFields) -> Mapping[str, object]:
 def check_webhook_url(
     url: str | None, allowed_origins: Collection[str], complaint: str = INVALID_SCHEDULE
 ) -> None:
-    """InvalidInputError names the field and says what is wrong with it."""
     if not url:
         return
     try:
@@ -91,7 +90,7 @@ def frozen_options(schedule: Schedule) -> dict[str, object]:
 
 
 def with_frozen_options(schedule: Schedule, document: object) -> Schedule:
-    """The schedule as the run knows it; without a document, as it is now."""
+    """The schedule with the options that the run froze. Without a document: as it is now."""
     if not isinstance(document, dict):
         return schedule
     frozen = Schedule.model_validate({**schedule.model_dump(), **document})
@@ -103,7 +102,7 @@ def is_visible(schedule: Schedule, reach: Reach) -> bool:
 
 
 def is_selection_visible(selection: FicheSelection, made_by: str | None, reach: Reach) -> bool:
-    """GROUP: it names groupes, and only ones of the caller's. SELF: the caller made it, and it
+    """GROUP: the selection names only groupes of the caller. SELF: the caller created it, and it
     names fiches."""
     match reach.scope:
         case Scope.ALL:
@@ -115,8 +114,8 @@ def is_selection_visible(selection: FicheSelection, made_by: str | None, reach: 
 
 
 def selection_scope_error(selection: FicheSelection, reach: Reach) -> tuple[str, str] | None:
-    """The field that reaches too far and why, or None. Fiches named one by one are looked up by the
-    caller."""
+    """The field that exceeds the caller's scope, and why. The caller of this function checks fiches
+    that are named by id."""
     match reach.scope:
         case Scope.GROUP if not _names_only(selection, reach):
             mine = ", ".join(sorted(reach.groupes)) or "none"
