@@ -13,7 +13,7 @@ _PLANNED = text("schedule_at IS NOT NULL OR ends_at IS NOT NULL")
 
 
 class RuleRow(Table):
-    """A rule as it is now. A deleted one stays, disabled, for the runs that were made from it."""
+    """A rule as it is now. A deleted rule stays, disabled, because runs refer to it."""
 
     __tablename__ = "pricing_rules"
     __table_args__ = (
@@ -37,7 +37,7 @@ class RuleRow(Table):
     currency: Mapped[str | None]
     on_drift: Mapped[str]
     cooldown_minutes: Mapped[int]
-    # Cleared once the run that it asks for exists.
+    # Cleared when its run exists.
     schedule_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     version: Mapped[int]
@@ -49,7 +49,7 @@ class RuleRow(Table):
 
 
 class RuleVersionRow(Table):
-    """The whole rule as it was at a version, as people write it. Never changed."""
+    """The rule at the start of a version, as people write it. Rows never change."""
 
     __tablename__ = "pricing_rule_versions"
     __table_args__ = (UniqueConstraint("rule_id", "version"),)
@@ -82,8 +82,8 @@ _FAILED = text("status = 'FAILED'")
 
 
 class RuleRunRow(Table):
-    """`wish` is what somebody wants the worker to do with it next: plan, apply, retry or roll back.
-    The worker holds it until `lease_until`; a later holder has a higher `lease_token`."""
+    """`wish` is the requested action: apply, retry or rollback. A worker has the claim until
+    `lease_until`; each claim has a higher `lease_token`."""
 
     __tablename__ = "rule_runs"
     __table_args__ = (
@@ -130,7 +130,7 @@ class RuleRunRow(Table):
     wish: Mapped[str | None]
     parent_run_id: Mapped[int | None] = mapped_column(ForeignKey("rule_runs.id"), index=True)
     scheduled_for: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # When the targets were written; NULL while the run is only asked for.
+    # When the run was planned.
     previewed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     queued_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -146,8 +146,8 @@ class RuleRunRow(Table):
     rollback_state: Mapped[str] = mapped_column(default="NONE")
     rollbacks: Mapped[int] = mapped_column(default=0)
     rollback_force: Mapped[bool] = mapped_column(default=False)
-    # The end of its promotion was dealt with: what is still applied is so for a reason that was
-    # told.
+    # When the rollback at the end of its promotion was requested. Targets that are still applied
+    # have the reason.
     promotion_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     wished_by: Mapped[str | None]
     matched: Mapped[int] = mapped_column(default=0)
@@ -168,8 +168,8 @@ class RuleRunRow(Table):
 
 
 class RuleTargetRow(Table):
-    """One variant of a run. Its prices are those that were previewed, and are never changed. While
-    `is_writing`, nobody else writes the variant's price in the shop: that is the unique index."""
+    """One variant of a run. The prices are those of the preview and never change. The unique index
+    on `is_writing` lets one run at a time write the price of a variant."""
 
     __tablename__ = "rule_targets"
     __table_args__ = (
@@ -217,7 +217,7 @@ class RuleTargetRow(Table):
     trace_json: Mapped[JsonObject | None] = mapped_column(Json)
     warnings: Mapped[Sequence[str]] = mapped_column(TextList)
     status: Mapped[str]
-    # It is to be tried again, or taken back, as soon as the worker is at it.
+    # Marked for the requested retry or rollback.
     is_wished: Mapped[bool] = mapped_column(default=False)
     is_writing: Mapped[bool] = mapped_column(default=False)
     outcome_unknown: Mapped[bool] = mapped_column(default=False)
@@ -240,8 +240,7 @@ class RuleTargetRow(Table):
 
 
 class SkippedVariantRow(Table):
-    """A variant that the rule picks and leaves alone, or that the project's guardrails block, and
-    why."""
+    """A selected variant that the rule skips or that the project's guardrails block."""
 
     __tablename__ = "rule_skipped_variants"
     __table_args__ = (Index(None, "rule_run_id", "reason"),)
@@ -252,7 +251,7 @@ class SkippedVariantRow(Table):
     variant_id: Mapped[str]
     sku_id: Mapped[str | None]
     title: Mapped[str | None]
-    # A `Skip` of the rule, or `blocked` with the guardrails' checks that failed.
+    # A `Skip`, or `blocked` with the failed checks of the guardrails.
     reason: Mapped[str]
     checks: Mapped[Sequence[JsonObject] | None] = mapped_column(Json)
     current_amount: Mapped[int | None] = mapped_column(BigInteger)
@@ -261,8 +260,7 @@ class SkippedVariantRow(Table):
 
 
 class PriceChangeRow(Table):
-    """A price that was written in a shop, in the order of the writing. `kind` is apply or
-    rollback."""
+    """A price that was written in a shop. `kind` is apply or rollback."""
 
     __tablename__ = "price_changes"
     __table_args__ = (
@@ -291,16 +289,14 @@ class PriceChangeRow(Table):
     to_amount: Mapped[int] = mapped_column(BigInteger)
     compare_at_old: Mapped[int | None] = mapped_column(BigInteger)
     compare_at_new: Mapped[int | None] = mapped_column(BigInteger)
-    # True when the price was found in the shop already: the answer to the call that wrote it was
-    # lost.
+    # The shop had the price already, from a call whose answer was lost.
     was_found: Mapped[bool]
     applied_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class ShopRow(Table):
-    """`available` is what the bucket held at `measured_at`, less what is promised to calls that
-    wait their turn; `pending` is the cost of the calls that are promised or under way. Every
-    instant is the database's own."""
+    """`available` is the bucket's content at `measured_at` without the reserved points; `pending`
+    are the points of calls without an answer yet. Instants are the database's."""
 
     __tablename__ = "pricing_shops"
     __table_args__ = (
@@ -309,7 +305,7 @@ class ShopRow(Table):
 
     shop: Mapped[str] = mapped_column(primary_key=True)
     circuit: Mapped[str] = mapped_column(default="closed")
-    # By kind of call (read, write): refusals and failures in a row.
+    # By kind of call (read, write): consecutive refusals and failures.
     streaks: Mapped[Mapping[str, Mapping[str, int]]] = mapped_column(Json, default=dict)
     opened_by: Mapped[str | None]
     until: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -319,7 +315,7 @@ class ShopRow(Table):
     pending: Mapped[float] = mapped_column(Float(53), default=0.0)
     measured_at: Mapped[datetime] = mapped_column(UtcDateTime)
     heard_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # When the shop last refused calls for coming too fast, in seconds since 1970; the last hundred.
+    # The times of the last hundred rate-limit refusals, in seconds since 1970.
     refusals: Mapped[Sequence[float]] = mapped_column(Json)
     paused_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     paused_by: Mapped[str | None]
@@ -327,8 +323,8 @@ class ShopRow(Table):
 
 
 class RuleCheckRow(Table):
-    """A reconciliation of one run: `name` is 5m, 1h, a day, or manual with a number. Without a
-    report it is due."""
+    """A check of the prices of one run: `name` is 5m, 1h, a day, or manual with a number. A check
+    without a report is due."""
 
     __tablename__ = "rule_checks"
     __table_args__ = (
@@ -350,7 +346,7 @@ class RuleCheckRow(Table):
 
 
 class PricingAlertRow(Table):
-    """An alert that was raised, and how its webhook stands."""
+    """A raised alert with the state of its delivery."""
 
     __tablename__ = "pricing_alerts"
     __table_args__ = (

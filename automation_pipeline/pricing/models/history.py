@@ -70,8 +70,7 @@ class DeadLetterTally:
 
 
 class DeadLetterReport(JsonModel):
-    """`by_error_type` is ordered by how many; the entries by when they failed, the first ones where
-    there are many."""
+    """`by_error_type` is ordered by count. The entries are the oldest dead letters."""
 
     project_id: str
     total_failed: int
@@ -89,8 +88,8 @@ class MismatchSeverity(StrEnum):
 
 
 class Mismatch(JsonModel):
-    """Prices in minor units of the expected currency; `difference` is actual less expected, if they
-    can be compared."""
+    """Prices are in minor units. `difference` is actual less expected, if the currencies are
+    equal."""
 
     target_id: str
     sku_id: str | None
@@ -109,8 +108,7 @@ class Unverified(JsonModel):
 
 
 class ReconciliationReport(JsonModel):
-    """`total_checked` counts the prices that could be read; `unverified` those that could not,
-    which proves nothing."""
+    """`total_checked` counts the prices that could be read; `unverified` are those that could not."""
 
     run_id: str
     total_checked: int
@@ -138,8 +136,7 @@ _OTHER_NAMES = re.compile(rf"\d{{4}}-\d{{2}}-\d{{2}}|{MANUAL_PREFIX}[1-9]\d*", r
 
 
 class RuleCheck(JsonModel):
-    """Until `checked_at` is there, it is only due. `worst` is the gravest of the differences that
-    were found."""
+    """A check without `checked_at` is due. `worst` is the highest severity that was found."""
 
     rule_run_id: Id
     name: str

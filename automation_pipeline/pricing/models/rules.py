@@ -67,7 +67,7 @@ _TEXT_COMPARISONS = frozenset({Comparison.CONTAINS, Comparison.STARTS_WITH, Comp
 
 
 class _Sparse(JsonModel):
-    """Written without the fields that say nothing."""
+    """Serialised without empty fields."""
 
     @model_serializer(mode="wrap")
     def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
@@ -79,7 +79,7 @@ class _Sparse(JsonModel):
 
 
 class PriceBand(_Sparse):
-    """Bounds in minor units; all that are given hold together."""
+    """Bounds in minor units. A price must satisfy all of them."""
 
     gt: Amount | None = None
     gte: Amount | None = None
@@ -89,7 +89,7 @@ class PriceBand(_Sparse):
     currency: Currency
 
     @checked(mode="after")
-    def _bounds_something(self) -> Self:
+    def _check_bounds(self) -> Self:
         bounds = (self.gt, self.gte, self.lt, self.lte, self.eq)
         if all(bound is None for bound in bounds):
             raise ValueError("must have at least one of gt, gte, lt, lte and eq")
@@ -100,7 +100,7 @@ _Parts = Annotated[tuple["Selector", ...], BeforeValidator(check_entries)]
 
 
 class Selector(_Sparse):
-    """Exactly one of its kinds. Nothing means everything but `all`, said aloud."""
+    """Has exactly one of its kinds. Only an explicit `all` selects everything."""
 
     everything: Literal[True] | None = Field(default=None, alias="all")
     sku: Names | None = None
@@ -116,7 +116,7 @@ class Selector(_Sparse):
 
     @checked(mode="before")
     @classmethod
-    def _says_one_thing(cls, given: object) -> object:
+    def _check_kind(cls, given: object) -> object:
         if not isinstance(given, Mapping):
             return given
         written = {
@@ -135,16 +135,14 @@ class Selector(_Sparse):
 
     @field_validator("everything", mode="before")
     @classmethod
-    def _is_said_aloud(cls, given: object) -> object:
+    def _check_all(cls, given: object) -> object:
         if given is not True:
             raise ValueError("must be true")
         return given
 
     @field_validator("op")
     @classmethod
-    def _can_be_asked_of_the_field(
-        cls, op: Comparison | None, info: ValidationInfo
-    ) -> Comparison | None:
+    def _check_op(cls, op: Comparison | None, info: ValidationInfo) -> Comparison | None:
         field: VariantField | None = info.data.get("field")
         if op is None and field is not None:
             raise ValueError("is required")
@@ -156,7 +154,7 @@ class Selector(_Sparse):
 
     @field_validator("value", mode="before")
     @classmethod
-    def _is_of_the_fields_kind(cls, value: object, info: ValidationInfo) -> object:
+    def _check_field_value(cls, value: object, info: ValidationInfo) -> object:
         field: VariantField | None = info.data.get("field")
         op: Comparison | None = info.data.get("op")
         if field is None or op is None:
@@ -197,7 +195,7 @@ def _one_value(field: VariantField, value: object) -> bool | int | str:
 
 
 def size_fault(given: object) -> str | None:
-    """Why a selector, as it was written, is too deep or too large to be looked at."""
+    """Why an unparsed selector is too deep or too large."""
     level, parts = [given], 0
     for _ in range(MAX_DEPTH):
         parts += len(level)
@@ -224,7 +222,7 @@ def _parts_of(one: object) -> list[object]:
 
 
 def bands_of(selector: Selector) -> list[PriceBand]:
-    """Every price band in it, however deep."""
+    """Every price band of the selector, at any depth."""
     inner = [*(selector.all_of or ()), *(selector.any_of or ())]
     inner += [selector.opposite_of] if selector.opposite_of else []
     own = [selector.price] if selector.price else []
@@ -236,17 +234,16 @@ MAX_COOLDOWN_MINUTES = 30 * 24 * 60
 
 
 class OnDrift(StrEnum):
-    """What becomes of a variant whose price in the shop is no longer the one that was previewed."""
+    """What to do with a variant whose price in the shop has changed since the preview."""
 
     REFUSE = "refuse"
     OVERWRITE = "overwrite"
 
 
 class RuleInput(JsonModel):
-    """With a currency, the rule leaves variants alone that are priced in another; amounts are
-    always in it.
+    """Amounts are in the currency of the rule, which skips variants in other currencies.
 
-    A rule with `ends_at` is a promotion: what it has applied is rolled back then.
+    A rule with `ends_at` is a promotion: what it has applied is rolled back at that time.
     """
 
     name: str = Field(min_length=1, max_length=255)
@@ -262,7 +259,7 @@ class RuleInput(JsonModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _looks_at_what_is_left_out(cls, given: object) -> object:
+    def _add_currency(cls, given: object) -> object:
         return (
             {"currency": None, **cast("Mapping[str, object]", given)}
             if isinstance(given, Mapping)
@@ -271,7 +268,7 @@ class RuleInput(JsonModel):
 
     @field_validator("selector", mode="before")
     @classmethod
-    def _is_of_a_sane_size(cls, given: object) -> object:
+    def _check_size(cls, given: object) -> object:
         fault = size_fault(given)
         if fault:
             raise ValueError(fault)
@@ -279,7 +276,7 @@ class RuleInput(JsonModel):
 
     @field_validator("currency")
     @classmethod
-    def _is_that_of_every_amount(cls, currency: str | None, info: ValidationInfo) -> str | None:
+    def _check_currency(cls, currency: str | None, info: ValidationInfo) -> str | None:
         selector: Selector | None = info.data.get("selector")
         transform: Transform | None = info.data.get("transform")
         fault = (_band_fault(selector, currency) if selector else None) or (
@@ -291,9 +288,7 @@ class RuleInput(JsonModel):
 
     @field_validator("ends_at")
     @classmethod
-    def _comes_after_the_start(
-        cls, ends_at: ZonedInstant | None, info: ValidationInfo
-    ) -> ZonedInstant | None:
+    def _check_end(cls, ends_at: ZonedInstant | None, info: ValidationInfo) -> ZonedInstant | None:
         schedule_at: ZonedInstant | None = info.data.get("schedule_at")
         if ends_at is not None and schedule_at is not None and ends_at <= schedule_at:
             raise ValueError("must lie after scheduleAt")
@@ -301,13 +296,12 @@ class RuleInput(JsonModel):
 
 
 def parse_rule(given: Mapping[str, object]) -> RuleInput:
-    """The rule, or InvalidInputError that names every field at fault."""
+    """InvalidInputError names every field at fault."""
     return parse(RuleInput, given, INVALID_RULE)
 
 
 def canonical(rule: RuleInput) -> str:
-    """What decides prices, in one spelling: two rules that price alike because they say the same
-    are one text."""
+    """What decides prices, as one text for all spellings of the same rule."""
     written = as_document(rule)
     deciding = {name: written[name] for name in ("selector", "transform", "currency", "onDrift")}
     return json.dumps(_ordered(deciding), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -318,7 +312,7 @@ def version_hash(rule: RuleInput) -> str:
 
 
 def _ordered(value: object) -> object:
-    """All lists of a rule are sets: which comes first decides nothing."""
+    """Sorts lists, because the order of a rule's lists has no meaning."""
     if isinstance(value, Mapping):
         return {
             name: _ordered(entry) for name, entry in cast("Mapping[str, object]", value).items()
@@ -350,8 +344,8 @@ MAX_PROJECT_LENGTH = 100
 
 
 class PricingRule(RuleInput):
-    """`version` rises with every change of what decides prices; of the name, the plan and the like
-    it does not."""
+    """`version` rises with every change of what decides prices, not with a change of the name or
+    the times."""
 
     id: Id
     project_id: str = Field(max_length=MAX_PROJECT_LENGTH)
@@ -380,7 +374,7 @@ class RuleReference:
 
 
 class RuleVersion(JsonModel):
-    """What a rule was at a version. `rule` is as people write it."""
+    """A version of a rule. `rule` is as people write it."""
 
     rule_id: Id
     version: int
@@ -391,7 +385,7 @@ class RuleVersion(JsonModel):
 
 
 def input_document(rule: RuleInput) -> dict[str, object]:
-    """What people write, whatever else is known of the rule."""
+    """The fields that people write."""
     written = as_document(rule)
     names = {field.alias or name for name, field in RuleInput.model_fields.items()}
     return {name: value for name, value in written.items() if name in names}
@@ -410,14 +404,14 @@ NEVER_NULL = "cannot be null: leave it out to keep it"
 
 
 def changed_rule(stored: PricingRule, patch: Mapping[str, object]) -> RuleInput:
-    """What the patch does not name stays, null clears; selector and transform are replaced
-    whole."""
-    said = input_document(stored)
+    """Fields that the patch does not name stay; null clears a field; selector and transform are
+    replaced whole."""
+    document = input_document(stored)
     try:
-        return parse_rule({**said, **patch})
+        return parse_rule({**document, **patch})
     except InvalidInputError as error:
-        nulls = {name for name in said if name in patch and patch[name] is None}
-        # A currency may be null; if it may not be here, its own sentence says why.
+        nulls = {name for name in document if name in patch and patch[name] is None}
+        # The fault of a currency that may not be null names the reason.
         faults = tuple(
             (name, NEVER_NULL if name in nulls - {"currency"} else why)
             for name, why in error.fields
@@ -452,7 +446,7 @@ class Policy(JsonModel):
 
     @field_validator("ceiling")
     @classmethod
-    def _is_not_below_the_floor(cls, ceiling: int | None, info: ValidationInfo) -> int | None:
+    def _check_ceiling(cls, ceiling: int | None, info: ValidationInfo) -> int | None:
         floor: int | None = info.data.get("floor")
         if floor is not None and ceiling is not None and ceiling < floor:
             raise ValueError(f"must not be below the floor of {floor}")
@@ -460,7 +454,7 @@ class Policy(JsonModel):
 
     @field_validator("currency")
     @classmethod
-    def _is_there_for_amounts(cls, currency: str | None, info: ValidationInfo) -> str | None:
+    def _check_currency(cls, currency: str | None, info: ValidationInfo) -> str | None:
         named = [info.data.get(name) for name in ("floor", "ceiling")]
         if currency is None and (
             any(amount is not None for amount in named)

@@ -129,7 +129,7 @@ def run_error(state: PricingRunState, *, was_critical: bool) -> RunError | None:
 
 
 class RuleTrigger(StrEnum):
-    """What made the run. REPAIR restores what a reconciliation found changed."""
+    """What created the run. REPAIR restores the prices that a reconciliation found changed."""
 
     API = "api"
     CLI = "cli"
@@ -139,8 +139,7 @@ class RuleTrigger(StrEnum):
 
 
 class RunAction(StrEnum):
-    """What somebody wants done with a run as soon as a worker is at it. APPLY: plan it, if it is
-    not, and queue it."""
+    """What a worker is to do with the run. APPLY: plan it, if it is not planned yet, and queue it."""
 
     APPLY = "apply"
     RETRY = "retry"
@@ -148,7 +147,7 @@ class RunAction(StrEnum):
 
 
 class TargetCounts(JsonModel):
-    """How many targets stand where. `cancelled` are failed too."""
+    """The number of targets in each state. `cancelled` targets are failed too."""
 
     preview: int = 0
     queued: int = 0
@@ -183,8 +182,8 @@ class TargetCounts(JsonModel):
 
 
 class RuleRun(JsonModel):
-    """`previewed_at` is when its targets were written: None while the run is only asked for.
-    `success_rate` is between 0 and 1, cancelled targets left out."""
+    """`previewed_at` is when the run was planned. `success_rate` is between 0 and 1, without
+    cancelled targets."""
 
     id: Id
     project_id: str
@@ -231,8 +230,7 @@ class RuleRun(JsonModel):
 
 
 class RuleTarget(JsonModel):
-    """Prices are in minor units. `error_retryable` says whether another try can help as things
-    are."""
+    """Prices are in minor units. `error_retryable`: another attempt may succeed without a change."""
 
     id: Id
     rule_run_id: Id
@@ -261,8 +259,8 @@ class RuleTarget(JsonModel):
 
 
 class SkippedVariant(JsonModel):
-    """`why` is a sentence; `checks` are the guardrails that failed, when the project's policy
-    blocked it."""
+    """`why` is a sentence; `checks` are the failed checks of the guardrails, for a blocked
+    variant."""
 
     product_id: str
     variant_id: str
@@ -290,8 +288,7 @@ class RuleRunFilter:
 
 
 class LoggedMove(JsonModel):
-    """`machine` says whether the run moved or one of its targets, of which `entity_id` is the
-    id."""
+    """`machine` is the run or a target; `entity_id` is the id of the one that changed."""
 
     id: Id
     machine: str

@@ -45,27 +45,26 @@ def is_currency(text: str) -> bool:
 
 
 def decimals_of(currency: str) -> int:
-    """How many digits stand behind the point: 2 for EUR, 0 for JPY, 3 for KWD."""
+    """The digits after the decimal point: 2 for EUR, 0 for JPY, 3 for KWD."""
     if currency in _WITHOUT_COINS:
         return 0
     return 3 if currency in _IN_THOUSANDTHS else 2
 
 
 def round_half_up(number: Decimal) -> int:
-    """The nearest whole number; of two as near, the one further from zero."""
+    """The nearest whole number; of two equally near, the one further from zero."""
     return int(number.to_integral_value(ROUND_HALF_UP))
 
 
 def parse_amount(text: str, currency: str) -> int:
-    """Minor units of what a shop wrote, such as "19.99". Digits that the currency has no coin for
-    are rounded."""
+    """Minor units of a text such as "19.99", rounded to the decimals of the currency."""
     if not _WRITTEN.fullmatch(text.strip()):
         raise InvalidInputError(f"{text!r} is not an amount of {currency}.")
     return round_half_up(Decimal(text.strip()).scaleb(decimals_of(currency)))
 
 
 def format_amount(amount: int, currency: str) -> str:
-    """As a shop writes it: "19.99" in EUR, "1299" in JPY."""
+    """For example "19.99" in EUR, "1299" in JPY."""
     return f"{Decimal(amount).scaleb(-decimals_of(currency)):f}"
 
 
@@ -75,21 +74,20 @@ def price_text(amount: int, currency: str) -> str:
 
 @dataclass(frozen=True)
 class Price:
-    """What a variant costs. `compare_at` is the price shown struck through; None: none is shown."""
+    """`compare_at` is the price that the shop shows struck through; None: it shows none."""
 
     unit_amount: int
     currency: str
     compare_at: int | None = None
 
     def stands_as(self, other: "Price", *, with_compare_at: bool) -> bool:
-        """Whether the two are one price, the struck-through one only where it is asked about."""
+        """Whether the prices are equal, with `with_compare_at` the compare-at prices too."""
         is_same = (self.unit_amount, self.currency) == (other.unit_amount, other.currency)
         return is_same and (not with_compare_at or self.compare_at == other.compare_at)
 
 
 class PriceDocument(JsonModel):
-    """A price as targets keep it. Stored as `{"unit_amount": 1299, "currency": "USD", "compare_at":
-    null}`."""
+    """A price in minor units."""
 
     unit_amount: int
     currency: str
@@ -103,8 +101,7 @@ def price_of(document: Mapping[str, Any]) -> Price:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """Amounts are in `currency`. `cost` is what the shop pays for it; None where the shop does not
-    say."""
+    """Amounts are in `currency`. `cost` is what the shop pays for the variant, if it is known."""
 
     variant_id: str
     product_id: str
@@ -129,8 +126,7 @@ class Variant:
 
 
 class VariantField(StrEnum):
-    """What a selector may ask about by name. Anything else is refused: no column is reached by its
-    name."""
+    """The fields that a selector may name."""
 
     SKU = "sku"
     BARCODE = "barcode"
@@ -183,7 +179,7 @@ class FailureKind(StrEnum):
 
 
 RETRYABLE = frozenset({FailureKind.RATE_LIMIT, FailureKind.NETWORK, FailureKind.SERVER})
-# The shop would refuse every other target for the same reason: nothing more is called.
+# The shop would refuse every other target for the same reason, so no more calls are made.
 CRITICAL = frozenset({FailureKind.AUTHENTICATION, FailureKind.SHOP_CLOSED})
 
 PRICE_DRIFT = "CONFLICT_PRICE_DRIFT"
@@ -219,9 +215,8 @@ _CODES: Mapping[str, FailureKind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FailureSignal:
-    """What was seen of a failure. `retryable` is the word of one who knows better; `user_error` is
-    a complaint about one variant in an answer that was otherwise well; `lost` is an answer that
-    never came to a call that was sent."""
+    """The evidence of a failure. `retryable` overrides the classification; `user_error` is an error
+    about one variant in an otherwise good answer; `lost`: the call was sent and no answer came."""
 
     status: int | None = None
     code: str | None = None
@@ -232,8 +227,7 @@ class FailureSignal:
 
 @dataclass(frozen=True)
 class CallFailure:
-    """`outcome_unknown`: the price may have been written; it is read before anything else is
-    tried."""
+    """`outcome_unknown`: the price may have been written, so it is read before another attempt."""
 
     kind: FailureKind
     message: str
@@ -246,7 +240,6 @@ class CallFailure:
         return self.kind in CRITICAL and not self.retryable
 
 
-# Of the targets that a cancelled run gives up.
 CANCELLED = CallFailure(
     FailureKind.CANCELLED, "The run was cancelled before it was tried.", retryable=False
 )
@@ -283,16 +276,16 @@ Value = TypeVar("Value")
 
 
 class ShopRestingError(TransientError):
-    """The shop must be left alone for longer than the caller waits."""
+    """The shop is to be left alone for longer than the caller waits."""
 
 
 class CallWithdrawnError(PermanentError):
-    """While the call waited for its turn, its reason went away."""
+    """The call was no longer wanted when its turn came."""
 
 
 @dataclass(frozen=True)
 class BucketStatus:
-    """Points: every call takes some, and they come back at a steady rate."""
+    """Points of the rate limit: every call takes some, and they come back at a constant rate."""
 
     available: float
     maximum: float
@@ -306,8 +299,8 @@ class CircuitState(StrEnum):
 
 
 class CircuitShown(JsonModel):
-    """`until` is when an open circuit is tried again; the counts are those of the kind of call that
-    has more."""
+    """`until` is when an open circuit is tried again. The counts are those of reads or of writes,
+    whichever are higher."""
 
     state: CircuitState = CircuitState.CLOSED
     throttles: int = 0
@@ -322,8 +315,8 @@ class BucketShown(JsonModel):
 
 
 class ShopShown(JsonModel):
-    """`refusals` are when it last refused calls for coming too fast. A shop that was never called
-    has no bucket."""
+    """`refusals` are the times of the last rate-limit refusals. A shop that was never called has
+    no bucket."""
 
     shop: str = Field(examples=["example.myshopify.com"])
     circuit: CircuitShown = CircuitShown()
@@ -336,7 +329,7 @@ class ShopShown(JsonModel):
 
 @dataclass(frozen=True)
 class CallResult(Generic[Value]):
-    """Exactly one of `value` and `failure` is there. `bucket` is as the shop told it, if it did."""
+    """Has either a `value` or a `failure`. `bucket` is the shop's own figure, if the answer has one."""
 
     value: Value | None = None
     failure: CallFailure | None = None
@@ -350,7 +343,7 @@ class CallResult(Generic[Value]):
 
 @dataclass(frozen=True)
 class CataloguePage:
-    """Variants of the shop's catalogue, and where the next page begins; None after the last."""
+    """`after` is the cursor of the next page; None after the last page."""
 
     variants: Sequence[Variant]
     after: str | None
@@ -358,23 +351,23 @@ class CataloguePage:
 
 @dataclass(frozen=True)
 class PriceWrite:
-    """The compare-at price is left as it is unless it `writes_compare_at`; then None clears it."""
+    """Without `writes_compare_at` the compare-at price stays; with it, None clears it."""
 
     variant_id: str
     price: Price
     writes_compare_at: bool
 
 
-# By variant: the price as the shop confirms it, or why it refuses this one.
+# By variant, the price that the shop confirms, or why it refuses it.
 Written = Mapping[str, Price | CallFailure]
-# By variant; those that the shop does not know are not there.
+# By variant; unknown variants are missing.
 Prices = Mapping[str, Price]
 
 
 @dataclass(frozen=True)
 class CallCosts:
-    """Points that calls ask for: a page of the catalogue, the price of one variant, a write to one
-    product. `prices` is asked for on top, once for each call that reads prices."""
+    """Points per page of the catalogue, price of a variant, and write to a product. A call that
+    reads prices costs `prices` on top."""
 
     page: float
     each_price: float
@@ -387,14 +380,14 @@ class CallCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class ShopOptions:
-    """`longest_pause_seconds` is how long a worker stays for what will be due: for longer it
-    leaves, and comes back. A lease outlives every call, so that whoever takes a run over finds no
-    call of the former holder under way."""
+    """A worker waits at most `longest_pause_seconds` for the next due target, and otherwise leaves the
+    run for later. `lease_seconds` is longer than any call, so that no call of a former worker is
+    under way when a run is taken over."""
 
     calls_at_once: int = 5
     call_seconds: float = 30.0
     lease_seconds: float = 120.0
     longest_pause_seconds: float = 90.0
     reconciles: bool = True
-    # The zone whose days the guardrails' daily budgets are of.
+    # The days of daily budgets.
     time_zone: str = "Europe/Paris"

@@ -58,22 +58,16 @@ def _number(given: object) -> Decimal:
 
 
 def _decimal(given: object) -> Decimal | None:
-    """A float is the decimal that it is written as."""
-    match given:
-        case bool():
-            return None
-        case int() | Decimal():
-            return Decimal(given)
-        case float():
-            return Decimal(repr(given))
-        case str():
-            return Decimal(given) if _DIGITS.fullmatch(given) else None
-        case _:
-            return None
+    """A float counts as the decimal that it is written as."""
+    if isinstance(given, bool) or not isinstance(given, int | float | Decimal | str):
+        return None
+    if isinstance(given, str) and not _DIGITS.fullmatch(given):
+        return None
+    return Decimal(repr(given) if isinstance(given, float) else given)
 
 
-def _shown(number: Decimal) -> int | float:
-    """So that 10, 10.0 and "10" are written alike."""
+def _json_number(number: Decimal) -> int | float:
+    """10, 10.0 and "10" are written the same way."""
     return int(number) if number == int(number) else float(number)
 
 
@@ -93,7 +87,7 @@ def _currency(text: str) -> str:
 
 
 def check_entries(given: object) -> object:
-    """Checked before the entries are: pydantic counts only those that are well."""
+    """Runs before the entries are validated, because pydantic counts only valid entries."""
     entries = cast("list[object]", given) if isinstance(given, list | tuple) else [given]
     if not 0 < len(entries) <= MAX_NAMES:
         raise ValueError(f"must have 1 to {MAX_NAMES} entries")
@@ -101,7 +95,7 @@ def check_entries(given: object) -> object:
 
 
 def _names(given: object) -> object:
-    """One text is a list of one; each is kept once, without the blanks around it."""
+    """A single text is a list of one. Duplicates and surrounding blanks are removed."""
     if isinstance(given, str):
         return _names([given])
     if not isinstance(given, list | tuple):
@@ -109,13 +103,10 @@ def _names(given: object) -> object:
     entries = [
         entry.strip() if isinstance(entry, str) else entry for entry in cast("list[object]", given)
     ]
-    if any(entry == "" for entry in entries):
+    if "" in entries:
         raise ValueError("must not hold an empty text")
-    return (
-        list(dict.fromkeys(entries))
-        if all(isinstance(entry, str) for entry in entries)
-        else entries
-    )
+    is_text = all(isinstance(entry, str) for entry in entries)
+    return list(dict.fromkeys(entries)) if is_text else entries
 
 
 def _compare_at(given: object) -> object:
@@ -137,8 +128,8 @@ def _ending(given: object) -> object:
     return given.removeprefix("0") if given.startswith("0.") else given
 
 
-def _written_out(given: object) -> object:
-    """Pydantic takes bare numbers, and texts of them, for seconds or milliseconds since 1970."""
+def _date_and_time(given: object) -> object:
+    """Refuses numbers, which pydantic would read as seconds or milliseconds since 1970."""
     if isinstance(given, datetime) or (isinstance(given, str) and _ISO.fullmatch(given)):
         return given
     raise ValueError(f"must be a date and time with its time zone, {_SUCH_AS}")
@@ -155,14 +146,14 @@ def _in_utc(instant: datetime) -> datetime:
 
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True)]
-Exact = Annotated[Decimal, PlainSerializer(_shown, when_used="json")]
+Exact = Annotated[Decimal, PlainSerializer(_json_number, when_used="json")]
 Number = Annotated[Exact, BeforeValidator(_number)]
 Amount = Annotated[int, BeforeValidator(_amount)]
 Currency = Annotated[str, AfterValidator(_currency)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), BeforeValidator(check_entries)]
 CompareAt = Annotated[int | Untouched | PriceBefore | None, BeforeValidator(_compare_at)]
 Ending = Annotated[str | None, BeforeValidator(_ending)]
-ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_written_out)]
+ZonedInstant = Annotated[Instant, AfterValidator(_in_utc), BeforeValidator(_date_and_time)]
 
 
 class Round(StrEnum):
@@ -174,7 +165,7 @@ class Round(StrEnum):
 
 @dataclass(frozen=True)
 class Lattice:
-    """The prices `first`, `first + step`, `first + 2 * step`, and so on, in minor units."""
+    """The allowed prices `first`, `first + step`, `first + 2 * step` ..., in minor units."""
 
     step: int
     first: int = 0
@@ -184,14 +175,12 @@ class Lattice:
 
 
 def multiples(precision: int, decimals: int) -> Lattice:
-    """`precision` counts decimals of the major unit; finer than the smallest coin is the smallest
-    coin."""
+    """`precision` counts decimals of the major unit, down to the smallest coin."""
     return Lattice(10 ** max(decimals - precision, 0))
 
 
 def with_ending(ending: str, decimals: int) -> Lattice | None:
-    """The prices that end so. None where the currency has none: its decimals must be said, and no
-    more of them."""
+    """The prices with this ending, or None if the ending does not have the currency's decimals."""
     whole, _, cents = ending.partition(".")
     if bool(cents) != bool(decimals) or len(cents) > decimals:
         return None
@@ -208,9 +197,9 @@ _WAYS: dict[Round, Callable[[Decimal], int]] = {
 
 
 def rounded(exact: Decimal, way: Round, lattice: Lattice) -> int:
-    """Of two prices as near, the higher. An amount that is no price is not rounded, so that it does
-    not become one. Where the lattice has no price below, rounding down keeps the exact price, cut
-    to the smallest coin."""
+    """Between two equally near prices, the higher. An amount of zero or less is not rounded up to a
+    price. Rounding down below the first price of the lattice keeps the exact price, cut to the
+    smallest coin."""
     if way is Round.NONE or exact <= 0:
         return round_half_up(exact)
     steps = _WAYS[way]((exact - lattice.first) / lattice.step)
@@ -259,9 +248,8 @@ class Transform(JsonModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_our_words(cls, given: object) -> object:
-        """Other spellings are read; and a field that is missing can be named only if it is
-        there."""
+    def _normalise_spellings(cls, given: object) -> object:
+        """Accepts other spellings. A missing field is set to None, so that its validator runs."""
         if not isinstance(given, Mapping):
             return given
         written = {"value": None, "factor": None, **cast("Mapping[str, object]", given)}
@@ -276,7 +264,7 @@ class Transform(JsonModel):
 
     @field_validator("value")
     @classmethod
-    def _suits_the_operation(cls, value: Decimal | None, info: ValidationInfo) -> Decimal | None:
+    def _check_value(cls, value: Decimal | None, info: ValidationInfo) -> Decimal | None:
         op: Operation | None = info.data.get("op")
         if op is None:
             return value
@@ -293,7 +281,7 @@ class Transform(JsonModel):
 
     @field_validator("factor")
     @classmethod
-    def _goes_with_multiply(cls, factor: Decimal | None, info: ValidationInfo) -> Decimal | None:
+    def _check_factor(cls, factor: Decimal | None, info: ValidationInfo) -> Decimal | None:
         op: Operation | None = info.data.get("op")
         if op is Operation.MULTIPLY and factor is None:
             raise ValueError("is required for multiply")
@@ -303,7 +291,7 @@ class Transform(JsonModel):
 
     @field_validator("ceiling")
     @classmethod
-    def _is_not_below_the_floor(cls, ceiling: int | None, info: ValidationInfo) -> int | None:
+    def _check_ceiling(cls, ceiling: int | None, info: ValidationInfo) -> int | None:
         floor: int | None = info.data.get("floor")
         if floor is not None and ceiling is not None and ceiling < floor:
             raise ValueError(f"must not be below the floor of {floor}")
@@ -311,21 +299,21 @@ class Transform(JsonModel):
 
     @field_validator("precision")
     @classmethod
-    def _goes_without_an_ending(cls, precision: int | None, info: ValidationInfo) -> int | None:
+    def _check_precision(cls, precision: int | None, info: ValidationInfo) -> int | None:
         if precision is not None and info.data.get("ending") is not None:
             raise ValueError("cannot go with an ending")
         return precision
 
     @field_validator("round")
     @classmethod
-    def _is_a_way_to_the_ending(cls, way: Round, info: ValidationInfo) -> Round:
+    def _check_round(cls, way: Round, info: ValidationInfo) -> Round:
         if way is Round.NONE and info.data.get("ending") is not None:
             raise ValueError("must be up, down or nearest with an ending")
         return way
 
 
 def names_amounts(transform: Transform) -> bool:
-    """Whether it holds amounts, which mean nothing without a currency."""
+    """Whether the transform contains amounts, which need a currency."""
     if (
         transform.op in IN_MINOR_UNITS
         or transform.floor is not None
@@ -352,7 +340,7 @@ def _percent_fault(op: Operation, value: Decimal) -> str | None:
 
 
 class Skip(StrEnum):
-    """Why a rule leaves a variant alone. Keys are kept for good; the words are in `why`."""
+    """Why a rule skips a variant. Values are stored and never change; `why` is the sentence."""
 
     NOT_ACTIVE = "not_active"
     NO_PRICE = "no_price"
@@ -385,7 +373,7 @@ _SKIP_TEXTS = {
 
 
 class Warn(StrEnum):
-    """What a person should look at before approving. The words are in `words`."""
+    """What a person should look at before the approval; `words` is the sentence."""
 
     ENDING_LOST = "ending_lost"
     CHANGE_OVER_MAXIMUM = "change_over_maximum"
@@ -434,8 +422,8 @@ class PriceTrace(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class PriceOutcome:
-    """`after` is there exactly if nothing was skipped. The compare-at price is written only if the
-    rule touches it."""
+    """`after` is None exactly for a skipped variant. The compare-at price is only written if the
+    rule changes it."""
 
     variant: Variant
     before: Price | None

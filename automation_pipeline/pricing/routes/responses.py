@@ -35,9 +35,7 @@ Project = Annotated[ProjectName | None, Query(description="Only of this project.
 ItsProject = Annotated[ProjectName, Query(description="The project.")]
 RuleId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only of this rule.")]
 RunId = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only of this run.")]
-AfterId = Annotated[
-    int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")
-]
+AfterId = Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only entries after this id.")]
 
 
 SALE: Mapping[str, object] = {
@@ -65,13 +63,13 @@ GUARDRAILS: Mapping[str, object] = {
 
 
 class Force(JsonModel):
-    """`force` cuts the rest of a rule after its last run short."""
+    """`force` skips the cooldown of the rule."""
 
     force: Flag = False
 
 
 class PolicyShown(Policy):
-    """Once more under a name of its own: what is shown has every field."""
+    """The response has every field."""
 
 
 MOST_TARGETS = 10_000
@@ -81,15 +79,15 @@ TargetIds = Annotated[tuple[KnownId, ...], Field(min_length=1, max_length=MOST_T
 
 
 class TargetInput(JsonModel):
-    """Without `targetIds`, all that can be meant. `force` is for what would else be refused as of
-    no use, or as no longer safe."""
+    """Without `targetIds`, all that are possible. `force` includes targets that are otherwise
+    refused as hopeless or unsafe."""
 
     target_ids: TargetIds | None = None
     force: Flag = False
 
 
 class RunAnswer(BaseModel):
-    """`shopPaused`: nothing more is written until the shop is resumed, whatever is asked for."""
+    """`shopPaused`: no price is written until the shop is resumed."""
 
     success: Literal[True] = True
     data: RuleRun
@@ -97,7 +95,7 @@ class RunAnswer(BaseModel):
 
 
 def shown_run(run: RuleRun, services: Services, *, status: int = 200) -> Response:
-    """A run waits while its shop is paused, which is no error of whoever asks for it."""
+    """While the shop is paused, a run waits; the request for it is no error."""
     with services.database.reading() as session:
         paused = is_shop_paused(session, run.shop)
     return answer(as_document(run), status=status, shopPaused=paused)

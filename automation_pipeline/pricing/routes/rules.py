@@ -57,7 +57,7 @@ def may_change_prices(caller: Caller) -> bool:
 
 
 def check_times(caller: Caller, *rules: Mapping[str, object]) -> None:
-    """A rule with a time changes prices by itself then, without anybody who applies it."""
+    """A rule with a time changes prices by itself."""
     if any(
         rule.get(name) is not None for rule in rules for name in _TIMES
     ) and not may_change_prices(caller):
@@ -77,7 +77,7 @@ def list_(
     *,
     project: Project = None,
     enabled: Annotated[
-        bool | None, Query(description="Only those in use, or only the others.")
+        bool | None, Query(description="Only enabled rules, or only disabled ones.")
     ] = None,
     q: Annotated[str | None, Query(max_length=255, description="Part of the name.")] = None,
     limit: Limit = 50,
@@ -105,10 +105,10 @@ def create(
     once: DoneOnce,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
-    """Store a new rule. With `scheduleAt` it runs then, and with `endsAt` what it applied is rolled
-    back then.
+    """Store a new rule. It runs at `scheduleAt`, and what it has applied is rolled back at
+    `endsAt`.
 
-    Either needs `pricing.runs.write` too, because nobody applies it.
+    Both need `pricing.runs.write` too, because such a rule changes prices by itself.
     """
     check_times(caller, body)
 
@@ -165,7 +165,7 @@ def update(
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
 def delete(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Delete a rule. Its runs and versions stay to be looked at."""
+    """Delete a rule. Its runs and versions stay."""
     delete_rule(rule_id, database=services.database, clock=services.clock, actor=caller.id)
     return said(message="Pricing rule deleted")
 
@@ -174,7 +174,7 @@ def delete(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Respo
 def versions(
     rule_id: IdInPath, services: TheServices, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
-    """List what the rule was at each of its versions, newest first; of a deleted one too."""
+    """List the versions of a rule, newest first, also of a deleted one."""
     with services.database.reading() as session:
         found = versions_of(session, rule_id, limit, offset)
     return listed(found, limit, offset)
@@ -184,8 +184,7 @@ def versions(
     f"{ONE}/preview", status_code=201, response_model=RunAnswer, responses=refusals(404, 409, 502)
 )
 def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Read the shop's catalogue now, and plan a run without applying anything. Of a disabled rule
-    too.
+    """Read the shop's catalogue now and plan a run without applying it, also of a disabled rule.
 
     A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: preview on the command line,
     which has no such limit, or ask for a run with `apply`, which a worker plans.
@@ -207,10 +206,9 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
 def apply(
     rule_id: IdInPath, body: OptionalBody, caller: TheCaller, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Ask for a run: a worker plans and applies it. One that needs an approval is planned, and
-    stays a preview.
+    """Request a run: a worker plans and applies it. A run that needs an approval stays a preview.
 
-    Without `force`, a rule that rests after its last run is a 409.
+    Without `force`, a rule in its cooldown is a 409.
     """
     force = parse(Force, body, "Invalid apply data").force
 
@@ -243,7 +241,7 @@ POLICY = "/api/pricing/policies/{project}"
     POLICY, name="show", response_model=Answer[PolicyShown], responses=refusals(404)
 )
 def show_policy(project: ProjectInPath, services: TheServices) -> Response:
-    """Show a project's guardrails. Without any, its runs need no approval either."""
+    """Show a project's guardrails. Without guardrails, its runs need no approval."""
     with services.database.reading() as session:
         policy = policy_of(session, project)
     if policy is None:
@@ -257,8 +255,7 @@ def show_policy(project: ProjectInPath, services: TheServices) -> Response:
 def put(
     project: ProjectInPath, body: TheBody, caller: TheCaller, services: TheServices
 ) -> Response:
-    """Give a project its guardrails, in place of those it had. Unless they say `autoApply`, a
-    second person must approve each run."""
+    """Replace a project's guardrails. Without `autoApply`, a second person must approve each run."""
     policy = put_policy(
         project, body, database=services.database, clock=services.clock, actor=caller.id
     )
@@ -267,6 +264,6 @@ def put(
 
 @policies_router.delete(POLICY, response_model=Done, responses=refusals(404))
 def remove(project: ProjectInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Take a project's guardrails away."""
+    """Remove a project's guardrails."""
     remove_policy(project, database=services.database, clock=services.clock, actor=caller.id)
     return said(message="Pricing policy removed")

@@ -70,12 +70,14 @@ ONE = f"{PATH}/{{rule_run_id}}"
 
 @dataclass(frozen=True)
 class RunChoice:
-    """Which runs are wanted."""
+    """The filters of runs."""
 
     project: Project = None
     rule_id: RuleId = None
-    status: Annotated[PricingRunState | None, Query(description="Only those that stand so.")] = None
-    trigger: Annotated[RuleTrigger | None, Query(description="Only those made by this.")] = None
+    status: Annotated[PricingRunState | None, Query(description="Only those in this state.")] = None
+    trigger: Annotated[RuleTrigger | None, Query(description="Only those with this trigger.")] = (
+        None
+    )
 
 
 @router.get(PATH, response_model=Listing[RuleRun])
@@ -99,7 +101,7 @@ def list_(
 
 @router.get(ONE, response_model=RunAnswer, responses=refusals(404))
 def show(rule_run_id: IdInPath, services: TheServices) -> Response:
-    """Show one run: how it stands, and how many of its targets stand where."""
+    """Show one run, with the number of its targets in each state."""
     with services.database.reading() as session:
         run = get_run(session, rule_run_id)
     return shown_run(run, services)
@@ -109,12 +111,11 @@ def show(rule_run_id: IdInPath, services: TheServices) -> Response:
 def targets(
     rule_run_id: IdInPath,
     services: TheServices,
-    status: Annotated[TargetState | None, Query(description="Only those that stand so.")] = None,
+    status: Annotated[TargetState | None, Query(description="Only those in this state.")] = None,
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
-    """What the run changes, variant by variant: prices before and after, and what became of
-    each."""
+    """List the targets of the run: prices before and after, and the outcome of each."""
     with services.database.reading() as session:
         found = targets_of(session, rule_run_id, status=status, limit=limit, after_id=after)
     return following(found, limit)
@@ -125,13 +126,13 @@ def skipped(
     rule_run_id: IdInPath,
     services: TheServices,
     reason: Annotated[
-        str | None, Query(max_length=100, description="Only those left alone for this.")
+        str | None, Query(max_length=100, description="Only those with this reason.")
     ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Response:
-    """The variants that the rule picks and leaves alone, or that the guardrails block, each with
-    why."""
+    """List the selected variants that the rule skips or the guardrails block, each with the
+    reason."""
     with services.database.reading() as session:
         found = skipped_of(session, rule_run_id, reason=reason, limit=limit, offset=offset)
     return listed(found, limit, offset)
@@ -139,7 +140,7 @@ def skipped(
 
 @router.get(f"{ONE}/result", response_model=Answer[RunResult], responses=refusals(404))
 def result(rule_run_id: IdInPath, services: TheServices) -> Response:
-    """How the run went, as a report of what was tried."""
+    """Show the result of the run: the outcome of each target that was tried."""
     with services.database.reading() as session:
         return answer(as_document(result_of(session, rule_run_id)))
 
@@ -148,8 +149,7 @@ def result(rule_run_id: IdInPath, services: TheServices) -> Response:
 def log(
     rule_run_id: IdInPath, services: TheServices, after: AfterId = 0, limit: Limit = 100
 ) -> Response:
-    """Every move of the run and of its targets: from where to where, by whom, why and when. Oldest
-    first."""
+    """List every state change of the run and of its targets, oldest first."""
     with services.database.reading() as session:
         found = transitions_of(session, rule_run_id, limit, after)
     return following(found, limit)
@@ -157,8 +157,8 @@ def log(
 
 @router.post(f"{ONE}/approve", response_model=RunAnswer, responses=refusals(404, 409))
 def approve(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Say yes to a planned run of a project whose guardrails ask for it. Neither its creator nor
-    the author of the version of its rule can."""
+    """Approve a planned run of a project that requires an approval. Neither its creator nor the
+    author of its rule's version can approve it."""
     run = approve_run(
         rule_run_id, database=services.database, clock=services.clock, actor=caller.id
     )
@@ -179,8 +179,7 @@ def apply(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Apply the prices that were previewed: not of a preview that is stale, or not approved where
-    it must be."""
+    """Apply the previewed prices. A preview that is stale, or lacks a required approval, is a 409."""
     force = parse(Force, body, "Invalid apply data").force
 
     def work() -> Response:
@@ -210,8 +209,8 @@ def retry(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Try failed targets again: those named, or all that are worth it. `force` takes the hopeless
-    too, whose cause was removed."""
+    """Retry failed targets: the named ones, or all that are worth it. `force` includes hopeless
+    ones whose cause was removed."""
     wish = parse(TargetInput, body, "Invalid retry data")
 
     def work() -> Response:
@@ -242,8 +241,8 @@ def roll_back(
     services: TheServices,
     once: DoneOnce,
 ) -> Response:
-    """Take applied prices back: of the targets named, or of all. `force` overwrites what somebody
-    has changed since."""
+    """Roll applied prices back: of the named targets, or of all. `force` overwrites prices that
+    were changed since."""
     wish = parse(TargetInput, body, "Invalid rollback data")
 
     def work() -> Response:
@@ -262,8 +261,7 @@ def roll_back(
 
 @router.post(f"{ONE}/cancel", response_model=RunAnswer, responses=refusals(404, 409))
 def cancel(rule_run_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
-    """Stop a run: what was not begun is not begun any more, what was applied stays. Safe to
-    repeat."""
+    """Stop a run: no further target is started, applied prices stay. Safe to repeat."""
     run = cancel_run(rule_run_id, database=services.database, clock=services.clock, actor=caller.id)
     return shown_run(run, services)
 
@@ -284,8 +282,7 @@ def checks(rule_run_id: IdInPath, services: TheServices) -> Response:
     responses=refusals(404, 409, 502),
 )
 def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
-    """Read the applied prices in the shop now, and tell those that differ. Nothing is changed; the
-    report is kept."""
+    """Compare the applied prices with the shop now and store the report. No price is changed."""
     context = services.pricing_context
     with services.database.reading() as session:
         get_run(session, rule_run_id)
@@ -302,8 +299,8 @@ def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
 def repair(
     rule_run_id: IdInPath, caller: TheCaller, services: TheServices, once: DoneOnce
 ) -> Response:
-    """Plan a new run that restores what the last look at the shop found changed. Apply it as any
-    other."""
+    """Plan a new run that restores the prices that the last check found changed. Apply it as any
+    other run."""
 
     def work() -> Response:
         run = repair_run(

@@ -60,8 +60,8 @@ PATH = "/api/pricing/shop"
 
 @router.get(PATH, response_model=Answer[ShopShown])
 def show(services: TheServices) -> Response:
-    """Show how the shop stands: its circuit, its bucket of points, and who has paused it. It is not
-    called for that."""
+    """Show the circuit of the shop, its bucket of points, and who has paused it. The shop is not
+    called."""
     with services.database.reading() as session:
         return answer(as_document(shop_status(session, services.storefront.name)))
 
@@ -74,8 +74,7 @@ def show(services: TheServices) -> Response:
     ),
 )
 def pause(body: OptionalBody, caller: TheCaller, services: TheServices) -> Response:
-    """Write no more prices until the shop is resumed. Runs wait; previews and looks at the shop go
-    on."""
+    """Write no more prices until the shop is resumed. Runs wait; previews and checks go on."""
     reason = parse(ShopPauseInput, body, "Invalid pause data").reason
     name = services.storefront.name
     paused = pause_shop(name, database=services.database, actor=caller.id, reason=reason)
@@ -84,14 +83,14 @@ def pause(body: OptionalBody, caller: TheCaller, services: TheServices) -> Respo
 
 @router.post(f"{PATH}/resume", response_model=Answer[ShopShown])
 def resume(services: TheServices) -> Response:
-    """Write prices again: runs go on where they were. An open circuit is closed with it."""
+    """Write prices again: runs go on. An open circuit is closed."""
     name = services.storefront.name
     resumed = resume_shop(name, database=services.database, clock=services.clock)
     return answer(as_document(resumed))
 
 
 class LettersRetryInput(JsonModel):
-    """With `force`, those too that would fail again unless their cause was removed."""
+    """With `force`, also hopeless targets whose cause was removed."""
 
     force: Flag = False
 
@@ -122,8 +121,8 @@ LETTERS = "/api/pricing/dead-letters"
 
 @letters_router.get(LETTERS, response_model=Answer[DeadLetterReport])
 def report(services: TheServices, project: ItsProject = DEFAULT_PROJECT) -> Response:
-    """What failed in a project and nobody has acknowledged: how much of what kind, and what to do
-    about it."""
+    """Report the failed targets of a project that are not acknowledged: how many of each kind, and
+    what to do."""
     found = report_dead_letters(project, database=services.database, clock=services.clock)
     return answer(as_document(found))
 
@@ -142,7 +141,7 @@ def retry(
     once: DoneOnce,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
-    """Ask for everything in a project that is worth it to be tried again, run by run."""
+    """Request a retry of all failed targets of a project that are worth it, run by run."""
     force = parse(LettersRetryInput, body, "Invalid retry data").force
 
     def work() -> Response:
@@ -168,8 +167,7 @@ def acknowledge(
     services: TheServices,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
-    """Say that nothing more is to be done about these, or about all: they count no more. Safe to
-    repeat."""
+    """Acknowledge these dead letters, or all of the project: they no longer count. Safe to repeat."""
     target_ids = parse(AcknowledgeInput, body, "Invalid acknowledgement").target_ids
     count = acknowledge_dead_letters(
         project, target_ids, database=services.database, clock=services.clock, actor=caller.id
@@ -182,7 +180,7 @@ history_router = APIRouter(route_class=GuardedRoute, tags=["pricing history"])
 
 @dataclass(frozen=True)
 class ChangeChoice:
-    """Which prices are wanted."""
+    """The filters of price changes."""
 
     project: Project = None
     variant: Annotated[str | None, Query(max_length=255, description="Only of this variant.")] = (
@@ -198,8 +196,7 @@ def changes(
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
-    """Every price that was written in the shop, by runs and by their rollbacks, in the order of the
-    writing."""
+    """List every price that runs and rollbacks have written in the shop, oldest first."""
     wanted = PriceChangeFilter(
         project_id=chosen.project, variant_id=chosen.variant, run_id=chosen.run_id
     )
@@ -212,7 +209,7 @@ def changes(
 def alerts(
     services: TheServices, project: Project = None, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
-    """List the alerts, newest first: why somebody was called, and what became of the message."""
+    """List the alerts, newest first, with the state of their delivery."""
     with services.database.reading() as session:
         found = list_alerts(session, project, limit, offset)
     return listed(found, limit, offset)
