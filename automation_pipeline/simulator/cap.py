@@ -1,4 +1,4 @@
-"""The provider's cap: so many calls in any minute, whoever makes them."""
+"""The provider's cap: so many calls in any minute, of all callers together."""
 
 import math
 import time

@@ -1,2 +1,2 @@
-"""The CRM gateway as the outside world plays it: its endpoints in `gateway.py`, the sections of a
-fiche beside it."""
+"""The simulated CRM gateway: its endpoints in `gateway.py`, the sections of a
+fiche in the modules next to it."""

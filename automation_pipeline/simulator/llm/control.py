@@ -16,7 +16,7 @@ MAX_CONTEXT_CHARACTERS = 100_000_000
 
 
 class ModelControl:
-    """`calls` tells how many completions were asked for."""
+    """`calls` is the number of requested completions."""
 
     def __init__(self, state: ModelState, calls: Callable[[], int]) -> None:
         self._state = state

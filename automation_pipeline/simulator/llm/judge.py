@@ -77,13 +77,13 @@ def judged(
     """`seed` decides which proofs are made up, a share of `inventions` of the PRESENT points."""
     proofs = {keyword: proof for keyword in prompt.keywords if (proof := _proof(keyword, chunks))}
     points = [_judged_point(point, prompt.keywords, proofs) for point in prompt.points]
-    told = tuple(
+    judged_points = tuple(
         _with_invention(point, place)
         if point.statut == "PRESENT" and _strikes(seed, place, inventions)
         else point
         for place, point in enumerate(points)
     )
-    return Judgement(told, tuple(proofs), prompt.weight)
+    return Judgement(judged_points, tuple(proofs), prompt.weight)
 
 
 def _proof(keyword: str, chunks: Sequence[Chunk]) -> Proof | None:

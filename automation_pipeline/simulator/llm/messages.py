@@ -1,4 +1,4 @@
-"""The messages of a chat: their roles, their text, and that every wish for a tool is answered."""
+"""The messages of a chat: their roles, their text, and a check that every tool call is answered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A tool call that the model asked for."""
+class ToolCall:
+    """A tool call of the model."""
 
     id: str
     name: str
@@ -22,12 +22,12 @@ class Wish:
 class Message:
     role: str
     text: str
-    wishes: tuple[Wish, ...] = ()
-    answers: str = ""  # the id of the wish that a tool's message answers
+    calls: tuple[ToolCall, ...] = ()
+    answers: str = ""  # the id of the call that a tool's message answers
 
     @property
     def characters(self) -> int:
-        return len(self.text) + sum(len(wish.arguments) for wish in self.wishes)
+        return len(self.text) + sum(len(call.arguments) for call in self.calls)
 
 
 def read_messages(posted: object) -> tuple[Message, ...]:
@@ -43,7 +43,7 @@ def read_messages(posted: object) -> tuple[Message, ...]:
             "empty_array",
         )
     messages = tuple(_message(one, place) for place, one in enumerate(cast("list[object]", posted)))
-    _check_wishes(messages)
+    _check_tool_calls(messages)
     return messages
 
 
@@ -59,18 +59,18 @@ def _message(posted: object, place: int) -> Message:
             if role is None
             else wrong(f"{name}.role", f"one of {', '.join(ROLES)}")
         )
-    wishes = (
-        tuple(_wishes(fields.get("tool_calls"), f"{name}.tool_calls"))
+    calls = (
+        tuple(_tool_calls(fields.get("tool_calls"), f"{name}.tool_calls"))
         if role == "assistant"
         else ()
     )
     content = fields.get("content")
     if content is None and role == "assistant":
-        return Message("assistant", "", wishes)
+        return Message("assistant", "", calls)
     answers = fields.get("tool_call_id")
     if role == "tool" and not isinstance(answers, str):
         raise missing(f"{name}.tool_call_id")
-    return Message(str(role), _text(content, f"{name}.content"), wishes, str(answers or ""))
+    return Message(str(role), _text(content, f"{name}.content"), calls, str(answers or ""))
 
 
 def _text(content: object, name: str) -> str:
@@ -87,17 +87,18 @@ def _text(content: object, name: str) -> str:
     return "".join(str(part.get("text", "")) for part in parts)
 
 
-def _wishes(posted: object, name: str) -> list[Wish]:
+def _tool_calls(posted: object, name: str) -> list[ToolCall]:
     if posted is None:
         return []
     if not isinstance(posted, list) or not posted:
         raise wrong(name, "an array of at least 1 tool call", code="invalid_type")
     return [
-        _wish(one, f"{name}[{place}]") for place, one in enumerate(cast("list[object]", posted))
+        _tool_call(one, f"{name}[{place}]")
+        for place, one in enumerate(cast("list[object]", posted))
     ]
 
 
-def _wish(posted: object, name: str) -> Wish:
+def _tool_call(posted: object, name: str) -> ToolCall:
     fields = cast("dict[str, object]", posted) if isinstance(posted, dict) else {}
     function = fields.get("function")
     called = cast("dict[str, object]", function) if isinstance(function, dict) else {}
@@ -108,31 +109,31 @@ def _wish(posted: object, name: str) -> Wish:
             "an id, the type 'function', and a function with a name and arguments",
             code="invalid_type",
         )
-    return Wish(*map(str, given))
+    return ToolCall(*map(str, given))
 
 
-def _check_wishes(messages: Sequence[Message]) -> None:
-    """Each wish is answered right after it was made, and nothing else is."""
-    open_wishes: set[str] = set()
+def _check_tool_calls(messages: Sequence[Message]) -> None:
+    """Each tool call is answered by the messages after it, and nothing else is."""
+    open_calls: set[str] = set()
     for place, message in enumerate(messages):
         if message.role == "tool":
-            if message.answers not in open_wishes:
+            if message.answers not in open_calls:
                 raise RefusedError(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                     "'tool_calls'.",
                     f"messages.[{place}].role",
                 )
-            open_wishes.discard(message.answers)
+            open_calls.discard(message.answers)
             continue
-        _check_answered(open_wishes, place)
-        open_wishes = {wish.id for wish in message.wishes}
-    _check_answered(open_wishes, len(messages))
+        _check_answered(open_calls, place)
+        open_calls = {call.id for call in message.calls}
+    _check_answered(open_calls, len(messages))
 
 
-def _check_answered(open_wishes: set[str], place: int) -> None:
-    if open_wishes:
+def _check_answered(open_calls: set[str], place: int) -> None:
+    if open_calls:
         raise RefusedError(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-            f"'tool_call_id'. The following tool_call_ids did not have response messages: {min(open_wishes)}",
+            f"'tool_call_id'. The following tool_call_ids did not have response messages: {min(open_calls)}",
             f"messages.[{place - 1}].role",
         )

@@ -27,7 +27,7 @@ class Reply:
 
 
 def item_of(asked: Asked) -> str:
-    """`{fiche}/{step}`; the fiche is `?` until a tool's result tells it."""
+    """`{fiche}/{step}`; the fiche is `?` until a tool's result names it."""
     prompt = read_prompt(asked.messages)
     if prompt is None:
         return CHAT
@@ -48,7 +48,7 @@ def reply_to(asked: Asked, *, seed: int, inventions: float) -> Reply:
 
 
 def _fits(asked: Asked) -> bool:
-    """Whether our answer is what the schema asks for."""
+    """Whether the answer matches the schema."""
     required = (asked.format.schema or {}).get("required")
     return not isinstance(required, list) or ANSWER_FIELDS.issuperset(
         cast("list[object]", required)

@@ -37,7 +37,7 @@ class Known:
 
 def known(messages: Sequence[Message]) -> Known:
     """A result that says an error, or nothing that can be read, is worth nothing."""
-    names = {wish.id: wish.name for message in messages for wish in message.wishes}
+    names = {call.id: call.name for message in messages for call in message.calls}
     results = [
         (names.get(message.answers), message.text) for message in messages if message.role == "tool"
     ]
@@ -45,7 +45,7 @@ def known(messages: Sequence[Message]) -> Known:
     chunks = [chunk for name, text in results if name == READ for chunk in _chunks(text)]
     distinct = {(chunk.recording_index, chunk.chunk_index): chunk for chunk in chunks}
     called = next((match for _, text in results if (match := _CALL_ID.search(text))), None)
-    rounds = [{wish.name for wish in message.wishes} for message in messages]
+    rounds = [{call.name for call in message.calls} for message in messages]
     return Known(
         searches=sum(SEARCH in asked for asked in rounds),
         reads=sum(READ in asked for asked in rounds),

@@ -68,7 +68,7 @@ def _calls(message: Message) -> list[dict[str, Any]]:
 
 
 def _spoil(change: Callable[[Message], str]) -> Callable[[bytes], bytes]:
-    """A stream, an error and (where only content can be wrong) a wish for tools stay as they
+    """A stream, an error and (where only content can be wrong) a call of tools stay as they
     are."""
 
     def spoiled(body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""How the model is set up, and what it has answered: what `/_sim/llm` turns and shows."""
+"""The set-up of the model and its answers, which `/_sim/llm` changes and shows."""
 
 import json
 from collections import Counter
@@ -15,8 +15,8 @@ LAST_EVENT = "data: [DONE]"
 
 @dataclass
 class Answered:
-    """The completions that were sent whole to a caller who was still there, with the tokens they
-    told. `items` counts the final ones, those that asked for no tool, by what they were about."""
+    """The completions that were sent whole to a caller who was still there, with their
+    usage. `items` counts the final ones, which call no tool, by item."""
 
     completions: int = 0
     prompt_tokens: int = 0
@@ -24,15 +24,15 @@ class Answered:
     items: Counter[str] = field(default_factory=Counter[str])
 
     def count(self, item: str, status: int, body: bytes) -> None:
-        """A broken body counts for nothing: nobody was told a token."""
-        told = _completion(body) if status == 200 else None
-        if told is None:
+        """A broken body does not count: its caller has received no usage."""
+        completion = _completion(body) if status == 200 else None
+        if completion is None:
             return
-        usage, wishes = told
+        usage, calls_tools = completion
         self.completions += 1
         self.prompt_tokens += usage.get("prompt_tokens", 0)
         self.completion_tokens += usage.get("completion_tokens", 0)
-        if not wishes:
+        if not calls_tools:
             self.items[item] += 1
 
     def forget(self) -> None:
@@ -50,13 +50,13 @@ class ModelState:
     answered: Answered = field(default_factory=Answered)
 
     def forget(self) -> None:
-        """What was asked and answered; the setup stays."""
+        """Forget the calls and answers; the set-up stays."""
         self.cap.forget()
         self.answered.forget()
 
 
 def _completion(body: bytes) -> tuple[dict[str, int], bool] | None:
-    """The usage told, and whether tools are wished for."""
+    """The usage, and whether the completion calls tools."""
     text = body.decode("utf-8", "replace")
     try:
         if text.startswith("data: "):
@@ -66,10 +66,12 @@ def _completion(body: bytes) -> tuple[dict[str, int], bool] | None:
         else:
             parts = [json.loads(text)]
         usage = next((part["usage"] for part in reversed(parts) if part.get("usage")), None)
-        wishes = any(
+        calls_tools = any(
             choice["finish_reason"] == "tool_calls" for part in parts for choice in part["choices"]
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     counts = cast("dict[str, Any]", usage or {})  # Any: a spoiled answer may hold anything
-    return None if any(isinstance(count, str) for count in counts.values()) else (counts, wishes)
+    return (
+        None if any(isinstance(count, str) for count in counts.values()) else (counts, calls_tools)
+    )

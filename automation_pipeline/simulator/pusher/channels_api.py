@@ -83,7 +83,7 @@ class _Provider:
         return publish
 
     def channels(self, _request: Request) -> Response:
-        """Nobody listens: there are no browsers here."""
+        """No channel has subscribers, because there are no browsers here."""
         return JSONResponse({"channels": {}})
 
 

@@ -34,8 +34,8 @@ def refusal(
         return f"auth_timestamp must be within {TOLERANCE_SECONDS} s of the server's time"
     signature = given.pop("auth_signature", "")
     parameters = "&".join(f"{name}={given[name]}" for name in sorted(given))
-    told = "\n".join((method.upper(), path, parameters)).encode()
-    expected = hmac.new(app.secret.encode(), told, hashlib.sha256).hexdigest()
+    signed = "\n".join((method.upper(), path, parameters)).encode()
+    expected = hmac.new(app.secret.encode(), signed, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(signature.encode(), expected.encode()):
         return "auth_signature is not the one of this call"
     return None

@@ -1,4 +1,4 @@
-"""INPI's account: its password, the tokens that were given for it, and how often somebody guessed
+"""INPI's account: its password, the tokens that were given for it, and how often a caller guessed
 wrongly."""
 
 import base64

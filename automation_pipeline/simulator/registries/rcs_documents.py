@@ -6,7 +6,7 @@ from automation_pipeline.simulator.registries.companies import Address, Company,
 from automation_pipeline.simulator.registries.register import LAST_DAY
 
 Document = Mapping[str, object]
-NOBODY = {"nom": None, "prenom": None, "adresse": None, "naissance": None, "nationalite": None}
+NO_PERSON = {"nom": None, "prenom": None, "adresse": None, "naissance": None, "nationalite": None}
 
 
 def extract(company: Company) -> Document:
@@ -25,7 +25,7 @@ def extract(company: Company) -> Document:
             "personne_morale": _legal_person(company),
             "personne_physique": _natural_person(company.owner, company.head_office.address)
             if company.owner
-            else NOBODY,
+            else NO_PERSON,
             "mandataires_sociaux": []
             if company.owner
             else [_mandate(officer) for officer in company.officers],
@@ -104,5 +104,5 @@ def _mandate(officer: Officer) -> Document:
 def _observations(company: Company) -> list[Document]:
     if company.ceased_on is None:
         return []
-    told = "CESSATION COMPLETE D'ACTIVITE"
-    return [{"numero": "1", "libelle": told, "date": company.ceased_on.isoformat()}]
+    label = "CESSATION COMPLETE D'ACTIVITE"
+    return [{"numero": "1", "libelle": label, "date": company.ceased_on.isoformat()}]

@@ -25,7 +25,7 @@ SAID = {
     402: "The shop is frozen until its bill is paid.",
     403: "This action requires the merchant's approval for the scope write_products.",
     404: "Not Found",
-    423: "The shop is locked and answers nobody.",
+    423: "The shop is locked and answers no calls.",
     429: "Exceeded the calls allowed to this client. Ask again later.",
     503: "The shop is away for a moment.",
 }

@@ -1,4 +1,4 @@
-"""`/_sim/shop`: how the shop is set up and what was done to it; and somebody who changes prices
+"""`/_sim/shop`: how the shop is set up and what was done to it; and a person who changes prices
 there by hand."""
 
 import json

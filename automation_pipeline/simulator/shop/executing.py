@@ -47,12 +47,12 @@ class Till:
         return {**answer, **self._cost(requested, actual, self.shop.bucket.level())}
 
     def scripted(self, asked: Asked) -> Answer:
-        """A refusal although there may be points: it tells of one too few, and takes none."""
+        """A refusal although there may be points: it reports one too few, and takes none."""
         requested = self._requested(asked)
         return self._throttled(requested, max(0.0, min(self.shop.bucket.level(), requested - 1)))
 
     def _refusal(self, asked: Asked) -> Sequence[Mapping[str, object]] | None:
-        """The errors of a call that is not even begun."""
+        """The errors of a call that is not executed."""
         if asked.document.errors:
             return [error.formatted for error in asked.document.errors]
         if asked.operation is None:
@@ -124,5 +124,5 @@ def _actual(asked: Asked, result: ExecutionResult, work: Work) -> int:
 
 
 def _worded(error: GraphQLError) -> Mapping[str, object]:
-    told = dict(error.formatted)
-    return told if error.path else {**told, "extensions": {"code": "INVALID_VARIABLE"}}
+    document = dict(error.formatted)
+    return document if error.path else {**document, "extensions": {"code": "INVALID_VARIABLE"}}

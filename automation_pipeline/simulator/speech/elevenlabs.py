@@ -81,7 +81,7 @@ class _Provider:
             return JSONResponse({"detail": refused.detail}, refused.status)
         item = self._item_of(form["file"])
         body = json.dumps(
-            _rendered(item, self._heard(item), parameters),
+            _rendered(item, self._transcript(item), parameters),
             ensure_ascii=False,
             separators=(",", ":"),
         )
@@ -92,7 +92,7 @@ class _Provider:
         title = title_of(file.head)
         return title if title and self._world.recording(title) else file.digest[:16]
 
-    def _heard(self, item: str) -> Transcript:
+    def _transcript(self, item: str) -> Transcript:
         recording, fiche = self._world.recording(item), self._world.fiche(item[:-2])
         return conversation(fiche, recording) if fiche and recording else generic_conversation(item)
 
@@ -120,12 +120,12 @@ def _simulated_error(status: int) -> object:
     return provider_error(named.get(status, f"error_{status}"), f"Simulated answer {status}.")
 
 
-def _rendered(item: str, heard: Transcript, parameters: Parameters) -> dict[str, object]:
+def _rendered(item: str, transcript: Transcript, parameters: Parameters) -> dict[str, object]:
     return {
         "language_code": "fra",
-        "language_probability": 0.98 if heard.words else 0.0,
-        "text": heard.text,
-        "words": [_word_json(word, parameters) for word in heard.words]
+        "language_probability": 0.98 if transcript.words else 0.0,
+        "text": transcript.text,
+        "words": [_word_json(word, parameters) for word in transcript.words]
         if parameters.with_words
         else [],
         "transcription_id": f"tr_{hashlib.sha256(item.encode()).hexdigest()[:20]}",

@@ -1,4 +1,4 @@
-"""multipart/form-data read as it arrives (starlette's reader needs a package that is not ours). Of
+"""multipart/form-data read as it arrives (starlette's reader needs another package). Of
 each part only the head is kept, the rest is counted and hashed, so a part's size does not matter.
 """
 
@@ -30,7 +30,7 @@ class _Digest(Protocol):
 
 @dataclass
 class Part:
-    """`is_file` tells a part with a file name from a plain field."""
+    """`is_file`: the part has a file name."""
 
     name: str
     is_file: bool

@@ -1,4 +1,4 @@
-"""The sentences of each phase, in our own wording. A line that opens with `>` is the client's, any
+"""The sentences of each phase, in the simulator's own wording. A line that opens with `>` is the client's, any
 other the agent's; lines of one speaker in a row are one turn."""
 
 from automation_pipeline.simulator.speech.transcript import Phase

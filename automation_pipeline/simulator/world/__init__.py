@@ -1,2 +1,2 @@
-"""What is true outside, whichever provider tells it: pure functions of a seed. Start at
+"""The facts that all simulated providers share: pure functions of a seed. Start at
 `world.py`."""
