@@ -107,20 +107,13 @@ def create_app(services: Services) -> FastAPI:
             allow_credentials=True,
             expose_headers=[REQUEST_ID, "Idempotent-Replay"],
         )
-    app.openapi = lambda: _documented(app)
+    app.openapi = lambda: app.openapi_schema or document(app)
     return app
 
 
 def _operation_id(route: APIRoute) -> str:
     """The operation's name in a generated client: `schedules_create`."""
     return re.sub(r"[^a-z0-9]+", "_", f"{route.tags[0]}_{route.name}".lower()).strip("_")
-
-
-def _documented(app: FastAPI) -> dict[str, object]:
-    """Made at the first request."""
-    if app.openapi_schema is None:
-        app.openapi_schema = document(app)
-    return app.openapi_schema
 
 
 @asynccontextmanager

@@ -112,7 +112,7 @@ def _scope(claim: GrantClaim, action: Action) -> Scope | None:
     return Scope[name] if name is not None and name in Scope.__members__ else Scope.SELF
 
 
-NOBODY = "Missing or invalid credentials"
+INVALID_CREDENTIALS = "Missing or invalid credentials"
 LONGEST = 8192
 
 
@@ -121,7 +121,7 @@ def authenticate(headers: Headers, services: Services) -> Caller:
     token = presented(headers)
     caller = None if token is None or len(token) > LONGEST else _recognise(token, services)
     if caller is None:
-        raise AuthenticationError(NOBODY)
+        raise AuthenticationError(INVALID_CREDENTIALS)
     return caller
 
 
@@ -134,9 +134,13 @@ def presented(headers: Headers) -> str | None:
 
 def _recognise(token: str, services: Services) -> Caller | None:
     settings = services.settings
-    if _is_among(token, (known.get_secret_value() for known in settings.api_auth_tokens)):
+    # Compared in constant time, whichever token it is.
+    given = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+    known = [token.get_secret_value().encode() for token in settings.api_auth_tokens]
+    same = [hmac.compare_digest(given, hashlib.sha256(one).digest()) for one in known]
+    if any(same):
         return Caller("machine:environment", whole_grants(), name="API_AUTH_TOKENS")
-    if token.count(".") == 2:  # only a web token has two, ours have none
+    if token.count(".") == 2:  # only a JWT has two dots
         secret = settings.jwt_access_secret
         if secret is None:
             return None
@@ -144,10 +148,3 @@ def _recognise(token: str, services: Services) -> Caller | None:
             token, Issuing(secret.get_secret_value(), settings.jwt_issuer, settings.jwt_audience)
         )
     return authenticate_token(token, database=services.database, now=services.clock.now())
-
-
-def _is_among(token: str, known: Iterable[str]) -> bool:
-    """In constant time, whichever token it is."""
-    given = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-    same = [hmac.compare_digest(given, hashlib.sha256(one.encode()).digest()) for one in known]
-    return any(same)

@@ -144,17 +144,15 @@ def refusal(
 
 
 def answer_for(error: AutomationError) -> Response:
-    status, code = _verdict(error)
+    status, code = next(
+        (status, code) for kind, status, code in VERDICTS if isinstance(error, kind)
+    )
+    if isinstance(error, IdentifierError):
+        status, code = (422 if error.code is ErrorCode.SIREN_SIRET_MISMATCH else 400), error.code
     if status >= 500:
         log(__name__).error("A request could not be answered", error=str(error), status=status)
     fields = error.fields if isinstance(error, InvalidInputError) else ()
     return refusal(status, code, error.outside or str(error), fields)
-
-
-def _verdict(error: AutomationError) -> tuple[int, str]:
-    if isinstance(error, IdentifierError):
-        return (422 if error.code is ErrorCode.SIREN_SIRET_MISMATCH else 400), error.code
-    return next((status, code) for kind, status, code in VERDICTS if isinstance(error, kind))
 
 
 async def on_known_error(request: Request, error: Exception) -> Response:
@@ -194,12 +192,12 @@ Result = TypeVar("Result")
 
 def done_in_time(work: Coroutine[object, object, Result], services: Services) -> Result:
     """TimeoutError, which becomes a 504, after the time limit of a request; the work is cancelled."""
-    return asyncio.run(_in_time(services.counted(work), services.settings.api_timeout_seconds))
 
+    async def in_time() -> Result:
+        async with asyncio.timeout(services.settings.api_timeout_seconds):
+            return await services.counted(work)
 
-async def _in_time(work: Coroutine[object, object, Result], seconds: float) -> Result:
-    async with asyncio.timeout(seconds):
-        return await work
+    return asyncio.run(in_time())
 
 
 _OWN_ERRORS = (

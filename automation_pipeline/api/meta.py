@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from fastapi import APIRouter
@@ -16,7 +16,7 @@ from automation_pipeline.api.health import Finding, examine, readiness
 from automation_pipeline.api.metrics import exposition, gauges, histograms
 from automation_pipeline.api.parameters import TheCaller, TheServices
 from automation_pipeline.api.responses import Answer, answer
-from automation_pipeline.core.access import Action, Caller, Permission
+from automation_pipeline.core.access import Action
 from automation_pipeline.core.clock import iso
 
 
@@ -113,6 +113,12 @@ def diagnostic(services: TheServices) -> Response:
 @router.get("/api/auth/me", response_model=Answer[Me], tags=["access"])
 def me(caller: TheCaller) -> Response:
     """Who the credentials belong to, and what they allow."""
+    permissions: dict[str, dict[str, str | None]] = {}
+    for permission in caller.grants:
+        reaches = {action.value: caller.reach(permission, action) for action in Action}
+        permissions[permission.value] = {
+            action: reach and reach.scope.name for action, reach in reaches.items()
+        }
     return answer(
         {
             "id": caller.id,
@@ -120,18 +126,9 @@ def me(caller: TheCaller) -> Response:
             "roles": list(caller.roles),
             "groupes": sorted(caller.groupes),
             "crm_user_id": caller.crm_user_id,
-            "permissions": {
-                permission.value: _grant(caller, permission) for permission in caller.grants
-            },
+            "permissions": permissions,
         }
     )
-
-
-def _grant(caller: Caller, permission: Permission) -> Mapping[str, str | None]:
-    reaches = {action.value: caller.reach(permission, action) for action in Action}
-    return {
-        action: None if reach is None else reach.scope.name for action, reach in reaches.items()
-    }
 
 
 def _shown(found: Sequence[Finding]) -> list[dict[str, object]]:

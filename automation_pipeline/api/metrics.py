@@ -253,13 +253,15 @@ def histograms_of(
 ) -> tuple[Histogram, ...]:
     """Each histogram comes with its description."""
     counted = {(one.name, one.labels): one.value for one in measures}
-    return tuple(_histogram(name, words, counted) for name, words in spreads.items())
-
-
-def _histogram(name: str, words: str, counted: Mapping[tuple[str, str], float]) -> Histogram:
-    by_bucket = (counted.get((bucket_metric(name), f'le="{bucket}"'), 0.0) for bucket in BUCKETS)
-    counts = tuple(accumulate(round(count) for count in by_bucket))
-    return Histogram(name, words, BOUNDS_MS, counts, counted.get((sum_metric(name), ""), 0.0))
+    found: list[Histogram] = []
+    for name, words in spreads.items():
+        by_bucket = [
+            counted.get((bucket_metric(name), f'le="{bucket}"'), 0.0) for bucket in BUCKETS
+        ]
+        counts = tuple(accumulate(round(count) for count in by_bucket))
+        total = counted.get((sum_metric(name), ""), 0.0)
+        found.append(Histogram(name, words, BOUNDS_MS, counts, total))
+    return tuple(found)
 
 
 Name = TypeVar("Name", bound=str)
@@ -366,11 +368,10 @@ def _counters(session: Session) -> Iterator[Gauge]:
 
 def labels_of(written: str) -> Mapping[str, str]:
     """Of `provider="crm",status="200"`, as Prometheus writes them."""
-    return {name: _ESCAPED.sub(_plain, value) for name, value in _LABEL.findall(written)}
-
-
-def _plain(escape: re.Match[str]) -> str:
-    return "\n" if escape[1] == "n" else escape[1]
+    return {
+        name: _ESCAPED.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], value)
+        for name, value in _LABEL.findall(written)
+    }
 
 
 def _samples(label: str, counts: Mapping[Name, int]) -> Sequence[Sample]:
@@ -398,7 +399,7 @@ class _Counted(Collector):
 
 
 def _family(gauge: Gauge) -> Metric:
-    names = tuple(dict.fromkeys(_label_names(gauge)))
+    names = tuple(dict.fromkeys(name for sample in gauge.samples for name in sample.labels))
     family = _FAMILIES[gauge.kind](gauge.name, gauge.words, labels=names)
     for sample in gauge.samples:
         family.add_metric([sample.labels.get(name, "") for name in names], sample.value)
@@ -410,8 +411,3 @@ def _spread(histogram: Histogram) -> Metric:
     family = HistogramMetricFamily(histogram.name, histogram.words)
     family.add_metric([], list(zip(bounds, histogram.counts, strict=True)), histogram.total)
     return family
-
-
-def _label_names(gauge: Gauge) -> Iterator[str]:
-    for sample in gauge.samples:
-        yield from sample.labels

@@ -81,17 +81,18 @@ def document(app: FastAPI) -> Node:
         for content in operation.get("requestBody", {}).get("content", {}).values():
             schemas.update(content["schema"].pop("$defs", {}))
     components["securitySchemes"] = SCHEMES
-    return _named_apart(made)
+    app.openapi_schema = _named_apart(made)
+    return app.openapi_schema
 
 
 def _named_apart(made: Node) -> Node:
     """Parts with the same name in several packages are named after them: `PricingRunState`,
     `OrgJobsRunState`."""
-    names = {
-        name: _with_its_package(name)
-        for name in made["components"]["schemas"]
-        if name.startswith(_PACKAGE)
-    }
+    names: dict[str, str] = {}
+    for name in made["components"]["schemas"]:
+        if name.startswith(_PACKAGE):  # named by its whole module
+            package, *_, own = name.removeprefix(_PACKAGE).split("__")
+            names[name] = "".join(word.capitalize() for word in package.split("_")) + own
     text = json.dumps(made)
     for name, apart in names.items():
         text = text.replace(f'"{name}"', f'"{apart}"').replace(f'/{name}"', f'/{apart}"')
@@ -99,12 +100,6 @@ def _named_apart(made: Node) -> Node:
     for apart in names.values():
         document["components"]["schemas"][apart]["title"] = apart
     return document
-
-
-def _with_its_package(name: str) -> str:
-    """Of a part whose name contains its module."""
-    package, *_, own = name.removeprefix(_PACKAGE).split("__")
-    return "".join(word.capitalize() for word in package.split("_")) + own
 
 
 def _operations(made: Mapping[str, object]) -> Iterator[tuple[str, str, Node]]:

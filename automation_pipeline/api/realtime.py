@@ -89,7 +89,8 @@ async def _tell(
         for bookmark, event in found:
             after = bookmark
             if source.shows(event):
-                yield _written(bookmark, event)
+                data = json.dumps(dict(event.payload))
+                yield f"id: {bookmark}\nevent: {event.name}\ndata: {data}\n\n"
         if over and len(found) < AT_ONCE:
             return
         if breath.is_due():
@@ -125,10 +126,6 @@ def _look(source: Source, database: Database, after: Bookmark) -> tuple[Sequence
     with database.reading() as session:
         over = source.is_over(session)
         return source.after(session, after, AT_ONCE), over
-
-
-def _written(bookmark: Bookmark, event: Event) -> str:
-    return f"id: {bookmark}\nevent: {event.name}\ndata: {json.dumps(dict(event.payload))}\n\n"
 
 
 async def _pause(stopping: asyncio.Event) -> None:

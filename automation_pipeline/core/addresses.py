@@ -169,12 +169,9 @@ def _host(parts: SplitResult, complaint: str) -> str:
 def _inner_fault(host: str, complaint: str) -> str | None:
     address = _literal(host, complaint)
     if address is None:
-        return "hostname not allowed" if _is_inner(host) else None
+        is_inner = "." not in host or host.rpartition(".")[2] in _INNER
+        return "hostname not allowed" if is_inner else None
     return None if is_public(address) else "IP not allowed"
-
-
-def _is_inner(host: str) -> bool:
-    return "." not in host or host.rpartition(".")[2] in _INNER
 
 
 def _literal(host: str, complaint: str) -> Address | None:

@@ -25,7 +25,10 @@ async def together() -> AsyncGenerator[asyncio.TaskGroup]:
         async with asyncio.TaskGroup() as group:
             yield group
     except BaseExceptionGroup as errors:
-        raise _first_error(cast("BaseException", errors)) from None
+        error = cast("BaseException", errors)
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        raise error from None
 
 
 def end_tasks(loop: asyncio.AbstractEventLoop, whole: Coroutine[object, object, object]) -> None:
@@ -41,12 +44,6 @@ def _end(tasks: Collection[asyncio.Task[object]], loop: asyncio.AbstractEventLoo
         task.cancel()
     if tasks:
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-
-
-def _first_error(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error
 
 
 Item = TypeVar("Item")

@@ -61,16 +61,16 @@ def is_deeper(document: object, most: int) -> bool:
     """Whether it is nested more than `most` levels deep."""
     level = [document]
     for _ in range(most + 1):
-        level = [inner for one in level for inner in _inside(one)]
-        if not level:
+        deeper: list[object] = []
+        for one in level:
+            if isinstance(one, Mapping):
+                deeper += cast("Mapping[str, object]", one).values()
+            elif isinstance(one, list | tuple):
+                deeper += cast("Sequence[object]", one)
+        if not deeper:
             return False
+        level = deeper
     return True
-
-
-def _inside(given: object) -> Iterable[object]:
-    if isinstance(given, Mapping):
-        return cast("Mapping[str, object]", given).values()
-    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
 
 
 def _texts(given: object) -> Iterator[str]:
@@ -263,15 +263,11 @@ def _read(given: object, complaint: str) -> datetime | date:
         return (
             date.fromisoformat(text)
             if _DAY.fullmatch(text)
-            else datetime.fromisoformat(_with_plus(text))
+            # An unescaped `+` of a zone arrives as a space.
+            else datetime.fromisoformat(re.sub(r" (\d{2}:?\d{2})$", r"+\1", text))
         )
     except ValueError:
         raise ValueError(complaint) from None
-
-
-def _with_plus(text: str) -> str:
-    """An unescaped `+` of a zone arrives as a space."""
-    return re.sub(r" (\d{2}:?\d{2})$", r"+\1", text)
 
 
 _MOMENT_SCHEMA = {

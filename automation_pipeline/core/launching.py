@@ -151,10 +151,8 @@ def _stopped(*sensors: str) -> NotStartedError:
 
 def _last(*silences: float | None) -> str:
     known = [silence for silence in silences if silence is not None]
-    return f"the last was {_length(min(known))} ago" if known else "there was none yet"
-
-
-def _length(seconds: float) -> str:
-    if seconds < 120:
-        return f"{round(seconds)} s"
-    return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
+    if not known:
+        return "there was none yet"
+    seconds = min(known)
+    length = f"{round(seconds)} s" if seconds < 120 else f"{round(seconds / 60)} min"
+    return f"the last was {length if seconds < 7200 else f'{round(seconds / 3600)} h'} ago"

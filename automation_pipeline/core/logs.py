@@ -150,15 +150,15 @@ def _with_fields(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _masked(_logger: object, _method: str, event: Event) -> Event:
-    traces = {name: _trace(str(event.pop(name))) for name in _TRACES if name in event}
+    traces = {
+        # The end of a long traceback is kept.
+        name: masked_text(str(event.pop(name))[-MOST_OF_A_TRACE:], MOST_OF_A_TRACE)
+        for name in _TRACES
+        if name in event
+    }
     found = masked_document(event)
     first = {name: found.pop(name) for name in _FIRST if name in found}
     return {**first, **found, **traces}
-
-
-def _trace(text: str) -> str:
-    """Keeps the end of a long traceback."""
-    return masked_text(text[-MOST_OF_A_TRACE:], MOST_OF_A_TRACE)
 
 
 def _json_line(_logger: object, _method: str, event: Event) -> str:

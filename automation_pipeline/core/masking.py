@@ -141,7 +141,8 @@ def hide(text: str) -> str:
     if "authorization" in lowered or "cookie" in lowered:
         text = _HEADER.sub(rf"\1\2{MASK}", text)
     if "://" in text:
-        text = _USER.sub(rf"\1{MASK}@", _QUERY.sub(_without_query, text))
+        text = _QUERY.sub(lambda url: f"{url[1]}?{MASK}" if url["query"] else url[0], text)
+        text = _USER.sub(rf"\1{MASK}@", text)
     if ":" in text or "=" in text:
         text = _hide_labelled(text)
     return _hide_shapes(text)
@@ -162,10 +163,6 @@ def _hide_shapes(text: str) -> str:
     text = _IBAN.sub(lambda found: MASK if _is_iban(found[0]) else found[0], text)
     text = _CARD.sub(lambda found: MASK if _is_card(found[0]) else found[0], text)
     return _PHONE.sub(MASK, _NIR.sub(MASK, text))
-
-
-def _without_query(found: re.Match[str]) -> str:
-    return f"{found[1]}?{MASK}" if found["query"] else found[0]
 
 
 def _hide_labelled(text: str) -> str:

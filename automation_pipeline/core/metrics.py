@@ -35,11 +35,8 @@ class Meter:
 @lru_cache(maxsize=1024)
 def _written(labels: tuple[tuple[str, str], ...]) -> str:
     """In Prometheus' format, ordered by name."""
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels))
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    return ",".join(f'{name}="{value.translate(escapes)}"' for name, value in sorted(labels))
 
 
 # From what a tick takes to the longest work that is planned for.

@@ -10,14 +10,13 @@ from automation_pipeline.core.masking import markdown_cell
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Empty without rows. Cells are escaped."""
-    lines = [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+    lines = [
+        f"| {' | '.join('–' if cell is None else markdown_cell(cell) for cell in row)} |"
+        for row in rows
+    ]
     return (
         "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *lines]) if lines else ""
     )
-
-
-def _cell(value: object) -> str:
-    return "–" if value is None else markdown_cell(value)
 
 
 Metadata = dict[str, dg.MetadataValue]

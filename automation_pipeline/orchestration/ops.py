@@ -90,7 +90,9 @@ _DIGITS = re.compile(ID_DIGITS)
 def check_ids(**given: int | None) -> None:
     """InvalidInputError naming every field that cannot be an id; None is a missing one."""
     faults = tuple(
-        (name, f"must be from 1 to {LARGEST_ID}") for name, one in given.items() if not _may_be(one)
+        (name, f"must be from 1 to {LARGEST_ID}")
+        for name, one in given.items()
+        if one is not None and not 1 <= one <= LARGEST_ID
     )
     if faults:
         raise InvalidInputError("Invalid config", faults)
@@ -100,10 +102,6 @@ def id_in(given: object) -> int | None:
     """None if it cannot be an id: users may write anything into configs and tags."""
     text = str(given)
     return int(text) if _DIGITS.fullmatch(text) and int(text) <= LARGEST_ID else None
-
-
-def _may_be(one: int | None) -> bool:
-    return one is None or 1 <= one <= LARGEST_ID
 
 
 class SelectionConfig(StrictConfig):

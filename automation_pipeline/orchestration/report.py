@@ -71,7 +71,8 @@ def by_groupe(quality: QualityDay) -> list[Line]:
 
 def as_parquet(audits: Sequence[DayAudit]) -> bytes:
     written = io.BytesIO()
-    pq.write_table(_arrow(audits), written, compression="zstd")
+    table = pa.Table.from_pylist([asdict(audit) for audit in audits], schema=SCHEMA)
+    pq.write_table(table, written, compression="zstd")
     return written.getvalue()
 
 
@@ -84,10 +85,6 @@ def as_csv(audits: Sequence[DayAudit]) -> bytes:
 
 def rows_in(parquet: Path) -> int:
     return pq.read_metadata(parquet).num_rows
-
-
-def _arrow(audits: Sequence[DayAudit]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(audit) for audit in audits], schema=SCHEMA)
 
 
 def _frame(rows: Sequence[FicheSold | DayAudit], of: type[FicheSold | DayAudit]) -> pd.DataFrame:

@@ -81,15 +81,16 @@ class MetricsFlusher:
     @asynccontextmanager
     async def beside(self) -> AsyncGenerator[None]:
         """Flushes while the body runs, and once more at its end."""
-        flushing = asyncio.create_task(self._keep_flushing())
+
+        async def keep_flushing() -> None:
+            while True:
+                await asyncio.sleep(self.every_seconds)
+                await asyncio.to_thread(self.flush)
+
+        flushing = asyncio.create_task(keep_flushing())
         try:
             yield
         finally:
             flushing.cancel()
             await asyncio.gather(flushing, return_exceptions=True)
-            await asyncio.to_thread(self.flush)
-
-    async def _keep_flushing(self) -> None:
-        while True:
-            await asyncio.sleep(self.every_seconds)
             await asyncio.to_thread(self.flush)

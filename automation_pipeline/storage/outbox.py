@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    FromClause,
     Index,
     ScalarSelect,
     Subquery,
@@ -110,7 +109,7 @@ def _add(session: Session, events: Sequence[Event]) -> None:
             "correlation_id": event.correlation_id,
             "occurred_at": event.occurred_at,
             "payload": event.payload,
-            "fiche_id": _text(event.payload.get("fiche_id")),
+            "fiche_id": _fiche_id(event),
             "available_at": now,
             "attempts": 0,
         }
@@ -123,7 +122,9 @@ def _add(session: Session, events: Sequence[Event]) -> None:
             func.nextval("events_outbox_id_seq"),
             cast(cast(func.pg_current_xact_id(), Text), BigInteger),
         )
-        given = session.execute(select(*numbers).select_from(_as_many_as(rows))).tuples()
+        given = session.execute(
+            select(*numbers).select_from(func.generate_series(1, len(rows)).table_valued("number"))
+        ).tuples()
         rows = [
             {"id": id_, "transaction_id": by, **row}
             for (id_, by), row in zip(given, rows, strict=True)
@@ -131,12 +132,9 @@ def _add(session: Session, events: Sequence[Event]) -> None:
     upsert(session, OutboxRow, rows, key=("tenant_id", "event_key"))
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _as_many_as(rows: Sequence[object]) -> FromClause:
-    return func.generate_series(1, len(rows)).table_valued("number")
+def _fiche_id(event: Event) -> str | None:
+    fiche_id = event.payload.get("fiche_id")
+    return fiche_id if isinstance(fiche_id, str) else None
 
 
 def claim_waiting(
@@ -283,13 +281,16 @@ def claim_in_order(
     ).scalar_subquery()  # read once, so that an index can be searched for it
     unpublished = OutboxRow.published_at.is_(None), OutboxRow.event_name != but
     free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= now)
+    stuck = _stuck(but, now)
     oldest = (
         select(OutboxRow.id)
         .where(
             *unpublished,
             OutboxRow.available_at <= now,
             free,
-            ~_is_held_up(_stuck(but, now)),
+            ~exists().where(
+                stuck.c.correlation_id == OutboxRow.correlation_id, stuck.c.id < OutboxRow.id
+            ),
             *of_aggregates_since(caused_since),
         )
         .order_by(OutboxRow.id)
@@ -323,12 +324,6 @@ def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
         select(stuck.c.correlation_id, func.min(stuck.c.id).label("id"))
         .group_by(stuck.c.correlation_id)
         .subquery()
-    )
-
-
-def _is_held_up(stuck: Subquery) -> ColumnElement[bool]:
-    return exists().where(
-        stuck.c.correlation_id == OutboxRow.correlation_id, stuck.c.id < OutboxRow.id
     )
 
 
