@@ -10,7 +10,6 @@ from contextvars import copy_context
 from functools import partial
 
 from automation_pipeline.automation.models.runs import RunAttempt
-from automation_pipeline.automation.runs import send_heartbeat
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.logs import log
@@ -56,6 +55,8 @@ def worker_name() -> str:
 @contextmanager
 def beating(attempt: RunAttempt, services: Services) -> Generator[None]:
     """The heartbeat of an attempt, which a newer attempt silences."""
+    from automation_pipeline.automation.runs import send_heartbeat  # noqa: PLC0415  steps of other jobs need no more than their worker's name
+
     beat = partial(send_heartbeat, attempt, worker_name(), database=services.database)
     seconds = services.settings.automation_heartbeat_seconds
     with repeating(beat, seconds, f"No heartbeat for run {attempt.run_id}"):

@@ -1,4 +1,4 @@
-"""What this room needs of the outside world: those who do the jobs of this system, one a type."""
+"""Protocols for those who perform the service types of jobs, one per type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,8 @@ from automation_pipeline.org_jobs.models.jobs import AttemptEnd
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """One attempt at a job. `key` is the run's own, in each of its attempts: one that was taken for
-    lost may have been done, and whoever is asked again knows it by that. The payload is as it is
-    stored, with references in place of secrets."""
+    """One attempt at a job. `key` is the same for all attempts of a run, so that a receiver
+    recognises a repetition. The payload is as stored, with references in place of secrets."""
 
     org_id: str
     job_id: int
@@ -23,45 +22,36 @@ class JobContext:
 
 @runtime_checkable
 class InProcessRunner(Protocol):
-    """A type whose whole work is done by the worker that has the attempt."""
+    """Performs a job in the worker that has the attempt."""
 
     async def work(self, context: JobContext) -> AttemptEnd:
-        """How it ended, whatever the outside did; no text of it holds a secret. Run it beside the
-        heartbeats, and cancel its task when the attempt is over for another reason. An
-        AutomationError is for `failures.end_of`."""
+        """How the attempt ended; no text of it holds a secret. The caller sends heartbeats meanwhile,
+        and cancels the task when the attempt ends for another reason. `end_of_error` makes the end
+        of an AutomationError."""
         ...
 
 
 @runtime_checkable
 class RemoteRunner(Protocol):
-    """A type whose work is a run of another room: it is begun here and then followed without a
-    worker."""
+    """Starts a job in another package; the job is then followed without a worker."""
 
     def start(self, context: JobContext) -> Mapping[str, object]:
-        """Ask for it, and say what to follow. It writes rows of ours and nothing else, so that
-
-            with database.as_one() as session:
-                ... look that the attempt is still held ...
-                run.following = dict(doer.start(asked))
-
-        keeps both or neither. An AutomationError leaves nothing behind, and undoes that
-        transaction: outside of it, `failures.end_of` makes the end of the attempt of it."""
+        """Starts the job and answers what to follow. It only writes to this system's database, so
+        that a transaction by `as_one` keeps the start and the run's `following` together. An
+        AutomationError undoes that transaction."""
         ...
 
     def look(self, followed: Mapping[int, Mapping[str, object]]) -> Mapping[int, AttemptEnd]:
-        """Those that have ended, by whatever number the caller gave them; the others are to be
-        waited for. The number of queries does not depend on how many are looked at. What is not
-        there any more has failed."""
+        """The ends of those that have ended, by the caller's numbers, with a constant number of
+        queries. What is gone has failed."""
         ...
 
     def cancel(
         self, following: Mapping[str, object], actor: str, reason: str | None = None
     ) -> bool:
-        """Have it stopped; nothing, when it has ended or is gone. It may take a while to stop:
-        `look` tells. True: it was not at work and will not begin by itself, so that there is
-        nothing to wait for. Rows of ours too, so it may be part of a transaction by `as_one`.
-        Whoever ends the attempt of what is followed (a cancel, its deadline) calls this, or it
-        would go on."""
+        """Cancels the job, if it has not ended. True: it is not at work and will not start by
+        itself, so that nobody has to wait for its end. Part of a transaction by `as_one`, like
+        `start`."""
         ...
 
 
@@ -70,7 +60,7 @@ JobRunner: TypeAlias = InProcessRunner | RemoteRunner
 
 @dataclass(frozen=True, kw_only=True)
 class HttpsRequest:
-    """With its secrets in it. `secrets` are what no answer may show."""
+    """A request with its secrets filled in. No answer shows any of `secrets`."""
 
     method: str
     url: str
@@ -82,7 +72,7 @@ class HttpsRequest:
 
 @dataclass(frozen=True)
 class HttpsAnswer:
-    """The beginning of the text, in which secrets are masked."""
+    """The beginning of the text, with secrets masked."""
 
     status: int
     text: str
@@ -90,9 +80,9 @@ class HttpsAnswer:
 
 class HttpsCaller(Protocol):
     async def call(self, request: HttpsRequest) -> HttpsAnswer:
-        """What the receiver said, whatever its status: one attempt, in which redirects are followed
-        within the origin of the address only, and none that changes the method.
+        """The receiver's answer, whatever its status. One attempt: redirects are followed within the
+        origin only, and only with the same method.
 
-        TransientError: no answer this time. InvalidInputError: the address is not called. No text
-        holds any part of the address but its origin."""
+        TransientError: no answer this time. InvalidInputError: the address is refused. No text holds
+        more of the address than its origin."""
         ...

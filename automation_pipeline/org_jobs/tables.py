@@ -1,4 +1,4 @@
-"""Tables of organisations' jobs: organisations, schedules, jobs with their runs, and records."""
+"""Tables of organisations, their schedules, jobs with runs, and logs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from automation_pipeline.storage.types import BigId, Json, JsonObject, Table, Te
 
 
 class OrganisationRow(Table):
-    """A tenant. `max_running` jobs of it are at work at the same time, at most."""
+    """A tenant. At most `max_running` of its jobs run at the same time."""
 
     __tablename__ = "organisations"
     __table_args__ = (CheckConstraint("max_running BETWEEN 1 AND 1000", name="max_running"),)
@@ -28,8 +28,7 @@ class OrganisationRow(Table):
 
 
 class HostRow(Table):
-    """A machine that an agent works on. `last_seen_at` is the agent's last call, by the database's
-    clock."""
+    """A machine with an agent. `last_seen_at` is the agent's last call, by the database's clock."""
 
     __tablename__ = "org_hosts"
     __table_args__ = (UniqueConstraint("org_id", "name"),)
@@ -45,7 +44,7 @@ class HostRow(Table):
 
 
 class ServerRow(Table):
-    """What an agent's jobs are about. Without a host its jobs wait until it has one."""
+    """The subject of agents' jobs. Without a host its jobs wait until it has one."""
 
     __tablename__ = "server_instances"
     __table_args__ = (UniqueConstraint("org_id", "name"), Index(None, "host_id"))
@@ -67,9 +66,9 @@ _BY_HAND = text("client_key IS NOT NULL")
 
 
 class OrgScheduleRow(Table):
-    """`next_run_at` is when it may be dispatched next; it stands for `next_scheduled_for`, what the
-    cron says. Both are NULL unless it is ACTIVE. `enabled` is what the operator wants. `version`
-    rises with every change."""
+    """`next_run_at` is when the schedule may be dispatched next, for the due time
+    `next_scheduled_for` of its cron. Both are NULL unless it is ACTIVE. `enabled` is what the
+    operator wants. `version` rises with every change."""
 
     __tablename__ = "org_schedules"
     __table_args__ = (
@@ -157,9 +156,8 @@ class OrgScheduleRow(Table):
 
 
 class FireRow(Table):
-    """One due time of a schedule and what became of it. A time that the cron says is decided upon
-    once, whoever does it; one of a backfill once a backfill; one by hand once for the caller's key.
-    """
+    """One due time of a schedule and its outcome. A due time of the cron is decided once, one of a
+    backfill once per backfill, and one by hand once per key of the caller."""
 
     __tablename__ = "org_schedule_fires"
     __table_args__ = (
@@ -210,7 +208,7 @@ class FireRow(Table):
     )
     client_key: Mapped[str | None]
     actor: Mapped[str]
-    # Why it failed, in words; of one that was left out, more about it.
+    # Why it failed; more about a fire that was skipped.
     error: Mapped[str | None]
     note: Mapped[str | None]
 
@@ -222,7 +220,7 @@ _ACTIVE_RUN = text("status IN ('pending', 'running')")
 
 
 class BatchRow(Table):
-    """Jobs that were made together: a backfill."""
+    """Jobs of one backfill."""
 
     __tablename__ = "org_job_batches"
     __table_args__ = (
@@ -240,7 +238,7 @@ class BatchRow(Table):
     )
     type: Mapped[str]
     status: Mapped[str]
-    # Which due times of the period: none, failed or completed ones are done again.
+    # Which due times are repeated: none that have a job, failed ones, or completed ones.
     behaviour: Mapped[str]
     from_at: Mapped[datetime] = mapped_column(UtcDateTime)
     until_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -272,8 +270,8 @@ class OrgJobTypeRow(Table):
 
 
 class OrgJobRow(Table):
-    """What is to be done, as it was when it was asked for. `status` is that of its newest run.
-    `start_window` is where its attempts may begin: {"start", "end", "timezone"}; NULL: whenever."""
+    """A job as it was requested. `status` is that of its newest run. `start_window` is when attempts
+    may begin, {"start", "end", "timezone"}; NULL: at any time."""
 
     __tablename__ = "org_jobs"
     __table_args__ = (
@@ -301,14 +299,14 @@ class OrgJobRow(Table):
     scheduled_for: Mapped[datetime | None] = mapped_column(UtcDateTime)
     type: Mapped[str]
     performer: Mapped[str]
-    # How long an attempt may take, by its type.
+    # How long an attempt may take.
     limit_seconds: Mapped[int]
     payload: Mapped[JsonObject] = mapped_column(Json)
     priority: Mapped[int]
     retry_policy: Mapped[JsonObject] = mapped_column(Json)
     start_window: Mapped[JsonObject | None] = mapped_column(Json)
     status: Mapped[str]
-    # Unless it has begun by then, it fails.
+    # A job that has not begun by then fails.
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_by: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -316,10 +314,9 @@ class OrgJobRow(Table):
 
 
 class JobRunRow(Table):
-    """A job being done, with up to `max_attempts` attempts; an operator's retry is another run.
-    While somebody has it, `lease_until` lies ahead by the database's clock; a later holder has a
-    higher `lease_token`. `following` names what was begun elsewhere and is waited for without a
-    worker. Runs of one `line` are begun one at a time, in the order of their ids."""
+    """Up to `max_attempts` attempts at a job; an operator's retry is another run. `lease_*` is the
+    claim of its worker or agent. `following` names what goes on elsewhere without a worker. Runs of
+    one `line` begin one at a time, in the order of their ids."""
 
     __tablename__ = "org_job_runs"
     __table_args__ = (
@@ -371,7 +368,7 @@ class JobRunRow(Table):
     job_id: Mapped[int] = mapped_column(ForeignKey("org_jobs.id", ondelete="CASCADE"))
     org_id: Mapped[str] = mapped_column(ForeignKey("organisations.id", ondelete="CASCADE"))
     schedule_id: Mapped[str | None]
-    # For jobs of agents: the host of its server, known at the latest when an agent takes it.
+    # The host of the server, known at the latest when an agent takes the run.
     host_id: Mapped[int | None] = mapped_column(ForeignKey("org_hosts.id"))
     performer: Mapped[str]
     is_mutation: Mapped[bool]
@@ -381,13 +378,13 @@ class JobRunRow(Table):
     attempt_no: Mapped[int] = mapped_column(default=1)
     max_attempts: Mapped[int]
     next_attempt_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # When Dagster was asked for a worker for this attempt; how often it was asked in all.
+    # When a worker was requested for this attempt; how many were requested in all.
     requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     requests: Mapped[int] = mapped_column(default=0)
     lease_owner: Mapped[str | None]
     lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
     lease_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # The beginning and the latest end of the attempt.
+    # The start and the latest end of the attempt.
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     deadline_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     progress: Mapped[JsonObject | None] = mapped_column(Json)
@@ -407,8 +404,7 @@ class JobRunRow(Table):
 
 
 class AttemptRow(Table):
-    """One attempt that has ended. `late_report` is what an agent said after its attempt was given
-    up."""
+    """One attempt that has ended. `late_report` is what an agent reported after that."""
 
     __tablename__ = "org_job_attempts"
     __table_args__ = (
@@ -434,7 +430,7 @@ class AttemptRow(Table):
 
 
 class AuditLogRow(Table):
-    """Something that somebody did, with what was changed by it."""
+    """What somebody did, and the changes."""
 
     __tablename__ = "org_audit_log"
     __table_args__ = (Index(None, "org_id", "at"), Index(None, "entity", "entity_id"))
@@ -452,7 +448,7 @@ class AuditLogRow(Table):
 
 
 class OrgAlertRow(Table):
-    """An alert that was raised, and how its webhook stands. `subject` is what it is about."""
+    """An alert, and the delivery of its webhook. `subject` is what it is about."""
 
     __tablename__ = "org_alerts"
     __table_args__ = (
