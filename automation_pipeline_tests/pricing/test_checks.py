@@ -46,7 +46,7 @@ def ask(bench: Bench) -> list[str]:
     return list(request_due_checks(database=bench.database, clock=bench.clock))
 
 
-def test_a_check_is_asked_for_when_it_is_due(bench: Bench) -> None:
+def test_a_check_is_requested_when_it_is_due(bench: Bench) -> None:
     run = finished(bench)
     assert ask(bench) == []
     bench.pass_minutes(3)
@@ -58,7 +58,7 @@ def test_a_check_is_asked_for_when_it_is_due(bench: Bench) -> None:
     assert any(key.startswith(f"rule-check-{run.id}-1h-") for key in ask(bench))
 
 
-def test_what_nobody_has_made_is_asked_for_again_under_another_key(bench: Bench) -> None:
+def test_a_check_that_is_not_done_is_requested_again_under_another_key(bench: Bench) -> None:
     finished(bench)
     bench.pass_minutes(3)
     [first] = ask(bench)
@@ -69,7 +69,7 @@ def test_what_nobody_has_made_is_asked_for_again_under_another_key(bench: Bench)
     assert again.startswith(f"{first}-")
 
 
-def test_what_was_made_is_not_asked_for(bench: Bench) -> None:
+def test_a_check_that_is_done_is_not_requested(bench: Bench) -> None:
     run = finished(bench)
     bench.pass_minutes(3)
     bench.loop(reconcile_run(run.id, bench.context, name="5m"))
@@ -112,7 +112,7 @@ def look(bench_of_three: Bench, run: RuleRun, name: str = "5m") -> Reconciliatio
     return bench_of_three.loop(reconcile_run(run.id, bench_of_three.context, name=name))
 
 
-def test_prices_that_stand_are_no_news(bench_of_three: Bench) -> None:
+def test_unchanged_prices_are_no_mismatch(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     found = look(bench_of_three, run)
     assert (found.total_checked, found.mismatches, found.unverified) == (3, 0, ())
@@ -138,7 +138,7 @@ def test_prices_that_stand_are_no_news(bench_of_three: Bench) -> None:
         ({"currency": "USD"}, "critical", None),
     ],
 )
-def test_every_difference_is_told_with_its_weight(
+def test_every_difference_has_its_severity(
     bench_of_three: Bench, edited: dict[str, object], severity: str, difference: int | None
 ) -> None:
     run = applied(bench_of_three)
@@ -229,7 +229,7 @@ def test_what_is_being_changed_is_left_open(bench_of_three: Bench) -> None:
     )
 
 
-def test_what_is_taken_back_during_the_look_is_left_out(bench_of_three: Bench) -> None:
+def test_a_target_rolled_back_during_the_check_is_left_out(bench_of_three: Bench) -> None:
     run = applied(bench_of_three)
     first = bench_of_three.targets(run.id)[0]
 
@@ -335,7 +335,7 @@ def test_all_runs_are_looked_at_in_one_read_and_each_variant_once(
     assert event.key.endswith(":mismatch:2026-05-04")
 
 
-def test_a_day_has_one_look_and_the_next_day_another(bench_of_four: Bench) -> None:
+def test_every_day_has_one_check(bench_of_four: Bench) -> None:
     run = applied_by_rule(bench_of_four)
     assert (
         len(look_at_all(bench_of_four)),
@@ -374,7 +374,7 @@ def test_a_day_is_that_of_the_zone(bench_of_four: Bench) -> None:
     assert bench_of_four.checks(run.id)[-1].name == "2026-05-05"
 
 
-def test_who_wants_no_reconciliation_has_none(bench_of_four: Bench) -> None:
+def test_reconciliation_can_be_switched_off(bench_of_four: Bench) -> None:
     applied_by_rule(bench_of_four)
     bench_of_four.knobs["reconciles"] = False
     assert (look_at_all(bench_of_four), bench_of_four.shop.called) == ([], [])
@@ -406,7 +406,7 @@ def test_a_run_whose_prices_were_all_repaired_has_an_empty_report_that_clears_wh
         assert dict(mismatched_prices(session, bench_of_four.clock.now())) == {}
 
 
-def test_where_no_run_has_a_price_left_the_shop_is_not_asked(bench_of_four: Bench) -> None:
+def test_without_applied_prices_the_shop_is_not_called(bench_of_four: Bench) -> None:
     run = applied_by_rule(bench_of_four)
     for target in bench_of_four.targets(run.id):
         bench_of_four.set_target(target.id, status="ROLLED_BACK")
@@ -476,14 +476,14 @@ def test_what_was_put_right_by_hand_needs_no_repair(bench_of_four: Bench) -> Non
         repair(bench_of_four, run)
 
 
-def test_a_look_that_saw_nothing_does_not_count(bench_of_four: Bench) -> None:
+def test_a_check_without_any_read_price_does_not_count(bench_of_four: Bench) -> None:
     run = edited(bench_of_four)
     bench_of_four.shop.fail_always(PRICES, FailureSignal(status=500))
     check_prices(bench_of_four, run, "manual-1")
     assert repair(bench_of_four, run).total_targets == 1
 
 
-def test_what_was_taken_back_since_is_not_put_back(bench_of_four: Bench) -> None:
+def test_a_rolled_back_price_is_not_repaired(bench_of_four: Bench) -> None:
     run = edited(bench_of_four)
     roll_back_run(
         run.id,
@@ -519,13 +519,13 @@ def test_after_a_repair_the_end_of_a_promotion_brings_back_the_price_before_it(
     assert set(bench_of_four.shop.amounts().values()) == {1000}
 
 
-def test_without_a_look_there_is_nothing_to_repair(bench_of_four: Bench) -> None:
+def test_without_a_check_there_is_nothing_to_repair(bench_of_four: Bench) -> None:
     run = bench_of_four.work(bench_of_four.queued())
     with pytest.raises(ConflictError, match=f"No price of run {run.id} was looked up"):
         repair(bench_of_four, run)
 
 
-def test_when_its_promotion_is_over_nothing_is_put_back(bench_of_four: Bench) -> None:
+def test_after_its_promotion_nothing_is_repaired(bench_of_four: Bench) -> None:
     run = edited(bench_of_four)
     bench_of_four.set_run(run.id, promotion_ended_at=bench_of_four.clock.now())
     with pytest.raises(ConflictError, match="promotion"):

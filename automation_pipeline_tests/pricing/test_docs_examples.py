@@ -179,7 +179,7 @@ def test_the_drawing_has_exactly_the_legal_moves() -> None:
     assert set(names) == set(TargetState)
 
 
-def test_the_points_are_those_that_the_shop_is_asked_for() -> None:
+def test_the_documented_points_are_the_ones_of_the_client() -> None:
     pages, variants, products = 5000 // PAGE_SIZE, 5000, 1000
     applying = (
         COSTS.each_price * variants

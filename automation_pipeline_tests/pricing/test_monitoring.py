@@ -112,9 +112,7 @@ def test_an_open_circuit_is_a_critical_alert_of_the_projects_that_call_the_shop(
     assert raised(database, clock) == [("default", "circuit_open", "critical")]
 
 
-def test_an_alert_is_kept_as_a_row_that_says_what_is_wrong(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_alert_is_stored_with_its_message(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 89, 11, project_id="shoes")
     raised(database, clock)
     [row] = alert_rows(database)
@@ -241,9 +239,7 @@ def client(*origins: str) -> WebhookClient:
     return WebhookClient(now=lambda: datetime.now(UTC), allowed_origins=origins, timeout_seconds=30)
 
 
-def test_a_receiver_is_told_once_and_can_check_who_says_it(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_alert_is_delivered_once_and_signed(database: Database, clock: StandingClock) -> None:
     stored_alert(database, clock)
     with receiver() as hook:
         tried = [deliver(database, client(hook.url), f"{hook.url}/prices") for _ in range(2)]
@@ -279,7 +275,7 @@ def test_without_a_secret_nothing_is_signed(database: Database, clock: StandingC
     assert "X-Automation-Signature" not in sender.posted[0].headers
 
 
-def test_a_receiver_that_is_down_is_tried_again_with_the_same_words(
+def test_a_failed_delivery_is_repeated_with_the_same_body(
     database: Database, clock: StandingClock
 ) -> None:
     stored_alert(database, clock)
@@ -301,7 +297,7 @@ def test_a_receiver_that_is_down_is_tried_again_with_the_same_words(
 
 
 @pytest.mark.parametrize("answer", [WebhookAnswer(500, "broken"), TransientError("silent")])
-def test_it_is_given_up_after_the_last_attempt(
+def test_a_delivery_fails_after_the_last_attempt(
     database: Database, clock: StandingClock, answer: WebhookAnswer | Exception
 ) -> None:
     stored_alert(database, clock)
@@ -343,7 +339,7 @@ def test_a_tick_carries_no_more_than_it_can(database: Database, clock: StandingC
     assert {row.status for row in alert_rows(database)} == {"sent"}
 
 
-def test_who_dies_over_an_alert_has_used_up_an_attempt(
+def test_a_process_that_dies_has_used_up_an_attempt(
     database: Database, clock: StandingClock
 ) -> None:
     class Killed(BaseException):
@@ -369,7 +365,7 @@ def test_who_dies_over_an_alert_has_used_up_an_attempt(
     )
 
 
-def test_whoever_comes_late_writes_nothing(database: Database, clock: StandingClock) -> None:
+def test_a_late_result_is_not_stored(database: Database, clock: StandingClock) -> None:
     class Slow(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
             wait_over(database)  # its hold has ended, and somebody else gets through first
@@ -431,7 +427,7 @@ def test_dead_letters_are_kept_for_ninety_days(bench: Bench, hours: float, count
     assert told(bench).total_failed == count
 
 
-def test_those_of_a_run_that_is_rolled_back_are_nobodys_business(bench: Bench) -> None:
+def test_a_run_that_is_rolled_back_has_no_dead_letters_in_the_report(bench: Bench) -> None:
     run = failing(bench, KINDS)
     roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:1")
     assert bench.work(run).status == "ROLLED_BACK"
@@ -475,7 +471,7 @@ def wished(bench: Bench, run_id: int) -> set[str | None]:
     return {target.variant_id for target in bench.targets(run_id) if target.is_wished}
 
 
-def test_what_is_worth_it_is_tried_again_and_the_report_is_told(bench: Bench) -> None:
+def test_retryable_targets_are_retried_and_the_report_is_an_event(bench: Bench) -> None:
     run = failing(bench, {"101": "server", "201": "not_found"})
     retried = retry(bench)
     assert (retried.runs, retried.skipped) == ((run.id,), {})
@@ -519,7 +515,7 @@ def test_a_run_that_cannot_be_retried_now_is_skipped_and_the_others_are_not(benc
     assert "waits to be worked on already: rollback" in retried.skipped[busy.id]
 
 
-def test_without_dead_letters_nothing_is_asked_for(bench: Bench) -> None:
+def test_without_dead_letters_no_run_is_retried(bench: Bench) -> None:
     assert list(retry(bench).runs) == []
 
 

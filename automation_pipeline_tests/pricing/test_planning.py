@@ -111,7 +111,7 @@ def test_the_account_adds_up(bench: Bench) -> None:
     }
 
 
-def test_what_is_skipped_or_blocked_is_told_with_its_reason(bench: Bench) -> None:
+def test_skipped_and_blocked_variants_have_their_reason(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.15, currency="EUR", floor=950)
     bench.shop.put(
         variant("1", "1", 1000),
@@ -183,13 +183,13 @@ def noted(bench: Bench, run_id: int, variant_id: str, *, hours_ago: float) -> No
         )
 
 
-def test_the_variants_of_a_product_stand_together(bench: Bench) -> None:
+def test_the_variants_of_a_product_are_adjacent(bench: Bench) -> None:
     bench.shop = FakeShop(*(variant(str(n), str(n % 3)) for n in range(9)), page_size=2)
     run = bench.plan(bench.asked_for(bench.rule()))
     assert [target.product_id for target in bench.targets(run.id)] == list("000111222")
 
 
-def test_a_variant_that_the_shop_tells_of_twice_is_planned_once(bench: Bench) -> None:
+def test_a_variant_listed_twice_is_planned_once(bench: Bench) -> None:
     async def reorder(_kind: str, place: object) -> None:
         if place == "1":
             bench.shop.remove("1")
@@ -202,7 +202,7 @@ def test_a_variant_that_the_shop_tells_of_twice_is_planned_once(bench: Bench) ->
     assert Counter(target.variant_id for target in bench.targets(run.id)) == {"1": 1, "2": 1}
 
 
-def test_the_version_of_the_run_is_planned_whatever_the_rule_says_by_now(bench: Bench) -> None:
+def test_the_rules_version_of_the_run_is_planned(bench: Bench) -> None:
     bench.shop.put(variant("1", "1", 1000))
     rule = bench.rule()
     run_id = bench.asked_for(rule)
@@ -212,7 +212,7 @@ def test_the_version_of_the_run_is_planned_whatever_the_rule_says_by_now(bench: 
     assert [target.after_json["unit_amount"] for target in bench.targets(run_id)] == [900]
 
 
-def test_another_run_on_the_same_variants_is_told_of(bench: Bench) -> None:
+def test_another_run_on_the_same_variants_is_reported(bench: Bench) -> None:
     bench.shop.put(variant("1", "1"), variant("2", "2"))
     one = bench.queued(bench.rule(selector={"product": ["1"]}))
     bench.queued(bench.rule(selector={"product": ["2"]}))
@@ -248,7 +248,7 @@ def test_a_run_that_is_cancelled_while_it_is_planned_stays_without_targets(bench
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_page_that_fails_is_asked_for_again(bench: Bench) -> None:
+def test_a_page_that_fails_is_read_again(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(4), page_size=2)
     bench.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
     run = bench.plan(bench.asked_for(bench.rule()))
@@ -308,7 +308,7 @@ def test_a_run_that_never_was_is_not_found(bench: Bench) -> None:
         bench.plan(7)
 
 
-def test_the_database_is_free_while_the_shop_is_asked(bench: Bench) -> None:
+def test_no_transaction_is_open_while_the_shop_is_called(bench: Bench) -> None:
     async def write(_kind: str, _place: object) -> None:
         with bench.database.unless_busy():
             written.append(True)
@@ -319,7 +319,7 @@ def test_the_database_is_free_while_the_shop_is_asked(bench: Bench) -> None:
     assert written == [True] * 3
 
 
-def test_of_two_who_plan_at_once_one_is_the_one(bench: Bench) -> None:
+def test_of_two_concurrent_plans_one_is_stored(bench: Bench) -> None:
     both_ask = threading.Barrier(2, timeout=60)
 
     async def meet(_kind: str, _place: object) -> None:
@@ -357,7 +357,7 @@ def bench_of_two(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(2, 2)))
 
 
-def test_a_preview_is_a_planned_run_that_nobody_works_on(bench_of_two: Bench) -> None:
+def test_a_preview_is_a_planned_run_without_a_worker(bench_of_two: Bench) -> None:
     rule = bench_of_two.rule()
     run = bench_of_two.previewed(rule)
     assert (run.status, run.wish, run.previewed_at) == (
@@ -486,7 +486,7 @@ def drafted(draft: Draft, *amounts: int | None, products: list[int] | None = Non
 
 
 @given(products)
-def test_products_stand_together_and_keep_their_order(its: list[int]) -> None:
+def test_variants_of_a_product_are_adjacent_and_keep_their_order(its: list[int]) -> None:
     with Draft() as draft:
         drafted(draft, *[1000] * len(its), products=its)
         kept = [(str(row["product_id"]), int(str(row["variant_id"]))) for row in draft.targets()]

@@ -74,7 +74,7 @@ def test_every_price_is_read_and_then_written_as_it_was(bench: Bench) -> None:
     )
 
 
-def test_every_price_that_is_written_back_is_kept_and_the_end_is_told(bench: Bench) -> None:
+def test_every_rolled_back_price_is_recorded_and_the_end_is_an_event(bench: Bench) -> None:
     run = applied(bench)
     rolled_back(bench, run)
     changes = [change for change in bench.changes(run.id) if change.kind == "rollback"]
@@ -120,7 +120,7 @@ def test_a_price_that_was_edited_by_hand_stays_and_the_rollback_is_partial(bench
     assert left.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
 
 
-def test_what_was_left_is_taken_back_by_force(bench: Bench) -> None:
+def test_edited_prices_are_rolled_back_by_force(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.edit("201", amount=1234)
     rolled_back(bench, run)
@@ -146,7 +146,7 @@ def test_not_even_force_overwrites_a_price_in_another_currency(bench: Bench) -> 
     assert rolled_back(bench, run, force=True).rollback_state == "PARTIAL"
 
 
-def test_some_alone_are_taken_back(bench: Bench) -> None:
+def test_chosen_targets_alone_are_rolled_back(bench: Bench) -> None:
     run = applied(bench)
     ended = rolled_back(bench, run, target_ids=[bench.targets(run.id)[0].id])
     assert (ended.status, ended.rollback_state) == ("APPLIED", "PARTIAL")
@@ -229,7 +229,7 @@ def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice
     assert found == [True]
 
 
-def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_that_reads(
+def test_after_a_worker_that_dies_before_it_saves_the_next_one_reads_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = applied(bench)
@@ -301,7 +301,7 @@ def test_a_token_that_is_refused_in_the_middle_leaves_the_rest_applied(bench: Be
     assert not any(one.is_wished or one.is_writing for one in bench.targets(run.id))
 
 
-def test_a_variant_that_left_the_shop_stays_applied_and_says_so(bench: Bench) -> None:
+def test_a_variant_that_left_the_shop_stays_applied_with_the_reason(bench: Bench) -> None:
     run = applied(bench)
     bench.shop.remove("101")
     assert rolled_back(bench, run).rollback_state == "PARTIAL"
@@ -367,7 +367,7 @@ def test_the_end_of_a_promotion_takes_its_prices_back(bench: Bench) -> None:
     )
 
 
-def test_many_are_taken_back_in_chunks(bench: Bench) -> None:
+def test_many_targets_are_rolled_back_in_chunks(bench: Bench) -> None:
     bench.shop = FakeShop(*shelf(120, 3))
     run = applied(bench)
     assert rolled_back(bench, run).targets.rolled_back == 360

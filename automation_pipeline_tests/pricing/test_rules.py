@@ -41,7 +41,7 @@ def test_a_new_rule_is_kept_with_its_first_version(
     assert (version.version, version.created_by) == (1, "user:12")
 
 
-def test_a_new_rule_is_told_of(database: Database, clock: StandingClock) -> None:
+def test_a_new_rule_is_an_event(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     [event] = events(database, "rule.created")
     assert (event.key, event.producer, event.occurred_at) == (
@@ -128,7 +128,7 @@ def test_what_decides_prices_is_a_new_version(
     assert versions(database, before) == [(2, "user:13"), (1, "user:12")]
 
 
-def test_the_same_said_otherwise_is_no_new_version(
+def test_another_spelling_of_the_same_rule_is_no_new_version(
     database: Database, clock: StandingClock
 ) -> None:
     before = a_rule(database, clock, selector={"tag": ["a", "b"]})
@@ -140,7 +140,7 @@ def test_the_same_said_otherwise_is_no_new_version(
 @pytest.mark.parametrize(
     "patch", [{}, {"name": "Summer sale"}, {"selector": {"tag": "summer"}, "currency": None}]
 )
-def test_a_patch_that_says_nothing_new_changes_nothing(
+def test_a_patch_without_changes_changes_nothing(
     patch: dict[str, object], database: Database, clock: StandingClock
 ) -> None:
     before = a_rule(database, clock)
@@ -252,9 +252,7 @@ def put(
     return put_policy(project_id, given, database=database, clock=clock, actor="user:12")
 
 
-def test_what_is_put_stands_whole_in_place_of_the_old(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_policy_replaces_the_former_one_whole(database: Database, clock: StandingClock) -> None:
     put("eu", {"maxPctDelta": 0.2, "floor": 100, "currency": "EUR"}, database, clock)
     clock.pass_time_a_second()
     policy = put("eu", {"autoApply": True}, database, clock)
@@ -265,9 +263,7 @@ def test_what_is_put_stands_whole_in_place_of_the_old(
     assert (row.updated_by, row.updated_at) == ("user:12", clock.now())
 
 
-def test_each_time_it_is_told_by_whom_and_what_holds_now(
-    database: Database, clock: StandingClock
-) -> None:
+def test_each_change_of_a_policy_is_an_event(database: Database, clock: StandingClock) -> None:
     for given in ({"maxPctDelta": 0.2}, {"autoApply": True}, {"autoApply": True}):
         put("eu", given, database, clock)
     told = [event.payload for event in events(database, "policy.changed")]

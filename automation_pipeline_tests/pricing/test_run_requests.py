@@ -93,9 +93,7 @@ def test_one_run_of_a_rule_at_a_time(
     asked_for(other, database, clock)
 
 
-def test_a_preview_that_nobody_wants_applied_is_in_nobodys_way(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_mere_preview_blocks_no_other_run(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, "PREVIEW", clock.now())
     first = asked_for(rule, database, clock)
@@ -160,7 +158,7 @@ def bench(database: Database, clock: StandingClock) -> Bench:
     return Bench(database, clock, FakeShop(*shelf(1)))
 
 
-def test_an_approval_says_by_whom_and_when(bench: Bench) -> None:
+def test_an_approval_has_its_person_and_time(bench: Bench) -> None:
     bench.guard()
     run = bench.previewed()
     bench.pass_minutes(1)
@@ -202,7 +200,7 @@ def scheduled(bench: Bench) -> RuleRun:
 
 
 @pytest.mark.parametrize("made", [previewed_by_another, asked_for_in_dagster, scheduled])
-def test_the_author_of_the_rule_cannot_approve_whoever_made_the_run(
+def test_the_author_of_the_rule_cannot_approve_a_run_of_another_person(
     made: Callable[[Bench], RuleRun], bench: Bench
 ) -> None:
     bench.guard()
@@ -215,7 +213,7 @@ def test_the_author_of_the_rule_cannot_approve_whoever_made_the_run(
     assert bench.approve(run).approved_by == APPROVER
 
 
-def test_the_author_is_whoever_wrote_the_version_that_the_run_is_of(bench: Bench) -> None:
+def test_the_author_is_the_one_of_the_runs_version(bench: Bench) -> None:
     bench.guard()
     rule = bench.rule()
     change = {"transform": {"op": "percent", "value": -20}}
@@ -233,7 +231,7 @@ def test_an_approval_by_the_author_gives_way_once_a_second_person_is_wanted(benc
 
 
 @pytest.mark.parametrize("policy", [None, {"autoApply": True}])
-def test_the_creator_may_approve_where_nobody_needs_to(
+def test_the_creator_may_approve_where_no_approval_is_required(
     policy: dict[str, object] | None, bench: Bench
 ) -> None:
     if policy:
@@ -304,7 +302,7 @@ def test_what_is_queued_is_exactly_what_was_previewed(bench_of_two: Bench) -> No
     assert bench_of_two.run_row(run.id).queued_by == "user:3"
 
 
-def test_every_move_is_logged_and_a_worker_is_asked_for(bench_of_two: Bench) -> None:
+def test_every_move_is_logged_and_a_worker_is_requested(bench_of_two: Bench) -> None:
     run = bench_of_two.queued()
     assert bench_of_two.moves("rule run", run.id) == [("PREVIEW", "QUEUED")]
     assert [bench_of_two.moves("rule target", row.id) for row in bench_of_two.targets(run.id)] == [
@@ -322,7 +320,7 @@ def test_every_move_is_logged_and_a_worker_is_asked_for(bench_of_two: Bench) -> 
     }
 
 
-def test_a_run_that_a_worker_was_asked_for_is_not_wished_for_any_more(
+def test_a_queued_run_has_no_request_any_more(
     bench_of_two: Bench,
 ) -> None:
     run = bench_of_two.plan(bench_of_two.asked_for(bench_of_two.rule()))
@@ -426,7 +424,7 @@ def wish_another_tried_again(bench_of_two: Bench, run: RuleRun) -> None:
         (apply_another, "rests until 2026-05-04T10:59:00.000Z after its last run"),
     ],
 )
-def test_what_stands_in_its_way_is_said_and_nothing_is_moved(
+def test_what_blocks_a_run_is_named_and_nothing_moves(
     hinder: Callable[[Bench, RuleRun], None], words: str, bench_of_two: Bench
 ) -> None:
     run = bench_of_two.previewed()
@@ -474,7 +472,7 @@ def test_force_cuts_the_rest_short_and_nothing_else(bench_of_two: Bench) -> None
     assert bench_of_two.queue(run, force=True).status is PricingRunState.QUEUED
 
 
-def test_a_run_that_was_asked_for_with_force_is_queued_so(bench_of_two: Bench) -> None:
+def test_a_forced_request_skips_the_cooldown(bench_of_two: Bench) -> None:
     rule = bench_of_two.rule(cooldownMinutes=60)
     other = bench_of_two.previewed(rule)
     times = dict.fromkeys(("queued_at", "started_at", "finished_at"), bench_of_two.clock.now())
@@ -483,7 +481,7 @@ def test_a_run_that_was_asked_for_with_force_is_queued_so(bench_of_two: Bench) -
     assert bench_of_two.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_repair_is_applied_whatever_the_rule_says_by_now(bench_of_two: Bench) -> None:
+def test_a_repair_is_applied_after_a_change_of_the_rule(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
     reprice(bench_of_two, run)
@@ -525,7 +523,7 @@ def outcome(run_id: int, database: Database, clock: Clock) -> str:
         return str(refusal)
 
 
-def test_of_many_who_queue_a_preview_at_once_one_does(bench_of_two: Bench) -> None:
+def test_of_many_concurrent_calls_one_queues_the_preview(bench_of_two: Bench) -> None:
     run = bench_of_two.previewed()
     with ThreadPoolExecutor(4) as pool:
         said = list(
@@ -662,7 +660,7 @@ def test_what_is_applied_stays_and_what_waits_is_cancelled(bench_of_three: Bench
     assert {check.name for check in bench_of_three.checks(run.id)} == {"5m", "1h"}
 
 
-def test_real_failures_still_count_and_are_told_before_the_cancelled_ones(
+def test_real_failures_are_shown_before_cancelled_targets(
     bench_of_three: Bench,
 ) -> None:
     run = bench_of_three.queued()
@@ -718,7 +716,7 @@ def test_an_answer_that_was_lost_is_not_taken_for_a_price_that_was_never_tried(
     )
 
 
-def test_who_cancels_again_while_it_is_at_work_changes_nothing(bench_of_three: Bench) -> None:
+def test_a_second_cancellation_changes_nothing(bench_of_three: Bench) -> None:
     run = bench_of_three.queued()
     bench_of_three.hold_again(run.id)
     first = cancel_by(bench_of_three, run, "user:7")
@@ -730,7 +728,7 @@ def test_who_cancels_again_while_it_is_at_work_changes_nothing(bench_of_three: B
     assert cancel_by(bench_of_three, run, "user:9").status == "FAILED"
 
 
-def test_a_run_that_was_only_asked_for_is_never_planned(bench_of_three: Bench) -> None:
+def test_a_cancelled_request_is_never_planned(bench_of_three: Bench) -> None:
     asked = bench_of_three.asked_for(bench_of_three.rule())
     for _ in range(2):
         cancelled = cancel_by(bench_of_three, bench_of_three.run(asked))
@@ -740,7 +738,7 @@ def test_a_run_that_was_only_asked_for_is_never_planned(bench_of_three: Bench) -
         bench_of_three.queue(bench_of_three.run(asked))
 
 
-def test_a_retry_that_was_asked_for_is_forgotten_and_may_be_asked_for_again(
+def test_a_cancelled_retry_may_be_requested_again(
     bench_of_three: Bench,
 ) -> None:
     run = waiting_for_one(bench_of_three)

@@ -71,7 +71,7 @@ def keys(bench: Bench, run: RuleRun, variant_id: str) -> list[str]:
     return [key.removeprefix(begin) for key in told if key.startswith(begin)]
 
 
-def test_a_retry_is_a_wish_and_a_worker_is_asked_for(bench: Bench) -> None:
+def test_a_retry_sets_the_request_and_asks_for_a_worker(bench: Bench) -> None:
     run = partial(bench)
     before = len(bench.requests())
     asked = ask(bench, run)
@@ -198,7 +198,7 @@ def test_where_nothing_is_worth_it_nothing_is_tried(bench: Bench) -> None:
         ask(bench, run, target_ids=[])
 
 
-def test_what_stands_in_its_way_is_said(bench: Bench) -> None:
+def test_what_blocks_a_retry_is_named(bench: Bench) -> None:
     preview = bench.previewed()
     with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be retried"):
         ask(bench, preview)
@@ -218,7 +218,7 @@ def test_what_stands_in_its_way_is_said(bench: Bench) -> None:
         retry_run(99, database=bench.database, clock=bench.clock, actor="user:7")
 
 
-def test_a_run_is_not_retried_twice_nor_beside_another_run_of_its_rule(bench: Bench) -> None:
+def test_a_run_is_not_retried_twice_nor_next_to_another_run_of_its_rule(bench: Bench) -> None:
     run = partial(bench)
     ask(bench, run)
     with pytest.raises(ConflictError, match=f"Run {run.id} waits to be worked on already: retry"):
@@ -239,7 +239,7 @@ def test_when_its_promotion_is_over_nothing_is_applied_any_more(bench: Bench) ->
         ask(bench, run)
 
 
-def test_a_run_that_is_partly_taken_back_may_be_tried_again(bench: Bench) -> None:
+def test_a_run_that_is_rolled_back_in_part_may_be_retried(bench: Bench) -> None:
     run = partial(bench)
     chosen = [target(bench, run, "101").id]
     roll_back_run(
@@ -281,7 +281,7 @@ def marked_for_rollback(bench_of_three: Bench, run: RuleRun) -> set[str | None]:
     return {target.variant_id for target in bench_of_three.targets(run.id) if target.is_wished}
 
 
-def test_a_rollback_is_a_wish_and_a_worker_is_asked_for(bench_of_three: Bench) -> None:
+def test_a_rollback_sets_the_request_and_asks_for_a_worker(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     before = len(bench_of_three.requests())
     asked = ask_to_roll_back(bench_of_three, run)
@@ -298,7 +298,7 @@ def test_a_rollback_is_a_wish_and_a_worker_is_asked_for(bench_of_three: Bench) -
     assert bench_of_three.shop.amounts() == {"101": 900, "201": 900, "301": 900}
 
 
-def test_some_prices_alone_may_be_asked_for(bench_of_three: Bench) -> None:
+def test_some_targets_alone_may_be_rolled_back(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     ask_to_roll_back(
         bench_of_three, run, target_ids=[bench_of_three.targets(run.id)[1].id], force=True
@@ -309,7 +309,7 @@ def test_some_prices_alone_may_be_asked_for(bench_of_three: Bench) -> None:
     ) == ({"201"}, True)
 
 
-def test_who_asks_twice_is_told_that_it_is_under_way(bench_of_three: Bench) -> None:
+def test_a_second_request_is_refused(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
     ask_to_roll_back(bench_of_three, run)
     with pytest.raises(ConflictError, match="waits to be worked on already: rollback"):
@@ -324,7 +324,7 @@ def test_who_asks_twice_is_told_that_it_is_under_way(bench_of_three: Bench) -> N
     assert bench_of_three.run_row(run.id).rollbacks == 1
 
 
-def test_of_two_who_ask_at_once_one_is_heard(bench_of_three: Bench) -> None:
+def test_of_two_concurrent_requests_one_is_accepted(bench_of_three: Bench) -> None:
     run = bench_of_three.work(bench_of_three.queued())
 
     def heard(_: int) -> bool:
@@ -339,7 +339,7 @@ def test_of_two_who_ask_at_once_one_is_heard(bench_of_three: Bench) -> None:
     assert bench_of_three.run_row(run.id).rollbacks == 1
 
 
-def test_what_is_not_applied_cannot_be_taken_back(bench_of_three: Bench) -> None:
+def test_a_target_that_is_not_applied_cannot_be_rolled_back(bench_of_three: Bench) -> None:
     preview = bench_of_three.previewed()
     with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be rolled back"):
         ask_to_roll_back(bench_of_three, preview)
@@ -352,7 +352,7 @@ def test_what_is_not_applied_cannot_be_taken_back(bench_of_three: Bench) -> None
     assert bench_of_three.run_row(run.id).wish is None
 
 
-def test_a_run_that_is_being_applied_cannot_be_taken_back(bench_of_three: Bench) -> None:
+def test_a_run_that_is_being_applied_cannot_be_rolled_back(bench_of_three: Bench) -> None:
     with pytest.raises(ConflictError, match="A run that is QUEUED cannot be rolled back"):
         ask_to_roll_back(bench_of_three, bench_of_three.queued())
 
@@ -394,7 +394,7 @@ def test_it_is_gone_on_with_when_the_rest_is_over(database: Database, clock: Sta
         ("QUEUED", {"resume_at": database_now(9000.0)}),
     ],
 )
-def test_who_is_done_or_at_work_or_waits_already_is_let_be(
+def test_a_run_that_has_ended_or_a_worker_or_waits_longer_is_not_postponed(
     database: Database, clock: StandingClock, status: str, fields: dict[str, object]
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), status, clock.now())
@@ -406,7 +406,7 @@ def test_who_is_done_or_at_work_or_waits_already_is_let_be(
     assert (row.resume_at, row.error_message) == (before, None)
 
 
-def test_what_was_only_asked_for_is_put_off_too(database: Database, clock: StandingClock) -> None:
+def test_a_requested_run_is_postponed_too(database: Database, clock: StandingClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "PREVIEW", clock.now(), wish="apply")
     assert postpone_failed_run(run_id, WHY, database=database)
 
@@ -470,7 +470,7 @@ def sweep(database: Database, clock: Clock) -> list[int]:
         ("ROLLED_BACK", [], False),
     ],
 )
-def test_a_run_is_asked_for_when_it_wants_a_worker_and_has_none(
+def test_a_worker_is_requested_for_a_run_without_one(
     database: Database, clock: Clock, status: str, settings: list[Setting], is_found: bool
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), status, clock.now())
@@ -484,9 +484,7 @@ def test_a_run_is_asked_for_when_it_wants_a_worker_and_has_none(
     ] * is_found
 
 
-def test_who_was_asked_for_is_not_asked_for_at_the_next_look(
-    database: Database, clock: Clock
-) -> None:
+def test_a_requested_worker_is_not_requested_again(database: Database, clock: Clock) -> None:
     runs = [a_run(database, a_rule(database, clock), "QUEUED", clock.now()) for _ in range(3)]
     assert sweep(database, clock) == runs
     assert sweep(database, clock) == []

@@ -179,14 +179,14 @@ def test_a_shop_that_asks_for_a_long_wait_is_left_alone_at_once(bench: Bench) ->
     assert 60 < rest_of(bench) < 1001
 
 
-def test_who_is_sent_away_gives_the_points_back(bench: Bench) -> None:
+def test_a_call_that_the_circuit_refuses_refunds_its_points(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     set_shop(bench, available=500.0, maximum=1000.0, restore_rate=1e-9, pending=0.0)
     rest_of(bench)
     assert (shop_row(bench).available, shop_row(bench).pending) == (pytest.approx(500.0), 0.0)
 
 
-def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> None:
+def test_a_call_cancelled_while_waiting_refunds_its_points(bench: Bench) -> None:
     set_shop(
         bench,
         available=0.0,
@@ -207,7 +207,7 @@ def test_who_is_broken_off_while_waiting_gives_the_points_back(bench: Bench) -> 
     assert -1 < shop_row(bench).available < 5
 
 
-def test_who_is_broken_off_in_the_moment_of_the_promise_gives_it_back(bench: Bench) -> None:
+def test_a_call_cancelled_while_reserving_refunds_its_points(bench: Bench) -> None:
     set_shop(
         bench,
         available=0.0,
@@ -266,7 +266,7 @@ def test_a_probe_that_fails_opens_the_circuit_again_and_is_no_news(bench: Bench)
     assert len(bench.events("automation.circuit.opened")) == 1
 
 
-def test_a_probe_that_is_broken_off_says_nothing_and_another_goes_later(bench: Bench) -> None:
+def test_after_a_cancelled_probe_another_call_is_the_probe(bench: Bench) -> None:
     calls(bench, BUSY, 5)
     bench.rested()
 
@@ -295,7 +295,7 @@ def test_a_probe_that_is_not_wanted_any_more_leaves_its_turn_to_the_next_call(be
     assert state(bench) == "closed"
 
 
-def test_who_waits_for_a_shop_goes_as_soon_as_it_is_well_again(
+def test_a_waiting_call_goes_as_soon_as_the_circuit_closes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_AGAIN_SECONDS", 0.02)
@@ -330,7 +330,7 @@ def test_a_call_that_takes_too_long_is_lost(bench: Bench) -> None:
     assert standing(bench).circuit.failures == 1
 
 
-def test_what_the_shop_tells_of_its_bucket_is_kept(bench: Bench) -> None:
+def test_the_shops_figures_of_its_bucket_are_stored(bench: Bench) -> None:
     call(bench, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
     bucket = BucketShown(available=700.0, maximum=4000.0, restore_rate=200.0)
     assert standing(bench).bucket == bucket
@@ -496,7 +496,7 @@ def test_while_the_shop_refuses_half_as_many_calls_go_at_once() -> None:
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_whoever_stands_back_leaves_no_product_behind() -> None:
+def test_a_task_that_ends_leaves_no_product_behind() -> None:
     """The last calls are refused too, so that nobody makes a proper one any more."""
     shop = FakeShop(*shelf(8))
     together(shop, 5)
@@ -581,7 +581,7 @@ def test_a_failed_read_fails_all_and_leaves_no_doubt_about_earlier_writes() -> N
 
 
 @pytest.mark.usefixtures("no_turns")
-def test_a_target_without_a_variant_is_given_up_without_a_call() -> None:
+def test_a_target_without_a_variant_fails_without_a_call() -> None:
     shop = FakeShop()
     settled, _ = applied(shop, [target(None, "1", 1)])
     assert (type(settled[1]), shop.called) == (FailedResult, [])
@@ -732,7 +732,7 @@ def taken(bench_of_two: Bench, *keys: str) -> None:
             mark_taken(session, key, "dagster")
 
 
-def test_a_run_that_had_to_leave_is_asked_for_again_and_goes_on(bench_of_two: Bench) -> None:
+def test_after_a_pause_a_worker_is_requested_and_goes_on(bench_of_two: Bench) -> None:
     run, other = (
         bench_of_two.queued(),
         bench_of_two.queued(bench_of_two.rule(name="Other")),
@@ -747,7 +747,7 @@ def test_a_run_that_had_to_leave_is_asked_for_again_and_goes_on(bench_of_two: Be
     assert bench_of_two.work(run).status == "APPLIED"
 
 
-def test_a_run_that_is_asked_for_already_is_not_asked_for_twice(bench_of_two: Bench) -> None:
+def test_a_worker_that_is_requested_is_not_requested_twice(bench_of_two: Bench) -> None:
     bench_of_two.queued()
     pause_shop(SHOP, database=bench_of_two.database, actor="user:7")
     resume_by_name(bench_of_two)

@@ -196,7 +196,7 @@ def test_the_catalogue_has_inactive_products_too(place: Place) -> None:
     assert {each.is_active for each in place.catalogue()} == {True, False}
 
 
-def test_a_price_is_told_as_in_the_catalogue(place: Place) -> None:
+def test_a_price_is_the_one_of_the_catalogue(place: Place) -> None:
     found = place.catalogue()
     told = place.ask(lambda shop: shop.prices([each.variant_id for each in found])).value
     assert told == {each.variant_id: each.price for each in found}
@@ -210,7 +210,7 @@ def test_variants_that_the_shop_does_not_know_have_no_price(place: Place) -> Non
     assert place.ask(lambda shop: shop.prices([NOBODY])).value == {}
 
 
-def test_what_is_written_is_confirmed_and_then_stands(place: Place) -> None:
+def test_a_written_price_is_confirmed_and_read_back(place: Place) -> None:
     one, other = place.pair()
     written = place.write(one.product_id, setting(one, 1234), setting(other, 4321)).value
     assert kinds(written) == {one.variant_id: 1234, other.variant_id: 4321}
@@ -324,7 +324,7 @@ def test_an_answer_that_is_lost_leaves_it_unknown_whether_the_price_is_set(
     )
 
 
-def test_a_bucket_that_is_too_empty_says_how_long_it_fills(place: Place) -> None:
+def test_a_throttled_call_has_a_retry_after(place: Place) -> None:
     variant, _ = place.pair()
     place.shrink(15)
     assert place.write(variant.product_id, setting(variant, 1234)).failure is None
@@ -335,7 +335,7 @@ def test_a_bucket_that_is_too_empty_says_how_long_it_fills(place: Place) -> None
     assert place.written(variant.variant_id) == 1
 
 
-def test_every_answer_tells_how_full_the_bucket_is_and_its_id(place: Place) -> None:
+def test_every_answer_has_the_bucket_and_its_id(place: Place) -> None:
     variant, _ = place.pair()
     called = place.write(variant.product_id, setting(variant, 1234))
     assert called.bucket.maximum == 2000
@@ -367,7 +367,7 @@ def test_a_shop_that_is_well_passes_the_check(place: Place) -> None:
         (FailureSignal(status=429), 429, TransientError),
     ],
 )
-def test_the_check_says_whether_waiting_helps(
+def test_the_check_raises_a_transient_or_a_permanent_error(
     place: Place, signal: FailureSignal, status: int, error: type[Exception]
 ) -> None:
     place.strike(signal, {"status": status})
@@ -376,7 +376,7 @@ def test_the_check_says_whether_waiting_helps(
     assert type(caught.value) is error
 
 
-def test_the_fake_fails_once_as_often_as_it_was_told_and_remembers_every_call() -> None:
+def test_the_fake_fails_as_often_as_scripted_and_records_every_call() -> None:
     fake = FakeShop(*shelf(1))
     fake.fail_once("1", FailureSignal(status=500), FailureSignal(status=429), retry_after_seconds=5)
     fake.fail_once(PAGES, FailureSignal(status=503))

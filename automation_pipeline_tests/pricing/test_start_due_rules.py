@@ -115,7 +115,7 @@ def test_a_rule_with_a_run_is_put_off_until_that_is_over(
     assert (len(looked.started), looked.put_off) == (1, ())
 
 
-def test_a_promotion_that_passed_in_an_outage_is_not_begun(
+def test_a_promotion_that_passed_in_an_outage_is_not_started(
     database: Database, clock: StandingClock
 ) -> None:
     due_at = clock.now()
@@ -263,9 +263,7 @@ def test_a_run_at_work_is_rolled_back_once_it_is_over(
     assert look(database, clock) == DuePriceRules(ended=(run_id,))
 
 
-def test_a_retry_that_was_asked_for_gives_way_to_the_end(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_requested_retry_gives_way_to_the_end(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(
         database,
@@ -282,9 +280,7 @@ def test_a_retry_that_was_asked_for_gives_way_to_the_end(
     assert wished(database, run_id) == [("APPLIED", True), ("FAILED", False)]
 
 
-def test_a_rollback_that_was_asked_for_is_first_done(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_requested_rollback_comes_first(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(
         database,
@@ -330,9 +326,7 @@ def test_an_old_promotion_ends_before_its_next_time_is_missed(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_a_rule_that_somebody_else_holds_is_left_for_the_next_look(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_locked_rule_is_left_for_the_next_tick(database: Database, clock: StandingClock) -> None:
     held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
     with database.transaction() as session:
         lock_rule(session, held.id)
@@ -398,7 +392,7 @@ def test_several_processes_start_a_rule_and_end_a_promotion_once(
     assert len(filed(database)) == 10
 
 
-def test_beside_a_run_by_hand_one_of_the_two_is_made(
+def test_of_a_concurrent_request_and_a_due_rule_one_creates_a_run(
     database: Database, database_url: str, clock: StandingClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
@@ -409,9 +403,7 @@ def test_beside_a_run_by_hand_one_of_the_two_is_made(
     assert sum(made) == len(run_rows(database)) == len(filed(database)) == 1
 
 
-def test_what_was_asked_for_by_hand_puts_the_schedule_off(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_requested_run_postpones_the_schedule(database: Database, clock: StandingClock) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     asked_for(rule, database, clock)
     assert look(database, clock) == DuePriceRules(put_off=(rule.id,))

@@ -189,7 +189,7 @@ def test_an_answer_that_is_lost_is_found_by_reading_and_nothing_is_written_twice
     assert {(row.from_amount, row.to_amount) for row in bench.changes(run.id)} == {(1000, 900)}
 
 
-def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_that_reads(
+def test_after_a_worker_that_dies_before_it_saves_the_next_one_reads_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench.queued()
@@ -214,7 +214,7 @@ def test_a_worker_that_dies_between_the_write_and_its_note_is_followed_by_one_th
     assert [bench.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
 
 
-def test_when_the_last_answer_is_lost_the_price_is_looked_for_before_it_is_given_up(
+def test_when_the_last_answer_is_lost_the_price_is_read_before_the_target_fails(
     bench: Bench,
 ) -> None:
     run = bench.queued()
@@ -286,7 +286,7 @@ def test_a_price_that_was_read_long_ago_is_read_again_before_it_is_written_over(
     assert bench.shop.times("prices") == 2
 
 
-def test_an_answer_that_tells_another_price_is_no_confirmation(
+def test_an_answer_with_another_price_is_no_confirmation(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = bench.queued()
@@ -313,7 +313,7 @@ def test_targets_that_failed_together_are_due_together(bench: Bench) -> None:
     assert (bench.work(run).status, bench.shop.times("write")) == ("APPLIED", 2)
 
 
-def test_a_price_that_was_changed_by_hand_is_refused_and_told(bench: Bench) -> None:
+def test_a_price_that_was_changed_by_hand_is_not_overwritten(bench: Bench) -> None:
     run = bench.queued()
     bench.shop.edit("201", amount=1234)
     ended = bench.work(run)
@@ -324,7 +324,7 @@ def test_a_price_that_was_changed_by_hand_is_refused_and_told(bench: Bench) -> N
     assert dead.observed_price == {"unit_amount": 1234, "currency": "EUR", "compare_at": None}
 
 
-def test_a_rule_may_say_that_drift_is_overwritten(bench: Bench) -> None:
+def test_a_rule_may_overwrite_drift(bench: Bench) -> None:
     run = bench.queued(bench.rule(onDrift="overwrite"))
     bench.shop.edit("201", amount=1234)
     assert bench.work(run).status == "APPLIED"
@@ -413,12 +413,12 @@ def test_an_empty_run_of_a_schedule_ends_applied(bench: Bench) -> None:
     assert bench.checks(run) == []
 
 
-def test_a_run_that_is_asked_for_is_planned_queued_and_applied(bench: Bench) -> None:
+def test_a_requested_run_is_planned_queued_and_applied(bench: Bench) -> None:
     ended = bench.work_id(bench.asked_for(bench.rule()))
     assert (ended.status, ended.targets.applied) == ("APPLIED", 3)
 
 
-def test_what_needs_a_second_person_stays_a_preview_and_says_so(bench: Bench) -> None:
+def test_a_run_that_needs_an_approval_stays_a_preview_with_the_reason(bench: Bench) -> None:
     bench.guard(maxPctDelta=0.5)
     stays = bench.work_id(bench.asked_for(bench.rule()))
     assert (stays.status, stays.wish, stays.error_message) == (
@@ -583,7 +583,7 @@ def test_a_run_is_counted_when_it_ends_and_not_before(bench_of_two: Bench) -> No
     assert (bench_of_two.work(run).status, counted(bench_of_two)) == ("APPLIED", ONCE)
 
 
-def test_a_run_that_is_tried_again_or_taken_back_is_not_counted_again(
+def test_the_times_of_a_retry_or_a_rollback_are_not_counted(
     bench_of_two: Bench,
 ) -> None:
     bench_of_two.shop.refuse("201")
@@ -605,7 +605,7 @@ def tried_again(bench_of_two: Bench, run: RuleRun) -> RuleRun:
     return bench_of_two.work(run)
 
 
-def test_the_sum_is_what_the_run_says_of_itself(bench_of_two: Bench) -> None:
+def test_the_sum_is_the_duration_of_the_run(bench_of_two: Bench) -> None:
     run = bench_of_two.work(bench_of_two.queued())
     assert run.started_at is not None
     assert run.finished_at is not None
@@ -664,7 +664,7 @@ def claimed(bench: Bench, hold: RunClaim) -> list[WorkTarget]:
         lambda work, _: work.leave(5.0),
     ],
 )
-def test_whoever_lost_the_run_changes_nothing_of_it(
+def test_a_worker_with_a_lost_claim_changes_nothing(
     bench: Bench, use: Callable[[TargetWork, list[WorkTarget]], Any]
 ) -> None:
     run = bench.queued()
@@ -679,7 +679,7 @@ def test_whoever_lost_the_run_changes_nothing_of_it(
     assert everything(bench) == before
 
 
-def test_who_loses_the_run_in_the_middle_writes_nothing_down_and_the_next_one_reads(
+def test_a_worker_that_loses_its_claim_saves_nothing_and_the_next_one_reads(
     bench: Bench,
 ) -> None:
     run = bench.queued()
@@ -699,7 +699,7 @@ def test_who_loses_the_run_in_the_middle_writes_nothing_down_and_the_next_one_re
     assert [row.was_found for row in bench.changes(run.id)] == [True, False, False]
 
 
-def test_who_comes_back_for_the_rest_has_the_run_to_itself(bench: Bench) -> None:
+def test_a_worker_that_leaves_releases_its_claim(bench: Bench) -> None:
     run = bench.queued()
     first = held(bench, run)
     applying(bench, first).leave(5.0)

@@ -141,16 +141,14 @@ class TestPreview:
         assert (run["createdBy"], run["ruleName"]) == ("machine:environment", "A tenth off")
         assert bench.shop.written == []
 
-    def test_whoever_may_only_read_may_preview(self, pricing: TestClient, login: Login) -> None:
+    def test_a_reader_may_preview(self, pricing: TestClient, login: Login) -> None:
         made(pricing)
         assert login({"pricing.read": "SELF"}).post(f"{PATH}/1/preview").status_code == 201
 
     def test_of_a_rule_that_is_not_there(self, pricing: TestClient) -> None:
         assert pricing.post(f"{PATH}/1/preview").status_code == 404
 
-    def test_a_shop_that_refuses_us_is_told_as_such(
-        self, pricing: TestClient, bench: Bench
-    ) -> None:
+    def test_a_refusal_of_the_shop_is_a_502(self, pricing: TestClient, bench: Bench) -> None:
         made(pricing)
         bench.shop.fail_always(PAGES, FailureSignal(status=401))
         refused = pricing.post(f"{PATH}/1/preview")
@@ -203,7 +201,7 @@ class TestApply:
         refused = pricing.post(f"{PATH}/1/apply", json=body)
         assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, field)
 
-    def test_a_paused_shop_is_told_and_no_refusal(self, pricing: TestClient) -> None:
+    def test_a_paused_shop_is_shown_and_no_error(self, pricing: TestClient) -> None:
         made(pricing)
         pricing.post("/api/pricing/shop/pause")
         answered = pricing.post(f"{PATH}/1/apply")
@@ -214,9 +212,7 @@ class TestTimes:
     """A rule with a time changes prices by itself."""
 
     @pytest.mark.parametrize("time", ["scheduleAt", "endsAt"])
-    def test_they_are_for_those_who_may_change_prices(
-        self, bench: Bench, login: Login, time: str
-    ) -> None:
+    def test_guardrails_need_their_permission(self, bench: Bench, login: Login, time: str) -> None:
         timed, author, bold = {time: "2027-01-01T00:00:00Z"}, login(AUTHOR), login(BOLD)
         assert author.post(PATH, json={**TENTH_OFF, **timed}).status_code == 403
         made(author)
@@ -284,7 +280,7 @@ def test_a_policy_of_a_project_with_a_strange_name_is_refused(
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_whoever_is_held_by_guardrails_cannot_move_them(
+def test_the_permission_for_runs_does_not_change_guardrails(
     pricing: TestClient, login: Login, bench: Bench, method: str
 ) -> None:
     bench.guard("shoes", maxPctDelta=0.1)
@@ -297,7 +293,7 @@ def test_whoever_is_held_by_guardrails_cannot_move_them(
     assert (kept["maxPctDelta"], kept["autoApply"]) == (0.1, False)
 
 
-def test_whoever_keeps_the_guardrails_needs_nothing_else(login: Login, bench: Bench) -> None:
+def test_the_permission_for_guardrails_is_enough(login: Login, bench: Bench) -> None:
     keeper = login({"pricing.policies.write": "ALL"})
     assert keeper.put(f"{POLICY}/shoes", json=CAREFUL).status_code == 200
     assert keeper.delete(f"{POLICY}/shoes").status_code == 200

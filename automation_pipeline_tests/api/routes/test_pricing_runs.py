@@ -86,7 +86,7 @@ def test_targets_are_gone_through_by_their_ids(pricing: TestClient, bench: Bench
         )
 
 
-def test_what_is_left_alone_says_why(pricing: TestClient, bench: Bench) -> None:
+def test_skipped_variants_have_their_reason(pricing: TestClient, bench: Bench) -> None:
     bench.shop.put(variant("301", "3", None), variant("401", "4", 5000))
     bench.guard(ceiling=2000, currency="EUR")
     run = bench.previewed()
@@ -102,7 +102,7 @@ def test_what_is_left_alone_says_why(pricing: TestClient, bench: Bench) -> None:
     )
 
 
-def test_the_result_and_the_log_tell_how_it_went(pricing: TestClient, bench: Bench) -> None:
+def test_the_result_and_the_log_of_a_run(pricing: TestClient, bench: Bench) -> None:
     run = bench.work(bench.queued())
     result = pricing.get(f"{PATH}/{run.id}/result").json()["data"]
     assert (result["runId"], result["appliedTargets"], result["failedTargets"]) == (
@@ -176,7 +176,7 @@ class TestApply:
             True,
         )
 
-    def test_guardrails_want_somebody_else_to_approve_first(
+    def test_guardrails_require_the_approval_of_another_person(
         self, pricing: TestClient, login: Login, bench: Bench
     ) -> None:
         bench.guard(maxPctDelta=0.5)
@@ -245,7 +245,7 @@ class TestRetry:
 
 
 class TestRollback:
-    def test_applied_prices_are_taken_back_by_a_worker(
+    def test_applied_prices_are_rolled_back_by_a_worker(
         self, pricing: TestClient, bench: Bench
     ) -> None:
         run = bench.work(bench.queued())
@@ -286,7 +286,7 @@ def test_of_a_run_that_is_not_there(pricing: TestClient, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", [*WORK, "cancel"])
-def test_whoever_may_write_rules_may_not_for_that_write_prices(
+def test_the_permission_for_rules_does_not_change_prices(
     login: Login, bench: Bench, what: str
 ) -> None:
     author = login({"pricing.read": "ALL", "pricing.write": "ALL", "pricing.runs.read": "ALL"})
@@ -294,7 +294,7 @@ def test_whoever_may_write_rules_may_not_for_that_write_prices(
     assert (refused.status_code, refused.json()["code"]) == (403, "AUTHORIZATION_ERROR")
 
 
-def test_a_look_at_the_shop_tells_what_differs_and_is_kept(
+def test_a_reconciliation_reports_mismatches_and_is_stored(
     pricing: TestClient, login: Login, bench: Bench
 ) -> None:
     run = bench.work(bench.queued())

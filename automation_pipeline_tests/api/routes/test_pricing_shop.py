@@ -99,7 +99,7 @@ def test_the_hopeless_are_tried_again_with_force_only(
     assert bench.work_id(run_id).status == "APPLIED"
 
 
-def test_a_run_that_waits_already_is_left_out_and_why_is_said(
+def test_a_run_that_waits_already_is_skipped_with_the_reason(
     pricing: TestClient, run_id: int
 ) -> None:
     wish = {"params": {"project": "shoes"}, "json": {"force": True}}

@@ -43,7 +43,7 @@ def test_a_day_without_runs_is_a_good_day() -> None:
     assert {passed for passed, _ in checks.values()} == {True}
 
 
-def test_the_runs_that_ended_on_the_day_are_told(database: Database) -> None:
+def test_the_runs_that_ended_on_the_day_are_counted(database: Database) -> None:
     clock = StandingClock(MIDNIGHT)
     for hours in (-1, 0, 23, 24):
         an_ended_run(database, clock, 3, 1, ended=timedelta(hours=-hours))

@@ -1,6 +1,8 @@
 """The job `rule_run`: a request, or a config of the launchpad, becomes prices; what goes wrong is
 told plainly."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 import pytest
 from sqlalchemy import select
@@ -81,7 +83,7 @@ def test_the_step_of_a_run_that_failed_fails(bench: Bench) -> None:
     assert (page["status"], page["failed"], page["success_rate"]) == ("FAILED", 3, 0.0)
 
 
-def test_a_run_that_waits_for_its_next_try_says_when(bench: Bench) -> None:
+def test_a_run_that_waits_for_its_next_attempt_has_a_time(bench: Bench) -> None:
     bench.shop.fail_once("2", FailureSignal(status=500))
     bench.asked_for(bench.rule())
     page = told(launch(bench, rule_run))
@@ -90,7 +92,7 @@ def test_a_run_that_waits_for_its_next_try_says_when(bench: Bench) -> None:
 
 
 @every_case("status", [401, 500])
-def test_a_run_whose_catalogue_cannot_be_read_says_why_and_is_tried_again(
+def test_a_run_whose_catalogue_cannot_be_read_has_the_reason_and_is_tried_again(
     bench: Bench, status: int
 ) -> None:
     bench.shop.fail_always(PAGES, FailureSignal(status=status))
@@ -101,6 +103,7 @@ def test_a_run_whose_catalogue_cannot_be_read_says_why_and_is_tried_again(
     assert (run.status, run.wish) == ("PREVIEW", "apply")
     assert run.error_message == "The shop fails as it was told to (page)."
     assert run.resume_at
+    assert 290 < (run.resume_at - datetime.now(UTC)).total_seconds() <= 300
     bench.shop.fail_no_more(PAGES)
     assert execute(rule_run, OP, run_id=run_id).success
     applied = bench.run(run_id)
@@ -201,7 +204,7 @@ def test_dagster_knows_which_run_it_works_on(run: dg.DagsterRun, run_id: int | N
     assert run_id_of(run) == run_id
 
 
-def test_who_terminates_it_in_dagster_cancels_the_run(bench: Bench) -> None:
+def test_a_termination_in_dagster_cancels_the_run(bench: Bench) -> None:
     queued = bench.queued()
     [(key, _)] = bench.requests()
     with dg.DagsterInstance.ephemeral() as instance:

@@ -35,7 +35,7 @@ def changed(bench: Bench) -> RuleRun:
     return ended
 
 
-def test_a_check_of_a_run_tells_what_has_changed(bench: Bench, changed: RuleRun) -> None:
+def test_a_check_of_a_run_reports_the_changed_prices(bench: Bench, changed: RuleRun) -> None:
     page = told(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert (page["runs"], page["checked"], page["mismatches"], page["unverified"]) == (1, 3, 1, 0)
     assert "| SKU-2-1 | 900 | 1500 | critical |" in str(page["details"])
@@ -43,9 +43,7 @@ def test_a_check_of_a_run_tells_what_has_changed(bench: Bench, changed: RuleRun)
     assert (check.mismatches, check.worst) == (1, "critical")
 
 
-def test_a_check_that_reads_no_price_at_all_is_red_and_says_why(
-    bench: Bench, changed: RuleRun
-) -> None:
+def test_a_check_that_reads_no_price_is_red_with_the_reason(bench: Bench, changed: RuleRun) -> None:
     bench.shop.refuse_everything(FailureSignal(status=401))
     said = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert said.startswith("None of 3 prices could be read: ")

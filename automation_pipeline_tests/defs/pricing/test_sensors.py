@@ -33,7 +33,7 @@ def tick(sensor: dg.SensorDefinition) -> str:
 
 @pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: sensor.name)
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_without_a_shop_a_tick_only_says_so(
+def test_without_a_shop_a_tick_is_skipped(
     database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
 ) -> None:
     a_bench(database, monkeypatch, shop_api_base_url=None, shop_api_token=None)
@@ -56,9 +56,7 @@ def test_a_rule_that_is_due_is_started(database: Database, monkeypatch: pytest.M
     assert bench.run(1).trigger == "schedule"
 
 
-def test_a_check_that_is_due_is_asked_for(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_due_check_is_requested(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = a_bench(database, monkeypatch)
     ended = bench.work(bench.queued())
     assert tick(due_rule_checks) == "No check is due."
@@ -67,14 +65,14 @@ def test_a_check_that_is_due_is_asked_for(
     assert bench.requests()[-1][1] == {"run_id": ended.id, "check": "5m"}
 
 
-def test_where_reconciliation_is_off_no_check_is_asked_for(
+def test_without_reconciliation_no_check_is_requested(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_bench(database, monkeypatch, worker_enable_reconciliation=False)
     assert tick(due_rule_checks) == "WORKER_ENABLE_RECONCILIATION is off."
 
 
-def test_a_run_without_a_worker_is_asked_for_again(
+def test_a_worker_is_requested_again_for_a_run_without_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = a_bench(database, monkeypatch)
@@ -86,7 +84,9 @@ def test_a_run_without_a_worker_is_asked_for_again(
     assert len(bench.requests()) == 2
 
 
-def test_an_alert_is_raised_and_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alert_is_raised_and_delivered(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
         bench = a_bench(

@@ -112,7 +112,7 @@ def test_of_a_retried_run_only_the_last_cycle_counts(
         ({"acknowledged_at": timedelta(0)}, 1),
     ],
 )
-def test_dead_letters_are_failures_that_are_kept_and_nobody_has_acknowledged(
+def test_dead_letters_are_recent_failures_without_acknowledgement(
     database: Database, clock: StandingClock, values: dict[str, timedelta], left: int
 ) -> None:
     run_id = an_ended_run(database, clock, 0, 2, ended=timedelta(days=2))
@@ -130,7 +130,7 @@ def test_a_run_that_was_rolled_back_has_no_dead_letters(
     assert health(database, clock) == {}
 
 
-def test_refusals_are_told_to_whoever_had_a_run_at_work_there(
+def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
     database: Database, clock: StandingClock
 ) -> None:
     a_shop(database, 1, 100, 200, 400)  # the last one is too long ago
@@ -219,7 +219,7 @@ def test_targets_are_counted_as_they_were_tried(database: Database, clock: Stand
     assert (day.runs[0].rule_name, day.runs[0].apply_ms) == ("Summer sale", 120_000)
 
 
-def test_a_run_is_mismatched_as_long_as_its_last_check_says_so(
+def test_the_last_check_decides_whether_a_run_is_mismatched(
     database: Database, clock: StandingClock
 ) -> None:
     now = clock.now()
@@ -232,7 +232,7 @@ def test_a_run_is_mismatched_as_long_as_its_last_check_says_so(
     assert the_day(database, clock).mismatched == [changed]
 
 
-def test_the_last_check_is_the_one_that_was_made_last_and_could_say_something(
+def test_the_last_check_is_the_last_conclusive_one(
     database: Database, clock: StandingClock
 ) -> None:
     now, earlier = clock.now(), clock.now() - timedelta(minutes=10)
@@ -248,7 +248,7 @@ def test_the_last_check_is_the_one_that_was_made_last_and_could_say_something(
     assert the_day(database, clock).mismatched == [early, unread]
 
 
-def test_a_broken_promise_is_said(database: Database, clock: StandingClock) -> None:
+def test_a_broken_invariant_is_named(database: Database, clock: StandingClock) -> None:
     an_ended_run(database, clock, 2, 1, status="APPLIED")
     an_ended_run(database, clock, 2, 0)
     assert the_day(database, clock).broken == ["Run 1 is APPLIED and has 1 failed targets."]
@@ -332,7 +332,7 @@ def test_the_early_checks_are_planned_from_the_end_of_the_run(
     assert due == [("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1))]
 
 
-def test_looks_by_hand_are_counted(database: Database, clock: StandingClock) -> None:
+def test_manual_checks_are_numbered(database: Database, clock: StandingClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
     names = []
     for _ in range(3):

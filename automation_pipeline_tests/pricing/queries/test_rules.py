@@ -94,7 +94,7 @@ def test_a_version_that_never_was_is_not_found(database: Database, clock: Standi
 
 
 @pytest.mark.parametrize("ask", [get_rule, lock_rule])
-def test_a_deleted_rule_is_there_only_for_those_who_ask_for_it(
+def test_a_deleted_rule_is_found_on_request_only(
     ask: object, database: Database, clock: StandingClock
 ) -> None:
     assert callable(ask)
@@ -123,7 +123,7 @@ def test_a_deleted_rule_is_there_only_for_those_who_ask_for_it(
         ({"q": ""}, ["Été à 50 %", "Winter_sale", "Wintersale", "Summer sale"]),
     ],
 )
-def test_rules_are_found_by_what_is_asked_newest_first(
+def test_rules_are_listed_by_filter_newest_first(
     asked: Mapping[str, object], names: list[str], database: Database, clock: StandingClock
 ) -> None:
     a_rule(database, clock)
@@ -147,7 +147,7 @@ def test_instants_are_kept_to_the_microsecond(database: Database, clock: Standin
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_who_refers_to_a_rule_that_is_held_does_not_wait(
+def test_a_row_that_refers_to_a_locked_rule_does_not_wait(
     database: Database, clock: StandingClock
 ) -> None:
     """PostgreSQL locks the rule so when a run of it is written twice in one transaction."""
@@ -173,18 +173,14 @@ TIGHT = parse_policy(
 LOOSE = parse_policy({})
 
 
-def test_a_policy_is_read_as_it_was_put_and_stands_for_its_project_only(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_policy_is_stored_for_its_project_only(database: Database, clock: StandingClock) -> None:
     with database.transaction() as session:
         save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
         assert policy_of(session, "eu") == TIGHT
         assert policy_of(session, "default") is None
 
 
-def test_a_new_policy_stands_in_place_of_the_old_one(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_new_policy_replaces_the_old_one(database: Database, clock: StandingClock) -> None:
     with database.transaction() as session:
         save_policy(session, "eu", TIGHT, actor="user:1", now=clock.now())
         assert policy_of(session, "eu") == TIGHT
@@ -276,7 +272,7 @@ def test_hundreds_of_due_rules_cost_as_many_statements_as_one(
 
 
 @pytest.mark.parametrize("how_many", [0, 3])
-def test_a_look_at_nothing_that_is_due_asks_once(
+def test_a_tick_without_due_rules_takes_few_queries(
     how_many: int, database: Database, clock: StandingClock
 ) -> None:
     for _ in range(how_many):
@@ -287,7 +283,7 @@ def test_a_look_at_nothing_that_is_due_asks_once(
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_who_refers_to_a_rule_that_is_looked_at_does_not_wait(
+def test_a_row_that_refers_to_a_due_rule_does_not_wait(
     database: Database, clock: StandingClock
 ) -> None:
     due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
@@ -386,7 +382,7 @@ def test_what_was_edited_or_is_gone_is_left_for_good(bench: Bench) -> None:
     assert tick(bench) == NOTHING
 
 
-def test_an_end_that_somebody_has_called_off_is_not_tried_again(bench: Bench) -> None:
+def test_a_cancelled_end_is_not_tried_again(bench: Bench) -> None:
     bench.knobs["calls_at_once"] = 1
     run = over(bench)
     bench.shop.fail_always("3", ODD)

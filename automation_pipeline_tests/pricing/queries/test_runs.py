@@ -87,7 +87,9 @@ def test_a_run_is_of_the_rule_as_it_is_now(database: Database, clock: StandingCl
     assert filed(database) == []
 
 
-def test_a_run_may_say_more_of_itself(database: Database, clock: StandingClock) -> None:
+def test_a_run_may_have_a_request_a_time_and_a_parent(
+    database: Database, clock: StandingClock
+) -> None:
     rule, at = a_rule(database, clock), clock.now() - timedelta(hours=1)
     with database.transaction() as session:
         new = NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.REPAIR, actor="user:1")
@@ -204,7 +206,7 @@ def test_a_hold_that_is_kept_up_lasts(database: Database, run_id: int) -> None:
 
 
 @pytest.mark.parametrize("taken_by_another", [True, False])
-def test_who_has_lost_a_run_can_neither_keep_it_nor_give_it_back(
+def test_a_lost_claim_can_be_neither_extended_nor_released(
     database: Database, run_id: int, taken_by_another: bool
 ) -> None:
     lost = took(database, run_id)
@@ -280,7 +282,7 @@ def test_runs_are_found_by_their_ids_as_each_is_shown(bench: Bench) -> None:
         assert runs_by_id(session, []) == {}
 
 
-def test_a_run_says_how_its_targets_stand(bench: Bench) -> None:
+def test_a_run_counts_its_targets_by_state(bench: Bench) -> None:
     run = bench.queued()
     settle(bench, run.id, applied(bench), applied(bench), failed("not_found"), failed("cancelled"))
     shown = bench.run(run.id)
@@ -370,7 +372,7 @@ def test_skipped_variants_are_read_by_reason(bench: Bench) -> None:
         assert skipped_of(session, run.id, reason="zero_price", limit=1, offset=1) == everything[2:]
 
 
-def test_the_result_tells_of_every_target_that_ended(bench: Bench) -> None:
+def test_the_result_has_every_target_that_ended(bench: Bench) -> None:
     run = bench.queued()
     times = {"status": "PARTIAL", "started_at": bench.clock.now()}
     bench.set_run(run.id, **times, finished_at=bench.clock.now() + timedelta(seconds=31.24))
@@ -415,7 +417,7 @@ def test_the_log_holds_the_moves_of_the_run_and_of_its_targets_only(bench: Bench
     }
 
 
-def test_of_a_run_that_never_was_nothing_is_told(bench: Bench) -> None:
+def test_an_unknown_run_is_not_found(bench: Bench) -> None:
     with bench.database.reading() as session:
         for ask in (
             lambda: get_run(session, 99),
@@ -445,7 +447,7 @@ ENDED = ("APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK")
         ("APPLIED", "rollback", False, False, False),
     ],
 )
-def test_what_is_in_the_way_of_another_run(
+def test_which_runs_block_another_run(
     status: str,
     wish: str | None,
     *,
@@ -478,7 +480,7 @@ def test_what_is_in_the_way_of_another_run(
     assert comes_first is (is_active or wish == "retry")
 
 
-def test_a_rule_rests_since_its_last_run_that_stands(
+def test_the_cooldown_counts_from_the_last_applied_run(
     database: Database, clock: StandingClock
 ) -> None:
     rule, now = a_rule(database, clock), clock.now()

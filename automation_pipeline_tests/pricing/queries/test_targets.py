@@ -61,7 +61,7 @@ def claimed(database: Database, clock: Clock, run_id: int) -> list[str | None]:
         return [one.variant_id for one in claim_chunk(session, run_id, "worker", clock.now())]
 
 
-def test_what_is_due_is_taken_up_and_nobody_else_writes_it_meanwhile(
+def test_due_targets_are_claimed_and_no_other_run_writes_them(
     database: Database, clock: Clock
 ) -> None:
     run_id = applying(database, clock, ["QUEUED", "QUEUED", "QUEUED", "APPLIED", "FAILED"])
@@ -139,9 +139,7 @@ def test_what_a_lost_worker_was_at_is_queued_again_and_in_doubt(
     assert rows[0].attempts == 2
 
 
-def test_what_was_changed_in_a_shop_since_is_counted_without_what_was_taken_back(
-    database: Database, clock: Clock
-) -> None:
+def test_applied_changes_are_counted_without_rollbacks(database: Database, clock: Clock) -> None:
     run_id = applying(database, clock, ["APPLIED"])
     with database.reading() as session:
         target_id = session.scalars(select(Row.id)).one()
@@ -300,7 +298,7 @@ def test_no_rule_has_two_runs_at_work(database: Database, clock: Clock) -> None:
     assert (rows(database, RuleRunRow), log(database)) == (before, [])
 
 
-def test_what_is_given_up_without_a_call_goes_through_applying(
+def test_a_target_that_fails_without_a_call_passes_through_applying(
     database: Database, clock: Clock
 ) -> None:
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])

@@ -59,7 +59,7 @@ LETTERS = [
 ]
 
 
-def test_a_report_counts_by_kind_and_says_what_to_do() -> None:
+def test_a_report_counts_by_kind_and_recommends_actions() -> None:
     tallies = [
         DeadLetterTally(FailureKind.RATE_LIMIT, 1, 1, 0),
         DeadLetterTally(FailureKind.NOT_FOUND, 3, 0, 1),
@@ -166,7 +166,7 @@ def test_another_currency_is_a_mismatch_without_a_difference() -> None:
     assert (found.difference, found.percentage_diff, found.actual_currency) == (None, None, "EUR")
 
 
-def test_a_report_tells_mismatches_and_what_could_not_be_read() -> None:
+def test_a_report_has_mismatches_and_unread_prices() -> None:
     found = [(target(1), Price(1399, "USD")), (target(2), Price(1299, "USD")), (target(3), "404")]
     assert as_document(reconciliation_report(7, found, T0)) == {
         "runId": "7",
@@ -213,7 +213,7 @@ def test_a_report_is_as_grave_as_its_gravest_difference(
     assert worst_severity(found) == weight
 
 
-def test_what_is_priced_in_another_currency_is_not_put_back() -> None:
+def test_a_price_in_another_currency_is_not_repaired() -> None:
     found = reconciliation_report(
         7, [(target(1), Price(1, "USD")), (target(2), Price(1, "EUR")), (target(3), "404")], T0
     )
@@ -246,7 +246,7 @@ def success(applied: int, failed: int) -> ProjectHealth:
         ),
     ],
 )
-def test_who_is_called_for_what(health: ProjectHealth, fired: list[str]) -> None:
+def test_which_alerts_fire(health: ProjectHealth, fired: list[str]) -> None:
     assert [f"{alert.name} {alert.severity}" for alert in evaluate_alerts(health)] == fired
     assert all(alert.message.endswith(".") for alert in evaluate_alerts(health))
 
@@ -337,7 +337,7 @@ def a_day(
         (a_day((1, 0), broken=("Run 1 is APPLIED and has 2 failed targets.",)), ["invariants"]),
     ],
 )
-def test_a_day_is_good_or_it_is_said_what_is_not(day: DayRuns, failed: list[str]) -> None:
+def test_a_day_passes_or_fails_its_checks(day: DayRuns, failed: list[str]) -> None:
     found = evaluate_day(day)
     assert tuple(finding.check for finding in found) == DAY_CHECKS
     assert [finding.check for finding in found if not finding.passed] == failed

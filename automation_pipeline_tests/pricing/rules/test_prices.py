@@ -174,7 +174,7 @@ def test_a_change_of_the_compare_at_price_alone_is_a_change() -> None:
         ({"compare_at": 9}, {"op": "set", "value": 1000, "compareAt": 9}, Skip.NO_CHANGE),
     ],
 )
-def test_what_is_left_alone_says_why(
+def test_skipped_variants_have_their_reason(
     facts: dict[str, object], transform: dict[str, object], skip: Skip
 ) -> None:
     outcome = price(rule(transform), variant(**facts))
@@ -226,7 +226,7 @@ def test_an_ending_that_the_currency_does_not_have_is_left_alone() -> None:
         ({"cost": 900, "compare_at": 1000}, {"op": "percent", "value": -10}, ()),
     ],
 )
-def test_what_a_person_should_look_at_is_a_warning(
+def test_unusual_prices_have_warnings(
     facts: dict[str, object], transform: dict[str, object], warnings: tuple[Warn, ...]
 ) -> None:
     outcome = price(rule(transform), variant(**facts))
@@ -234,7 +234,7 @@ def test_what_a_person_should_look_at_is_a_warning(
     assert all(warning.words.endswith(".") for warning in warnings)
 
 
-def test_the_trace_tells_what_each_part_did() -> None:
+def test_the_trace_has_every_step() -> None:
     outcome = priced(
         1000, {"op": "percent", "value": -33.333, "floor": 750, "round": "nearest", "precision": 0}
     )
@@ -346,7 +346,7 @@ def test_a_guardrail_blocks_with_the_checks_that_fail(used: str, is_blocked: boo
         assert plan.proposed.unit_amount == 900
 
 
-def test_facts_are_told_as_json_can_hold_them() -> None:
+def test_facts_are_stored_as_json() -> None:
     facts = {
         "deltaPct": Decimal(1) / 3,
         "limit": Decimal("0.15"),
@@ -426,7 +426,7 @@ def test_the_budget_of_the_day_is_what_is_left_of_it() -> None:
     assert failing({"dailyChangeBudgetPct": 0.25}, 1000, 1001, used=3) == ["dailyBudget"]
 
 
-def test_from_zero_the_change_is_told_as_all_of_it() -> None:
+def test_a_change_from_zero_counts_as_all_of_it() -> None:
     (check,) = check_guardrails(parse_policy({"maxPctDelta": 0.15}), None, Price(0, "EUR"), 100)
     assert (check.ok, check.facts["deltaPct"]) == (True, 1)
 
@@ -519,7 +519,7 @@ def test_a_price_gets_its_ending(exact: int, way: Round, ending: str, result: in
         (".990", 2, None),
     ],
 )
-def test_an_ending_is_said_in_the_decimals_of_its_currency(
+def test_an_ending_has_the_decimals_of_its_currency(
     ending: str, decimals: int, lattice: Lattice | None
 ) -> None:
     assert with_ending(ending, decimals) == lattice

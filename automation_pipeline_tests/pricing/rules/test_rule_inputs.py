@@ -47,7 +47,7 @@ NO_INSTANT = "must be a date and time with its time zone, such as 2026-05-04T02:
 BAND = {"price": {"gte": 100, "currency": "EUR"}}
 
 
-def test_a_rule_says_little_and_has_careful_defaults() -> None:
+def test_a_rule_has_careful_defaults() -> None:
     parsed = parse_rule({"name": "Sale", "selector": {"all": True}, "transform": TENTH_OFF})
     assert (parsed.enabled, parsed.on_drift, parsed.currency, parsed.schedule_at) == (
         True,
@@ -554,7 +554,7 @@ def test_unknown_checks_are_refused(name: str) -> None:
 HOUR = timedelta(hours=1)
 
 
-def test_a_start_is_told_once_a_time_of_the_schedule() -> None:
+def test_a_start_is_one_event_per_scheduled_time() -> None:
     first, again = (
         run_scheduled(3, "default", 7, NOW, NOW),
         run_scheduled(3, "default", 7, NOW, NOW + HOUR),
@@ -580,7 +580,7 @@ def test_what_was_missed_is_not_taken_for_what_was_started() -> None:
     assert event.key != run_scheduled(3, "default", 7, NOW, NOW).key
 
 
-def test_the_end_of_a_promotion_is_told_of_each_of_its_runs() -> None:
+def test_the_end_of_a_promotion_is_an_event_of_each_run() -> None:
     first, second = (promotion_ended(3, "default", run_id, NOW, NOW) for run_id in (7, 8))
     assert (first.key, second.key) == (
         "rule-run-7-end-1777888800000",
@@ -594,7 +594,7 @@ def test_the_end_of_a_promotion_is_told_of_each_of_its_runs() -> None:
     }
 
 
-def test_every_change_of_guardrails_is_told_with_what_they_are_by_now() -> None:
+def test_every_change_of_guardrails_is_an_event_with_the_policy() -> None:
     policy = parse_policy({"autoApply": True})
     first, second = (policy_changed("eu", policy, "user:1", NOW, change) for change in ("a", "b"))
     assert (first.name, first.correlation_id) == ("policy.changed", "policy-eu")
@@ -606,7 +606,7 @@ def test_every_change_of_guardrails_is_told_with_what_they_are_by_now() -> None:
     }
 
 
-def test_guardrails_that_are_removed_twice_are_told_twice() -> None:
+def test_guardrails_that_are_removed_twice_are_two_events() -> None:
     first, second = policy_removed("eu", "user:1", NOW), policy_removed("eu", "user:1", NOW + HOUR)
     assert first.key != second.key
     assert first.payload == {"projectId": "eu", "removedBy": "user:1"}

@@ -100,7 +100,7 @@ def test_a_preview_grows_stale(rule_hash: str, age: timedelta, reason: str | Non
         (False, "cyd", None),
     ],
 )
-def test_two_people_stand_behind_a_run(
+def test_a_second_person_approves_a_run(
     approved_by: str | None, fault: str | None, *, auto_apply: bool
 ) -> None:
     said = approval_fault(
@@ -179,7 +179,7 @@ def test_what_is_due(
         ),
     ],
 )
-def test_what_a_look_has_come_to(looked: DuePriceRules, words: str) -> None:
+def test_a_tick_is_described_in_a_sentence(looked: DuePriceRules, words: str) -> None:
     assert str(looked) == words
 
 
@@ -270,7 +270,7 @@ def test_a_price_is_written_only_over_the_one_that_was_previewed(
         (None, BACK_BY_FORCE, FailedResult),
     ],
 )
-def test_a_price_is_taken_back_only_where_nobody_has_edited_it(
+def test_an_edited_price_is_rolled_back_only_by_force(
     seen: Price | None, terms: ApplyTerms, becomes: type | None
 ) -> None:
     decided = decide_before_write(reversed_target(target()), seen, Decimal(0), terms)
@@ -330,7 +330,7 @@ def test_the_guardrails_are_looked_at_with_what_is_spent_of_the_day(
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6), st.booleans())
-def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_says_so(
+def test_only_a_rule_that_overwrites_drift_replaces_another_price(
     before: int, after: int, seen: int, overwrites: bool
 ) -> None:
     one = target(before=Price(before, "EUR"), after=Price(after, "EUR"))
@@ -345,7 +345,7 @@ def test_nothing_is_written_over_a_price_that_nobody_previewed_unless_the_rule_s
 
 
 @given(st.lists(st.sampled_from([LOST, BUSY, HASTE, GONE]), max_size=40), st.integers(0, 9))
-def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(
+def test_a_target_fails_in_the_end_but_not_while_its_outcome_is_unknown(
     failures: list[CallFailure], seed: int
 ) -> None:
     one, random, doubted = target(), Random(seed), False
@@ -366,9 +366,7 @@ def test_a_target_is_given_up_in_the_end_but_not_while_it_is_in_doubt(
 
 
 @every_case(("price", "kind"), [(900, AppliedResult), (1000, FailedResult), (1234, FailedResult)])
-def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(
-    price: int, kind: type[object]
-) -> None:
+def test_the_last_look_finds_the_price_or_fails_the_target(price: int, kind: type[object]) -> None:
     doomed = target(final_failure=BUSY, outcome_unknown=True)
     settled = decide_before_write(
         doomed, Price(price, "EUR"), Decimal(0), ApplyTerms(OnDrift.REFUSE, None)
@@ -378,7 +376,7 @@ def test_the_last_look_finds_the_price_or_gives_it_up_for_its_doom(
         assert (settled.failure, settled.target.outcome_unknown) == (BUSY, False)
 
 
-def test_a_last_look_that_fails_is_taken_again_unless_that_is_hopeless() -> None:
+def test_a_last_look_that_fails_is_repeated_unless_it_is_hopeless() -> None:
     doomed = target(final_failure=LOST, outcome_unknown=True)
     again = decide_after_failed_call(doomed, BUSY, Random(1))
     assert isinstance(again, RequeuedResult)
@@ -392,7 +390,7 @@ def test_a_last_look_that_fails_is_taken_again_unless_that_is_hopeless() -> None
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
 
 
-def test_who_was_not_tried_is_as_before() -> None:
+def test_a_target_that_was_not_tried_is_unchanged() -> None:
     one = target(progress=AttemptProgress(2, 1, 5.0), outcome_unknown=True)
     assert requeue_unchanged(one, 7.0) == RequeuedResult(
         one, 7.0, AttemptProgress(2, 1, 5.0), None, outcome_unknown=True
@@ -408,7 +406,7 @@ def test_a_target_without_a_variant_is_not_found() -> None:
     ("minutes", "waited_seconds", "is_late"),
     [(10, 0.0, False), (10.1, 0.0, True), (14, 300.0, False), (16, 300.0, True)],
 )
-def test_a_target_has_ten_minutes_besides_the_waits_that_the_shop_asked_for(
+def test_a_target_has_ten_minutes_without_the_waits_for_the_rate_limit(
     minutes: float, waited_seconds: float, is_late: bool
 ) -> None:
     one = target(progress=AttemptProgress(1, 3, waited_seconds))
@@ -451,7 +449,7 @@ def again(decision: RetryTarget | None) -> RetryTarget:
     return decision
 
 
-def test_a_target_that_always_fails_is_called_four_times_and_given_up() -> None:
+def test_a_target_that_always_fails_is_called_four_times() -> None:
     progress, at, times, keys = AttemptProgress(), 0.0, [], []
     while True:
         times.append(at)
@@ -500,7 +498,7 @@ def test_waits_for_the_shop_cost_no_attempt() -> None:
     assert (decision.progress.attempts, decision.progress.rate_limit_waits) == (0, 1)
 
 
-def test_untold_waits_for_the_shop_are_16_32_and_64_seconds() -> None:
+def test_rate_limit_waits_without_retry_after_are_16_32_and_64_seconds() -> None:
     progress, waits = AttemptProgress(), []
     for _ in range(4):
         decision = again(decide_retry(failure(429), progress, Middle()))
@@ -509,7 +507,7 @@ def test_untold_waits_for_the_shop_are_16_32_and_64_seconds() -> None:
     assert waits == [16, 32, 64, 64]
 
 
-def test_the_eleventh_wait_for_the_shop_costs_an_attempt_and_still_lasts_as_told() -> None:
+def test_the_eleventh_rate_limit_wait_costs_an_attempt_and_keeps_its_length() -> None:
     progress = AttemptProgress(rate_limit_waits=10, rate_limit_seconds=20)
     decision = again(decide_retry(failure(429, 30.0), progress, Random(1)))
     assert decision.progress == AttemptProgress(
@@ -526,14 +524,14 @@ def test_more_than_a_quarter_of_an_hour_of_such_waits_costs_attempts() -> None:
     assert hour.wait_seconds >= 3600
 
 
-def test_a_target_that_is_only_refused_is_given_up_in_the_end() -> None:
+def test_a_target_that_is_only_throttled_fails_in_the_end() -> None:
     progress, calls = AttemptProgress(), 1
     while (decision := decide_retry(failure(429, 1.0), progress, Random(2))) is not None:
         progress, calls = decision.progress, calls + 1
     assert calls == 1 + 10 + 3
 
 
-def test_a_shop_that_asks_for_days_is_given_up() -> None:
+def test_a_retry_after_of_days_fails_the_target() -> None:
     assert decide_retry(failure(429, 90_000.0), AttemptProgress(), Middle()) is None
     assert decide_retry(failure(429, 86_400.0), AttemptProgress(), Middle()) is not None
 
@@ -563,7 +561,7 @@ def test_a_header_is_never_undercut(header: str | None, lowest: float, highest: 
     ("requested", "available", "rate", "seconds"),
     [(10, 2, 100, 1.0), (1000, 0, 100, 10.0), (10, 50, 100, 1.0), (10, 2, 0, None)],
 )
-def test_a_bucket_says_when_it_is_full_enough(
+def test_the_wait_until_a_bucket_is_full_enough(
     requested: float, available: float, rate: float, seconds: float | None
 ) -> None:
     assert throttle_seconds(requested, available, rate) == seconds
@@ -638,9 +636,7 @@ def test_a_run_is_rolled_back_when_nothing_is_applied_any_more(
         (None, True, "left"),
     ],
 )
-def test_a_price_is_taken_back_by_applying_the_former_one(
-    seen: Price | None, force: bool, what: str
-) -> None:
+def test_a_rollback_applies_the_former_price(seen: Price | None, force: bool, what: str) -> None:
     applied = WorkTarget(
         1,
         "p",
@@ -725,7 +721,7 @@ def test_a_run_ends_as_its_targets_did(targets: str, ends_as: str | None) -> Non
     assert final_run_state(TargetState(state) for state in targets.split()) == ends_as
 
 
-def test_a_failed_run_says_why() -> None:
+def test_a_failed_run_has_an_error() -> None:
     assert run_error(PricingRunState.FAILED, was_critical=True) is RunError.CRITICAL
     assert run_error(PricingRunState.FAILED, was_critical=False) is RunError.ALL_TARGETS_FAILED
     assert run_error(PricingRunState.PARTIAL, was_critical=True) is None

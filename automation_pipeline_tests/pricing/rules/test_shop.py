@@ -50,7 +50,7 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case(("currency", "decimals"), [("EUR", 2), ("JPY", 0), ("KWD", 3), ("ZZZ", 2)])
-def test_a_currency_says_how_many_decimals_it_has(currency: str, decimals: int) -> None:
+def test_every_currency_has_its_decimals(currency: str, decimals: int) -> None:
     assert decimals_of(currency) == decimals
 
 
@@ -106,7 +106,7 @@ def test_a_currency_is_three_capital_letters(text: str, *, ok: bool) -> None:
     assert is_currency(text) is ok
 
 
-def test_prices_are_compared_with_the_struck_through_one_only_where_asked() -> None:
+def test_compare_at_prices_are_compared_on_request_only() -> None:
     price, other = Price(1299, "EUR", 1599), Price(1299, "EUR")
     assert price.stands_as(other, with_compare_at=False)
     assert not price.stands_as(other, with_compare_at=True)
@@ -186,7 +186,7 @@ def test_a_failure_has_a_kind_and_a_verdict(
         (FailureSignal(status=404), False),
     ],
 )
-def test_a_call_that_may_have_been_heard_is_of_unknown_outcome(
+def test_a_call_that_may_have_arrived_has_an_unknown_outcome(
     signal: FailureSignal, *, unknown: bool
 ) -> None:
     assert classify_failure(signal, "").outcome_unknown is unknown
@@ -231,7 +231,7 @@ def full(**changes: float) -> LeakyBucket:
     return LeakyBucket(**facts, measured_at=NOW)
 
 
-def test_a_shop_that_was_never_heard_of_has_the_smallest_plan() -> None:
+def test_a_shop_without_an_answer_has_the_smallest_plan() -> None:
     tank = default_bucket(NOW)
     assert (tank.available, tank.maximum, tank.restore_rate) == (
         DEFAULT_BUCKET.available,
@@ -259,7 +259,7 @@ def test_points_come_back_up_to_the_brim() -> None:
     assert tank.available == pytest.approx(1990)
 
 
-def test_what_the_shop_tells_is_the_truth_less_the_other_promises() -> None:
+def test_the_shops_figure_counts_less_the_other_reservations() -> None:
     tank = sync_bucket(
         full(available=500.0, pending=30.0),
         10,
@@ -271,13 +271,13 @@ def test_what_the_shop_tells_is_the_truth_less_the_other_promises() -> None:
 
 
 @every_case(("told", "available"), [(1800, 600), (100, 80)])
-def test_old_news_may_only_say_that_there_is_less(told: float, available: float) -> None:
+def test_an_old_figure_cannot_raise_the_estimate(told: float, available: float) -> None:
     reckoned = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
     tank = sync_bucket(reckoned, 10, BucketStatus(told, 2000, 100), since=NOW, now=after(1))
     assert tank.available == available
 
 
-def test_an_answer_that_tells_nothing_leaves_the_points_spent() -> None:
+def test_an_answer_without_a_figure_leaves_the_points_spent() -> None:
     assert sync_bucket(
         full(available=500.0, pending=10.0), 10, None, since=NOW, now=after(1)
     ) == LeakyBucket(600, 2000, 100, 0, after(1))
@@ -413,7 +413,7 @@ def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened()
     assert after_answers("W", read) == CLOSED
 
 
-def test_an_open_circuit_lets_nobody_call_for_a_minute_and_then_one() -> None:
+def test_an_open_circuit_allows_no_call_for_a_minute_and_then_one() -> None:
     opened = after_answers("TTTTTT")
     assert has_opened(Circuit(), opened)
     assert request_permit(opened, NOON + timedelta(seconds=59)) == NotBefore(NOON + MINUTE)
@@ -444,7 +444,7 @@ def test_late_answers_do_not_change_an_open_circuit() -> None:
     assert after_answers("WTF", OPEN) == OPEN
 
 
-def test_a_wait_that_the_shop_tells_holds_everybody_up() -> None:
+def test_a_retry_after_of_the_shop_holds_up_every_call() -> None:
     refused = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, timedelta(seconds=2))
     assert refused.state is CircuitState.CLOSED
     assert request_permit(refused, NOON) == NotBefore(NOON + timedelta(seconds=2))

@@ -95,7 +95,7 @@ def test_the_times_of_a_run_are_in_their_order_and_there_when_they_must_be(
 
 
 @pytest.mark.parametrize(("column", "wrong"), [("wish", "more"), ("rollback_state", "SOME")])
-def test_what_is_wished_and_taken_back_of_a_run_is_said_in_known_words(
+def test_wish_and_rollback_state_have_known_values(
     database: Database, clock: Clock, column: str, wrong: str
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
