@@ -92,8 +92,8 @@ def create_schedule(
     clock: Clock,
     webhook_origins: Collection[str] = (),
 ) -> Schedule:
-    """It has decided upon no due time yet: one just gone by fires at once while the scheduler's
-    window holds it. Without `webhook_origins` a webhook may be at any public address."""
+    """A due time that has just passed runs at once, while it is within the scheduler's window.
+    Without `webhook_origins` a webhook may have any public address."""
     schedule = parse_schedule(given)
     check_webhook_url(schedule.webhook_url, webhook_origins)
     with database.transaction() as session:
@@ -109,8 +109,8 @@ def update_schedule(
     clock: Clock,
     webhook_origins: Collection[str] = (),
 ) -> Schedule:
-    """What the patch does not name stays, null clears. Of two patches at once the second sees what
-    the first did."""
+    """Apply a patch: fields that it does not name stay, null clears a field. The second of two
+    concurrent patches sees the result of the first."""
     with database.transaction() as session:
         stored = lock_schedule(session, schedule_id)
         if not patch:
@@ -118,7 +118,7 @@ def update_schedule(
         changed, now = apply_patch(stored, patch), clock.now()
         if changed.webhook_url != stored.webhook_url:
             check_webhook_url(changed.webhook_url, webhook_origins, INVALID_UPDATE)
-        # One that was deleted meanwhile must not stand in the way of other changes.
+        # A configuration that was deleted meanwhile does not prevent other changes.
         new_configs = set(changed.specific_audit_configs) - set(stored.specific_audit_configs)
         check_audit_configs(session, new_configs, INVALID_UPDATE)
         replace_schedule(session, schedule_id, changed, now)
@@ -132,7 +132,7 @@ def update_schedule(
 def pause_schedule(
     schedule_id: int, *, database: Database, clock: Clock, reason: str | None = None
 ) -> Schedule:
-    """One that is paused already keeps its reason."""
+    """A schedule that is paused already keeps its reason."""
     with database.transaction() as session:
         if lock_schedule(session, schedule_id).is_active:
             change_schedule(
@@ -143,8 +143,7 @@ def pause_schedule(
 
 
 def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Schedule:
-    """What fell due during the pause is not caught up with. One that is active already stays as it
-    is."""
+    """Due times of the pause do not run. A schedule that is active already stays as it is."""
     with database.transaction() as session:
         if not lock_schedule(session, schedule_id).is_active:
             now = clock.now()
@@ -154,8 +153,7 @@ def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Sc
 
 
 def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime:
-    """The occurrence that is left out now, after those left out before. ConflictError if none would
-    come."""
+    """Skip one more occurrence and return it. ConflictError: there is none to skip."""
     now = clock.now()
     with database.transaction() as session:
         schedule = lock_schedule(session, schedule_id)
@@ -173,7 +171,7 @@ def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime
 
 
 def delete_schedule(schedule_id: int, *, database: Database) -> None:
-    """ConflictError while a run of it waits or is at work."""
+    """ConflictError: the schedule has a run that has not ended."""
     with database.transaction() as session:
         lock_schedule(session, schedule_id)
         runs = unended_runs(session, schedule_id)
@@ -216,8 +214,8 @@ def backfill_schedule(
     clock: Clock,
     dry_run: bool = False,
 ) -> ScheduleBackfill:
-    """Every run selects the sales of its day, with the schedule's other filters. A day that has its
-    run keeps it."""
+    """File one run per day, which selects the sales of the day with the schedule's other filters. A
+    day that has its run keeps it, and excluded days get none."""
     now = clock.now()
     with database.transaction() as session:
         schedule = lock_schedule(session, schedule_id)

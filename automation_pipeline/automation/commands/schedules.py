@@ -12,9 +12,14 @@ import typer
 from automation_pipeline import bootstrap
 from automation_pipeline.automation.commands.runs import get_run, is_good, watch_run
 from automation_pipeline.automation.documents import schedule_document
-from automation_pipeline.automation.models.schedules import Schedule, ScheduleType, ShortMonths
+from automation_pipeline.automation.models.schedules import (
+    OccurrenceShown,
+    Schedule,
+    ScheduleType,
+    ShortMonths,
+)
 from automation_pipeline.automation.models.selections import FicheSelection, parse_selection
-from automation_pipeline.automation.queries.due import Occurrence, decided_occurrences
+from automation_pipeline.automation.queries.due import decided_occurrences
 from automation_pipeline.automation.queries.schedules import get_schedule, list_schedules
 from automation_pipeline.automation.rules.due import next_due, occurrences_after, parse_start
 from automation_pipeline.automation.runs import manual_run_key, request_run
@@ -157,7 +162,7 @@ def leave_out_next(services: Services, schedule_id: int) -> SkippedTime:
 
 
 @operation(f"GET {PATH}/{{schedule_id}}/occurrences")
-def occurrences_of(session: Session, schedule_id: int, limit: int) -> Sequence[Occurrence]:
+def occurrences_of(session: Session, schedule_id: int, limit: int) -> Sequence[OccurrenceShown]:
     get_schedule(session, schedule_id)
     return decided_occurrences(session, schedule_id, limit)
 
@@ -349,7 +354,7 @@ def occurrences(
     if as_json:
         print_json({"occurrences": [_occurrence_document(one) for one in decided]})
         return
-    Columns[Occurrence](
+    Columns[OccurrenceShown](
         {
             f"due, {found.timezone}": lambda one: wall_clock(one.due_at, found),
             "run": lambda one: one.run_id,
@@ -410,7 +415,7 @@ def _instant(text: str) -> datetime:
         raise InvalidInputError(f"--after {error}: {text}") from None
 
 
-def _occurrence_document(one: Occurrence) -> Document:
+def _occurrence_document(one: OccurrenceShown) -> Document:
     return {
         "dueAt": iso_seconds(one.due_at),
         "runId": None if one.run_id is None else str(one.run_id),

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
 
+from automation_pipeline.automation.models.runs import RunStatus
 from automation_pipeline.automation.models.selections import (
     ApiKey,
     CronText,
@@ -212,6 +213,16 @@ def crons_of(schedule: ScheduleFields) -> tuple[Cron, ...]:
     days = ("L * *",) if day == LONGEST_MONTH else (f"{day} 1,3-12 *", "L 2 *")
     minute, hour, *_ = expression.split()
     return tuple(Cron.parse(f"{minute} {hour} {one}") for one in days)
+
+
+class OccurrenceShown(JsonModel):
+    """Either a run, or why there was none."""
+
+    due_at: Instant
+    run_id: Id | None
+    run_status: RunStatus | None
+    not_run_because: str | None
+    decided_at: Instant
 
 
 def parse_schedule(given: Mapping[str, object]) -> ScheduleInput:

@@ -1,4 +1,4 @@
-"""Queries of due detection: schedules that may be due, runs started for them, decided
+"""Queries of due detection: schedules that may be due, the runs that start, and decided
 occurrences."""
 
 from collections import defaultdict
@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session
 from automation_pipeline.automation.models.runs import RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
     CatchUp,
+    OccurrenceShown,
     ScheduleFields,
     ScheduleType,
     crons_of,
@@ -82,7 +83,7 @@ _READ = (
 
 @dataclass(frozen=True)
 class DueCandidate:
-    """A schedule that may be due, and what it takes to write down its next due time."""
+    """A schedule that may be due, and what its next due time is recorded with."""
 
     schedule: DueSchedule
     schedule_type: ScheduleType
@@ -92,7 +93,7 @@ class DueCandidate:
 
 @dataclass
 class DueCandidates:
-    """`broken`: what is wrong with schedules that cannot be read, by their ids."""
+    """`broken`: the faults of schedules that are not valid, by their ids."""
 
     readable: list[DueCandidate] = field(default_factory=list[DueCandidate])
     broken: dict[int, str] = field(default_factory=dict[int, str])
@@ -103,11 +104,10 @@ def schedules_watched(session: Session) -> int:
 
 
 def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCandidates:
-    """Schedules that may be due, those never looked at and those with other times than before
-    included.
+    """Lock the schedules that may be due, with those that are new or have other times than before.
 
-    They are held until the transaction ends: what is decided and written meanwhile is decided once,
-    by one process. One that another transaction holds is left for the next time.
+    The locks last until the transaction ends, so that one process decides each due time. Rows that
+    another transaction holds wait for the next look.
     """
     query = (
         select(*_READ)
@@ -124,7 +124,7 @@ def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCan
         .with_for_update(of=ScheduleRow, skip_locked=True)
     )
     rows = session.execute(query).all()
-    # Asked after the rows are held, so that a run filed for one of them before is seen.
+    # After the locks: a run that was filed before is seen.
     unended = unended_runs_by_schedule(session, rules.lost_after_seconds)
     waited = _waited(session, [row.id for row in rows if row.overlap_policy in _BUFFERS])
     candidates = DueCandidates()
@@ -140,8 +140,7 @@ def lock_candidates(session: Session, now: datetime, rules: DuePolicy) -> DueCan
 
 
 def work_of_schedules(session: Session, lost_after_seconds: float) -> dict[int, ScheduleWork]:
-    """By schedule, paused and MANUAL ones included: those marked as running, or with a run that has
-    not ended."""
+    """By schedule, paused and MANUAL ones included: the mark and the runs that have not ended."""
     unended = unended_runs_by_schedule(session, lost_after_seconds)
     marked = ScheduleRow.last_run_status == RUNNING
     query = select(ScheduleRow.id, marked, ScheduleRow.last_run_at)
@@ -157,7 +156,7 @@ def work_of_schedules(session: Session, lost_after_seconds: float) -> dict[int, 
 def unended_runs_by_schedule(
     session: Session, lost_after_seconds: float
 ) -> dict[int, tuple[UnendedRun, ...]]:
-    """By schedule. A run that was asked for but has not begun counts."""
+    """By schedule, the runs that have not ended, with those that have not started."""
     alive = HeartbeatRow.beat_at > database_now(-lost_after_seconds)
     rows = session.execute(
         select(
@@ -178,7 +177,7 @@ def unended_runs_by_schedule(
 
 
 def unmark_running(session: Session, schedule_ids: Iterable[int]) -> None:
-    """Those marked as running without a run; not one that a run has begun for meanwhile."""
+    """Remove the mark of schedules that have no run, and have got none meanwhile."""
     has_run = select(RunRow.id).where(
         RunRow.schedule_id == ScheduleRow.id,
         RunRow.status.in_((RunStatus.PENDING, RunStatus.RUNNING)),
@@ -196,7 +195,7 @@ def unmark_running(session: Session, schedule_ids: Iterable[int]) -> None:
 
 
 def forget_paused(session: Session) -> None:
-    """What falls into a pause is never due: after it, the times are looked for anew."""
+    """Due times in a pause never run: after it, the next due time is computed anew."""
     paused = select(ScheduleRow.id).where(~ScheduleRow.is_active)
     session.execute(
         delete(DueTimeRow)
@@ -270,7 +269,7 @@ AUTOMATION_JOB = "automation_run"
 
 @dataclass(frozen=True)
 class DueStart:
-    """One due time that is run."""
+    """A due time that gets a run."""
 
     candidate: DueCandidate
     due_at: datetime
@@ -285,8 +284,8 @@ class DueStart:
 
 
 def start_runs(session: Session, starts: Sequence[DueStart], now: datetime) -> dict[DueStart, int]:
-    """The ids of the runs: their rows, their requests and the marks on their schedules. None for a
-    due time that was run before, whatever its schedule remembers."""
+    """File the runs with their requests, mark their schedules, and return the ids. A due time that
+    has its run already is left out, whatever its schedule says."""
     if not starts:
         return {}
     insert = insert_into(session, RunRow).on_conflict_do_nothing(index_elements=["request_key"])
@@ -298,23 +297,40 @@ def start_runs(session: Session, starts: Sequence[DueStart], now: datetime) -> d
     ids: dict[str, int] = dict(iter(inserted))
     started = {start: ids[start.key] for start in starts if start.key in ids}
     file_requests(session, [_run_request(start, run_id) for start, run_id in started.items()], now)
-    _mark_running(session, list(started))
-    _record_occurrences(
-        session,
-        [
-            _occurrence_row(s.schedule_id, s.due_at, now, run_id=run_id)
-            for s, run_id in started.items()
-        ],
-    )
+    marks = [{"started": start.schedule_id, "due_at": start.due_at} for start in started]
+    if marks:
+        change = (
+            update(ScheduleRow)
+            .where(ScheduleRow.id == bindparam("started"))
+            .values(last_run_status=RUNNING, last_run_at=bindparam("due_at"))
+        )
+        session.connection().execute(change, marks)
+    decided = [(start.schedule_id, start.due_at, run_id, None) for start, run_id in started.items()]
+    _record_occurrences(session, decided, now)
     return started
 
 
 def record_not_run(
     session: Session, not_run: Sequence[tuple[int, SkippedOccurrence]], now: datetime
 ) -> None:
-    _record_occurrences(
+    decided = [(id_, entry.due_at, None, entry.because) for id_, entry in not_run]
+    _record_occurrences(session, decided, now)
+
+
+def _record_occurrences(
+    session: Session,
+    decided: Sequence[tuple[int, datetime, int | None, str | None]],
+    now: datetime,
+) -> None:
+    """Each due time is recorded once, except that one which waits gets its run or its reason."""
+    names = ("schedule_id", "due_at", "run_id", "not_run_because")
+    upsert(
         session,
-        [_occurrence_row(id_, entry.due_at, now, because=entry.because) for id_, entry in not_run],
+        OccurrenceRow,
+        [{**dict(zip(names, one, strict=True)), "decided_at": now} for one in decided],
+        key=("schedule_id", "due_at"),
+        fields=("run_id", "not_run_because", "decided_at"),
+        where=OccurrenceRow.not_run_because == WAITS,
     )
 
 
@@ -329,7 +345,7 @@ def forget_waiting(session: Session, schedule_id: int, because: str) -> None:
 
 
 def record_decided(session: Session, until: Mapping[int, datetime]) -> None:
-    """By schedule, the last due time that is settled now."""
+    """Store the last decided due time of each schedule."""
     if not until:
         return
     change = (
@@ -348,42 +364,6 @@ def record_next_due(session: Session, changed: Sequence[tuple[DueCandidate, date
         for candidate, due_at in changed
     ]
     upsert(session, DueTimeRow, rows, key=("schedule_id",), fields=("next_due_at", "timing"))
-
-
-def _mark_running(session: Session, started: Sequence[DueStart]) -> None:
-    if not started:
-        return
-    change = (
-        update(ScheduleRow)
-        .where(ScheduleRow.id == bindparam("started"))
-        .values(last_run_status=RUNNING, last_run_at=bindparam("due_at"))
-    )
-    marks = [{"started": start.schedule_id, "due_at": start.due_at} for start in started]
-    session.connection().execute(change, marks)
-
-
-def _record_occurrences(session: Session, rows: Sequence[Mapping[str, object]]) -> None:
-    """Each due time once, except that one which waited gets its run or its reason."""
-    upsert(
-        session,
-        OccurrenceRow,
-        rows,
-        key=("schedule_id", "due_at"),
-        fields=("run_id", "not_run_because", "decided_at"),
-        where=OccurrenceRow.not_run_because == WAITS,
-    )
-
-
-def _occurrence_row(
-    schedule_id: int,
-    due_at: datetime,
-    now: datetime,
-    *,
-    run_id: int | None = None,
-    because: str | None = None,
-) -> Mapping[str, object]:
-    said = {"run_id": run_id, "not_run_because": because}
-    return {"schedule_id": schedule_id, "due_at": due_at, "decided_at": now, **said}
 
 
 def _run_row(start: DueStart, now: datetime) -> dict[str, object]:
@@ -420,34 +400,20 @@ def _run_request(start: DueStart, run_id: int) -> NewRunRequest:
     return NewRunRequest(start.key, AUTOMATION_JOB, config, tags)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Occurrence:
-    """Either a run, which may have been deleted since, or why there was none."""
-
-    due_at: datetime
-    run_id: int | None
-    run_status: str | None
-    not_run_because: str | None
-    decided_at: datetime
-
-
-def decided_occurrences(session: Session, schedule_id: int, limit: int) -> list[Occurrence]:
-    """The last due times that were decided upon, newest first."""
+def decided_occurrences(session: Session, schedule_id: int, limit: int) -> list[OccurrenceShown]:
+    """The last due times that were decided, newest first."""
     query = (
-        select(OccurrenceRow, RunRow.status)
+        select(
+            OccurrenceRow.due_at,
+            OccurrenceRow.run_id,
+            RunRow.status.label("run_status"),
+            OccurrenceRow.not_run_because,
+            OccurrenceRow.decided_at,
+        )
         .outerjoin(RunRow, RunRow.id == OccurrenceRow.run_id)
         .where(OccurrenceRow.schedule_id == schedule_id)
         .order_by(OccurrenceRow.due_at.desc())
         .limit(limit)
     )
-    return [_occurrence(row, status) for row, status in session.execute(query).tuples()]
-
-
-def _occurrence(row: OccurrenceRow, status: str | None) -> Occurrence:
-    return Occurrence(
-        due_at=row.due_at,
-        run_id=row.run_id,
-        run_status=status,
-        not_run_because=row.not_run_because,
-        decided_at=row.decided_at,
-    )
+    rows = session.execute(query).mappings()
+    return [OccurrenceShown.model_validate(dict(row)) for row in rows]

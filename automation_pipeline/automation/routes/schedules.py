@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import date, datetime
 from itertools import islice
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
@@ -26,9 +26,13 @@ from automation_pipeline.api.parameters import (
 from automation_pipeline.api.responses import Answer, Done, answer, refusals, said
 from automation_pipeline.api.scopes import check_selection, signed
 from automation_pipeline.automation.documents import ScheduleShown, schedule_document
-from automation_pipeline.automation.models.runs import Run, RunFilter, RunStatus
-from automation_pipeline.automation.models.schedules import Schedule, ScheduleInput
-from automation_pipeline.automation.queries.due import Occurrence, decided_occurrences
+from automation_pipeline.automation.models.runs import Run, RunFilter
+from automation_pipeline.automation.models.schedules import (
+    OccurrenceShown,
+    Schedule,
+    ScheduleInput,
+)
+from automation_pipeline.automation.queries.due import decided_occurrences
 from automation_pipeline.automation.queries.run_details import runs_within, schedules_within
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.rules.due import (
@@ -51,7 +55,7 @@ from automation_pipeline.automation.schedules import (
 from automation_pipeline.automation.selection import SelectionPreview, preview_schedule
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.clock import iso
-from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
+from automation_pipeline.core.json_model import Instant, JsonModel, as_document, parse
 
 SCHEDULE_EXAMPLE: Mapping[str, object] = {
     "name": "Nightly audit",
@@ -92,20 +96,6 @@ class Skipped(BaseModel):
 
 class Coming(BaseModel):
     occurrences: list[Instant]
-
-
-class OccurrenceShown(JsonModel):
-    """Either a run, or why there was none."""
-
-    due_at: Instant
-    run_id: Id | None
-    run_status: RunStatus | None
-    not_run_because: str | None
-    decided_at: Instant
-
-    @classmethod
-    def of(cls, occurrence: Occurrence) -> Self:
-        return cls.model_validate(vars(occurrence))
 
 
 router = APIRouter(route_class=GuardedRoute, tags=["schedules"])
@@ -338,7 +328,7 @@ def occurrences(schedule_id: IdInPath, services: TheServices, limit: Limit = 20)
     with services.database.reading() as session:
         get_schedule(session, schedule_id)
         decided = decided_occurrences(session, schedule_id, limit)
-    return answer([as_document(OccurrenceShown.of(one)) for one in decided])
+    return answer([as_document(one) for one in decided])
 
 
 def _schedule_answer(schedule: Schedule, services: Services, *, status: int = 200) -> Response:
