@@ -101,8 +101,13 @@ def test_an_id_that_no_address_can_hold_is_refused_without_a_call(gateway: Crm) 
 
 def test_the_details_are_those_of_the_fiche(gateway: Crm) -> None:
     details = gateway.details()
-    assert (details.fiche_id, details.cle, details.groupe) == (FICHE, SOLD.cle, SOLD.groupe)
-    assert (details.prospect_nom, details.prospect_email) == (
+    assert (details.fiche_id, details.information.cle, details.information.groupe) == (
+        FICHE,
+        SOLD.cle,
+        SOLD.groupe,
+    )
+    assert details.prospect is not None
+    assert (details.prospect.nom, details.prospect.mail) == (
         SOLD.prospect.nom,
         SOLD.prospect.email,
     )

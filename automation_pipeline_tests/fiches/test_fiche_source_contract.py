@@ -106,8 +106,9 @@ def over_http(url: str) -> Place:
 
 def test_a_known_fiche_is_told_whole(place: Place) -> None:
     details = place.ask(lambda source: source.details(KNOWN))
-    assert (details.fiche_id, details.groupe) == (KNOWN, ORDINARY[0].groupe)
-    assert details.prospect_nom
+    assert (details.fiche_id, details.information.groupe) == (KNOWN, ORDINARY[0].groupe)
+    assert details.prospect is not None
+    assert details.prospect.nom
     assert details.recordings
 
 

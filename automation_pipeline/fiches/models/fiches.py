@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from automation_pipeline.core.json_model import DigitsText
-from automation_pipeline.fiches.models.days import crm_day, paris_day, paris_minute
+from automation_pipeline.fiches.models.days import paris_day, paris_minute
 from automation_pipeline.fiches.models.sections import (
     Alerte,
     AutreContrat,
@@ -113,46 +113,6 @@ class CrmFiche:
     @property
     def fiche_id(self) -> str:
         return self.information.fiche_id
-
-    @property
-    def cle(self) -> str | None:
-        return self.information.cle
-
-    @property
-    def groupe(self) -> str:
-        return self.information.groupe
-
-    @property
-    def agence_nom(self) -> str:
-        return self.information.agence_nom
-
-    @property
-    def attribution_user_id(self) -> str:
-        return self.information.attribution_user_id
-
-    @property
-    def inserted_on(self) -> date | None:
-        """The day in Paris on which the fiche was created; None if the date cannot be parsed."""
-        try:
-            return crm_day(self.information.date_insertion)
-        except ValueError:
-            return None
-
-    @property
-    def prospect_nom(self) -> str | None:
-        return self.prospect and self.prospect.nom
-
-    @property
-    def prospect_prenom(self) -> str | None:
-        return self.prospect and self.prospect.prenom
-
-    @property
-    def prospect_email(self) -> str | None:
-        return self.prospect and self.prospect.mail
-
-    @property
-    def prospect_tel(self) -> str | None:
-        return self.prospect and self.prospect.telephone
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from sqlalchemy import and_, case, delete, exists, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from automation_pipeline.fiches.models.days import DayCoverage
+from automation_pipeline.fiches.models.days import DayCoverage, crm_day
 from automation_pipeline.fiches.models.fiches import (
     CrmFiche,
     DetailsFetched,
@@ -346,15 +346,20 @@ def _fiche_row(outcome: DetailsFetched | FicheNotFound, now: datetime) -> dict[s
 
 
 def _details_row(details: CrmFiche, now: datetime) -> dict[str, object]:
+    information, prospect = details.information, details.prospect
+    try:
+        sales_date = crm_day(information.date_insertion).isoformat()
+    except ValueError:
+        sales_date = None
     return {
-        "groupe": details.groupe,
-        "agence_nom": details.agence_nom,
-        "prospect_nom": details.prospect_nom,
-        "prospect_prenom": details.prospect_prenom,
-        "prospect_email": details.prospect_email,
-        "prospect_tel": details.prospect_tel,
-        "cle": details.cle,
-        "sales_date": details.inserted_on and details.inserted_on.isoformat(),
+        "groupe": information.groupe,
+        "agence_nom": information.agence_nom,
+        "prospect_nom": prospect and prospect.nom,
+        "prospect_prenom": prospect and prospect.prenom,
+        "prospect_email": prospect and prospect.mail,
+        "prospect_tel": prospect and prospect.telephone,
+        "cle": information.cle,
+        "sales_date": sales_date,
         "raw_data": dict(details.rest),
         "fetched_at": now,
         "expires_at": now + DETAILS_LIVE_FOR,
