@@ -1,4 +1,4 @@
-"""Asking for audits: requests with keys, batches that end whatever becomes of their items."""
+"""Requests of audits, batches and reruns."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,15 +7,23 @@ import pytest
 from sqlalchemy import select, update
 
 from automation_pipeline.audits.audits import fail_audit, sweep_audits
+from automation_pipeline.audits.models.audits import StepLocation
 from automation_pipeline.audits.ports import audit_key
 from automation_pipeline.audits.queries.requests import AuditBatchSummary, batch_summary
-from automation_pipeline.audits.requests import AuditRequestOptions, FiledAudits, request_audits
+from automation_pipeline.audits.requests import (
+    AuditRequestOptions,
+    FiledAudits,
+    RequestedRerun,
+    request_audits,
+    request_rerun,
+)
 from automation_pipeline.audits.tables import AuditRow
-from automation_pipeline.core.errors import InvalidInputError, NotFoundError
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
+from automation_pipeline_tests.audits.reviewers import put
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_open_run
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -181,3 +189,80 @@ def test_an_audit_may_belong_to_an_automation_that_exists(
         )
     assert refused.value.fields == (("automation_run_id", "belongs to another schedule"),)
     assert len(requests(bench)) == 1
+
+
+@pytest.fixture
+def rerun_bench(database: Database, clock: StandingClock) -> Bench:
+    rerun_bench = Bench(database, clock)
+    rerun_bench.sell("1900417")
+    rerun_bench.audit("1900417", rerun_bench.configure(steps=2))
+    return rerun_bench
+
+
+def request(
+    rerun_bench: Bench, place: StepLocation, instructions: str | None = None
+) -> RequestedRerun:
+    return request_rerun(
+        place, instructions=instructions, database=rerun_bench.database, clock=rerun_bench.clock
+    )
+
+
+def rerun_requests(rerun_bench: Bench) -> list[RunRequestRow]:
+    with rerun_bench.database.reading() as session:
+        return list(session.scalars(select(RunRequestRow).order_by(RunRequestRow.id)))
+
+
+def test_each_wish_is_a_request_of_its_own(rerun_bench: Bench) -> None:
+    one = request(rerun_bench, StepLocation(1, 2), " Listen. ")
+    two = request(rerun_bench, StepLocation(1, 2, 1))
+    assert one.rerun_id == one.key == f"rerun-1-2-{one.event_id}"
+    assert two.rerun_id == f"rerun-1-2-cp-1-{two.event_id}"
+    first, second = rerun_requests(rerun_bench)
+    assert (first.request_key, first.job) == (one.key, "audit_rerun")
+    assert first.config == {
+        "audit_id": 1,
+        "step_position": 2,
+        "rerun_id": one.rerun_id,
+        "custom_prompt": "Listen.",
+    }
+    assert second.config == {
+        "audit_id": 1,
+        "step_position": 2,
+        "rerun_id": two.rerun_id,
+        "control_point_index": 1,
+    }
+    assert (first.tags["automation/fiche_id"], first.tags["automation/trace_id"]) == (
+        "1900417",
+        one.rerun_id,
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        (StepLocation(501, 1), "Audit not found"),
+        (StepLocation(1, 3), "Audit step with ID '1:3' not found"),
+        (StepLocation(1, 2, 3), "Audit control point with ID '1:2:3' not found"),
+        (StepLocation(1, 2, 0), "Audit control point with ID '1:2:0' not found"),
+    ],
+)
+def test_what_is_not_there_cannot_be_judged_again(
+    rerun_bench: Bench, place: StepLocation, sentence: str
+) -> None:
+    with pytest.raises(NotFoundError, match=sentence):
+        request(rerun_bench, place)
+    assert rerun_requests(rerun_bench) == []
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "deleted"])
+def test_only_a_completed_audit_is_judged_again(rerun_bench: Bench, state: str) -> None:
+    put(rerun_bench.database, 1, state)
+    with pytest.raises(ConflictError):
+        request(rerun_bench, StepLocation(1, 1))
+    assert rerun_requests(rerun_bench) == []
+
+
+def test_instructions_have_an_end(rerun_bench: Bench) -> None:
+    assert request(rerun_bench, StepLocation(1, 1), "x" * 5000)
+    with pytest.raises(InvalidInputError):
+        request(rerun_bench, StepLocation(1, 1), "x" * 5001)

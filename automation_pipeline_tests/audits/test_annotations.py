@@ -1,12 +1,16 @@
-"""What is noted about an audit is changed field by field; its findings stay."""
+"""Annotations of audits: changes, deletion and restoration."""
 
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
 
 from automation_pipeline.audits.models.requests import INVALID_CHANGE, AuditChange, AuditFilter
 from automation_pipeline.audits.queries.documents import list_audits
-from automation_pipeline.audits.reviews import update_audit
+from automation_pipeline.audits.reviews import set_audit_deleted, update_audit
+from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
@@ -166,3 +170,53 @@ def test_an_unknown_audit_is_not_found(bench: Bench) -> None:
         update_audit(
             77, parse(AuditChange, {"notes": "x"}, INVALID_CHANGE), database=bench.database
         )
+
+
+@pytest.fixture
+def three_audits(database: Database, clock: StandingClock) -> Bench:
+    """Three audits of one fiche."""
+    three_audits = Bench(database, clock)
+    three_audits.sell("1900417")
+    config_id = three_audits.configure(steps=1)
+    for number in (1, 2, 3):
+        three_audits.audit("1900417", config_id, f"audit-{number}")
+    return three_audits
+
+
+def latest(three_audits: Bench) -> list[int]:
+    with three_audits.database.reading() as session:
+        return list(session.scalars(select(AuditRow.id).where(AuditRow.is_latest)))
+
+
+def test_the_one_before_takes_its_place_and_gives_it_back(three_audits: Bench) -> None:
+    set_audit_deleted(3, deleted=True, database=three_audits.database)
+    assert (latest(three_audits), three_audits.row("audit-3").deleted_at is None) == ([2], False)
+    set_audit_deleted(3, deleted=False, database=three_audits.database)
+    assert (latest(three_audits), three_audits.row("audit-3").deleted_at) == ([3], None)
+    assert three_audits.notes()[-2:] == [
+        "DELETE: the audit is deleted",
+        "RESTORE: the audit is not deleted",
+    ]
+
+
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(moves=st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=8))
+def test_the_newest_that_is_not_deleted_is_the_latest(
+    three_audits: Bench, moves: list[tuple[bool, int]]
+) -> None:
+    for audit_id in (1, 2, 3):
+        set_audit_deleted(audit_id, deleted=False, database=three_audits.database)
+    left = {1, 2, 3}
+    for deletes, audit_id in moves:
+        set_audit_deleted(audit_id, deleted=deletes, database=three_audits.database)
+        left = left - {audit_id} if deletes else left | {audit_id}
+        assert latest(three_audits) == ([max(left)] if left else [])
+
+
+def test_what_is_not_there_is_not_found(three_audits: Bench) -> None:
+    for deleted in (True, False):
+        with pytest.raises(NotFoundError, match="Audit not found"):
+            set_audit_deleted(7, deleted=deleted, database=three_audits.database)

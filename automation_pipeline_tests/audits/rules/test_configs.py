@@ -1,6 +1,7 @@
-"""The JSON form of an audit configuration: what is accepted, what is refused and how it is said."""
+"""Configuration documents: parsed, changed, and refused field by field."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -8,15 +9,157 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.configs import (
     INVALID_CONFIG,
+    MAX_STEPS,
     AuditConfig,
     AuditStep,
     Severity,
+    changed_config,
+    changed_step,
+    check_order,
     config_document,
     fingerprint,
+    free_positions,
+    new_step,
     parse_config,
+    require_free_position,
 )
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.audits.configurations import FULL, document, step_document
 from automation_pipeline_tests.tables import every_case
+
+STORED = parse_config(FULL)
+FIRST = STORED.steps[0]
+
+
+def step_without(*fields: str, **others: object) -> dict[str, object]:
+    return {
+        name: value for name, value in (step_document(9) | others).items() if name not in fields
+    }
+
+
+@every_case(
+    ("given", "changed"),
+    [
+        ({}, STORED),
+        ({"name": " Other "}, replace(STORED, name="Other")),
+        ({"description": None}, replace(STORED, description=None)),
+        ({"systemPrompt": None}, replace(STORED, system_prompt=None)),
+        ({"systemPrompt": " "}, replace(STORED, system_prompt=None)),
+        ({"createdBy": None}, replace(STORED, created_by=None)),
+        (
+            {"isActive": False, "runAutomatically": False},
+            replace(STORED, is_active=False, run_automatically=False),
+        ),
+        (
+            {"steps": [step_document(1)]},
+            replace(STORED, steps=parse_config(document(steps=1)).steps),
+        ),
+        (
+            {"auditSteps": [step_document(1)]},
+            replace(STORED, steps=parse_config(document(steps=1)).steps),
+        ),
+        ({"id": "3", "createdAt": "x", "stepsCount": 9, "totalWeight": 1, "stats": None}, STORED),
+        (config_document(STORED), STORED),
+    ],
+)
+def test_only_what_is_named_changes(given: dict[str, object], changed: object) -> None:
+    assert changed_config(STORED, given) == changed
+
+
+@every_case(
+    ("given", "field"),
+    [
+        ({"name": None}, "name"),
+        ({"name": ""}, "name"),
+        ({"isActive": None}, "isActive"),
+        ({"steps": None}, "steps"),
+        ({"steps": []}, "steps"),
+        ({"steps": [step_document(1, weight=0)]}, "steps.0.weight"),
+        ({"steps": [step_document(2)]}, "steps"),
+        ({"auditSteps": [step_document(1)], "steps": [step_document(1)]}, "auditSteps"),
+        ({"nmae": "x"}, "nmae"),
+    ],
+)
+def test_a_wrong_change_names_the_field(given: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInputError, match="Invalid update audit config input") as refused:
+        changed_config(STORED, given)
+    assert list(dict(refused.value.fields)) == [field]
+
+
+def test_positions_given_twice_are_said_to_be_so() -> None:
+    for change in (
+        lambda given: changed_config(STORED, given),
+        lambda given: parse_config(document() | given),
+    ):
+        with pytest.raises(InvalidInputError, match=r"^Step positions must be unique$") as refused:
+            change({"steps": [step_document(1), step_document(1)]})
+        assert refused.value.fields[0] == (
+            "steps",
+            "Step positions must be unique: 1 given more than once",
+        )
+
+
+@every_case(
+    "given", [step_document(3), step_without("position"), step_document(3) | {"position": None}]
+)
+def test_a_new_step_goes_behind_the_others(given: dict[str, object]) -> None:
+    step = new_step(STORED, given)
+    assert step.position == 3
+    assert (
+        parse_config(config_document(replace(STORED, steps=(*STORED.steps, step)))).steps[2] == step
+    )
+
+
+@every_case(
+    ("given", "field", "complaint"),
+    [
+        (step_document(1), "position", "Position 1 is already taken. Available positions: 3"),
+        (step_document(9), "position", "Position 9 would leave a gap. Available positions: 3"),
+        (step_document(3, name=" "), "name", "Invalid audit step input"),
+        (step_document(1, weight=11), "weight", "Invalid audit step input"),
+        (step_without("prompt", "position"), "prompt", "Invalid audit step input"),
+        (step_document(3) | {"position": "3"}, "position", "Invalid audit step input"),
+        (step_document(3) | {"audit_config_id": 3}, "audit_config_id", "Invalid audit step input"),
+    ],
+)
+def test_a_step_that_cannot_be_is_refused(
+    given: dict[str, object], field: str, complaint: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        new_step(STORED, given)
+    assert str(refused.value) == complaint
+    assert list(dict(refused.value.fields)) == [field]
+
+
+def test_there_are_never_more_steps_than_a_file_may_have() -> None:
+    full = parse_config(document(steps=MAX_STEPS))
+    with pytest.raises(InvalidInputError, match="at most 100 steps"):
+        new_step(full, step_without("position"))
+
+
+@every_case(
+    ("given", "changed"),
+    [
+        ({}, FIRST),
+        ({"id": "77", "position": 1}, FIRST),
+        ({"description": None, "weight": 3}, replace(FIRST, description=None, weight=3)),
+        ({"keywords": []}, replace(FIRST, keywords=())),
+        ({"position": 3}, replace(FIRST, position=3)),
+    ],
+)
+def test_only_what_is_named_of_a_step_changes(given: dict[str, object], changed: object) -> None:
+    assert changed_step(STORED, FIRST, given) == changed
+
+
+@every_case(
+    ("position", "why"),
+    [(2, "is already taken"), (4, "would leave a gap"), (0, "would leave a gap")],
+)
+def test_a_step_does_not_move_where_it_cannot(position: int, why: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        changed_step(STORED, FIRST, {"position": position})
+    assert str(refused.value) == f"Position {position} {why}. Available positions: 3"
+
 
 LEAST_STEP = {
     "position": 1,
@@ -226,3 +369,62 @@ def test_the_fingerprint_is_of_what_judges() -> None:
     )
     assert fingerprint(same) == fingerprint(config)
     assert len({fingerprint(other) for other in (config, *others)}) == 4
+
+
+@every_case(
+    ("taken", "free"),
+    [(set(), [1]), ({1}, [2]), ({1, 2, 3}, [4]), ({1, 3}, [2]), ({2, 3}, [1]), ({1, 9}, [2, 3])],
+)
+def test_these_are_free(taken: set[int], free: list[int]) -> None:
+    assert free_positions(taken) == free
+
+
+@every_case(
+    ("position", "sentence"),
+    [
+        (2, "Position 2 is already taken. Available positions: 4"),
+        (5, "Position 5 would leave a gap. Available positions: 4"),
+        (0, "Position 0 would leave a gap. Available positions: 4"),
+        (-1, "Position -1 would leave a gap. Available positions: 4"),
+    ],
+)
+def test_any_other_is_refused_and_the_free_ones_are_named(position: int, sentence: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        require_free_position(position, {1, 2, 3})
+    assert str(refused.value) == sentence
+    assert refused.value.fields == (("position", sentence),)
+
+
+@given(st.integers(0, 30))
+def test_steps_that_are_1_to_n_leave_one_place_and_stay_so(count: int) -> None:
+    taken = set(range(1, count + 1))
+    [free] = free_positions(taken)
+    require_free_position(free, taken)
+    assert taken | {free} == set(range(1, count + 2))
+
+
+def test_an_order_that_names_every_step_once_is_accepted() -> None:
+    for wanted in permutations([7, 8, 9]):
+        check_order([7, 8, 9], wanted)
+    check_order([], [])
+
+
+@every_case(
+    ("wanted", "reasons"),
+    [
+        ([7, 9], ["missing: 8"]),
+        ([], ["missing: 7, 8, 9"]),
+        ([7, 8, 9, 4, 5], ["not steps of this configuration: 4, 5"]),
+        ([9, 8, 7, 9], ["given more than once: 9"]),
+        (
+            [9, 9, 4, 4],
+            ["missing: 7, 8", "not steps of this configuration: 4", "given more than once: 9, 4"],
+        ),
+    ],
+)
+def test_an_order_that_is_not_complete_is_refused_by_name(
+    wanted: list[int], reasons: list[str]
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        check_order([7, 8, 9], wanted)
+    assert refused.value.fields == tuple(("stepIds", reason) for reason in reasons)

@@ -1,4 +1,4 @@
-"""Search and read: what is found, what is given, and never more than there is room for."""
+"""The model's tools, search terms, excerpts and previews."""
 
 import json
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.audits.models.audits import Timeline
+from automation_pipeline.audits.models.audits import Timeline, minutage
 from automation_pipeline.audits.models.chat import ToolCall
-from automation_pipeline.audits.rules.tools import TOOLS, run_tool
-from automation_pipeline_tests.audits.rules.timelines import timeline, timelines
+from automation_pipeline.audits.rules.tools import MAX_PREVIEW, TOOLS, excerpt, preview, run_tool
+from automation_pipeline_tests.audits.rules.timelines import step, timeline, timelines
 from automation_pipeline_tests.tables import every_case
 
 CALLS = timeline(
@@ -212,3 +212,78 @@ def test_the_tools_are_described_strictly() -> None:
     for tool in TOOLS:
         assert tool.parameters["additionalProperties"] is False
         assert tool.parameters["required"] == list(tool.parameters["properties"])
+
+
+STEP = step(
+    name="Garanties", keywords=("Hospitalisation",), control_points=("Le délai de carence est dit",)
+)
+NOTHING = "rien du tout"
+
+
+@every_case(
+    ("calls", "max_chunks", "chosen"),
+    [
+        ([[NOTHING, NOTHING, "vos garanties", NOTHING, NOTHING]], 10, {(0, 1), (0, 2), (0, 3)}),
+        (
+            [["HOSPITALISATION !", NOTHING, NOTHING], [NOTHING, NOTHING, "un delai"]],
+            10,
+            {(0, 0), (0, 1), (1, 1), (1, 2)},
+        ),
+        # The better one wins, then the earlier one.
+        ([["garanties", NOTHING, NOTHING, "garanties, délai"], ["garanties"]], 1, {(0, 2), (0, 3)}),
+        ([["garanties", NOTHING, NOTHING, NOTHING], ["garanties"]], 1, {(0, 0), (0, 1)}),
+        # Words of three letters are no terms: "dit", "est".
+        ([[NOTHING, "est dit", NOTHING], ["a"], []], 10, {(0, 0), (0, 1), (1, 0)}),
+        ([], 10, set()),
+    ],
+)
+def test_the_best_chunks_and_their_neighbours_are_chosen(
+    calls: list[list[str]], max_chunks: int, chosen: set[tuple[int, int]]
+) -> None:
+    assert excerpt(timeline(*calls), STEP, max_chunks) == chosen
+
+
+@given(timelines(), st.integers(1, 10))
+def test_an_excerpt_holds_what_exists_and_something_of_it(calls: Timeline, max_chunks: int) -> None:
+    chosen = excerpt(calls, STEP, max_chunks)
+    assert all(calls.chunk(*place) for place in chosen)
+    assert bool(chosen) == bool(calls.chunk_count)
+    assert len(chosen) <= max(3 * max_chunks, 2 * len(calls.recordings))
+
+
+LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200
+
+
+@every_case(
+    ("text", "terms", "shown"),
+    [
+        ("", ("delai",), ""),
+        ("le délai", ("delai",), "le délai"),
+        (LONG, ("absent",), LONG[:MAX_PREVIEW]),
+        (LONG, ("retractation", "delai"), LONG[1080 : 1080 + MAX_PREVIEW]),
+        ("avant " * 200 + "délai", ("delai",), ("avant " * 200 + "délai")[-MAX_PREVIEW:]),
+    ],
+)
+def test_a_preview_is_around_the_first_word_found(
+    text: str, terms: tuple[str, ...], shown: str
+) -> None:
+    assert preview(text, terms) == shown
+
+
+@every_case(
+    ("seconds", "text"),
+    [
+        (0, "00:00"),
+        (12.4, "00:12"),
+        (59.99, "00:59"),
+        (60, "01:00"),
+        (72.4, "01:12"),
+        (3599, "59:59"),
+        (11_107, "185:07"),
+        (-3.0, "00:00"),
+        (float("nan"), "00:00"),
+        (float("inf"), "00:00"),
+    ],
+)
+def test_a_minutage_is_minutes_and_seconds_and_has_no_hours(seconds: float, text: str) -> None:
+    assert minutage(seconds) == text

@@ -1,8 +1,9 @@
-"""Configurations as rows: read back as they were, changed whole, kept while an audit needs them."""
+"""Stored configurations: read, changed, counted and shown."""
 
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from itertools import permutations
 
 import pytest
@@ -10,11 +11,19 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from automation_pipeline.audits.configs import reorder_steps, set_config_active
-from automation_pipeline.audits.models.configs import AuditConfig, StoredConfig, parse_config
+from automation_pipeline.audits.models.configs import (
+    AuditConfig,
+    ConfigShown,
+    ConfigStats,
+    StoredConfig,
+    parse_config,
+)
 from automation_pipeline.audits.queries import configs
+from automation_pipeline.audits.queries.configs import config_page, config_view, stats_of
 from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
 from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database, Session
+from automation_pipeline_tests.audits.bench import counting
 from automation_pipeline_tests.audits.configurations import (
     FULL,
     NOW,
@@ -249,3 +258,161 @@ def test_of_many_ids_those_of_configurations_are_known(database: Database) -> No
     with database.reading() as session:
         assert configs.known_ids(session, [*known, 97, known[0]]) == set(known)
         assert configs.known_ids(session, []) == set()
+
+
+def completed(
+    score: str, duration: int | None, compliant: bool, **fields: object
+) -> dict[str, object]:
+    return {
+        "status": "completed",
+        "score_percentage": Decimal(score),
+        "duration_ms": duration,
+        "is_compliant": compliant,
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    ("audits", "stats"),
+    [
+        ([], ConfigStats()),
+        ([{}], ConfigStats(all_audits=1, total_audits=1, last_used_at=NOW)),
+        (
+            [{"status": "failed"}, {"status": "running"}],
+            ConfigStats(all_audits=2, total_audits=2, failed_audits=1, last_used_at=NOW),
+        ),
+        (
+            [
+                completed("82.40", 1000, True, created_at=LATER),
+                completed("60.20", 2001, False),
+                completed("71.00", None, False, is_latest=False),
+                {"status": "failed", "duration_ms": 9, "is_compliant": True},
+                {"status": "running"},
+                completed(
+                    "0",
+                    1,
+                    True,
+                    deleted_at=NOW,
+                    is_latest=False,
+                    created_at=LATER + timedelta(days=1),
+                ),
+            ],
+            ConfigStats(
+                all_audits=6,
+                total_audits=5,
+                completed_audits=3,
+                failed_audits=1,
+                average_score=71.2,
+                average_duration_ms=1500,
+                last_used_at=LATER,
+                compliance_rate=33.33,
+            ),
+        ),
+    ],
+)
+def test_these_audits_come_to_these_figures(
+    database: Database, audits: list[dict[str, object]], stats: ConfigStats
+) -> None:
+    other, config_id = add(database, "Other"), add(database)
+    with database.transaction() as session:
+        add_audit(session, other, "elsewhere", **completed("1", 1, True))
+        for number, fields in enumerate(audits):
+            add_audit(session, config_id, str(number), **fields)
+    with database.reading() as session:
+        found = stats_of(session, [config_id, 977])
+        both = stats_of(session, [config_id, other])
+    assert found == {config_id: stats}
+    assert both == {config_id: stats, other: both[other]}
+    assert both[other].total_audits == 1
+
+
+BARE: dict[str, bool] = {}
+STEPS, STATS = {"include_steps": True}, {"include_stats": True}
+
+
+def page(
+    database: Database,
+    shown: dict[str, bool],
+    limit: int = 100,
+    offset: int = 0,
+    all_: bool = False,
+) -> list[ConfigShown]:
+    with database.reading() as session:
+        return config_page(session, **shown, include_inactive=all_, limit=limit, offset=offset)
+
+
+def test_a_page_is_newest_first_and_counts_steps_and_weight(database: Database) -> None:
+    first, hidden, last = (
+        add(database, "One"),
+        add(database, "Two", isActive=False),
+        add(database, "Three", steps=7),
+    )
+    found = page(database, BARE)
+    assert [(one.id, one.name, one.steps_count, one.total_weight) for one in found] == [
+        (last, "Three", 7, 35),
+        (first, "One", 3, 15),
+    ]
+    assert {(one.steps, one.stats) for one in found} == {(None, None)}
+    assert [one.id for one in page(database, BARE, all_=True)] == [last, hidden, first]
+    assert [one.id for one in page(database, BARE, all_=True, limit=1, offset=1)] == [hidden]
+    assert page(database, BARE, offset=9) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "queries"),
+    [
+        (BARE, 1),
+        (STEPS, 1),
+        (STATS, 2),
+        (STEPS | STATS, 2),
+    ],
+)
+@pytest.mark.parametrize("configs", [0, 1, 6])
+def test_many_take_as_many_queries_as_one(
+    database: Database, shown: dict[str, bool], queries: int, configs: int
+) -> None:
+    for number in range(configs):
+        add(database, f"Config {number}")
+    with counting(database) as told:
+        assert len(page(database, shown)) == configs
+    assert len([one for one in told if one.startswith("SELECT")]) == queries
+
+
+def test_steps_and_figures_are_those_of_the_configuration(database: Database) -> None:
+    first, second = add(database, "One"), add(database, "Two", steps=2)
+    with database.transaction() as session:
+        add_audit(session, first, "a", status="failed")
+        add_audit(session, first, "b")
+    two, one = page(database, STEPS | STATS)
+    for shown, config_id in ((one, first), (two, second)):
+        stored = read(database, config_id)
+        assert shown.steps is not None
+        assert tuple(step.id for step in shown.steps) == stored.step_ids
+        assert [(step.position, step.name) for step in shown.steps] == [
+            (step.position, step.name) for step in stored.config.steps
+        ]
+    assert one.stats is not None
+    assert two.stats is not None
+    assert (one.stats.total_audits, one.stats.failed_audits, two.stats.total_audits) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("given", [FULL, document(isActive=False)])
+def test_what_is_shown_can_be_sent_back(database: Database, given: dict[str, object]) -> None:
+    fields = {name: value for name, value in given.items() if name not in {"name", "steps"}}
+    config_id = add(database, str(given["name"]), **fields)
+    with database.reading() as session:
+        shown = config_view(session, config_id, include_stats=True).document()
+    assert (shown["id"], shown["createdAt"]) == (str(config_id), "2026-05-04T10:00:00.000Z")
+    assert parse_config(shown) == read(database, config_id).config
+    assert read(database, config_id).created_at == NOW
+
+
+def test_what_was_not_asked_for_is_not_in_the_document(database: Database) -> None:
+    config_id = add(database)
+    with database.reading() as session:
+        assert "stats" not in config_view(session, config_id).document()
+        with pytest.raises(NotFoundError, match=r"^Audit config with ID '7' not found$"):
+            config_view(session, 7)
+    [bare] = page(database, BARE)
+    assert not {"steps", "stats"} & set(bare.document())
+    assert bare.id == config_id

@@ -1,0 +1,611 @@
+"""Audit configurations: created, imported, changed and deleted, with their steps."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select, update
+
+from automation_pipeline.audits.configs import (
+    ImportedConfig,
+    add_step,
+    create_config,
+    delete_config,
+    delete_step,
+    import_config,
+    reorder_steps,
+    set_config_active,
+    update_config,
+    update_step,
+    validate_config,
+)
+from automation_pipeline.audits.models.configs import StoredConfig, config_document, parse_config
+from automation_pipeline.audits.queries.configs import config_page, get_config
+from automation_pipeline.audits.tables import AuditConfigRow, AuditStepRow
+from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+)
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.configurations import (
+    FULL,
+    NOW,
+    add,
+    add_audit,
+    document,
+    import_many,
+    on,
+    read,
+    step_document,
+)
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.processes import CREW, at_once
+
+STEP = {name: value for name, value in step_document(9).items() if name != "position"}
+
+
+@pytest.mark.parametrize("given", [STEP, STEP | {"position": 4}])
+def test_it_is_the_last_then(
+    database: Database, clock: StandingClock, given: dict[str, object]
+) -> None:
+    config_id = add(database)
+    before = read(database, config_id)
+    clock.pass_time(timedelta(hours=1))
+    added = add_step(config_id, given, database=database, clock=clock)
+    stored = read(database, config_id)
+    assert stored.step(added.id) == added
+    assert (stored.step_ids, stored.config.steps) == (
+        (*before.step_ids, added.id),
+        (*before.config.steps, added.step),
+    )
+    assert stored.updated_at == clock.now()
+
+
+def test_a_taken_place_is_refused_with_the_free_one_and_nothing_changes(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = add(database)
+    before = read(database, config_id)
+    with pytest.raises(
+        InvalidInputError, match=r"^Position 2 is already taken\. Available positions: 4$"
+    ):
+        add_step(config_id, STEP | {"position": 2}, database=database, clock=clock)
+    assert read(database, config_id) == before
+
+
+def test_what_does_not_exist_is_not_found_when_a_step_is_added(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError, match="Audit config with ID '7' not found"):
+        add_step(7, STEP, database=database, clock=clock)
+
+
+def add_many(url: str, config_id: int, times: int) -> list[int]:
+    def act(database: Database) -> list[int]:
+        return [
+            add_step(config_id, STEP, database=database, clock=SystemClock()).id
+            for _ in range(times)
+        ]
+
+    return on(url, act)
+
+
+def test_several_processes_add_all_of_theirs_without_a_gap(
+    database: Database, database_url: str
+) -> None:
+    config_id = add(database, steps=1)
+    added = [
+        step_id
+        for ids in at_once(add_many, *[(database_url, config_id, 4)] * CREW)
+        for step_id in ids
+    ]
+    stored = read(database, config_id)
+    assert set(stored.step_ids[1:]) == set(added)
+    assert len(stored.step_ids) == 1 + 4 * CREW
+    assert parse_config(config_document(stored.config)) == stored.config
+
+
+def test_what_is_created_is_there_with_its_steps(database: Database, clock: StandingClock) -> None:
+    stored = create_config(FULL, database=database, clock=clock)
+    assert stored == read(database, stored.id)
+    assert (stored.config, stored.created_at, stored.updated_at) == (
+        parse_config(FULL),
+        clock.now(),
+        clock.now(),
+    )
+    assert create_config(FULL, database=database, clock=clock).id != stored.id
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (document(""), "Invalid create audit config input"),
+        (
+            document() | {"steps": [step_document(1), step_document(1)]},
+            "Step positions must be unique",
+        ),
+    ],
+)
+def test_what_is_wrong_is_not_stored(
+    database: Database, clock: StandingClock, given: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        create_config(given, database=database, clock=clock)
+    assert str(refused.value) == complaint
+    with database.reading() as session:
+        for table in (AuditConfigRow, AuditStepRow):
+            assert session.scalar(select(func.count()).select_from(table)) == 0
+
+
+def test_what_is_deleted_is_gone_and_deleted_once(database: Database) -> None:
+    config_id = add(database)
+    delete_config(config_id, database=database)
+    with pytest.raises(NotFoundError, match=f"Audit config with ID '{config_id}' not found"):
+        delete_config(config_id, database=database)
+
+
+def test_what_is_in_use_is_refused_and_stays(database: Database) -> None:
+    config_id = add(database)
+    with database.transaction() as session:
+        add_audit(session, config_id)
+    with pytest.raises(
+        ConflictError,
+        match=f"deactivate it instead: automation audit-configs deactivate {config_id}$",
+    ):
+        delete_config(config_id, database=database)
+    assert read(database, config_id).config.name == "Sales"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_those_behind_it_move_up(database: Database, clock: StandingClock, place: int) -> None:
+    config_id, other = add(database), add(database, "Other")
+    before, elsewhere = read(database, config_id), read(database, other)
+    delete_step(before.step_ids[place], database=database, clock=clock)
+    stored = read(database, config_id)
+    assert stored.step_ids == before.step_ids[:place] + before.step_ids[place + 1 :]
+    assert [step.position for step in stored.config.steps] == [1, 2]
+    assert [step.name for step in stored.config.steps] == [
+        f"Step {n}" for n in (1, 2, 3) if n != place + 1
+    ]
+    assert stored.updated_at == clock.now()
+    assert read(database, other) == elsewhere
+
+
+def test_the_only_one_stays(database: Database, clock: StandingClock) -> None:
+    config_id = add(database, steps=1)
+    before = read(database, config_id)
+    with pytest.raises(ConflictError, match="is the only one of audit config"):
+        delete_step(before.step_ids[0], database=database, clock=clock)
+    assert read(database, config_id) == before
+
+
+def test_what_does_not_exist_is_not_found_when_a_step_is_deleted(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = add(database)
+    step_id = read(database, config_id).step_ids[0]
+    delete_step(step_id, database=database, clock=clock)
+    for missing in (step_id, 977):
+        with pytest.raises(NotFoundError, match=f"^Audit step with ID '{missing}' not found$"):
+            delete_step(missing, database=database, clock=clock)
+
+
+def delete_many(url: str, step_ids: list[int]) -> list[str]:
+    def attempt(database: Database, step_id: int) -> str:
+        try:
+            delete_step(step_id, database=database, clock=SystemClock())
+        except AutomationError as error:
+            return type(error).__name__
+        return "deleted"
+
+    return on(url, lambda database: [attempt(database, step_id) for step_id in step_ids])
+
+
+def test_several_processes_leave_one_step_and_no_gap(database: Database, database_url: str) -> None:
+    config_id = add(database, steps=5)
+    ids = list(read(database, config_id).step_ids)
+    told = [one for many in at_once(delete_many, *[(database_url, ids)] * CREW) for one in many]
+    stored = read(database, config_id)
+    assert told.count("deleted") == 4
+    assert set(told) <= {"deleted", "NotFoundError", "ConflictError"}
+    assert len(stored.step_ids) == 1
+    assert parse_config(config_document(stored.config)) == stored.config
+
+
+def stored(database: Database) -> list[StoredConfig]:
+    with database.reading() as session:
+        page = config_page(session, include_inactive=True, limit=1000, offset=0)
+        return [get_config(session, one.id) for one in page]
+
+
+def put(
+    database: Database, clock: StandingClock, given: dict[str, object], *, update: bool = False
+) -> ImportedConfig:
+    clock.pass_time_a_second()
+    return import_config(given, update=update, database=database, clock=clock)
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_the_first_import_creates_and_the_next_changes_nothing(
+    database: Database, clock: StandingClock, update: bool
+) -> None:
+    first = put(database, clock, FULL, update=update)
+    [before] = stored(database)
+    again = put(database, clock, FULL, update=update)
+    assert (first.outcome, again.outcome, again.id) == ("created", "unchanged", first.id)
+    assert stored(database) == [before]
+    assert before.created_at == clock.now() - timedelta(seconds=1)
+
+
+def test_what_is_exported_is_imported_without_a_change(
+    database: Database, clock: StandingClock
+) -> None:
+    put(database, clock, FULL)
+    [before] = stored(database)
+    assert put(database, clock, config_document(before.config)).outcome == "unchanged"
+
+
+def test_other_content_under_the_same_name_is_a_conflict_that_names_the_difference(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = put(database, clock, document()).id
+    [before] = stored(database)
+    other = document(isActive=False, steps=4)
+    with pytest.raises(ConflictError) as refused:
+        put(database, clock, other)
+    assert str(refused.value) == (
+        f"Audit config {config_id} has the name Sales and other content (isActive, steps): add --update to replace it"
+    )
+    assert stored(database) == [before]
+    updated = put(database, clock, other, update=True)
+    [after] = stored(database)
+    assert (updated.outcome, updated.id, after.id) == ("updated", config_id, config_id)
+    assert (after.config, after.created_at, after.updated_at) == (
+        updated.config,
+        before.created_at,
+        clock.now(),
+    )
+    assert (after.config.is_active, len(after.config.steps)) == (False, 4)
+
+
+def test_another_name_is_another_configuration(database: Database, clock: StandingClock) -> None:
+    ids = [
+        put(database, clock, document(name), update=True).id
+        for name in ("Sales", "sales", "Sales 2")
+    ]
+    assert len(set(ids)) == 3
+    assert [one.config.name for one in stored(database)] == ["Sales 2", "sales", "Sales"]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        (document(""), "name"),
+        (document(steps=0), "steps"),
+        (document() | {"steps": [step_document(0)]}, "steps"),
+        (document() | {"steps": [step_document(1, weight=11)]}, "steps.0.weight"),
+        (document() | {"steps": [step_document(1), step_document(1)]}, "steps"),
+        (document(nmae="x"), "nmae"),
+    ],
+)
+def test_a_wrong_document_is_not_stored(
+    database: Database, clock: StandingClock, given: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        put(database, clock, given)
+    assert field in {name for name, _ in refused.value.fields}
+    assert stored(database) == []
+
+
+def test_one_file_imported_by_several_processes_is_one_configuration(
+    database: Database, database_url: str
+) -> None:
+    answers = [
+        one
+        for many in at_once(import_many, *[(database_url, FULL, False, 3)] * CREW)
+        for one in many
+    ]
+    [only] = stored(database)
+    assert {config_id for config_id, _ in answers} == {only.id}
+    assert Counter(outcome for _, outcome in answers) == {"created": 1, "unchanged": 3 * CREW - 1}
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_different_files_of_one_name_at_once_leave_one_of_them_whole(
+    database: Database, database_url: str, update: bool
+) -> None:
+    files = [document(description=f"file {number}", steps=number + 1) for number in range(CREW)]
+    answers = [
+        one
+        for many in at_once(import_many, *((database_url, file, update, 3) for file in files))
+        for one in many
+    ]
+    [only] = stored(database)
+    assert only.config in map(parse_config, files)
+    refused = [told for config_id, told in answers if not config_id]
+    assert (len(refused) == 0) is update
+    assert all("add --update to replace it" in told for told in refused)
+    assert sum(told == "created" for _, told in answers) == 1
+
+
+def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -> None:
+    def reorder(database: Database) -> None:
+        for turn in range(times):
+            reorder_steps(
+                config_id, order[turn:] + order[:turn], database=database, clock=SystemClock()
+            )
+
+    on(url, reorder)
+
+
+@settings(
+    max_examples=20,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_any_order_of_the_steps_is_the_order_they_have_then(
+    database: Database, clock: StandingClock, data: st.DataObject
+) -> None:
+    config_id = add(database, steps=6)
+    before = read(database, config_id)
+    order = data.draw(st.permutations(before.step_ids))
+    told = reorder_steps(config_id, order, database=database, clock=clock)
+    assert told == read(database, config_id)
+    assert told.step_ids == tuple(order)
+    by_id = dict(zip(before.step_ids, before.config.steps, strict=True))
+    assert [step.name for step in told.config.steps] == [by_id[step_id].name for step_id in order]
+    assert [step.position for step in told.config.steps] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_incomplete_order_is_refused_and_nothing_moves(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = add(database)
+    before = read(database, config_id)
+    with pytest.raises(InvalidInputError, match="every step once"):
+        reorder_steps(config_id, before.step_ids[:2], database=database, clock=clock)
+    assert read(database, config_id) == before
+
+
+def test_what_does_not_exist_is_not_found_when_steps_are_reordered(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError):
+        reorder_steps(7, [1], database=database, clock=clock)
+
+
+def test_orders_given_by_several_processes_come_one_after_the_other(
+    database: Database, database_url: str
+) -> None:
+    config_id = add(database, steps=5)
+    steps = read(database, config_id).step_ids
+    orders = [steps, steps[::-1], steps[2:] + steps[:2], (*steps[3:], *steps[2::-1])]
+    assert len(orders) == CREW
+    at_once(reorder_many, *((database_url, config_id, order, 5) for order in orders))
+    last = read(database, config_id)
+    assert last.step_ids in {order[4:] + order[:4] for order in orders}
+    assert [step.position for step in last.config.steps] == [1, 2, 3, 4, 5]
+
+
+def test_a_configuration_in_use_is_taken_out_of_use_and_back(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = add(database)
+    with database.transaction() as session:
+        add_audit(session, config_id)
+    before = read(database, config_id)
+    clock.pass_time(timedelta(minutes=1))
+    for active in (False, True):
+        told = set_config_active(config_id, active=active, database=database, clock=clock)
+        config = replace(before.config, is_active=active)
+        assert (
+            told
+            == read(database, config_id)
+            == replace(before, config=config, updated_at=clock.now())
+        )
+
+
+def test_what_does_not_exist_is_not_found_when_it_is_activated(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError):
+        set_config_active(7, active=True, database=database, clock=clock)
+
+
+def test_fields_change_and_steps_keep_their_ids(database: Database, clock: StandingClock) -> None:
+    config_id = add(database, description="old", systemPrompt="old")
+    before = read(database, config_id)
+    stored = update_config(
+        config_id, {"description": None, "isActive": False}, database=database, clock=clock
+    )
+    assert stored == read(database, config_id)
+    assert stored.config == replace(before.config, description=None, is_active=False)
+    assert (stored.step_ids, stored.created_at, stored.updated_at) == (
+        before.step_ids,
+        NOW,
+        clock.now(),
+    )
+
+
+def test_other_steps_are_new_ones(database: Database, clock: StandingClock) -> None:
+    config_id, other = add(database), add(database, "Other")
+    before, elsewhere = read(database, config_id), read(database, other)
+    stored = update_config(config_id, {"steps": FULL["steps"]}, database=database, clock=clock)
+    assert stored.config == replace(before.config, steps=parse_config(FULL).steps)
+    assert not set(stored.step_ids) & set(before.step_ids)
+    assert read(database, other) == elsewhere
+
+
+def test_what_says_the_same_changes_nothing_when_it_is_changed(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = add(database)
+    before = read(database, config_id)
+    for change in ({}, {"name": "Sales"}, config_document(before.config)):
+        assert update_config(config_id, change, database=database, clock=clock) == before
+    assert read(database, config_id) == before
+
+
+def test_a_wrong_change_changes_nothing_when_it_is_changed(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = add(database)
+    before = read(database, config_id)
+    with pytest.raises(InvalidInputError):
+        update_config(
+            config_id, {"name": "x", "steps": [step_document(2)]}, database=database, clock=clock
+        )
+    assert read(database, config_id) == before
+
+
+def test_what_does_not_exist_is_not_found_when_it_is_changed(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError):
+        update_config(7, {}, database=database, clock=clock)
+
+
+def update_many(url: str, config_id: int, changes: list[dict[str, object]]) -> None:
+    def update(database: Database) -> None:
+        for change in changes:
+            update_config(config_id, change, database=database, clock=SystemClock())
+
+    on(url, update)
+
+
+def test_changes_of_several_processes_are_all_kept(database: Database, database_url: str) -> None:
+    config_id = add(database)
+    changes = [
+        [{"description": "d"}] * 4,
+        [{"systemPrompt": "p"}] * 4,
+        [{"runAutomatically": True}] * 4,
+        [{"steps": document(steps=count)["steps"]} for count in (2, 5, 1, 4)],
+    ]
+    assert len(changes) == CREW
+    at_once(update_many, *((database_url, config_id, given) for given in changes))
+    told = read(database, config_id).config
+    assert (told.description, told.system_prompt, told.run_automatically) == ("d", "p", True)
+    assert told.steps == parse_config(document(steps=4)).steps
+
+
+def test_what_is_named_changes_and_null_clears(database: Database, clock: StandingClock) -> None:
+    config_id = add(database, description="stays")
+    before = read(database, config_id)
+    given = {
+        "name": "Other",
+        "description": "Why",
+        "keywords": ["a"],
+        "isCritical": True,
+        "weight": 9,
+    }
+    changed = update_step(before.step_ids[1], given, database=database, clock=clock)
+    wanted = replace(
+        before.config.steps[1],
+        name="Other",
+        description="Why",
+        keywords=("a",),
+        is_critical=True,
+        weight=9,
+    )
+    assert (changed.id, changed.config_id, changed.step) == (before.step_ids[1], config_id, wanted)
+    stored = read(database, config_id)
+    assert stored.config.steps == (before.config.steps[0], wanted, before.config.steps[2])
+    assert (stored.step_ids, stored.updated_at) == (before.step_ids, clock.now())
+    cleared = update_step(before.step_ids[1], {"description": None}, database=database, clock=clock)
+    assert cleared.step == replace(wanted, description=None)
+
+
+def test_what_says_the_same_changes_nothing_when_a_step_is_changed(
+    database: Database, clock: StandingClock
+) -> None:
+    config_id = add(database)
+    before = read(database, config_id)
+    clock.pass_time_a_second()
+    for change in ({}, {"position": 2, "name": "Step 2"}):
+        assert update_step(
+            before.step_ids[1], change, database=database, clock=clock
+        ) == before.step(before.step_ids[1])
+    assert read(database, config_id).updated_at == NOW
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_step_that_goes_behind_the_others_leaves_no_gap(
+    database: Database, clock: StandingClock, place: int
+) -> None:
+    config_id, other = add(database), add(database, "Other")
+    before, elsewhere = read(database, config_id), read(database, other)
+    moved = update_step(
+        before.step_ids[place], {"position": 4, "weight": 1}, database=database, clock=clock
+    )
+    stored = read(database, config_id)
+    others = tuple(step_id for step_id in before.step_ids if step_id != moved.id)
+    assert stored.step_ids == (*others, moved.id)
+    assert [step.position for step in stored.config.steps] == [1, 2, 3]
+    assert (
+        stored.config.steps[2]
+        == moved.step
+        == replace(before.config.steps[place], position=3, weight=1)
+    )
+    assert read(database, other) == elsewhere
+
+
+def test_a_gap_that_older_rows_have_can_be_filled(database: Database, clock: StandingClock) -> None:
+    config_id = add(database)
+    first, second, third = read(database, config_id).step_ids
+    with database.transaction() as session:
+        session.execute(update(AuditStepRow).where(AuditStepRow.id == third).values(position=9))
+        session.execute(update(AuditStepRow).where(AuditStepRow.id == second).values(position=8))
+    update_step(third, {"position": 2}, database=database, clock=clock)
+    stored = read(database, config_id)
+    assert stored.step_ids == (first, third, second)
+    assert [step.position for step in stored.config.steps] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "given", [{"position": 1}, {"position": 7}, {"weight": 0}, {"name": None}, {"nmae": "x"}]
+)
+def test_a_wrong_change_changes_nothing_when_a_step_is_changed(
+    database: Database, clock: StandingClock, given: dict[str, object]
+) -> None:
+    config_id = add(database)
+    before = read(database, config_id)
+    with pytest.raises(InvalidInputError) as refused:
+        update_step(before.step_ids[1], {"prompt": "x", **given}, database=database, clock=clock)
+    assert list(dict(refused.value.fields)) == list(given)
+    assert read(database, config_id) == before
+
+
+def test_what_does_not_exist_is_not_found_when_a_step_is_changed(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError, match=r"^Audit step with ID '7' not found$"):
+        update_step(7, dict(FULL["steps"][0]), database=database, clock=clock)
+
+
+def test_what_we_stored_is_valid(database: Database) -> None:
+    assert validate_config(add(database), database=database) == ()
+
+
+def test_what_others_stored_is_told_by_field(database: Database) -> None:
+    config_id = add(database)
+    first, _, last = read(database, config_id).step_ids
+    with database.transaction() as session:
+        session.execute(update(AuditConfigRow).values(name=" "))
+        session.execute(
+            update(AuditStepRow).where(AuditStepRow.id == first).values(control_points=[])
+        )
+        session.execute(update(AuditStepRow).where(AuditStepRow.id == last).values(position=9))
+    faults = dict(validate_config(config_id, database=database))
+    assert set(faults) == {"name", "steps.0.controlPoints", "steps"}
+    assert faults["steps"] == "Step positions must be 1 to 3 without gaps: 3 missing"
+
+
+def test_what_does_not_exist_is_not_found_when_it_is_validated(database: Database) -> None:
+    with pytest.raises(NotFoundError):
+        validate_config(7, database=database)
