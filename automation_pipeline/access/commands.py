@@ -20,7 +20,7 @@ from automation_pipeline.cli.output import (
 )
 from automation_pipeline.core.json_model import LARGEST_ID
 
-app = command_group("Let other programs use the HTTP API: make tokens, and revoke them.")
+app = command_group("Manage tokens, with which other programs use the HTTP API.")
 
 
 # A token whose answer is lost is of no use: the request is not repeated.
@@ -93,9 +93,7 @@ def create(
             "may have org-jobs, org-jobs.agents and enrichment.",
         ),
     ] = None,
-    name: Annotated[
-        str, typer.Option("--name", "-n", help="What people will know it by.")
-    ] = "unnamed",
+    name: Annotated[str, typer.Option("--name", "-n", help="A name for people.")] = "unnamed",
     groupe: Annotated[
         list[str] | None,
         typer.Option("--groupe", "-g", help="A group of the scope GROUP; repeat it for several."),
@@ -165,7 +163,7 @@ def list_(
 
 @app.command()
 def revoke(token_id: TokenId, *, as_json: AsJson = False) -> None:
-    """Put an end to a token, at once and for good. Safe to repeat."""
+    """Revoke a token at once and permanently. Safe to repeat."""
     token = end_token(token_id)
     print_result(token, f"Token {token['id']} is revoked: {token['name']}.", as_json=as_json)
 

@@ -46,7 +46,7 @@ COMMANDS = (
         "enrich",
         "enrichment.commands",
         "enrich",
-        "Ask for companies: what is known and fresh is shown at once, the rest is asked of the registers.",
+        "Look up companies: fresh data is shown at once, the rest is requested from the registers.",
     ),
     LazyCommand(
         "doctor",
@@ -59,14 +59,14 @@ COMMANDS = (
         "housekeeping",
         "cli.system",
         "housekeeping",
-        "Take away what is older than it is kept: logs, events that have left, requests, deliveries, alerts.",
+        "Delete old rows: logs, delivered events, requests, deliveries, alerts.",
     ),
     LazyCommand("api", "cli.system", "api", "Serve the HTTP API on the database of this machine."),
     LazyCommand(
         "simulator",
         "cli.system",
         "simulator",
-        "Play the CRM and the other providers: deterministic, with faults and a ledger of calls.",
+        "Simulate the CRM and the other providers: deterministic, with faults and a ledger of calls.",
     ),
     LazyCommand(
         "worker",
@@ -75,46 +75,49 @@ COMMANDS = (
         "Take steps of runs from Celery, with AUTOMATION_EXECUTOR=celery; the environment is that of Dagster's "
         "processes.",
     ),
-    LazyCommand("db", "cli.system", "db_app", "Prepare the database, copy it, put a copy back."),
+    LazyCommand("db", "cli.system", "db_app", "Create, upgrade, back up and restore the database."),
     LazyCommand(
-        "schedules", "automation.commands.schedules", "app", "Configure what is run, and when."
+        "schedules",
+        "automation.commands.schedules",
+        "app",
+        "Manage schedules: what runs, and when.",
     ),
     LazyCommand(
         "runs",
         "automation.commands.runs",
         "app",
-        "See what became of the runs; cancel one, or run again what failed.",
+        "Show runs; cancel one, or retry what failed.",
     ),
-    LazyCommand("fiches", "fiches.commands", "app", "Mirror the CRM's fiches, and look at them."),
+    LazyCommand("fiches", "fiches.commands", "app", "Fetch and show the CRM's fiches."),
     LazyCommand(
         "audit-configs",
         "audits.commands.configs",
         "app",
-        "Configure what calls are judged by: the steps of an audit, in order.",
+        "Manage audit configurations: the steps by which calls are judged.",
     ),
     LazyCommand(
         "audits",
         "audits.commands.audits",
         "app",
-        "See what audits found; overrule it, or have it judged again.",
+        "Show audits; overrule a finding, or have it judged again.",
     ),
     LazyCommand(
         "pricing",
         "pricing.commands.app",
         "app",
-        "Change prices in the shop by rules: preview, apply, retry, take back, reconcile.",
+        "Change prices in the shop by rules: preview, apply, retry, roll back, reconcile.",
     ),
     LazyCommand(
         "org-jobs",
         "org_jobs.commands.app",
         "app",
-        "Do organisations' jobs: when they are due, their queues, and what became of them.",
+        "Manage the jobs of organisations: schedules, queues and results.",
     ),
     LazyCommand(
         "tokens",
         "access.commands",
         "app",
-        "Let other programs use the HTTP API: make tokens, and revoke them.",
+        "Manage tokens, with which other programs use the HTTP API.",
     ),
     LazyCommand("outbox", "cli.system", "outbox_app", "Deliver the events and messages that wait."),
 )
@@ -149,8 +152,8 @@ ApiUrl = Annotated[
     typer.Option(
         "--api",
         metavar="URL",
-        help="Work with the HTTP API of another machine instead of the database here. AUTOMATION_API_URL says it for "
-        "all commands.",
+        help="Work with the HTTP API of another machine instead of the database here. "
+        "AUTOMATION_API_URL sets it for all commands.",
     ),
 ]
 ApiToken = Annotated[
@@ -184,7 +187,7 @@ def _everywhere(
     fiche.
 
     Commands print tables for people, or with --json one document for programs. Exit 0: done; 1:
-    failed; 2: wrong usage. `automation COMMAND --help` tells more.
+    failed; 2: wrong usage. `automation COMMAND --help` explains a command.
     """
     from automation_pipeline.cli.operations import choose  # noqa: PLC0415  help needs no database
 
@@ -216,7 +219,7 @@ def _configure_logs() -> None:
 def _output_is_lost(error: OSError) -> int:
     """Throws away what is still unwritten, which Python would try to write once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if error.errno == errno.EPIPE:  # whoever read has read enough
+    if error.errno == errno.EPIPE:  # the reader has closed the pipe
         return FAILED
     return _complain(f"Standard output cannot be written: {error.strerror}", FAILED)
 

@@ -52,7 +52,7 @@ def api_url() -> str | None:
     """The address of the API that commands use; None stands for this machine's database."""
     url = _options.url or load_settings().automation_api_url
     if url is None and _options.token is not None:
-        raise InvalidInputError("--token is for another machine's API: say which with --api.")
+        raise InvalidInputError("--token needs --api: name the other machine's API.")
     return url
 
 

@@ -65,17 +65,17 @@ def _cell(value: object) -> Text:
     return value if isinstance(value, Text) else Text("" if value is None else str(value))
 
 
-def consent(question: str, deed: str) -> bool:
-    """What a person at the terminal answers. InvalidInputError where there is none: `deed` is what
-    --yes allows."""
+def consent(question: str, action: str) -> bool:
+    """The answer of the person at the terminal. Raises InvalidInputError without a terminal: --yes
+    allows the `action`."""
     if not sys.stdin.isatty():
-        raise InvalidInputError(f"Nobody is here to be asked: say --yes to {deed}.")
+        raise InvalidInputError(f"Standard input is no terminal: add --yes to {action}.")
     return typer.confirm(question, err=True)
 
 
-def confirm(question: str, deed: str) -> None:
+def confirm(question: str, action: str) -> None:
     """Ends the command unless the person at the terminal consents."""
-    if not consent(question, deed):
+    if not consent(question, action):
         raise typer.Abort
 
 
@@ -168,8 +168,8 @@ def iso_seconds(instant: datetime) -> str:
     return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-Limit = Annotated[int, typer.Option(min=1, max=500, help="At most so many.")]
-Offset = Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Leave out the first so many.")]
+Limit = Annotated[int, typer.Option(min=1, max=500, help="How many at most.")]
+Offset = Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Skip the first rows.")]
 
 
 def say(sentence: str) -> None:
@@ -213,8 +213,8 @@ class _Column:
 
     @property
     def least(self) -> int:
-        """On a terminal a long word, such as the ids of a variant, may be broken; elsewhere nobody
-        could rejoin it."""
+        """On a terminal a long word, such as the ids of a variant, may be broken; elsewhere not: a
+        reader could not rejoin it."""
         if not self.is_text:
             return max(cell_len(piece) for line in self._lines for piece in line.split(_APART))
         longest = max((cell_len(word) for line in self._lines for word in line.split()), default=1)
@@ -223,8 +223,7 @@ class _Column:
         )
 
     def fitting(self, width: int) -> Sequence[Text]:
-        """What stands two blanks apart, as the two parts of a change do, may stand one below the
-        other."""
+        """Parts that are two blanks apart, such as those of a change, may wrap onto lines."""
         if self.is_text or width >= self.width:
             return self.cells
         return [_stacked(cell) for cell in self.cells]

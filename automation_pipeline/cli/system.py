@@ -33,7 +33,7 @@ from automation_pipeline.core.settings import load_settings
 from automation_pipeline.storage import backups
 from automation_pipeline.storage.database import DatabaseMissingError
 
-db_app = command_group("Prepare the database, copy it, put a copy back.")
+db_app = command_group("Create, upgrade, back up and restore the database.")
 CopyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The copy.", dir_okay=False)]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
@@ -60,7 +60,7 @@ def upgrade(*, as_json: AsJson = False) -> None:
 
 @db_app.command()
 def current(*, as_json: AsJson = False) -> None:
-    """Show the revision that the database is at. `automation doctor` tells whether it is the
+    """Show the revision that the database is at. `automation doctor` shows whether it is the
     newest."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
@@ -79,9 +79,9 @@ def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> 
     only_here("db backup")
     database = bootstrap.services().database
     if file.exists() and not force:
-        raise InvalidInputError(f"{file} is there already: say --force to overwrite it.")
-    with _progress("Copying") as tell:
-        backups.back_up(database, file, tell)
+        raise InvalidInputError(f"{file} exists already: add --force to overwrite it.")
+    with _progress("Copying") as report:
+        backups.back_up(database, file, report)
     size = file.stat().st_size
     sentence = f"The database is copied to {file}, {size:,} bytes."
     print_result({"file": str(file), "bytes": size}, sentence, as_json=as_json)
@@ -98,9 +98,9 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
     only_here("db restore")
     database = bootstrap.services().database
     if backups.is_filled(database) and not force:
-        raise InvalidInputError("The database is not empty: say --force to lose what is in it.")
-    with _progress("Restoring") as tell:
-        backups.restore(database, file, tell)
+        raise InvalidInputError("The database is not empty: add --force to overwrite it.")
+    with _progress("Restoring") as report:
+        backups.restore(database, file, report)
     revision = migrations.current(database)
     sentence = f"The database is what {file} holds, at {revision}."
     print_result({"file": str(file), "revision": revision}, sentence, as_json=as_json)
@@ -147,9 +147,8 @@ def diagnostic(services: Services) -> Diagnostic:
 def doctor(*, as_json: AsJson = False) -> None:
     """Check the database, Redis, the CRM, speech-to-text, the language model, the shop, the company
     registries, the mail server, Pusher, Dagster's definitions and daemon, and who may use the HTTP
-    API. Exit 1 if something fails that is required: what is configured is. With --api it is the
-    other machine that looks, and tells.
-    """
+    API. Exit 1 if something fails that is required: what is configured is. With --api, the other
+    machine runs the checks."""
     checks = diagnostic().checks
     if as_json:
         print_json({"checks": checks})
@@ -264,13 +263,12 @@ InDagster = Annotated[
 def housekeeping(
     *, dry_run: DryRun = False, in_dagster: InDagster = False, as_json: AsJson = False
 ) -> None:
-    """Take away what is older than it is kept: logs, events that have left, requests, deliveries,
-    alerts.
+    """Delete old rows: logs, delivered events, requests, deliveries, alerts.
 
-    The variables ending in _KEEP_DAYS say for how long. Results stay: runs, outcomes, transcripts,
-    audits, prices, companies. It may be done at any time, and broken off at any time. Dagster's own
-    events and runs are Dagster's to take away: its schedule nightly_housekeeping does both, and so
-    does --in-dagster.
+    The variables ending in _KEEP_DAYS set how long rows are kept. Results stay: runs, outcomes,
+    transcripts, audits, prices, companies. It may be done at any time, and broken off at any time.
+    Dagster's own events and runs are Dagster's to take away: its schedule nightly_housekeeping does
+    both, and so does --in-dagster.
     """
     from automation_pipeline.retention import purge_all, request_housekeeping  # noqa: PLC0415  it knows every package
 
@@ -372,7 +370,8 @@ def simulator(
     ] = "sim-entreprise-token",  # noqa: S107  a simulator has no secrets
     token: Annotated[str, typer.Option(help="The bearer token of the CRM.")] = "sim-token",  # noqa: S107  a simulator has no secrets
 ) -> None:
-    """Play the CRM and the other providers: deterministic, with faults and a ledger of calls."""
+    """Simulate the CRM and the other providers: deterministic, with faults and a ledger of
+    calls."""
     from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only here
 
     only_here("simulator")

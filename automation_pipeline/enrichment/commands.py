@@ -62,11 +62,9 @@ _SEPARATORS = re.compile(r"[\s.\u00a0\u202f-]")
 _LENGTH_OF_SIREN = 9
 AT_ONCE = 8
 PATH = "/v1/requests"
-CONTINUES = (
-    "The enrichment goes on without us: the same command without --force tells what is known."
-)
+CONTINUES = "The enrichment continues. Repeat the command without --force to see what is known."
 CONTINUES_HERE = (
-    "What is left goes on with the next --here, or as soon as Dagster's daemon runs "
+    "The rest continues with the next --here, or as soon as Dagster's daemon runs "
     "(`dagster dev` starts it)."
 )
 
@@ -255,9 +253,9 @@ def _numbers_of_file(file: Path) -> Iterator[dict[str, str]]:
         return
     for row in rows:
         cells = {name: row[place].strip() for name, place in places.items() if place < len(row)}
-        told = {name: cell for name, cell in cells.items() if cell}
-        if told:
-            yield told
+        numbers = {name: cell for name, cell in cells.items() if cell}
+        if numbers:
+            yield numbers
 
 
 def _parsed(file: Path) -> Iterator[list[str]]:
@@ -428,17 +426,16 @@ def enrich(
     ] = False,
     timeout: Timeout = None,
     here: Here = False,
-    force: Annotated[bool, typer.Option("--force", help="Ask for what is fresh, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Request fresh companies, too.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check the numbers; nobody is asked.")
+        bool, typer.Option("--dry-run", help="Only check the numbers; request nothing.")
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse wrong check digits instead of warning.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for companies: what is known and fresh is shown at once, the rest is asked of the
-    registers.
+    """Look up companies: fresh data is shown at once, the rest is requested from the registers.
 
     Dagster's daemon does that within seconds; with --here, this command itself.
     """

@@ -33,7 +33,7 @@ from automation_pipeline.fiches.queries.fiches import fiche_document
 from automation_pipeline.storage.database import Session
 from automation_pipeline.transcription.queries.recordings import transcription_status
 
-app = command_group("Mirror the CRM's fiches, and look at them.")
+app = command_group("Fetch and show the CRM's fiches.")
 
 MOST_DAYS = 366
 

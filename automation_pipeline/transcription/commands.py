@@ -30,7 +30,7 @@ from automation_pipeline.transcription.queries.requests import (
 )
 from automation_pipeline.transcription.requests import request_transcriptions
 
-GOES_ON = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand."
+GOES_ON = "The transcription continues. `automation fiches show FICHE_ID` shows its status."
 
 EndedTranscription: TypeAlias = FollowedRequest[TranscriptionSummary]
 
@@ -87,8 +87,7 @@ def transcribe(
     """Transcribe the recordings of fiches that have no transcript yet. Dagster's daemon starts it
     within seconds.
 
-    What is asked for goes on without this command. `automation fiches show FICHE_ID` tells how its
-    calls stand.
+    The work continues without this command. `automation fiches show FICHE_ID` shows its status.
     """
     check_fiche_ids(fiche_ids)
     wait = follows("transcribe", wait=wait, timeout=timeout, here=here)

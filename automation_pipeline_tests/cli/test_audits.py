@@ -226,9 +226,7 @@ def test_ctrl_c_says_that_the_rerun_goes_on(
 ) -> None:
     meanwhile(monkeypatch)
     ended = terminal.run("audits", "rerun", "1", "--step", "1", "--wait", *flags)
-    goes_on = (
-        "The rerun goes on without us: `automation audits show 1 --steps` tells what it finds.\n"
-    )
+    goes_on = "The rerun continues. `automation audits show 1 --steps` shows its result.\n"
     assert (ended.code, ended.err) == (130, goes_on)
 
 

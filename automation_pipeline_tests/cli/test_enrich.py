@@ -62,7 +62,7 @@ def test_beside_a_daemon_the_work_is_only_followed(
     meanwhile(monkeypatch)
     ended = terminal.run("enrich", DANONE, "--wait", "--json")
     assert (ended.code, states(terminal)) == (130, ["PENDING"])
-    assert ended.err.startswith("The enrichment goes on without us")
+    assert ended.err.startswith("The enrichment continues")
 
 
 def expire(terminal: Terminal) -> None:

@@ -23,8 +23,8 @@ from automation_pipeline_tests.cli.terminal import Terminal, meanwhile, open_ter
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import a_schedule, an_opening
 
-RUN_GOES_ON = "Run 1 goes on without us: `automation runs show 1` tells how it stands.\n"
-WORK_GOES_ON = "The transcription goes on without us: `automation fiches show FICHE_ID` tells how its calls stand.\n"
+RUN_GOES_ON = "Run 1 continues. `automation runs show 1` shows its status.\n"
+WORK_GOES_ON = "The transcription continues. `automation fiches show FICHE_ID` shows its status.\n"
 
 
 @pytest.fixture

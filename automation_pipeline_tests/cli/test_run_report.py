@@ -144,7 +144,7 @@ def test_a_big_run_is_summed_up(bench: Bench, run_id: int) -> None:
     assert "And 1 more fiches, which this page leaves out." in said
     assert "And 1 more audits, which this page leaves out." in said
     one_in_full = page_of(bench, run_id, most_in_full=1)
-    assert "The steps of the 1 with the lowest scores are told below" in one_in_full.said
+    assert "The steps of the 1 with the lowest scores are shown below" in one_in_full.said
     assert len(one_in_full.values("id")) == 1
 
 

@@ -218,7 +218,7 @@ def test_what_failed_is_run_again_by_a_run_of_its_own(terminal: Terminal, run_id
         ),
         (["watch", "99"], 1, "Run 99 not found."),
         (["watch", "x"], 2, "Invalid value for 'run_id'"),
-        (["cancel", "2"], 2, "Nobody is here to be asked: say --yes to cancel run 2."),
+        (["cancel", "2"], 2, "Standard input is no terminal: add --yes to cancel run 2."),
         (["cancel", "99", "--yes"], 1, "Run 99 not found."),
         (
             ["cancel", "2", "--yes", "--reason", "x" * 501],

@@ -242,7 +242,7 @@ def test_a_selection_of_its_own_is_kept_with_the_run_and_leaves_the_schedule(
     schedule_id = terminal.create()
     (terminal.room / "two.json").write_text('{"mode": "manual", "ficheIds": ["7", "8"]}')
     ended = terminal.run("schedules", "run-now", schedule_id, "--selection", "two.json")
-    assert ended.out == "Run 1 is requested: `automation runs show 1` tells how it stands.\n"
+    assert ended.out == "Run 1 is requested: `automation runs show 1` shows its status.\n"
     with terminal.database.reading() as session:
         [run] = session.scalars(select(RunRow))
     overrides = run.config_snapshot["overrides"]

@@ -54,7 +54,7 @@ from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.run_requests import filed_requests
 
-GOES_ON = "The audit goes on without us: `automation audits list` tells how it stands."
+GOES_ON = "The audit continues. `automation audits list` shows its status."
 PATH = "/api/audits"
 STEP = f"{PATH}/{{audit_id}}/steps/{{step}}[/control-points/{{point}}]"
 
@@ -235,13 +235,13 @@ def audit(
     Dagster's daemon starts it within seconds."""
     check_fiche_ids(fiche_ids)
     wait = follows("audit", wait=wait, timeout=timeout, here=here)
-    wish = {"audit_config_id": str(config), "use_rlm": tools}
+    request = {"audit_config_id": str(config), "use_rlm": tools}
     if len(set(fiche_ids)) > 1:
-        batch = file_batch({**wish, "fiche_ids": list(dict.fromkeys(fiche_ids))})
+        batch = file_batch({**request, "fiche_ids": list(dict.fromkeys(fiche_ids))})
         batch_id: str | None = batch.batch_id
         fiches = dict(zip(batch.event_ids, batch.fiche_ids, strict=True))
     else:
-        filed = file_audit({**wish, "fiche_id": fiche_ids[0], "trigger_source": "cli"})
+        filed = file_audit({**request, "fiche_id": fiche_ids[0], "trigger_source": "cli"})
         batch_id, fiches = None, {filed.event_id: fiche_ids[0]}
     ended: Sequence[EndedAudit] = ()
     if wait:
@@ -304,7 +304,7 @@ def _outcome_document(one: EndedAudit) -> dict[str, object]:
     }
 
 
-app = command_group("See what audits found; overrule it, or have it judged again.")
+app = command_group("Show audits; overrule a finding, or have it judged again.")
 
 AuditId = Annotated[
     int,
@@ -332,12 +332,12 @@ def list_(
         ),
     ] = None,
     status: Annotated[
-        list[AuditStatus] | None, typer.Option(help="Only audits that stand so.")
+        list[AuditStatus] | None, typer.Option(help="Only audits with this status.")
     ] = None,
     all_versions: Annotated[
         bool, typer.Option("--all-versions", help="Not only the latest of each fiche.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the latest audit of each fiche and configuration, newest first."""
@@ -395,14 +395,14 @@ def review(
     comment: Annotated[
         str | None, typer.Option(help="The control point's comment from now on.")
     ] = None,
-    reviewer: Annotated[str | None, typer.Option(help="Who says so.")] = None,
+    reviewer: Annotated[str | None, typer.Option(help="The name of the reviewer.")] = None,
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Overrule a step (--conforme), or one of its control points (--point with --statut or
     --comment).
 
-    The audit is scored anew, and the step's trail tells who overruled what and why.
+    The audit is scored again, and the step records who overruled what and why.
     """
     of_step = compact(conforme=conforme, score=score, traite=dealt_with)
     of_point = compact(statut=statut, commentaire=comment)
@@ -427,7 +427,7 @@ def rerun(
     step: Step,
     point: Point = None,
     instructions: Annotated[
-        str | None, typer.Option(help="What the model is told beside; 5000 characters.")
+        str | None, typer.Option(help="More instructions for the model; at most 5000 characters.")
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Follow to the end; exit 1 when it fails.")
@@ -442,10 +442,7 @@ def rerun(
     document |= {"audit_id": str(audit_id), "step_position": step}
     document |= compact(control_point_index=point)
     if not wait:
-        sentence = (
-            f"Rerun {filed.rerun_id} is requested: "
-            f"`automation audits show {audit_id} --steps` tells of it."
-        )
+        sentence = f"Rerun {filed.rerun_id} is requested: `automation audits show {audit_id} --steps` shows its result."
         print_result(document, sentence, as_json=as_json)
         return
     error = _follow_rerun(filed.rerun_id, audit_id, quiet=as_json)
@@ -459,7 +456,7 @@ def rerun(
 def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
     """None when the new finding is stored, else why the rerun failed."""
     waits = LaunchWait([rerun_id])
-    goes_on = f"The rerun goes on without us: `automation audits show {audit_id} --steps` tells what it finds."
+    goes_on = f"The rerun continues. `automation audits show {audit_id} --steps` shows its result."
     with progress_bars(goes_on, quiet=quiet) as progress:
         bar = progress.add_task("rerun: waiting for Dagster", total=1)
         while True:
@@ -478,7 +475,7 @@ def _follow_rerun(rerun_id: str, audit_id: int, *, quiet: bool) -> str | None:
 
 @app.command()
 def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
-    """Put an audit out of sight. `automation audits restore` takes that back."""
+    """Delete an audit. `automation audits restore` restores it."""
     with _audit_in_sentence(audit_id):
         hide_audit(audit_id)
     document = {"id": str(audit_id), "deleted": True}
@@ -487,7 +484,7 @@ def delete(audit_id: AuditId, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def restore(audit_id: AuditId, *, as_json: AsJson = False) -> None:
-    """Take back the deletion of an audit."""
+    """Restore a deleted audit."""
     with _audit_in_sentence(audit_id):
         unhide_audit(audit_id)
     document = {"id": str(audit_id), "deleted": False}

@@ -31,7 +31,7 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.storage.database import Session
 
-app = command_group("Configure what calls are judged by: the steps of an audit, in order.")
+app = command_group("Manage audit configurations: the steps by which calls are judged.")
 
 ConfigId = Annotated[
     int,
@@ -141,14 +141,14 @@ def import_(
     update: Annotated[
         bool,
         typer.Option(
-            "--update", help="Replace the configuration of the same name if it says something else."
+            "--update", help="Replace the configuration of the same name if its content differs."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Store a configuration, known by its name. Importing the same file again changes nothing.
 
-    `automation audit-configs validate` tells what is wrong with a file and stores nothing.
+    `automation audit-configs validate` checks a file and stores nothing.
     """
     stored = store_config(read_json_object(file), update=update)
     steps = stored["stepsCount"]
@@ -183,13 +183,13 @@ def export(
         print_json(document)
         return
     write_json(output, document)
-    told = {"id": str(config_id), "file": str(output)}
-    print_result(told, f"Audit config {config_id} is written to {output}.", as_json=as_json)
+    document = {"id": str(config_id), "file": str(output)}
+    print_result(document, f"Audit config {config_id} is written to {output}.", as_json=as_json)
 
 
 @app.command()
 def validate(file: ConfigFile, *, as_json: AsJson = False) -> None:
-    """Tell every fault of a configuration's file. One a line; exit 1 if there is any. Nothing is
+    """List every error in a configuration's file, one per line. Exit 1 if there is any. Nothing is
     stored."""
     faults = config_faults(read_json_object(file))
     if as_json:
@@ -230,7 +230,7 @@ def delete(config_id: ConfigId, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def reorder(config_id: ConfigId, step_ids: StepIds, *, as_json: AsJson = False) -> None:
-    """Put the steps into another order. Name every step once, by the id that `show` tells."""
+    """Put the steps into another order. Name every step once, by its id in `show`."""
     order_steps(config_id, step_ids)
     _show(get_config(config_id), as_json=as_json)
 

@@ -147,8 +147,8 @@ def _quotation(citation: Part) -> str:
     """Calls count from 1 for people."""
     call = cast("int", citation["recording_index"]) + 1
     when = f"{citation['recording_date']} {citation['recording_time']}"
-    said = one_line(str(citation["texte"]))
-    return f"« {said} » {citation['minutage']}, call {call} ({when}), {citation['speaker']}"
+    text = one_line(str(citation["texte"]))
+    return f"« {text} » {citation['minutage']}, call {call} ({when}), {citation['speaker']}"
 
 
 def _change(trail: Part, then: str) -> str:

@@ -43,10 +43,10 @@ def joined(*parts: Part) -> Html:
 
 def element(name: str, /, *parts: Part, **attributes: str) -> Html:
     """`class_` is the attribute of that name, `http_equiv` has its hyphen."""
-    told = "".join(
+    written = "".join(
         f' {key.strip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items()
     )
-    opening = f"<{name}{told}>"
+    opening = f"<{name}{written}>"
     return Html(opening if name in _VOID else f"{opening}{joined(*parts)}</{name}>")
 
 
@@ -92,13 +92,13 @@ def document_part(document: Mapping[str, object]) -> Html:
 
 
 def _entry(name: str, value: object) -> Html:
-    told = _value(value)
-    if isinstance(value, Mapping | list | tuple) and told:
+    content = _value(value)
+    if isinstance(value, Mapping | list | tuple) and content:
         count = len(cast("Sequence[object]", value))
         return element(
-            "li", element("details", element("summary", _spaced(name), f" ({count})"), told)
+            "li", element("details", element("summary", _spaced(name), f" ({count})"), content)
         )
-    return element("li", _spaced(name), ": ", element("b", told or "none"))
+    return element("li", _spaced(name), ": ", element("b", content or "none"))
 
 
 def _value(value: object) -> Html:
@@ -171,18 +171,22 @@ def _point(point: PointVerdict) -> Html:
     )
 
 
-def _quotation(said: Quotation) -> Html:
+def _quotation(quoted: Quotation) -> Html:
     where = ", ".join(
         filter(
             None,
-            (said.speaker, said.minutage, f"{said.recording_date} {said.recording_time}".strip()),
+            (
+                quoted.speaker,
+                quoted.minutage,
+                f"{quoted.recording_date} {quoted.recording_time}".strip(),
+            ),
         )
     )
-    return element("blockquote", f"« {said.texte} » ", element("span", where, class_="soft"))
+    return element("blockquote", f"« {quoted.texte} » ", element("span", where, class_="soft"))
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-# A stack is for whoever mends the code: it stays in the database.
+# A stack is for developers, who read the database.
 HIDDEN_DETAILS = ("stack",)
 
 
@@ -290,10 +294,10 @@ def _fiches(report: RunReport) -> Html:
         audits.setdefault(audit.fiche_id, []).append(audit)
     rows = [_fiche(fiche, audits.get(fiche.fiche_id, ())) for fiche in report.fiches]
     heads = ("fiche", "groupe", "outcome", "recordings", "why", "audits")
-    told = sum(
+    total = sum(
         (report.tally.successful, report.tally.failed, report.tally.ignored, report.tally.pending)
     )
-    return joined(_table(heads, rows), _rest(told - len(report.fiches), "fiches"))
+    return joined(_table(heads, rows), _rest(total - len(report.fiches), "fiches"))
 
 
 def _fiche(fiche: ReportedFiche, audits: Sequence[ReportedAudit]) -> Sequence[Part]:
@@ -321,7 +325,7 @@ def _audits(report: RunReport) -> Html:
     in_full = sum(bool(audit.steps) for audit in report.audits)
     short = element(
         "p",
-        f"The steps of the {in_full} with the lowest scores are told below; the others': ",
+        f"The steps of the {in_full} with the lowest scores are shown below; the others': ",
         _COMMAND,
     )
     untold = short if 0 < in_full < len(report.audits) else ""

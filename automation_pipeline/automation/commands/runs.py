@@ -58,7 +58,7 @@ from automation_pipeline.core.json_model import LARGEST_ID, as_document
 from automation_pipeline.core.settings import load_settings
 from automation_pipeline.storage.database import Session
 
-app = command_group("See what became of the runs; cancel one, or run again what failed.")
+app = command_group("Show runs; cancel one, or retry what failed.")
 
 COLOURS = {
     OutcomeStatus.SUCCESSFUL: "green",
@@ -166,11 +166,11 @@ def list_(
         int | None, typer.Option(min=1, max=LARGEST_ID, help="Only the runs of this schedule.")
     ] = None,
     status: Annotated[
-        list[RunStatus] | None, typer.Option(help="Only runs that stand so; may be repeated.")
+        list[RunStatus] | None, typer.Option(help="Only runs with this status; may be repeated.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 20,
     offset: Annotated[
-        int, typer.Option(min=0, max=1_000_000_000, help="Leave out the newest so many.")
+        int, typer.Option(min=0, max=1_000_000_000, help="Skip the newest rows.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -191,7 +191,7 @@ def list_(
 
 @app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Show one run: how it stands, what it chose, and the outcome of every fiche."""
+    """Show one run: its status, its selection, and the outcome of every fiche."""
     _show(get_run(run_id), as_json=as_json)
 
 
@@ -199,15 +199,13 @@ def show(run_id: RunId, *, as_json: AsJson = False) -> None:
 def logs(
     run_id: RunId,
     *,
-    level: Annotated[
-        LogLevel, typer.Option(help="Leave out what is less urgent.")
-    ] = LogLevel.DEBUG,
+    level: Annotated[LogLevel, typer.Option(help="The lowest level to show.")] = LogLevel.DEBUG,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")
+        bool, typer.Option("--follow", "-f", help="Continue until the run has ended.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the run wrote down, oldest first."""
+    """Show the log of a run, oldest first."""
     lines = _log_lines(run_id, level, follow=follow)
     if as_json:
         print_json({"logs": [as_document(line) for line in lines]})
@@ -293,9 +291,7 @@ def is_good(run: Run) -> bool:
 
 def watch_run(run_id: int, *, quiet: bool, waits: LaunchWait) -> RunDetails:
     """Follow a run with a bar per phase, and return it ended."""
-    goes_on = (
-        f"Run {run_id} goes on without us: `automation runs show {run_id}` tells how it stands."
-    )
+    goes_on = f"Run {run_id} continues. `automation runs show {run_id}` shows its status."
     run = get_run(run_id)
     with progress_bars(goes_on, quiet=quiet) as bars:
         tasks = [bars.add_task("waiting for Dagster", total=None)]

@@ -58,7 +58,7 @@ from automation_pipeline.core.scheduling.plan import OverlapPolicy
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline.storage.database import Session
 
-app = command_group("Configure what is run, and when.")
+app = command_group("Manage schedules: what runs, and when.")
 
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 COMING = 3
@@ -200,8 +200,7 @@ def create(*, file: ScheduleFile, as_json: AsJson = False) -> None:
     {"name": "Nightly", "scheduleType": "DAILY", "timeOfDay": "02:00", "timezone": "Europe/Paris",
     "ficheSelection": {"mode": "date_range", "dateRange": "yesterday"}}
 
-    Everything else has a default; `show ID --json` tells all fields. A fault is told by the name of
-    its field.
+    Everything else has a default; `show ID --json` shows all fields. An error names its field.
     """
     _show(new_schedule(read_json_object(file)), as_json=as_json)
 
@@ -261,7 +260,7 @@ def delete(
 def pause(
     schedule_id: ScheduleId,
     *,
-    reason: Annotated[str | None, typer.Option(help="Why, for whoever looks at it later.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason, which is stored with it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start no more runs of a schedule until it is resumed. A run that is at work goes on."""
@@ -305,14 +304,14 @@ def run_now(
     if as_json:
         print_json({"run_id": str(run_id), "schedule_id": str(schedule_id), "status": run.status})
     elif not wait:
-        say(f"Run {run_id} is requested: `automation runs show {run_id}` tells how it stands.")
+        say(f"Run {run_id} is requested: `automation runs show {run_id}` shows its status.")
     if wait and not is_good(run):
         raise typer.Exit(1)
 
 
 @app.command("skip-next")
 def skip_next_(schedule_id: ScheduleId, *, as_json: AsJson = False) -> None:
-    """Leave out the next occurrence; said again, the one after it too."""
+    """Skip the next occurrence; repeated, skip the one after it too."""
     due_at = leave_out_next(schedule_id).skipped
     local = wall_clock(due_at, schedule(schedule_id))
     document = {"id": str(schedule_id), "skipped": iso_seconds(due_at)}
@@ -345,7 +344,7 @@ def next_(
 def occurrences(
     schedule_id: ScheduleId,
     *,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the last due times: the run of each, or why there was none."""

@@ -3,9 +3,7 @@
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.org_jobs.commands import hosts, jobs, organisations, records, schedules
 
-app = command_group(
-    "Do organisations' jobs: when they are due, their queues, and what became of them."
-)
+app = command_group("Manage the jobs of organisations: schedules, queues and results.")
 app.add_typer(schedules.app, name="schedules")
 app.command("list")(jobs.list_)
 for command in (jobs.show, jobs.create, jobs.cancel, jobs.retry, jobs.watch, jobs.log):

@@ -45,9 +45,7 @@ def chosen_org(services: Services, org_id: str | None) -> str:
             "There is no organisation yet: `automation org-jobs orgs create` adds one."
         )
     if len(known) > 1:
-        raise InvalidInputError(
-            "There are several organisations: say with --org which one it is for."
-        )
+        raise InvalidInputError("There are several organisations: name one with --org.")
     return known[0].id
 
 
@@ -100,7 +98,9 @@ OfOrg = Annotated[
     str | None,
     typer.Option("--org", "-o", callback=_org_name, help="Only what is of this organisation."),
 ]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why, for whoever looks at it later.")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="The reason, which is stored with it.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Follow the job to its end; exit 1 unless it succeeds.")
@@ -110,7 +110,7 @@ File = Annotated[
     typer.Option(
         "--file",
         "-f",
-        help="JSON file of the fields; - reads standard input. A flag beats what it says.",
+        help="JSON file of the fields; - reads standard input. A flag overrides the file.",
     ),
 ]
 Payload = Annotated[
@@ -162,7 +162,7 @@ def given_fields(file: Path | None, flags: dict[str, object]) -> dict[str, objec
 def changed_fields(file: Path | None, flags: dict[str, object]) -> dict[str, object]:
     fields = given_fields(file, flags)
     if not fields:
-        raise InvalidInputError("Nothing is to be changed: say what, by flags or with --file.")
+        raise InvalidInputError("Nothing to change: name fields by flags or with --file.")
     return fields
 
 
@@ -180,9 +180,7 @@ EndMaintenance = Annotated[
 def maintenance(until: str | None, *, is_over: bool = False) -> dict[str, object]:
     """How a maintenance is said: while it lasts, what falls due is left out."""
     if until is not None and is_over:
-        raise InvalidInputError(
-            "--maintenance-until and --end-maintenance are two things: say one of them."
-        )
+        raise InvalidInputError("Use either --maintenance-until or --end-maintenance.")
     if is_over:
         return {"maintenanceUntil": None}
     return (

@@ -55,8 +55,8 @@ from automation_pipeline.org_jobs.queries.organisations import (
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("Say on which machines agents work.")
-servers_app = command_group("Say which servers there are, and on which hosts.")
+app = command_group("Manage the machines on which agents run.")
+servers_app = command_group("Manage servers and the hosts they are on.")
 
 HOSTS, SERVERS = "/api/org-hosts", "/api/org-servers"
 
@@ -118,7 +118,7 @@ HostId = Annotated[
     ),
 ]
 ItemName = Annotated[
-    str | None, typer.Option("--name", "-n", help="What people know it by, once an organisation.")
+    str | None, typer.Option("--name", "-n", help="A name for people, unique in the organisation.")
 ]
 
 
@@ -251,12 +251,12 @@ def update_server_command(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a server, or move it to another host with the jobs that nobody has begun.
+    """Change a server, or move it to another host with the jobs that have not begun.
 
     For example: automation org-jobs servers update 3 --host 4
     """
     if no_host and host is not None:
-        raise InvalidInputError("--host and --no-host are two things: say one of them.")
+        raise InvalidInputError("Use either --host or --no-host.")
     flags = compact(name=name, hostId=_id(host), isEnabled=enabled)
     if no_host:
         flags["hostId"] = None

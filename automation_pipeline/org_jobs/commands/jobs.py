@@ -148,9 +148,7 @@ def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
     """Follow a job to its end, however long that takes."""
     found = job(job_id)
     waits = LaunchWait(why=lambda: _why_nothing_begins(found))
-    goes_on = (
-        f"Job {job_id} goes on without us: `automation org-jobs show {job_id}` tells how it stands."
-    )
+    goes_on = f"Job {job_id} continues. `automation org-jobs show {job_id}` shows its status."
     with progress_bars(goes_on, quiet=quiet) as progress:
         line = progress.add_task(status_line(found), total=None)
         while found.status not in ENDED_RUN_STATES:
@@ -183,7 +181,8 @@ def list_(
     *,
     org: OfOrg = None,
     status: Annotated[
-        OrgJobsRunState | None, typer.Option(case_sensitive=False, help="Only those that stand so.")
+        OrgJobsRunState | None,
+        typer.Option(case_sensitive=False, help="Only those with this status."),
     ] = None,
     job_type: Annotated[str | None, typer.Option("--type", help="Only those of this type.")] = None,
     schedule: Annotated[UUID | None, typer.Option(help="Only those of this schedule.")] = None,
@@ -214,7 +213,7 @@ def list_(
 
 
 def show(job_id: JobId, *, as_json: AsJson = False) -> None:
-    """Show how a job stands, with all of its attempts. For example: automation org-jobs show 7"""
+    """Show the status of a job and all of its attempts. For example: automation org-jobs show 7"""
     show_one(job(job_id), print_job, as_json=as_json)
 
 
@@ -225,7 +224,7 @@ def log(job_id: JobId, *, limit: Limit = 100, after: AfterId = 0, as_json: AsJso
 
 
 def queues_(*, org: OfOrg = None, as_json: AsJson = False) -> None:
-    """Tell how many jobs of each organisation wait and are at work. For example: automation
+    """Show how many jobs of each organisation wait and run. For example: automation
     org-jobs queues"""
     check_org(org)
     found = queues_of(org=org)
@@ -239,7 +238,7 @@ def create(
     *,
     job_type: Annotated[
         str | None,
-        typer.Option("--type", help="What is done; `automation org-jobs types` lists them."),
+        typer.Option("--type", help="The type of job; `automation org-jobs types` lists them."),
     ] = None,
     payload: Payload = None,
     server: Annotated[
@@ -289,7 +288,7 @@ def cancel(
     *,
     reason: Reason = None,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="Do not wait for whoever is at work on it to stop.")
+        bool, typer.Option("--at-once", help="Do not wait for the worker to stop.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -309,7 +308,7 @@ def retry(job_id: JobId, *, wait: Wait = False, as_json: AsJson = False) -> None
 
 
 def watch(job_id: JobId, *, as_json: AsJson = False) -> None:
-    """Follow a job to its end, with a line that tells how far it is; exit 1 unless it succeeds.
+    """Follow a job to its end, with a progress line; exit 1 unless it succeeds.
 
     For example: automation org-jobs watch 7
     """
@@ -332,33 +331,33 @@ def _print_requested(requested: OrgJob, what: str, *, wait: bool, as_json: bool)
 def status_line(job: OrgJob) -> str:
     """Such as: running, attempt 2 of 3, 40 %: copying the world."""
     run = job.runs[-1]
-    said = [_state(run)]
+    parts = [_state(run)]
     if run.max_attempts > 1 and (run.attempt_no > 1 or run.started_at is not None):
-        said.append(f"attempt {run.attempt_no} of {run.max_attempts}")
+        parts.append(f"attempt {run.attempt_no} of {run.max_attempts}")
     if run.cancel_requested_at is not None and run.finished_at is None:
-        said.append("asked to stop")
+        parts.append("asked to stop")
     how_far = progress_of(run) if run.status is OrgJobsRunState.RUNNING else None
     if how_far:
-        said.append(how_far)
-    return ", ".join(said)
+        parts.append(how_far)
+    return ", ".join(parts)
 
 
 def progress_of(run: OrgJobRun) -> str | None:
     """How far an agent says that it is."""
     progress = run.progress or {}
     percent, message = progress.get("percent"), progress.get("message")
-    said = [
+    parts = [
         f"{percent:g} %" if isinstance(percent, float | int) else "",
         one_line(str(message)) if message else "",
     ]
-    return ": ".join(filter(None, said)) or None
+    return ": ".join(filter(None, parts)) or None
 
 
 def error_line(job: OrgJob) -> str | None:
     """Why its newest run failed, or was stopped."""
     run = job.runs[-1]
-    told = [run.error_code, run.error or run.cancel_reason]
-    return one_line(": ".join(words for words in told if words)) or None
+    reasons = [run.error_code, run.error or run.cancel_reason]
+    return one_line(": ".join(words for words in reasons if words)) or None
 
 
 def _state(run: OrgJobRun) -> str:
@@ -430,8 +429,8 @@ def _stop(run: OrgJobRun) -> str | None:
 
 
 def _trouble(job: OrgJob) -> Text | None:
-    told = error_line(job) if job.status is OrgJobsRunState.FAILED else None
-    return Text(told, "red") if told else None
+    reasons = error_line(job) if job.status is OrgJobsRunState.FAILED else None
+    return Text(reasons, "red") if reasons else None
 
 
 def _why(one: Attempt) -> str:

@@ -66,7 +66,7 @@ from automation_pipeline.org_jobs.queries.organisations import (
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("Say for which organisations jobs are done, and how many at once.")
+app = command_group("Manage organisations and how many of their jobs run at once.")
 types_app = typer.Typer(help="List the types of jobs, and define those that agents do.")
 
 ORGANISATIONS, TYPES = "/api/organisations", "/api/org-jobs/types"
@@ -129,7 +129,7 @@ def remove_type(services: Services, name: str, *, org: str | None) -> None:
     delete_job_type(name, org_id=chosen_org(services, org), **operating(services))
 
 
-OrgName = Annotated[str | None, typer.Option("--name", "-n", help="What people know it by.")]
+OrgName = Annotated[str | None, typer.Option("--name", "-n", help="A name for people.")]
 MaxRunning = Annotated[
     int | None,
     typer.Option(

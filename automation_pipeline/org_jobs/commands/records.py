@@ -43,7 +43,7 @@ from automation_pipeline.org_jobs.rules.due import Backfill, BackfillTime, OrgJo
 from automation_pipeline.org_jobs.rules.health import OrgAlert
 from automation_pipeline.storage.database import Session
 
-backfills_app = command_group("See how periods that are done again stand; stop one.")
+backfills_app = command_group("Show backfills and cancel them.")
 
 BACKFILLS = "/api/org-backfills"
 ALERT_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.CRITICAL: "red"}
@@ -108,7 +108,7 @@ WHY = {
 def alerts(
     *, org: OfOrg = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
 ) -> None:
-    """List the alerts, newest first: why somebody was called, and what became of the message.
+    """List the alerts, newest first: why each was raised, and how its message was delivered.
 
     For example: automation org-jobs alerts --org acme
     """
@@ -133,7 +133,7 @@ def audit_log_(
     after: AfterId = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Tell who changed what, when, and why.
+    """Show who changed what, when, and why.
 
     For example: automation org-jobs audit-log --org acme --entity host --id 2
     """
@@ -169,13 +169,13 @@ def list_backfills_(
 
 @backfills_app.command("show")
 def show_backfill(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
-    """Show how the jobs of a backfill stand. For example: automation org-jobs backfills show 2"""
+    """Show the status of a backfill's jobs. For example: automation org-jobs backfills show 2"""
     show_one(backfill(backfill_id), print_backfill, as_json=as_json)
 
 
 @backfills_app.command("cancel")
 def cancel_backfill_(backfill_id: BackfillId, *, as_json: AsJson = False) -> None:
-    """Give up the jobs of a backfill that nobody has begun, and ask those at work to stop.
+    """Cancel the jobs of a backfill that have not begun, and ask running ones to stop.
 
     For example: automation org-jobs backfills cancel 2
     """
@@ -217,8 +217,8 @@ def _period(b: Backfill) -> str:
 
 def _counts(b: Backfill) -> str:
     states = ("pending", "running", "success", "failed", "cancelled")
-    told = [f"{count} {state}" for state in states if (count := getattr(b, state))]
-    return f"{b.total} = {' + '.join(told)}" if told else str(b.total)
+    counts = [f"{count} {state}" for state in states if (count := getattr(b, state))]
+    return f"{b.total} = {' + '.join(counts)}" if counts else str(b.total)
 
 
 def _change(entry: AuditEntry) -> str:

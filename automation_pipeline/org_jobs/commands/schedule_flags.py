@@ -37,9 +37,9 @@ _RETRY_FIELDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleFlags:
-    """None: not said."""
+    """None: not given."""
 
-    name: Annotated[str | None, typer.Option("--name", "-n", help="What people know it by.")] = None
+    name: Annotated[str | None, typer.Option("--name", "-n", help="A name for people.")] = None
     description: Annotated[str | None, typer.Option("--description", help="What it is for.")] = None
     cron: Annotated[
         str | None,
@@ -53,7 +53,7 @@ class ScheduleFlags:
     ] = None
     job_type: Annotated[
         str | None,
-        typer.Option("--type", help="What is done; `automation org-jobs types` tells them all."),
+        typer.Option("--type", help="The type of job; `automation org-jobs types` lists them."),
     ] = None
     payload: Payload = None
     server: Annotated[
@@ -151,12 +151,13 @@ class ScheduleFlags:
     ] = None
 
     def document(self) -> dict[str, object]:
-        """The fields of POST /api/org-schedules that were said."""
+        """The fields of POST /api/org-schedules that were given."""
         instants = {
-            name: iso(read_instant(f"--{flag}", text)) for flag, name, text in self._said(_INSTANTS)
+            name: iso(read_instant(f"--{flag}", text))
+            for flag, name, text in self._given(_INSTANTS)
         }
         return {
-            **{name: value for _, name, value in self._said(_FIELDS)},
+            **{name: value for _, name, value in self._given(_FIELDS)},
             **instants,
             **({"payload": read_payload(self.payload)} if self.payload is not None else {}),
             **({"serverInstanceId": str(self.server)} if self.server is not None else {}),
@@ -171,9 +172,9 @@ class ScheduleFlags:
 
     @property
     def retry_policy(self) -> dict[str, object]:
-        return {name: value for _, name, value in self._said(_RETRY_FIELDS)}
+        return {name: value for _, name, value in self._given(_RETRY_FIELDS)}
 
-    def _said(
+    def _given(
         self, names: Mapping[str, str]
     ) -> Iterator[tuple[str, str, Any]]:  # values of any flag
         given = ((flag, field, getattr(self, flag)) for flag, field in names.items())
@@ -191,8 +192,8 @@ def with_schedule_flags(command: Command) -> Command:
 
     @wraps(command)
     def spread(**given: Any) -> None:  # noqa: ANN401  what typer has read, by the types above
-        said = {flag.name: given.pop(flag.name) for flag in flags}
-        command(**given, flags=ScheduleFlags(**said))
+        values = {flag.name: given.pop(flag.name) for flag in flags}
+        command(**given, flags=ScheduleFlags(**values))
 
     known = inspect.signature(command)
     *first, last = (one for one in known.parameters.values() if one.name != "flags")

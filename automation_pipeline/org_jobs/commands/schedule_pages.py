@@ -59,8 +59,8 @@ def _job(fire: ScheduleFire) -> Text | None:
 
 
 def _why(fire: ScheduleFire) -> str:
-    told = [fire.skip_reason, fire.error, fire.note]
-    return one_line(": ".join(words for words in told if words))
+    reasons = [fire.skip_reason, fire.error, fire.note]
+    return one_line(": ".join(words for words in reasons if words))
 
 
 SCHEDULES = "automation org-jobs schedules"
@@ -80,16 +80,16 @@ MISFIRES = {
 
 
 def cadence(s: OrgSchedule) -> str:
-    said = [f"{s.cron_expression}, {s.timezone}"]
+    parts = [f"{s.cron_expression}, {s.timezone}"]
     if s.jitter_s:
-        said.append(f"up to {s.jitter_s} s later")
+        parts.append(f"up to {s.jitter_s} s later")
     if s.start_at:
-        said.append(f"from {minute(s.start_at)} UTC")
+        parts.append(f"from {minute(s.start_at)} UTC")
     if s.end_at:
-        said.append(f"until {minute(s.end_at)} UTC")
+        parts.append(f"until {minute(s.end_at)} UTC")
     if s.excluded_on:
-        said.append(f"not on {', '.join(map(str, s.excluded_on))}")
-    return ", ".join(said)
+        parts.append(f"not on {', '.join(map(str, s.excluded_on))}")
+    return ", ".join(parts)
 
 
 def window(s: OrgSchedule) -> str | None:
@@ -115,15 +115,15 @@ def retries(s: OrgSchedule) -> str:
 
 
 def on_trouble(s: OrgSchedule) -> str:
-    said = [
+    parts = [
         OVERLAPS[s.overlap_policy],
         f"after more than {s.misfire_grace_s} s {MISFIRES[s.misfire_policy]}",
     ]
     if s.skip_if_offline:
-        said.append("a time is left out while the agent is away")
+        parts.append("a time is left out while the agent is away")
     if s.auto_pause_after:
-        said.append(f"paused after {counted(s.auto_pause_after, 'failure')} in a row")
-    return "; ".join(said)
+        parts.append(f"paused after {counted(s.auto_pause_after, 'failure')} in a row")
+    return "; ".join(parts)
 
 
 def next_steps(s: OrgSchedule) -> Iterator[str]:
@@ -185,9 +185,9 @@ def next_due(schedule: OrgSchedule) -> str:
     due, nominal = schedule.next_run_at, schedule.next_scheduled_for
     if due is None:
         return "never, as it is"
-    said = wall_and_utc(due, schedule.timezone)
+    parts = wall_and_utc(due, schedule.timezone)
     is_moved = minute(nominal) != minute(due)
-    return f"{said}, for {minute(nominal)} UTC" if is_moved else said
+    return f"{parts}, for {minute(nominal)} UTC" if is_moved else parts
 
 
 def _state(s: OrgSchedule) -> Text:
@@ -198,7 +198,7 @@ def _state(s: OrgSchedule) -> Text:
 def _why_paused(s: OrgSchedule) -> str | None:
     if s.state is not ScheduleState.PAUSED:
         return None
-    why = one_line(s.pause_reason) if s.pause_reason else "nobody said why"
+    why = one_line(s.pause_reason) if s.pause_reason else "no reason given"
     return f"{why}; it is resumed {minute(s.paused_until)} UTC" if s.paused_until else why
 
 
@@ -222,10 +222,10 @@ def _next(s: OrgSchedule) -> str:
 
 
 def _counts(s: OrgSchedule) -> Text:
-    told = [counted(s.run_count, "job"), f"{s.failure_count} failed"]
+    reasons = [counted(s.run_count, "job"), f"{s.failure_count} failed"]
     if s.consecutive_failures:
-        told.append(f"{s.consecutive_failures} in a row")
-    return Text(", ".join(told), "red" if s.consecutive_failures else "")
+        reasons.append(f"{s.consecutive_failures} in a row")
+    return Text(", ".join(reasons), "red" if s.consecutive_failures else "")
 
 
 SCHEDULE_COLUMNS = Columns[OrgSchedule](

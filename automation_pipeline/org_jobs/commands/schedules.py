@@ -89,7 +89,7 @@ from automation_pipeline.org_jobs.schedules import (
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("Say what is done for an organisation, and when.")
+app = command_group("Configure the jobs of an organisation, and when they run.")
 
 PATH = "/api/org-schedules"
 ONE = f"{PATH}/{{schedule_id}}"
@@ -252,7 +252,7 @@ def create(
     --type SAVE_BACKUP
     --server 3 --window 22:00-06:00
 
-    Everything else has a default, which `show` tells. A fault is told by the name of its field.
+    Everything else has a default, which `show` shows. An error names its field.
     """
     _show(new_schedule(given_fields(file, flags.document()), org=org), as_json=as_json)
 
@@ -388,7 +388,7 @@ def run_now(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a job of a schedule now, once more than its plan says; a paused one can be run so too.
+    """Make a job of a schedule now, in addition to its plan; a paused schedule too.
 
     For example: automation org-jobs schedules run-now 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --wait
     """
@@ -416,7 +416,7 @@ def run_now(
 
 @app.command("skip-next")
 def skip_next(schedule_id: ScheduleId, *, reason: Reason = None, as_json: AsJson = False) -> None:
-    """Leave out the next due time, and tell others why; `keep-next` takes that back.
+    """Skip the next due time, with a reason; `keep-next` reverts it.
 
     For example: automation org-jobs schedules skip-next 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     --reason "Tournament"
@@ -458,7 +458,7 @@ def backfill(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -505,7 +505,7 @@ def preview(
     org: Org = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong with a schedule, or when it would be due. Nothing is stored.
+    """Check a schedule and show when it would be due. Nothing is stored.
 
     For example: automation org-jobs schedules preview --name Pings --type HTTPS_CALL
     --payload '{"url": "https://example.com/ping"}' --cron "30 2 * * *" --timezone Europe/Paris
@@ -539,7 +539,7 @@ def fires(
 def log(
     schedule_id: ScheduleId, *, limit: Limit = 50, after: AfterId = 0, as_json: AsJson = False
 ) -> None:
-    """Tell who changed a schedule, when, and why.
+    """Show who changed a schedule, when, and why.
 
     For example: automation org-jobs schedules log 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d
     """
@@ -560,20 +560,20 @@ def _print_change(changed: OrgSchedule, how: str, *, as_json: bool) -> None:
     print_result(as_document(changed), sentence, as_json=as_json)
 
 
-def _show_times(told: SchedulePreview, *, as_json: bool) -> None:
+def _show_times(found: SchedulePreview, *, as_json: bool) -> None:
     if as_json:
-        occurrences = [iso_seconds(run.effective_for) for run in told.runs]
-        print_json({"occurrences": occurrences, **as_document(told)})
+        occurrences = [iso_seconds(run.effective_for) for run in found.runs]
+        print_json({"occurrences": occurrences, **as_document(found)})
         return
-    say(f"{told.in_words} ({told.timezone}).")
-    if told.note:
-        say(told.note)
-    if told.runs:
+    say(f"{found.in_words} ({found.timezone}).")
+    if found.note:
+        say(found.note)
+    if found.runs:
         screen.print()
-        rows = ((run.local_time, minute(run.effective_for), _note(run)) for run in told.runs)
-        print_fitted_table((told.timezone, "UTC", "note"), rows, texts={"note"})
+        rows = ((run.local_time, minute(run.effective_for), _note(run)) for run in found.runs)
+        print_fitted_table((found.timezone, "UTC", "note"), rows, texts={"note"})
 
 
 def _note(run: ComingRun) -> str:
-    left_out = "It is left out: somebody wants that." if run.is_skipped else ""
+    left_out = "Skipped on request." if run.is_skipped else ""
     return " ".join(filter(None, [left_out, run.note]))

@@ -4,7 +4,7 @@ from automation_pipeline.cli.groups import command_group
 from automation_pipeline.pricing.commands import rules, runs, shop
 
 app = command_group(
-    "Change prices in the shop by rules: preview, apply, retry, take back, reconcile."
+    "Change prices in the shop by rules: preview, apply, retry, roll back, reconcile."
 )
 app.add_typer(rules.app, name="rules")
 app.command()(rules.preview)

@@ -50,7 +50,8 @@ Wait = Annotated[bool, typer.Option("--wait", help="Follow the run to its end.")
 
 
 def shop_status_line(what: str, *, quiet: bool) -> AbstractContextManager[object]:
-    """A spinner on a terminal: at the pace that the shop allows, a large catalogue takes minutes."""
+    """A spinner on a terminal: at the pace that the shop allows, a large catalogue takes
+    minutes."""
     if quiet or not screen.is_terminal:
         return nullcontext()
     return screen.status(f"{what}, at the pace that the shop allows")

@@ -43,14 +43,14 @@ def change(before: int, after: int, currency: str) -> Text:
 
 
 def percent(before: int, after: int) -> str | None:
-    """None from zero, where no share can be told."""
+    """None from zero, where there is no share."""
     if before == 0:
         return None
     share = Decimal(after - before) * 100 / before
-    told = f"{share:+.1f} %"
+    text = f"{share:+.1f} %"
     if share and not round(share, 1):
         return f"{'-' if share < 0 else '+'}<0.1 %"
-    return told
+    return text
 
 
 def compare_at_change(before: PriceDocument, after: PriceDocument, *, is_written: bool) -> str:
@@ -234,7 +234,7 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
         return "There is nothing to apply."
     until = f"until {run.previewed_at + PREVIEW_LIFETIME:%H:%M} UTC"
     apply = f"`{COMMAND} apply {run.id}`"
-    # Who wrote the rule is not told here: it is asked where somebody approves, and again where the
+    # Who wrote the rule is checked at the approval, and again where the
     # run is queued.
     fault = policy and approval_fault(
         auto_apply=policy.auto_apply,
@@ -332,8 +332,8 @@ def _parent(run: RuleRun) -> str:
 
 
 def _error(run: RuleRun) -> Text | None:
-    told: Sequence[str] = [words for words in (run.error_type, run.error_message) if words]
-    return Text(one_line(": ".join(told)), "red") if told else None
+    text: Sequence[str] = [words for words in (run.error_type, run.error_message) if words]
+    return Text(one_line(": ".join(text)), "red") if text else None
 
 
 def _why(target: RuleTarget) -> str:

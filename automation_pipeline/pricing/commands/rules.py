@@ -69,7 +69,7 @@ from automation_pipeline.pricing.queries.rules import get_rule, list_rules, poli
 from automation_pipeline.pricing.queries.views import skipped_of, targets_of
 from automation_pipeline.storage.database import Session
 
-app = command_group("Say which variants get which price, and when.")
+app = command_group("Manage rules: which variants get which price, and when.")
 policy_app = command_group(
     "Set a project's guardrails: which prices are blocked, and who must approve."
 )
@@ -187,7 +187,7 @@ def create(*, file: RuleFile, project: Project = DEFAULT_PROJECT, as_json: AsJso
     "floor": 500, "ending": ".99"}, "currency": "EUR"}
 
     Amounts are whole minor units: 500 is 5.00 EUR. `scheduleAt` starts it by itself; with `endsAt`
-    it is a promotion, whose prices are taken back then. A fault is told by the name of its field.
+    it is a promotion, whose prices are taken back then. An error names its field.
     """
     show_one(new_rule(read_json_object(file), project=project), print_rule, as_json=as_json)
 

@@ -76,7 +76,7 @@ from automation_pipeline.pricing.runs import (
 )
 from automation_pipeline.storage.database import Session
 
-app = command_group("See how runs of rules stand; apply, retry, take back, reconcile.")
+app = command_group("Show runs of rules; apply, retry, roll back, reconcile.")
 
 PATH = "/api/pricing/runs"
 ONE = f"{PATH}/{{run_id}}"
@@ -178,7 +178,7 @@ def list_(
     ] = None,
     status: Annotated[
         PricingRunState | None,
-        typer.Option(case_sensitive=False, help="Only the runs that stand so."),
+        typer.Option(case_sensitive=False, help="Only the runs with this status."),
     ] = None,
     limit: Limit = 20,
     offset: Offset = 0,
@@ -192,7 +192,8 @@ def list_(
 
 @app.command()
 def show(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Show how a run stands, and what to type next. For example: automation pricing runs show 7"""
+    """Show the status of a run, and the next command. For example: automation pricing runs show
+    7"""
     run = rule_run(run_id)
     show_one(run, lambda shown: print_run(shown, guardrails(run.project_id)), as_json=as_json)
 
@@ -203,11 +204,11 @@ def targets(
     *,
     status: Annotated[
         TargetState | None,
-        typer.Option(case_sensitive=False, help="Only the targets that stand so."),
+        typer.Option(case_sensitive=False, help="Only the targets with this status."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every target of a run: the price before and after, how it stands, and why it failed.
+    """List every target of a run: the price before and after, its status, and why it failed.
 
     For example: automation pricing runs targets 7 --status FAILED
     """
@@ -270,7 +271,7 @@ def apply(
 
 @app.command()
 def approve(run_id: RunId, *, as_json: AsJson = False) -> None:
-    """Say that a preview may be applied; somebody else than who made it has to.
+    """Approve a preview; a second person has to, not its creator.
 
     For example: automation pricing runs approve 7
     """
@@ -439,7 +440,7 @@ def follow_run(run_id: int, *, quiet: bool) -> Followed:
     first = rule_run(run_id)
     run, taken_back = first, _is_rollback(first)
     waits = LaunchWait(why=_why_nothing_begins)
-    goes_on = f"Run {run_id} goes on without us: `automation pricing runs show {run_id}` tells how it stands."
+    goes_on = f"Run {run_id} continues. `automation pricing runs show {run_id}` shows its status."
     time_left = TimeRemainingColumn(elapsed_when_finished=True)
     with progress_bars(goes_on, quiet=quiet, time_column=time_left) as progress:
         bar = progress.add_task(first.status, total=None)

@@ -1,4 +1,5 @@
-"""`automation pricing shop`, `alerts`, `changes` and `dlq`: the shop, what was written, what failed."""
+"""`automation pricing shop`, `alerts`, `changes` and `dlq`: the shop, what was written, what
+failed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ from automation_pipeline.pricing.queries.shops import shop_status
 from automation_pipeline.pricing.shop import pause_shop, resume_shop
 from automation_pipeline.storage.database import Session
 
-app = command_group("See how the shop takes our calls; pause all writing in it.")
+app = command_group("Show the status of the shop; pause all writing.")
 
 SHOP = "/api/pricing/shop"
 LETTERS = "/api/pricing/dead-letters"
@@ -126,14 +127,14 @@ def acknowledge_letters(
 
 @app.command()
 def show(*, as_json: AsJson = False) -> None:
-    """Show how the shop stands, without calling it. For example: automation pricing shop show"""
+    """Show the status of the shop, without calling it. For example: automation pricing shop show"""
     show_one(get_shop(), print_shop, as_json=as_json)
 
 
 @app.command()
 def pause(
     *,
-    reason: Annotated[str | None, typer.Option(help="Why, for whoever looks at it later.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason, which is stored with it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write no more prices until the shop is resumed. Runs wait; previews and reconciliations go
@@ -154,7 +155,7 @@ def resume(*, as_json: AsJson = False) -> None:
 def alerts(
     *, project: OfProject = None, limit: Limit = 50, offset: Offset = 0, as_json: AsJson = False
 ) -> None:
-    """List the alerts, newest first: why somebody was called, and what became of the message.
+    """List the alerts, newest first: why each was raised, and how its message was delivered.
 
     For example: automation pricing alerts --project summer
     """
@@ -196,9 +197,7 @@ def dlq(
     ] = False,
     acknowledge: Annotated[
         bool,
-        typer.Option(
-            "--acknowledge", help="Say that somebody has seen them: they raise no alert any more."
-        ),
+        typer.Option("--acknowledge", help="Mark them as seen: they raise no more alerts."),
     ] = False,
     target: Targets = None,
     as_json: AsJson = False,
@@ -209,7 +208,7 @@ def dlq(
     For example: automation pricing dlq --project summer --retry
     """
     if retry and acknowledge:
-        raise InvalidInputError("--retry and --acknowledge are two things: say one of them.")
+        raise InvalidInputError("Use either --retry or --acknowledge.")
     if force and not retry:
         raise InvalidInputError("--force goes with --retry.")
     if target and not acknowledge:
@@ -230,7 +229,7 @@ def dlq(
 
 def _retried(run_ids: Sequence[int]) -> str:
     if not run_ids:
-        return "No dead letter is worth another try as things are: remove the cause, then say --retry --force."
+        return "No dead letter can be retried now: remove the cause, then use --retry --force."
     runs = ", ".join(map(str, run_ids))
     return f"Tried again in run {runs}: `automation pricing runs watch {run_ids[0]}` follows it."
 

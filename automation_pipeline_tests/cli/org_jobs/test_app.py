@@ -165,7 +165,7 @@ def test_the_only_organisation_is_taken_by_itself_and_of_several_one_is_named(
     assert counter.json("hosts", "create", "--name", "paris-1")["orgId"] == "acme"
     counter.org("globex")
     said = counter.refused("schedules", "create", "--name", "x", code=2)
-    assert said == "There are several organisations: say with --org which one it is for."
+    assert said == "There are several organisations: name one with --org."
     assert (
         counter.json("hosts", "create", "--name", "paris-1", "--org", "globex")["orgId"] == "globex"
     )

@@ -9,7 +9,7 @@ from automation_pipeline_tests.cli.org_jobs.counter import Counter
 from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
 from automation_pipeline_tests.conftest import StandingClock
 
-GOES_ON = "Job 1 goes on without us: `automation org-jobs show 1` tells how it stands.\n"
+GOES_ON = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"
 
 
 def why(monkeypatch: pytest.MonkeyPatch, clock: StandingClock) -> str | None:

@@ -200,7 +200,7 @@ def test_a_schedule_is_changed_by_flags_or_by_a_file(counter: Counter) -> None:
 def test_a_schedule_is_deleted_when_somebody_says_so(counter: Counter) -> None:
     schedule_id = counter.schedule()
     said = counter.refused("schedules", "delete", schedule_id, code=2)
-    assert said == f"Nobody is here to be asked: say --yes to delete schedule {schedule_id}."
+    assert said == f"Standard input is no terminal: add --yes to delete schedule {schedule_id}."
     refused = counter.run("schedules", "delete", schedule_id, given=b"n\n", somebody=True)
     assert refused.code == 130
     assert f"Delete schedule {schedule_id}, Warm [cache]?" in refused.err

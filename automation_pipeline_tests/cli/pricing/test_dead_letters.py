@@ -35,10 +35,7 @@ def test_they_are_tried_again_by_force_when_the_cause_is_removed(
     workshop: Workshop, shop: FakeShop, failed: str
 ) -> None:
     said = workshop.said("dlq", "--retry")
-    assert (
-        said
-        == "No dead letter is worth another try as things are: remove the cause, then say --retry --force."
-    )
+    assert said == "No dead letter can be retried now: remove the cause, then use --retry --force."
     shop.accept("11")
     assert workshop.json("dlq", "--retry", "--force") == {"project": "default", "run_ids": [failed]}
     workshop.work(failed)
@@ -67,7 +64,7 @@ def test_what_is_acknowledged_is_reported_no_more(workshop: Workshop, failed: st
     [
         (
             ["--retry", "--acknowledge"],
-            "--retry and --acknowledge are two things: say one of them.",
+            "Use either --retry or --acknowledge.",
         ),
         (["--force"], "--force goes with --retry."),
         (

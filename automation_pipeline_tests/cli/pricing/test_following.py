@@ -22,7 +22,7 @@ from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.tables import every_case
 
-GOES_ON = "Run 1 goes on without us: `automation pricing runs show 1` tells how it stands.\n"
+GOES_ON = "Run 1 continues. `automation pricing runs show 1` shows its status.\n"
 
 
 def a_run(clock: StandingClock, **fields: object) -> RuleRun:

@@ -112,7 +112,7 @@ def test_a_promotion_tells_when_it_starts_and_ends(workshop: Workshop) -> None:
 def test_a_rule_is_deleted_when_somebody_says_so(workshop: Workshop) -> None:
     workshop.rule()
     said = workshop.refused("rules", "delete", "1", code=2)
-    assert said == "Nobody is here to be asked: say --yes to delete pricing rule 1."
+    assert said == "Standard input is no terminal: add --yes to delete pricing rule 1."
     refused = workshop.run("rules", "delete", "1", given=b"n\n", somebody=True)
     assert refused.code == 130
     assert "Delete pricing rule 1, Summer [sale]?" in refused.err

@@ -159,7 +159,7 @@ NOWHERE = "http://127.0.0.1:9"
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--token", MACHINE], 2, "--token is for another machine's API: say which with --api."),
+        (["--token", MACHINE], 2, "--token needs --api: name the other machine's API."),
         (["--api", NOWHERE], 2, "The API wants a token: set AUTOMATION_API_TOKEN, or give one with --token."),
         (["--api", "ftp://x"], 2, "--api cannot be used: it must be an http:// or https:// address."),
         (["--api", NOWHERE, "--token", "naïve"], 2, "The token for the API holds characters that cannot be sent."),
