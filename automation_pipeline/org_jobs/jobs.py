@@ -46,17 +46,17 @@ def request_job(  # noqa: PLR0913  the collaborators by name
     waits."""
     with database.transaction() as session:
         own_types, now = own_type(session, org_id, given.get("type")), clock.now()
-        wish = read_job(given, call_origins=call_origins, own_types=own_types)
+        wanted = read_job(given, call_origins=call_origins, own_types=own_types)
         get_organisation(session, org_id, within)
         job = NewJob(
             org_id=org_id,
-            type=job_type(wish.type, own_types),
-            payload=wish.payload,
-            retry=wish.retry_policy or USUAL_RETRIES,
+            type=job_type(wanted.type, own_types),
+            payload=wanted.payload,
+            retry=wanted.retry_policy or USUAL_RETRIES,
             created_by=actor,
-            priority=wish.priority,
-            server_instance_id=wish.server_instance_id,
-            host_id=host_of_server(session, wish.server_instance_id, org_id, INVALID_JOB),
+            priority=wanted.priority,
+            server_instance_id=wanted.server_instance_id,
+            host_id=host_of_server(session, wanted.server_instance_id, org_id, INVALID_JOB),
         )
         [job_id] = add_jobs(session, [job], now)
         add_audit_entry(
@@ -66,7 +66,7 @@ def request_job(  # noqa: PLR0913  the collaborators by name
             action="request",
             entity="job",
             entity_id=str(job_id),
-            after={"type": wish.type},
+            after={"type": wanted.type},
             now=now,
         )
         session.flush()

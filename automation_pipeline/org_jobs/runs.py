@@ -333,8 +333,8 @@ class _Follower:
             reason = run.cancel_reason if is_cancel_wanted else _TOO_LONG
             if runner.cancel(run.following or {}, actor, reason) or self._is_late(run):
                 end = attempt_cancelled(run.cancel_reason)
-                if not is_cancel_wanted:
-                    end = attempt_too_long(_seconds_allowed(run))
+                if not is_cancel_wanted and run.deadline_at and run.started_at:
+                    end = attempt_too_long((run.deadline_at - run.started_at).total_seconds())
                 ended = end_attempts(session, {run.id: end}, actor, self.clock.now())
         self._count(ended)
 
@@ -350,12 +350,6 @@ class _Follower:
     def _count(self, ended: Sequence[EndedRun]) -> None:
         self.ended += len(ended)
         count_ended_runs(ended, meter=self.meter, now=self.clock.now())
-
-
-def _seconds_allowed(run: JobRunRow) -> float:
-    if run.deadline_at is None or run.started_at is None:
-        return 0.0
-    return (run.deadline_at - run.started_at).total_seconds()
 
 
 REAPER = "reaper"

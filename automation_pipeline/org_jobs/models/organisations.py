@@ -30,15 +30,21 @@ _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt _].*)?", re.DOTALL)
 _EXAMPLE = "such as 2026-05-04T02:00:00Z"
 
 
-def matching(pattern: str, fault: str) -> AfterValidator:
-    """Refuses a text that does not match the whole pattern."""
+def refused_by(fault_of: Callable[[Any], str | None]) -> AfterValidator:
+    """Refuses a value with a fault, and keeps any other as it is."""
 
-    def checked(text: str) -> str:
-        if not re.fullmatch(pattern, text):
+    def checked(value: object) -> object:
+        fault = fault_of(value)
+        if fault is not None:
             raise ValueError(fault)
-        return text
+        return value
 
     return AfterValidator(checked)
+
+
+def matching(pattern: str, fault: str) -> AfterValidator:
+    """Refuses a text that does not match the whole pattern."""
+    return refused_by(lambda text: None if re.fullmatch(pattern, text) else fault)
 
 
 def _name(text: str) -> str:
@@ -74,27 +80,22 @@ def _in_utc(instant: datetime) -> datetime:
 
 
 def _read_by(reader: Callable[[str], object]) -> AfterValidator:
-    """Keeps the text as it is, if the reader accepts it."""
+    """Refuses a text that the reader cannot read."""
 
-    def checked(text: str) -> str:
+    def fault_of(text: str) -> str | None:
         try:
             reader(text)
         except InvalidInputError as error:
-            raise ValueError(str(error)) from None
-        return text
+            return str(error)
+        return None
 
-    return AfterValidator(checked)
+    return refused_by(fault_of)
 
 
-def object_or_fault(fault: str) -> BeforeValidator:
-    """Refuses a value that is not a JSON object."""
-
-    def checked(given: object) -> object:
-        if not isinstance(given, dict):
-            raise ValueError(fault)  # noqa: TRY004  pydantic reports it as a fault of the field
-        return cast("object", given)
-
-    return BeforeValidator(checked)
+def _object(given: object) -> object:
+    if not isinstance(given, dict):
+        raise ValueError("must be an object")  # noqa: TRY004  pydantic reports it as a fault of the field
+    return cast("object", given)
 
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -117,7 +118,7 @@ TimeOfDay = Annotated[
     ),
 ]
 # The type of the job decides what its payload contains.
-Payload = Annotated[dict[str, object], object_or_fault("must be an object")]
+Payload = Annotated[dict[str, object], BeforeValidator(_object)]
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,6 @@ def id_fault(text: str) -> str | None:
     return None
 
 
-def _org_id(text: str) -> str:
-    fault = id_fault(text)
-    if fault is not None:
-        raise ValueError(fault)
-    return text
-
-
 class OrganisationFields(JsonModel):
     """What may be changed of an organisation. While its maintenance lasts, what is due is left
     out."""
@@ -170,7 +164,7 @@ class OrganisationFields(JsonModel):
 
 
 class OrganisationInput(OrganisationFields):
-    id: Annotated[str, AfterValidator(_org_id)] = Field(
+    id: Annotated[str, refused_by(id_fault)] = Field(
         description="A short name, for good.", examples=["acme"]
     )
 

@@ -11,7 +11,6 @@ from typing import Annotated, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
-    AfterValidator,
     Field,
     JsonValue,
     StrictBool,
@@ -31,7 +30,7 @@ from automation_pipeline.core.masking import (
     is_sensitive,
     words_of,
 )
-from automation_pipeline.org_jobs.models.organisations import KnownId, matching
+from automation_pipeline.org_jobs.models.organisations import KnownId, matching, refused_by
 
 AUTOMATION_RUN = "AUTOMATION_RUN"
 PRICING_RULE_APPLY = "PRICING_RULE_APPLY"
@@ -330,15 +329,10 @@ class HttpMethod(StrEnum):
     DELETE = "DELETE"
 
 
-def _usable_address(given: str | SecretRef) -> str | SecretRef:
-    fault = _address_fault(given) if isinstance(given, str) else None
-    if fault is not None:
-        raise ValueError(fault)
-    return given
-
-
-def _address_fault(url: str) -> str | None:
+def _address_fault(url: str | SecretRef) -> str | None:
     """What is wrong with the form of the address."""
+    if isinstance(url, SecretRef):
+        return None
     if len(url) > LONGEST_URL:
         return f"must have at most {LONGEST_URL} characters"
     try:
@@ -370,7 +364,7 @@ def _header_fault(name: str, value: str | SecretRef) -> str | None:
 
 
 class HttpsCallPayload(JsonModel):
-    url: Annotated[TextOrSecret, AfterValidator(_usable_address)] = Field(
+    url: Annotated[TextOrSecret, refused_by(_address_fault)] = Field(
         description="An https:// address, or the reference to one that is secret as a whole."
     )
     method: HttpMethod = HttpMethod.POST

@@ -88,9 +88,9 @@ def claim(
 ) -> Response:
     """Take jobs to do, most urgent first: one that changes something at a time, and up to eight
     that only read. The list is empty when there is nothing to do."""
-    wish = parse(ClaimInput, body, "Invalid claim")
+    wanted = parse(ClaimInput, body, "Invalid claim")
     jobs = claim_jobs(
-        host_id, within=within, database=services.database, clock=services.clock, most=wish.most
+        host_id, within=within, database=services.database, clock=services.clock, most=wanted.most
     )
     return answer([as_document(one) for one in jobs])
 
