@@ -1,7 +1,8 @@
 """Price runs and reconciliations: jobs, the asset and sensors."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
@@ -24,6 +25,9 @@ from automation_pipeline.orchestration.ops import (
     others_at_it,
     verdicts,
 )
+
+if TYPE_CHECKING:
+    from automation_pipeline.bootstrap import Services
 
 
 class RuleRunConfig(StrictConfig):
@@ -193,6 +197,14 @@ def pricing_runs_checks(
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
 
+def _with_shop(services: ServicesResource, tick: "Callable[[Services], str]") -> dg.SkipReason:
+    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
+
+    system = services.get()
+    has_shop = system.settings.shop_api_base_url is not None
+    return dg.SkipReason(tick(system) if has_shop else NOT_CONFIGURED)
+
+
 @dg.sensor(
     target=None,
     minimum_interval_seconds=every(30),
@@ -200,38 +212,31 @@ RUNNING = dg.DefaultSensorStatus.RUNNING
     description="Files a run for every pricing rule that is due, and a rollback for every promotion that is over.",
 )
 def due_pricing_rules(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
     from automation_pipeline.pricing.runs import start_due_rules
 
-    system = services.get()
-    if not has_shop(system):
-        return dg.SkipReason(NOT_CONFIGURED)
-    return dg.SkipReason(
-        str(
-            start_due_rules(
-                database=system.database, clock=system.clock, shop=system.storefront.name
-            )
-        )
-    )
+    def tick(system: "Services") -> str:
+        shop = system.storefront.name
+        return str(start_due_rules(database=system.database, clock=system.clock, shop=shop))
+
+    return _with_shop(services, tick)
 
 
 @dg.sensor(
     target=None,
     minimum_interval_seconds=every(30),
     default_status=RUNNING,
-    description="Files the checks of applied prices: within five minutes, and after an hsystem.",
+    description="Files the checks of applied prices: within five minutes, and after an hour.",
 )
 def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
     from automation_pipeline.pricing.checks import request_due_checks
 
-    system = services.get()
-    if not has_shop(system):
-        return dg.SkipReason(NOT_CONFIGURED)
-    if not system.settings.worker_enable_reconciliation:
-        return dg.SkipReason("WORKER_ENABLE_RECONCILIATION is off.")
-    filed = request_due_checks(database=system.database, clock=system.clock)
-    return dg.SkipReason(f"Filed {', '.join(filed)}." if filed else "No check is due.")
+    def tick(system: "Services") -> str:
+        if not system.settings.worker_enable_reconciliation:
+            return "WORKER_ENABLE_RECONCILIATION is off."
+        filed = request_due_checks(database=system.database, clock=system.clock)
+        return f"Filed {', '.join(filed)}." if filed else "No check is due."
+
+    return _with_shop(services, tick)
 
 
 @dg.sensor(
@@ -241,16 +246,15 @@ def due_rule_checks(services: ServicesResource) -> dg.SkipReason:
     description="Requests a worker for every price run that waits for one or has lost its worker.",
 )
 def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.pricing import NOT_CONFIGURED, has_shop
-    from automation_pipeline.pricing.runs import sweep_rule_runs as ask_again
+    from automation_pipeline.pricing.runs import sweep_rule_runs as sweep
 
-    system = services.get()
-    if not has_shop(system):
-        return dg.SkipReason(NOT_CONFIGURED)
-    runs = ask_again(database=system.database, clock=system.clock)
-    return dg.SkipReason(
-        f"Asked again for runs {', '.join(map(str, runs))}." if runs else "No run is left alone."
-    )
+    def tick(system: "Services") -> str:
+        runs = sweep(database=system.database, clock=system.clock)
+        if not runs:
+            return "No run is left alone."
+        return f"Asked again for runs {', '.join(map(str, runs))}."
+
+    return _with_shop(services, tick)
 
 
 @dg.sensor(
@@ -260,15 +264,9 @@ def sweep_rule_runs(services: ServicesResource) -> dg.SkipReason:
     description="Raises alerts about pricing, and delivers them to the webhooks by severity.",
 )
 def pricing_alerts(services: ServicesResource) -> dg.SkipReason:
-    from automation_pipeline.orchestration.pricing import (
-        NOT_CONFIGURED,
-        alert_about_prices,
-        has_shop,
-    )
+    from automation_pipeline.orchestration.pricing import alert_about_prices
 
-    system = services.get()
-    if not has_shop(system):
-        return dg.SkipReason(NOT_CONFIGURED)
-    # A loop of its own: sensors run in threads of one process, where the services' loop may be at
-    # work.
-    return dg.SkipReason(asyncio.run(system.counted(alert_about_prices(system))))
+    # A loop of its own: sensors run in threads of one process, which may use the services' loop.
+    return _with_shop(
+        services, lambda system: asyncio.run(system.counted(alert_about_prices(system)))
+    )

@@ -182,10 +182,6 @@ _TERMINATED_BY = "dagster"
 NOT_CONFIGURED = "SHOP_API_BASE_URL is not set: there is no shop whose prices could be changed."
 
 
-def has_shop(services: Services) -> bool:
-    return services.settings.shop_api_base_url is not None
-
-
 @contextmanager
 def counting_moves(services: Services) -> Generator[None]:
     """Count refused changes of state: a bug, or two people who act at once."""
