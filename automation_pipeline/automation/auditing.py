@@ -16,14 +16,18 @@ from automation_pipeline.automation.models.runs import (
 )
 from automation_pipeline.automation.ports import STALL_POLLS, BatchContext
 from automation_pipeline.automation.queries.fiches import is_audit_stored
-from automation_pipeline.automation.queries.ledger import is_transcription_due, pending_fiches
+from automation_pipeline.automation.queries.ledger import (
+    is_transcription_due,
+    pending_batches,
+    pending_fiches,
+)
 from automation_pipeline.automation.queries.runs import (
     RunPlan,
     enter_phase,
     get_run,
     note_phase,
     run_plan,
-    seconds_since,
+    seconds_since_start,
     write_log,
 )
 from automation_pipeline.automation.rules.outcomes import (
@@ -36,11 +40,15 @@ from automation_pipeline.automation.rules.outcomes import (
     retry_suffix,
 )
 from automation_pipeline.automation.runs import audit_progress
-from automation_pipeline.automation.transcribing import BatchOutcomes
+from automation_pipeline.automation.transcribing import BatchOutcomes, transcription_request
 from automation_pipeline.core.background import together
 from automation_pipeline.core.errors import AutomationError, InfrastructureError
+from automation_pipeline.core.logs import log
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.workflow_logs import write_notes
+from automation_pipeline.transcription.models import TranscriptionSummary
+
+_log = log(__name__)
 
 # An audit that did not end is asked for once more, also where failures are not retried.
 MIN_RETRIES = 1
@@ -152,9 +160,9 @@ async def audit_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext) -> 
         if not tries.schedule.run_audits or not targets:
             return Counter()
         _enter_audits(session, ticket, tries)
-        spent = seconds_since(session, ticket.run_id, Phase.TRANSCRIBING, Phase.AUDITING)
+        spent = seconds_since_start(session, ticket.run_id)
         _log_start(session, ticket, targets, tries.configs, shop)
-    return await _AuditBatch(ticket, targets, tries, shop).run(spent)
+    return await _AuditBatch(ticket, batch, targets, tries, shop).run(spent)
 
 
 def _enter_audits(session: Session, ticket: RunAttempt, tries: RunPlan) -> None:
@@ -190,33 +198,67 @@ def _log_start(
 
 class _AuditBatch:
     def __init__(
-        self, ticket: RunAttempt, targets: Sequence[str], tries: RunPlan, shop: BatchContext
+        self,
+        ticket: RunAttempt,
+        number: int,
+        targets: Sequence[str],
+        tries: RunPlan,
+        shop: BatchContext,
     ) -> None:
-        self._ticket, self._targets, self._tries, self._shop = ticket, targets, tries, shop
+        self._ticket, self._number, self._targets = ticket, number, targets
+        self._tries, self._shop = tries, shop
         self._outcomes = BatchOutcomes(ticket, Phase.AUDITING, shop)
         self._has_timed_out = False
 
     async def run(self, spent_seconds: float) -> Counter[str]:
-        """`spent_seconds`: what earlier steps and attempts have used of the run's time for
-        transcripts and audits."""
+        """`spent_seconds` have passed since the run's start."""
         if not self._tries.configs:
             await self._outcomes.record(
                 [failed_move(each, Reason.NO_AUDIT_CONFIG, NO_CONFIG) for each in self._targets]
             )
         else:
-            knobs, now = self._shop.knobs, asyncio.get_running_loop().time()
-            await self._audit(now + min(knobs.audit_seconds, knobs.seconds_left(spent_seconds)))
+            now = asyncio.get_running_loop().time()
+            await self._audit(now + self._shop.knobs.audit_seconds - spent_seconds)
         await asyncio.to_thread(self._log_end)
         return self._outcomes.ended
 
     async def _audit(self, until: float) -> None:
         left = iter(self._targets)
         async with self._outcomes.fenced(), together() as background:
-            watch = background.create_task(self._watch_audits())
+            watch, audited = background.create_task(self._watch_audits()), asyncio.Event()
+            if self._shop.knobs.transcribes_ahead and self._tries.schedule.run_transcription:
+                background.create_task(self._transcribe_ahead(audited))
             async with together() as group:
                 for _ in range(self._shop.knobs.audits_at_once):
                     group.create_task(self._audit_next(left, until))
+            audited.set()
             watch.cancel()
+
+    async def _transcribe_ahead(self, audited: asyncio.Event) -> None:
+        """Transcribe the next batch until the audits of this one have ended, so that the provider is
+        not idle meanwhile. What goes wrong here is found again by that batch's own step."""
+        fiche_ids = await asyncio.to_thread(self._next_fiches)
+        requests = [
+            transcription_request(self._ticket.run_id, each, self._tries) for each in fiche_ids
+        ]
+        try:
+            begun = await self._shop.begin_transcriptions(requests)
+            run_ids = [one.run_id for one in begun if isinstance(one, TranscriptionSummary)]
+            if run_ids:
+                await self._shop.transcribe(run_ids, [], audited)
+        except AutomationError as error:
+            _log.info("The next batch is not transcribed ahead: %s", error)
+
+    def _next_fiches(self) -> list[str]:
+        with self._shop.database.reading() as session:
+            later = [
+                each
+                for each in pending_batches(session, self._ticket.run_id)
+                if each > self._number
+            ]
+            if not later:
+                return []
+            return pending_fiches(session, self._ticket.run_id, later[0], FicheStage.FETCHED)
 
     async def _audit_next(self, left: Iterator[str], until: float) -> None:
         """One fiche after the other; the workers share the iterator."""

@@ -35,7 +35,7 @@ from automation_pipeline.automation.queries.runs import (
     has_ended,
     lock_attempt,
     run_plan,
-    seconds_since,
+    seconds_since_start,
     write_log,
 )
 from automation_pipeline.automation.rules.outcomes import (
@@ -64,9 +64,9 @@ MAX_KEYS = 5
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """How long a run may fetch details, over all batches and attempts; how many recordings are too
-    many where the schedule does not say (0: none are); how often the run's log has a line about
-    progress."""
+    """Details may be fetched until so many seconds after the run's start, over all batches and
+    attempts; how many recordings are too many where the schedule does not say (0: none are); how
+    often the run's log has a line about progress."""
 
     budget_seconds: float
     most_recordings: int
@@ -110,7 +110,7 @@ class _FetchBatch:
             enter_phase(session, self._ticket, Phase.FETCHING)
             tries = run_plan(session, self._ticket.run_id)
             left = pending_fiches(session, self._ticket.run_id, self._number, FicheStage.SELECTED)
-            spent = seconds_since(session, self._ticket.run_id, Phase.FETCHING)
+            spent = seconds_since_start(session, self._ticket.run_id)
             if left:
                 self._log_fan_out(session, left)
         try:

@@ -97,8 +97,11 @@ class DeliveryServices:
 
 @dataclass(frozen=True)
 class WorkOptions:
-    """How long a batch may wait for transcripts and for audits, and how many fiches are audited at
-    once. All batches and attempts of a run together have no more than the sum of both times.
+    """Transcripts and audits may take until so many seconds after the run's start, over all batches and
+    attempts. How many fiches are audited at once.
+
+    `transcribes_ahead`: one process executes one step at a time, so that an audit step works on the
+    recordings of the next batch meanwhile.
 
     `audit_poll_seconds`: how often the run's log has a line about audits; three without progress
     are a stall.
@@ -109,15 +112,11 @@ class WorkOptions:
     longest_pause_seconds: float
     audits_at_once: int
     audit_poll_seconds: float = 60.0
+    transcribes_ahead: bool = False
 
     @property
     def stall_seconds(self) -> float:
         return STALL_POLLS * self.audit_poll_seconds
-
-    def seconds_left(self, spent_seconds: float) -> float:
-        """Of the time for both, when the run has spent so much of it since it began to transcribe
-        or audit."""
-        return max(self.transcription_seconds + self.audit_seconds - spent_seconds, 0.0)
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,8 @@ class BatchContext:
     """What a batch is worked on with. The providers behind it are made when they are first needed.
 
     `begin_transcriptions` answers each request, in order, with the run that works on its fiche or
-    with why none does; `transcribe` works until the runs of these ids are over; its second argument
-    names those that this run began.
+    with why none does; `transcribe` works until the runs of these ids are over, or claims no more
+    once `stop` is set; its second argument names those that this run began.
     """
 
     database: Database
@@ -135,5 +134,5 @@ class BatchContext:
     begin_transcriptions: Callable[
         [Sequence[TranscriptionWish]], Awaitable[Sequence[TranscriptionSummary | AutomationError]]
     ]
-    transcribe: Callable[[Sequence[str], Sequence[str]], Awaitable[object]]
+    transcribe: Callable[..., Awaitable[object]]
     audit: Callable[[AuditWish], Awaitable[AuditStanding]]

@@ -60,10 +60,11 @@ MOST_IDS_SHOWN = 100
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptions:
     """`processes` that share the work; `cooldown`: a day's sales list that is younger is not asked
-    for again."""
+    for again. `recordings_per_minute` is the speech provider's cap."""
 
     processes: int
     cooldown: timedelta
+    recordings_per_minute: int | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ async def select_fiches(
             found = SelectionResult(wish, _run_candidates(session, wish), failures)
             _log_result(found, journal)
             journal.write(session, row)
-            _store_selection(session, row, found, knobs.processes, clock.now())
+            _store_selection(session, row, found, knobs, clock.now())
         return SelectedBatches(
             pending_batches(session, row.id),
             [each for each in outcomes if isinstance(each, SalesDay)],
@@ -229,9 +230,12 @@ def _log_result(found: SelectionResult, journal: _SelectionLog) -> None:
 
 
 def _store_selection(
-    session: Session, row: RunRow, found: SelectionResult, processes: int, now: datetime
+    session: Session, row: RunRow, found: SelectionResult, knobs: SelectionOptions, now: datetime
 ) -> None:
-    open_ledger(session, row.id, found.kept, batch_size(len(found.kept), processes), now)
+    is_transcribed = schedule_of_run(session, row.schedule_id).run_transcription
+    cap = knobs.recordings_per_minute if is_transcribed else None
+    size = batch_size(len(found.kept), knobs.processes, cap)
+    open_ledger(session, row.id, found.kept, size, now)
     freeze_options(session, row)
     row.selected_at = now
     row.selected_fiches = row.total_fiches = len(found.kept)

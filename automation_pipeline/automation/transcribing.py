@@ -33,7 +33,7 @@ from automation_pipeline.automation.queries.runs import (
     fence_attempt,
     get_run,
     run_plan,
-    seconds_since,
+    seconds_since_start,
     write_log,
 )
 from automation_pipeline.automation.rules.outcomes import (
@@ -125,7 +125,7 @@ async def transcribe_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext
         if not tries.schedule.run_transcription or not targets:
             return Counter()
         enter_phase(session, ticket, Phase.TRANSCRIBING)
-        spent = seconds_since(session, ticket.run_id, Phase.TRANSCRIBING, Phase.AUDITING)
+        spent = seconds_since_start(session, ticket.run_id)
     outcomes = BatchOutcomes(ticket, Phase.TRANSCRIBING, shop)
 
     async def ready(fiche_ids: Sequence[str]) -> None:
@@ -143,8 +143,7 @@ async def transcribe_batch(ticket: RunAttempt, batch: int, *, shop: BatchContext
             ]
         )
 
-    patience = min(shop.knobs.transcription_seconds, shop.knobs.seconds_left(spent))
-    until = asyncio.get_running_loop().time() + patience
+    until = asyncio.get_running_loop().time() + shop.knobs.transcription_seconds - spent
     async with outcomes.fenced():
         exits = TranscriptionCallbacks(ready, lost)
         await transcribe_targets(ticket, targets, tries=tries, shop=shop, until=until, exits=exits)
@@ -183,6 +182,18 @@ class _Try:
     @property
     def has_joined(self) -> bool:
         return self.run_id is not None and self.run_id != self.key
+
+
+def transcription_request(
+    run_id: int, fiche_id: str, tries: RunPlan, attempt: int = 0
+) -> TranscriptionRunRequest:
+    return TranscriptionRunRequest(
+        transcription_key(run_id, fiche_id, attempt),
+        fiche_id,
+        TranscriptionPriority(tries.schedule.transcription_priority),
+        fresh_since=tries.since,
+        renew_before=tries.renew_before,
+    )
 
 
 async def transcribe_targets(
@@ -258,8 +269,8 @@ class _TranscriptionGate:
                     if at_once
                     else min(1.5 * pause, self._shop.knobs.longest_pause_seconds)
                 )
-            if work is not None:
-                work.cancel()
+            # The work is not cancelled: it claims no more, and calls for recordings of other
+            # batches that are under way are paid for.
 
     async def _work(self) -> None:
         """For the runs that are followed. What cannot work at all is the cause of all of them."""
@@ -314,7 +325,10 @@ class _TranscriptionGate:
         chosen = {each: number for each, number in attempts.items() if each in self._left}
         if not chosen:
             return
-        wishes = [self._wish(fiche_id, number) for fiche_id, number in chosen.items()]
+        wishes = [
+            transcription_request(self._run_id, fiche_id, self._tries, number)
+            for fiche_id, number in chosen.items()
+        ]
         await self._write(lambda session: self._log_dispatch(session, wishes, max(chosen.values())))
         try:
             begun = await self._shop.begin_transcriptions(wishes)
@@ -331,15 +345,6 @@ class _TranscriptionGate:
                 self._following[wish.fiche_id] = _Try(
                     number, wish.run_id, one.run_id, one.error, is_over
                 )
-
-    def _wish(self, fiche_id: str, attempt: int) -> TranscriptionRunRequest:
-        return TranscriptionRunRequest(
-            transcription_key(self._run_id, fiche_id, attempt),
-            fiche_id,
-            TranscriptionPriority(self._tries.schedule.transcription_priority),
-            fresh_since=self._tries.since,
-            renew_before=self._tries.renew_before,
-        )
 
     async def _look(self) -> bool:
         """Whether fiches have become whole since the last look."""

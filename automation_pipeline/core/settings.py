@@ -710,7 +710,10 @@ class Settings(BaseSettings):
         description="Fiches with more recordings are ignored, unless the schedule sets a limit; 0: no limit.",
     )
     automation_fiche_details_max_wait_ms: int = Field(
-        default=600_000, ge=60_000, le=86_400_000, description="How long a run may fetch details."
+        default=600_000,
+        ge=60_000,
+        le=86_400_000,
+        description="How long a run may fetch details, from its start.",
     )
     automation_fiche_details_poll_interval_seconds: float = Field(
         default=20,
@@ -722,7 +725,7 @@ class Settings(BaseSettings):
         default=900_000,
         ge=60_000,
         le=86_400_000,
-        description="How long a run may wait for transcripts.",
+        description="How long a run may wait for transcripts after the time for details, from its start.",
     )
     automation_transcription_poll_interval_seconds: float = Field(
         default=30,
@@ -734,7 +737,7 @@ class Settings(BaseSettings):
         default=1_800_000,
         ge=60_000,
         le=86_400_000,
-        description="How long a run may wait for audits.",
+        description="How long a run may wait for audits after the times for details and transcripts, from its start.",
     )
     automation_audit_poll_interval_seconds: float = Field(
         default=60,

@@ -1,5 +1,6 @@
 """The services and options that the ops of an automation run work with."""
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -44,8 +45,12 @@ def crm_of_run(services: "Services", run_id: int) -> "FicheSource":
 def selection_knobs(services: "Services") -> "SelectionOptions":
     from automation_pipeline.automation.selection import SelectionOptions  # noqa: PLC0415  its step's only
 
-    cooldown = timedelta(milliseconds=services.settings.automation_revalidation_cooldown_ms)
-    return SelectionOptions(processes=processes_of(services.settings), cooldown=cooldown)
+    settings = services.settings
+    return SelectionOptions(
+        processes=processes_of(settings),
+        cooldown=timedelta(milliseconds=settings.automation_revalidation_cooldown_ms),
+        recordings_per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
+    )
 
 
 def fetch_knobs(services: "Services") -> "FetchOptions":
@@ -81,9 +86,12 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
     """Of a run: its schedule may have a key of its own for the CRM."""
     settings, listen = services.settings, listener(services, owner)
     crm = cache(lambda: crm_of_run(services, run_id))
+    fetching = settings.automation_fiche_details_max_wait_ms / 1000
+    transcribing = fetching + settings.automation_transcription_max_wait_ms / 1000
     knobs = WorkOptions(
-        transcription_seconds=settings.automation_transcription_max_wait_ms / 1000,
-        audit_seconds=settings.automation_audit_max_wait_ms / 1000,
+        transcription_seconds=transcribing,
+        audit_seconds=transcribing + settings.automation_audit_max_wait_ms / 1000,
+        transcribes_ahead=processes_of(settings) == 1,
         longest_pause_seconds=settings.automation_transcription_poll_interval_seconds,
         audits_at_once=settings.audit_run_concurrency,
         audit_poll_seconds=settings.automation_audit_poll_interval_seconds,
@@ -96,10 +104,13 @@ def batch_context(services: Services, owner: str, run_id: int) -> BatchContext:
             wishes, database=services.database, source=crm, clock=services.clock
         )
 
-    async def transcribe(run_ids: Sequence[str], own: Sequence[str]) -> object:
+    async def transcribe(
+        run_ids: Sequence[str], own: Sequence[str], stop: asyncio.Event | None = None
+    ) -> object:
         return await work_on_runs(
             run_ids,
             own=own,
+            stop=stop,
             database=services.database,
             provider=lambda: services.speech,
             owner=owner,

@@ -1,5 +1,6 @@
 """Transcription of several fiches or of a day: start one run per fiche, then work until all have ended."""
 
+import asyncio
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
@@ -123,8 +124,11 @@ async def work_on_runs(
     database: Database,
     provider: Callable[[], SpeechProvider],
     owner: str,
+    stop: asyncio.Event | None = None,
 ) -> None:
-    """Work until these runs have ended. Without a provider the `own` runs fail; a run of another
+    """Work until these runs have ended, or claim no more recordings once `stop` is set.
+
+    Without a provider the `own` runs fail; a run of another
     process continues."""
     try:
         speech = provider()
@@ -132,7 +136,7 @@ async def work_on_runs(
         for run_id in own:
             await database.write(partial(fail_run, run_id=run_id, reason=sentence_of(error)))
         raise
-    await transcribe_waiting(run_ids, database=database, provider=speech, owner=owner)
+    await transcribe_waiting(run_ids, database=database, provider=speech, owner=owner, stop=stop)
 
 
 async def _fail_all(

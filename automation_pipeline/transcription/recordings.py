@@ -68,14 +68,16 @@ async def transcribe_waiting(
     database: Database,
     provider: SpeechProvider,
     owner: str,
+    stop: asyncio.Event | None = None,
 ) -> None:
-    """Transcribe recordings until these runs have ended. Each call appends a random suffix to `owner`, so
+    """Transcribe recordings until these runs have ended, or until `stop` is set: recordings that are
+    claimed by then are transcribed. Each call appends a random suffix to `owner`, so
     that a retry differs from the failed worker."""
     worker = _RecordingWorker(tuple(run_ids), database, provider, f"{owner}/{uuid.uuid4().hex[:8]}")
     async with together() as background:
         heartbeat = background.create_task(worker.heartbeat())
         async with together() as group:
-            await worker.work_until_over(group)
+            await worker.work_until_over(group, stop or asyncio.Event())
         heartbeat.cancel()
 
 
@@ -93,10 +95,12 @@ class _RecordingWorker:
             max(AHEAD, round(AHEAD_SECONDS / self._rate.period_seconds * self._rate.limit))
         )
 
-    async def work_until_over(self, group: asyncio.TaskGroup) -> None:
+    async def work_until_over(self, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
         """Work on the most urgent recordings of any run, until the caller's runs have ended."""
         while True:
             free = await self._acquire_slots()
+            if stop.is_set():
+                return
             claims = await self._retry_while_database_is_away(partial(self._claim, free))
             self._release_slots(free - len(claims or ()))
             if claims is None:

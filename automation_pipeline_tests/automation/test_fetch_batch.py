@@ -3,17 +3,20 @@ old attempts write nothing."""
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from automation_pipeline.automation.fetching import FetchOptions
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.queries.runs import StaleAttemptError
+from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.fiches.tables import FicheCacheRow
+from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import FETCHING, Bench, Outcome
 from automation_pipeline_tests.conftest import StandingClock
@@ -184,6 +187,16 @@ def test_what_has_not_come_when_the_time_is_over_has_failed(bench: Bench) -> Non
         "1": Outcome("pending"),
         "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
     }
+
+
+def test_the_time_for_details_counts_from_the_start_of_the_run(bench: Bench) -> None:
+    bench.offer("1")
+    ticket = opened(bench, "1")
+    with bench.database.transaction() as session:
+        at = database_time(session) - timedelta(seconds=FETCHING.budget_seconds)
+        session.execute(update(RunPhaseRow).values(entered_at=at))
+    assert bench.fetch(ticket) == {"failed": 1}
+    assert bench.outcomes(ticket)["1"].reason == "fetch_incomplete"
 
 
 def test_repeating_the_batch_asks_for_nothing_that_has_ended(bench: Bench) -> None:

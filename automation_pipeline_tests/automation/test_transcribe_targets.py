@@ -318,6 +318,31 @@ def test_what_is_in_flight_elsewhere_is_joined(bench: Bench) -> None:
         assert list_summaries(session, ["automation-1-transcribe-1"]) == []
 
 
+def test_a_call_for_a_recording_of_others_is_not_cut_off_when_the_own_ones_are_done(
+    bench: Bench,
+) -> None:
+    """It is paid for. One worker takes what is most urgent, whoever asked for it."""
+    bench.offer("1", "2")
+    ticket = bench.until_work("1", "2")
+    urgent = TranscriptionRunRequest(
+        "by-hand", "2", TranscriptionPriority.HIGH, fresh_since=bench.read(ticket).started_at
+    )
+    asyncio.run(
+        begin_transcription(urgent, database=bench.database, source=bench.crm, clock=bench.clock)
+    )
+
+    async def second_takes_longer(url: str) -> None:
+        if url == bench.url("2"):
+            await come_true(lambda: left.came == ["1"])
+
+    left = Left()
+    bench.speech = FakeSpeechToText(otherwise=heard, meanwhile=second_takes_longer)
+    run(passed(bench, ticket, "1", left=left))
+    with bench.database.reading() as session:
+        [theirs] = list_summaries(session, ["by-hand"])
+    assert (theirs.status, bench.speech.times(bench.url("2"))) == ("completed", 1)
+
+
 def test_a_recording_without_an_address_is_named_as_the_cause(bench: Bench) -> None:
     bench.crm.add(fiche("1", call("101"), call("102", url=" ")))
     ticket = bench.until_work("1")

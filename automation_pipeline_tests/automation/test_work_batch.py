@@ -322,23 +322,32 @@ def test_automatic_configurations_are_those_of_the_selection(bench: Bench) -> No
     assert bench.audits() == 1
 
 
-def test_the_time_for_work_is_that_of_the_run_over_its_batches_and_attempts(bench: Bench) -> None:
+def test_the_time_for_work_counts_from_the_start_of_the_run(bench: Bench) -> None:
     """Finding 2.8: each batch and attempt had all of it again."""
     bench.sell("1")
     bench.automatic()
     ticket = bench.until_work("1")
     with bench.database.transaction() as session:
-        spent = timedelta(seconds=bench.work.transcription_seconds + bench.work.audit_seconds)
+        spent = timedelta(seconds=bench.work.audit_seconds)
         session.execute(
             insert(RunPhaseRow).values(
                 run_id=ticket.run_id,
                 attempt=0,
-                phase="transcribing",
+                phase="selection",
                 entered_at=database_time(session) - spent,
             )
         )
     bench.carry_out_work(ticket)
     assert bench.outcomes(ticket) == {"1": UNAUDITED}
+
+
+def test_an_audit_has_the_time_that_is_left_to_the_run(bench: Bench) -> None:
+    bench.sell("1")
+    bench.automatic()
+    ticket = bench.until_work("1")
+    bench.work = replace(bench.work, transcription_seconds=0.0)
+    bench.carry_out_work(ticket)
+    assert bench.outcomes(ticket) == {"1": Outcome("successful")}
 
 
 def test_fiches_without_recordings_are_neither_transcribed_nor_audited(bench: Bench) -> None:

@@ -60,13 +60,9 @@ def first_entry(session: Session, run_id: int) -> datetime | None:
     )
 
 
-def seconds_since(session: Session, run_id: int, *phases: Phase) -> float:
-    """How long ago the run first entered one of the phases, in whichever attempt: what their time
-    budget has spent."""
-    entered = select(func.min(RunPhaseRow.entered_at)).where(
-        RunPhaseRow.run_id == run_id, RunPhaseRow.phase.in_(phases)
-    )
-    at = session.scalar(entered)
+def seconds_since_start(session: Session, run_id: int) -> float:
+    """How long ago the run's first attempt began: what the time budgets of its steps count from."""
+    at = first_entry(session, run_id)
     return 0.0 if at is None else max((database_time(session) - at).total_seconds(), 0.0)
 
 

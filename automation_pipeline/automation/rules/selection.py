@@ -209,15 +209,25 @@ MOST_BATCHES = 40
 # However many fiches there are: a step that is lost with its host, or comes to a second one, must
 # stay small.
 LARGEST_OF_SEVERAL = 1_000
-BATCHES_A_PROCESS = 4
+BATCHES_PER_PROCESS = 4
+# Where the speech provider's cap decides how long a run of one process takes, a batch is about so
+# long, and there are not more batches than these: each boundary costs the cap a second or two.
+CAPPED_SECONDS = 10
+MOST_CAPPED_BATCHES = 8
+SMALLEST_CAPPED = 10
+RECORDINGS_PER_FICHE = 2
 
 
-def batch_size(fiches: int, processes: int) -> int:
-    """Fiches a batch. Each boundary drains the concurrency and writes events, so it must be worth
-    it."""
+def batch_size(fiches: int, processes: int, recordings_per_minute: int | None = None) -> int:
+    """Fiches per batch. Each boundary drains the concurrency and writes events, so it must be worth
+    it. With a cap on recordings, one process audits a batch while it transcribes the next one."""
     at_least = ceil(fiches / MOST_BATCHES)
-    if processes == 1:
+    if processes > 1:
+        share = ceil(fiches / (processes * BATCHES_PER_PROCESS))
+        wanted = max(at_least, min(max(share, SMALLEST_SHARED), LARGEST_SHARED))
+        return min(wanted, LARGEST_OF_SEVERAL)
+    if recordings_per_minute is None:
         return max(at_least, LARGEST_IN_PROCESS)
-    share = ceil(fiches / (processes * BATCHES_A_PROCESS))
-    wanted = max(at_least, min(max(share, SMALLEST_SHARED), LARGEST_SHARED))
-    return min(wanted, LARGEST_OF_SEVERAL)
+    capped = ceil(recordings_per_minute * CAPPED_SECONDS / 60 / RECORDINGS_PER_FICHE)
+    wanted = max(capped, ceil(fiches / MOST_CAPPED_BATCHES), SMALLEST_CAPPED)
+    return max(at_least, min(wanted, LARGEST_IN_PROCESS))

@@ -12,24 +12,33 @@ from automation_pipeline_tests.tables import every_case
 
 
 @every_case(
-    ("fiches", "processes", "size"),
+    ("fiches", "processes", "cap", "size"),
     [
-        (1, 1, 1000),
-        (1_000, 1, 1000),
-        (10_000, 1, 1000),
-        (100_000, 1, 2500),
-        (10, 2, 50),
-        (400, 2, 50),
-        (2_000, 2, 250),
-        (10_000, 2, 500),
-        (100_000, 2, 1000),
-        (1_000_000, 64, 1000),
+        (1, 1, None, 1000),
+        (1_000, 1, None, 1000),
+        (10_000, 1, None, 1000),
+        (100_000, 1, None, 2500),
+        (10, 2, None, 50),
+        (400, 2, None, 50),
+        (2_000, 2, None, 250),
+        (10_000, 2, None, 500),
+        (100_000, 2, None, 1000),
+        (1_000_000, 64, None, 1000),
+        (100, 1, 300, 25),
+        (100, 1, 301, 26),
+        (20, 1, 10, 10),
+        (100, 1, 10, 13),
+        (2_000, 1, 300, 250),
+        (1_000, 1, 100_000, 1000),
+        (10_000, 1, 300, 1000),
+        (100_000, 1, 300, 2500),
+        (400, 2, 10, 50),
     ],
 )
-def test_the_size_follows_from_the_number_of_fiches_and_of_processes(
-    fiches: int, processes: int, size: int
+def test_the_size_follows_from_the_fiches_the_processes_and_the_cap(
+    fiches: int, processes: int, cap: int | None, size: int
 ) -> None:
-    assert batch_size(fiches, processes) == size
+    assert batch_size(fiches, processes, cap) == size
 
 
 @given(st.integers(min_value=0, max_value=2_000_000), st.integers(min_value=1, max_value=64))

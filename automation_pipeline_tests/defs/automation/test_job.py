@@ -25,6 +25,7 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.bench import heard
+from automation_pipeline_tests.waiting import come_true
 
 RUN_ID = 1
 
@@ -145,7 +146,7 @@ def test_a_batch_is_audited_before_the_next_one_is_transcribed(
 ) -> None:
     """In one process, where one step is executed at a time. The run's phase is the earliest that is
     not finished: an audit of the first batch is asked for while the run still transcribes."""
-    monkeypatch.setattr(selection, "batch_size", lambda _fiches, _processes: 1)
+    monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
     phases: list[str | None] = []
 
     async def meanwhile(_question: Question) -> None:
@@ -164,6 +165,41 @@ def test_a_batch_is_audited_before_the_next_one_is_transcribed(
     ]
     assert (phases[0], phases[-1]) == ("transcribing", "auditing")
     assert (tags[STATUS_TAG], read(bench).successful_fiches) == ("completed", 2)
+
+
+def test_the_next_batch_is_transcribed_while_a_batch_is_audited(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process executes one step at a time; neither provider waits for the other one's."""
+    monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
+
+    async def meanwhile(_question: Question) -> None:
+        if len(bench.model.asked) == 1:
+            await come_true(lambda: bench.url("2") in bench.speech.called)
+
+    bench.model = FakeLanguageModel(meanwhile=meanwhile)
+    bench.offer("1", "2", "3")
+    bench.automatic()
+    result, tags = execute(bench, "1", "2", "3")
+    assert (result.success, tags[STATUS_TAG]) == (True, "completed")
+    assert sorted(bench.speech.called) == [bench.url(each) for each in ("1", "2", "3")]
+
+
+def test_a_provider_that_fails_ahead_of_its_batch_fails_no_audit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
+    bench.speech.fail_always(bench.url("2"), PermanentError("No speech in this audio"))
+    bench.offer("1", "2")
+    bench.automatic()
+    result, tags = execute(bench, "1", "2")
+    assert (result.success, tags[STATUS_TAG]) == (True, "partial")
+    assert {
+        each: outcome.words for each, outcome in bench.outcomes(RunAttempt(RUN_ID, 1)).items()
+    } == {
+        "1": None,
+        "2": "Transcription incomplete: No speech in this audio",
+    }
 
 
 def test_a_fiche_that_cannot_be_transcribed_is_a_row_and_no_failed_step(bench: Bench) -> None:
