@@ -1,0 +1,276 @@
+"""Clients and options made from the settings."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from operator import attrgetter
+
+import pytest
+from pydantic import SecretStr
+
+from automation_pipeline.audits.models.audits import ExcerptOptions, GatingOptions
+from automation_pipeline.automation.fetching import FetchOptions
+from automation_pipeline.automation.ports import WorkOptions
+from automation_pipeline.bootstrap import Services
+from automation_pipeline.clients.audio import AudioLimits
+from automation_pipeline.clients.factories import (
+    audit_options,
+    host_of,
+    pricing_options,
+    registry_options,
+    speech_options,
+)
+from automation_pipeline.core.coordination import Rate
+from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.settings import Settings
+from automation_pipeline.enrichment.models import EnrichmentOptions, SourceApi
+from automation_pipeline.enrichment.ports import Registries
+from automation_pipeline.orchestration.batch_context import batch_context, fetch_knobs
+from automation_pipeline.pricing.models.shop import ShopOptions
+from automation_pipeline.pricing.ports import Storefront
+from automation_pipeline_tests.tables import every_case
+
+TOKEN = SecretStr("shpat_s3cret")
+
+
+def storefront(**settings: object) -> Storefront:
+    both = {"shop_api_base_url": "http://127.0.0.1:9/hidden", "shop_api_token": TOKEN}
+    return Services(Settings().model_copy(update={**both, **settings})).storefront
+
+
+@every_case(
+    ("missing", "says"),
+    [
+        ({"shop_api_base_url": None}, "SHOP_API_BASE_URL is not set"),
+        ({"shop_api_token": None}, "SHOP_API_TOKEN is not set"),
+        ({"shop_api_token": SecretStr("")}, "SHOP_API_TOKEN is not set"),
+    ],
+)
+def test_a_shop_needs_an_address_and_a_token(missing: dict[str, object], says: str) -> None:
+    with pytest.raises(PermanentError, match=f"^{says}: "):
+        storefront(**missing)
+
+
+def test_a_storefront_is_known_by_its_host_and_goes_by_its_settings() -> None:
+    settings = {
+        "worker_max_concurrency": 7,
+        "shop_timeout_seconds": 12.5,
+        "pricing_lease_seconds": 60.0,
+        "worker_enable_reconciliation": False,
+    }
+    front = storefront(**settings)
+    assert front.name == "127.0.0.1:9"
+    assert front.options == ShopOptions(
+        calls_at_once=7, call_seconds=12.5, lease_seconds=60.0, reconciles=False
+    )
+
+
+def test_a_shop_is_opened_for_each_loop_and_closed_with_it() -> None:
+    front = storefront()
+
+    async def visit() -> bool:
+        async with front.open() as shop:
+            called = await shop.prices(["1"])
+            return called.failure is not None and "ConnectError" in called.failure.message
+
+    assert [asyncio.run(visit()) for _ in range(2)] == [True, True]
+    assert front.meter.drain()["provider_calls_total", 'provider="shop",status="ConnectError"'] == 2
+
+
+@every_case(
+    ("address", "host"),
+    [
+        ("https://Example.MyShopify.com", "example.myshopify.com"),
+        ("https://shop.test:8443/", "shop.test:8443"),
+        ("http://127.0.0.1:8090/sim/shop", "127.0.0.1:8090"),
+        ("http://[::1]:8090", "[::1]:8090"),
+        ("http://[::1]", "[::1]"),
+    ],
+)
+def test_a_host_is_told_without_the_rest_of_its_address(address: str, host: str) -> None:
+    assert host_of(address) == host
+
+
+SETTING_OF: Mapping[str, Mapping[str, str]] = {
+    "shop": {
+        "calls_at_once": "worker_max_concurrency",
+        "call_seconds": "shop_timeout_seconds",
+        "lease_seconds": "pricing_lease_seconds",
+    },
+    "speech": {
+        "per_minute": "transcription_elevenlabs_rate_limit_per_minute",
+        "max_attempts": "transcription_elevenlabs_max_attempts",
+        "backoff.base_seconds": "transcription_elevenlabs_backoff_base_seconds",
+        "backoff.cap_seconds": "transcription_elevenlabs_backoff_max_seconds",
+        "lease_seconds": "transcription_lease_seconds",
+        "per_fiche": "transcription_recording_per_fiche_concurrency",
+        "progress_every": "transcription_progress_webhook_frequency",
+    },
+    "audits": {
+        "per_minute": "llm_rate_limit_per_minute",
+        "attempts": "llm_max_attempts",
+        "backoff.base_seconds": "llm_backoff_base_seconds",
+        "backoff.cap_seconds": "llm_backoff_max_seconds",
+        "steps_at_once": "audit_step_concurrency",
+        "max_prompt_characters": "llm_max_prompt_characters",
+        "lease_seconds": "audit_lease_seconds",
+        "rounds": "audit_tool_rounds",
+        "gating.min_quote_characters": "audit_evidence_min_quote_chars",
+        "excerpt.max_chunks": "audit_step_timeline_max_chunks",
+    },
+    "registries": {
+        "lock_seconds": "enrichment_lock_seconds",
+        "heartbeat_seconds": "enrichment_heartbeat_seconds",
+        "call_seconds": "enrichment_timeout_seconds",
+    },
+}
+
+
+def test_each_option_follows_its_own_setting() -> None:
+    names = [setting for options in SETTING_OF.values() for setting in options.values()]
+    values = {name: 1000 + number for number, name in enumerate(names)}
+    settings = Settings().model_copy(update=values)
+    options = {
+        "shop": pricing_options(settings),
+        "speech": speech_options(settings),
+        "audits": audit_options(settings),
+        "registries": registry_options(settings),
+    }
+    found = {
+        setting: attrgetter(option)(options[system])
+        for system, settings_of in SETTING_OF.items()
+        for option, setting in settings_of.items()
+    }
+    assert found == values
+
+
+def test_switches_follow_their_settings() -> None:
+    for is_on in (True, False):
+        settings = Settings().model_copy(
+            update={
+                "audit_evidence_gating": is_on,
+                "audit_step_timeline_excerpt": not is_on,
+                "worker_enable_reconciliation": is_on,
+                "enrichment_optional_not_found": "failed" if is_on else "ignored",
+            }
+        )
+        audits = audit_options(settings)
+        assert (audits.gating.enabled, audits.excerpt.enabled) == (is_on, not is_on)
+        assert pricing_options(settings).reconciles is is_on
+        assert registry_options(settings).optional_not_found_counts is is_on
+
+
+def test_without_settings_the_options_are_their_defaults() -> None:
+    settings = Settings()
+    assert registry_options(settings) == EnrichmentOptions()
+    assert registry_options(settings).freshness == timedelta(days=30)
+    assert registry_options(settings).cooldown == timedelta(minutes=15)
+    assert pricing_options(settings) == ShopOptions()
+    audits = audit_options(settings)
+    assert (audits.gating, audits.excerpt) == (GatingOptions(), ExcerptOptions())
+    assert (audits.repairs, audits.rounds) == (2, 8)
+    assert AudioLimits().max_megabytes == settings.transcription_audio_max_megabytes
+
+
+def test_a_step_of_a_run_has_the_times_and_limits_of_its_settings() -> None:
+    settings = Settings().model_copy(
+        update={
+            "database_url": "sqlite://",
+            "automation_fiche_details_max_wait_ms": 1500,
+            "automation_max_recordings_per_fiche": 3,
+            "automation_fiche_details_poll_interval_seconds": 4.0,
+            "automation_transcription_max_wait_ms": 5500,
+            "automation_audit_max_wait_ms": 6500,
+            "automation_transcription_poll_interval_seconds": 7.0,
+            "audit_run_concurrency": 8,
+            "automation_audit_poll_interval_seconds": 9.0,
+        }
+    )
+    services = Services(settings)
+    assert fetch_knobs(services) == FetchOptions(1.5, 3, 4.0)
+    work = batch_context(services, "owner", 1).knobs
+    assert work == WorkOptions(5.5, 6.5, 7.0, 8, 9.0)
+    assert work.stall_seconds == 27.0
+
+
+SEARCH = {"recherche_entreprises_base_url": "http://127.0.0.1:9/search"}
+INPI = {
+    "inpi_rne_base_url": "http://127.0.0.1:9/inpi",
+    "inpi_rne_username": "anna",
+    "inpi_rne_password": SecretStr("s3cret"),
+}
+RCS = {
+    "api_entreprise_base_url": "http://127.0.0.1:9/entreprise",
+    "api_entreprise_token": SecretStr("s3cret"),
+    "api_entreprise_recipient": "13002526500013",
+}
+NONE = dict.fromkeys((*SEARCH, *INPI, *RCS), None)
+
+
+def services(**settings: object) -> Services:
+    in_memory = {"database_url": "sqlite://", "redis_url": None}
+    return Services(Settings().model_copy(update={**NONE, **in_memory, **settings}))
+
+
+def opened(**settings: object) -> Registries:
+    return services(**settings).registries
+
+
+@every_case(
+    ("settings", "called"),
+    [
+        ({}, []),
+        (SEARCH, [SourceApi.SEARCH]),
+        (RCS | SEARCH, [SourceApi.SEARCH, SourceApi.RCS]),
+        (RCS | INPI | SEARCH, [SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS]),
+    ],
+)
+def test_those_that_are_configured_are_called_in_their_order(
+    settings: dict[str, object], called: list[SourceApi]
+) -> None:
+    assert list(opened(**settings).sources) == called
+
+
+def test_each_has_its_pace_and_inpi_its_day() -> None:
+    sources = opened(**SEARCH, **INPI, **RCS).sources
+    assert [(one.rate, one.calls_a_day) for one in sources.values()] == [
+        (Rate(6, 1.0), None),
+        (Rate(170, 60.0), 9_500),
+        (Rate(4, 1.0), None),
+    ]
+
+
+@every_case(
+    ("whole", "missing"),
+    [(whole, name) for whole in (INPI, RCS) for name in whole],
+)
+def test_half_a_configuration_is_one_sentence_that_names_what_is_missing(
+    whole: dict[str, object], missing: str
+) -> None:
+    half = {name: value for name, value in whole.items() if name != missing}
+    with pytest.raises(PermanentError, match=f"^{missing.upper()} is not set, though ") as caught:
+        opened(**SEARCH, **half)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_empty_secret_is_none() -> None:
+    with pytest.raises(
+        PermanentError, match=r"^INPI_RNE_PASSWORD is not set, though INPI_RNE_BASE_URL is"
+    ):
+        opened(**INPI | {"inpi_rne_password": SecretStr("")})
+
+
+def test_one_may_be_opened_though_another_is_half_configured() -> None:
+    both = services(**SEARCH, inpi_rne_username="anna")
+    assert both.registry(SourceApi.SEARCH) is not None
+    assert both.registry(SourceApi.RCS) is None
+    with pytest.raises(PermanentError, match="INPI_RNE_BASE_URL"):
+        both.registry(SourceApi.INPI)
+
+
+def test_the_knobs_are_those_of_the_settings() -> None:
+    assert registry_options(Settings().model_copy(update=NONE)) == EnrichmentOptions()
+    options = registry_options(
+        Settings().model_copy(update={"enrichment_optional_not_found": "not_applicable"})
+    )
+    assert options.optional_not_found_counts is False
