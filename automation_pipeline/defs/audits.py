@@ -52,31 +52,31 @@ def audit(
 ) -> None:
     """Judge the fiche's calls step by step. A retry goes on with the steps that have no result. The
     step succeeds when the audit has a result, whatever its grade."""
-    from automation_pipeline.audits.audits import audit_fiche as audit_to_the_end
+    from automation_pipeline.audits.audits import audit_fiche as run_audit
     from automation_pipeline.audits.models.audits import AuditStatus
-    from automation_pipeline.orchestration.audits import standing_metadata
+    from automation_pipeline.orchestration.audits import audit_metadata
     from automation_pipeline.orchestration.batch_context import listener
     from automation_pipeline.orchestration.heartbeat import worker_name
 
-    our, wish = services.get(), _wish(config, context.run)
+    system = services.get()
+    request = _request_of(config, context.run)
     with verdicts():
-        take_request(context, our)
-        ensure_transcribed = listener(our, f"{worker_name()}/{context.run_id}")
-        work = audit_to_the_end(
-            wish,
-            database=our.database,
-            source=our.crm,
-            ensure_transcribed=ensure_transcribed,
-            judge=our.judge,
-            clock=our.clock,
+        take_request(context, system)
+        work = run_audit(
+            request,
+            database=system.database,
+            source=system.crm,
+            ensure_transcribed=listener(system, f"{worker_name()}/{context.run_id}"),
+            judge=system.judge,
+            clock=system.clock,
         )
-        standing = our.run(work)
-    if standing.status is not AuditStatus.COMPLETED:
-        raise dg.Failure(standing.error, metadata=standing_metadata(standing), allow_retries=False)
-    context.add_output_metadata(standing_metadata(standing))
+        ended = system.run(work)
+    if ended.status is not AuditStatus.COMPLETED:
+        raise dg.Failure(ended.error, metadata=audit_metadata(ended), allow_retries=False)
+    context.add_output_metadata(audit_metadata(ended))
 
 
-def _wish(config: AuditFicheConfig, run: dg.DagsterRun) -> FicheAuditRequest:
+def _request_of(config: AuditFicheConfig, run: dg.DagsterRun) -> FicheAuditRequest:
     from automation_pipeline.orchestration.audits import tracking_id_of
 
     return FicheAuditRequest(
@@ -138,14 +138,14 @@ def rerun(
     from automation_pipeline.audits.reviews import run_rerun
     from automation_pipeline.orchestration.audits import step_metadata
 
-    our, run = services.get(), context.run
+    system, run = services.get(), context.run
     location = StepLocation(config.audit_id, config.step_position, config.control_point_index)
     # Without an id, the retries of a run share one.
     key = config.rerun_id or rerun_id(location, run.root_run_id or run.run_id)
     request = Rerun(rerun_id=key, place=location, instructions=config.custom_prompt)
     with verdicts():
-        take_request(context, our)
-        document = our.run(run_rerun(request, database=our.database, judge=our.judge))
+        take_request(context, system)
+        document = system.run(run_rerun(request, database=system.database, judge=system.judge))
     context.add_output_metadata(step_metadata(document))
 
 
@@ -172,30 +172,30 @@ def audit_outcomes(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
     """What the automatic configurations find in the day's calls; only audits that are missing or
-    failed are made."""
+    failed are system."""
     from automation_pipeline.audits.days import DayAuditRequest, audit_day
     from automation_pipeline.orchestration.audits import day_metadata
     from automation_pipeline.orchestration.batch_context import listener
     from automation_pipeline.orchestration.heartbeat import worker_name
 
-    our, run = services.get(), context.run
+    system, run = services.get(), context.run
     request = DayAuditRequest(
         day=day_of(context),
         attempt=run.root_run_id or run.run_id,
-        width=our.settings.audit_run_concurrency,
+        width=system.settings.audit_run_concurrency,
         dagster_run_id=run.run_id,
     )
     with verdicts():
-        listen = listener(our, f"{worker_name()}/{context.run.run_id}")
+        listen = listener(system, f"{worker_name()}/{context.run.run_id}")
         auditing = audit_day(
             request,
-            database=our.database,
-            source=our.crm,
+            database=system.database,
+            source=system.crm,
             ensure_transcribed=listen,
-            judge=our.judge,
-            clock=our.clock,
+            judge=system.judge,
+            clock=system.clock,
         )
-        day = our.run(auditing)
+        day = system.run(auditing)
     return dg.MaterializeResult(metadata=day_metadata(day))
 
 
@@ -225,9 +225,9 @@ def sweep_audits(context: dg.SensorEvaluationContext, services: ServicesResource
     from automation_pipeline.audits.audits import sweep_audits as end_abandoned
     from automation_pipeline.orchestration.watchdog import end_lost_audits
 
-    our = services.get()
+    system = services.get()
     abandoned = end_abandoned(
-        our.settings.audit_max_wait_seconds, database=our.database, claims=our.claims
+        system.settings.audit_max_wait_seconds, database=system.database, claims=system.claims
     )
-    ended = [*abandoned, *end_lost_audits(context.instance, our)]
+    ended = [*abandoned, *end_lost_audits(context.instance, system)]
     return dg.SkipReason(f"Ended {', '.join(ended)}." if ended else "No audit is abandoned.")

@@ -1,4 +1,4 @@
-"""Audits as Dagster knows them: which audit a run works on, and what people read about it."""
+"""The audit that a Dagster run works on, and the metadata of audits."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -21,38 +21,38 @@ def tracking_id_of(run: dg.DagsterRun) -> str | None:
     if run.job_name != AUDIT_JOB:
         return None
     config = cast("Mapping[str, Any]", run.run_config)["ops"][OP]["config"]
-    made_up = (
+    generated = (
         f"audit-{config['fiche_id']}-{config['audit_config_id']}-{run.root_run_id or run.run_id}"
     )
-    return config.get("tracking_id") or made_up
+    return config.get("tracking_id") or generated
 
 
 def fail_audit_of(run: dg.DagsterRun, reason: str, services: Services) -> None:
-    """End what a Dagster run leaves behind that failed for good."""
+    """Fail the audit of a Dagster run that failed for good."""
     tracking_id = tracking_id_of(run)
     if tracking_id is not None:
         with services.database.transaction() as session:
             fail_audit(session, tracking_id, reason, "run")
 
 
-def standing_metadata(standing: AuditSummary) -> dict[str, dg.MetadataValue]:
+def audit_metadata(audit: AuditSummary) -> dict[str, dg.MetadataValue]:
     return {
-        "audit": metadata.text(standing.audit_id),
-        "status": metadata.text(standing.status),
-        "niveau": metadata.text(standing.niveau),
+        "audit": metadata.text(audit.audit_id),
+        "status": metadata.text(audit.status),
+        "niveau": metadata.text(audit.niveau),
         **(
             {}
-            if standing.score_percentage is None
-            else {"score": metadata.real(standing.score_percentage)}
+            if audit.score_percentage is None
+            else {"score": metadata.real(audit.score_percentage)}
         ),
-        "steps": metadata.integer(standing.steps),
-        "failed_steps": metadata.integer(standing.failed),
-        **({"error": metadata.text(standing.error)} if standing.error else {}),
+        "steps": metadata.integer(audit.steps),
+        "failed_steps": metadata.integer(audit.failed),
+        **({"error": metadata.text(audit.error)} if audit.error else {}),
     }
 
 
 def day_metadata(day: DayAudits) -> dict[str, dg.MetadataValue]:
-    """Tables only of what there is to show."""
+    """Empty tables are left out."""
     counts = {
         "configurations": day.configs,
         "fiches": day.fiches,
@@ -89,7 +89,7 @@ def _day_tables(day: DayAudits) -> dict[str, dg.MetadataValue]:
 
 
 def step_metadata(document: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
-    """A step as it is after a rerun."""
+    """The metadata of a step after a rerun."""
     return {
         "step": metadata.text(document["step_metadata"]["name"]),
         "conforme": metadata.text(document["conforme"]),

@@ -2,14 +2,18 @@
 nonsense is refused."""
 
 import asyncio
+import io
 from collections.abc import Iterator
 
 import pytest
+from rich.console import Console
 from sqlalchemy import select
 
+from automation_pipeline.audits.commands import rendering
 from automation_pipeline.audits.models.audits import Rerun, StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply
 from automation_pipeline.audits.reviews import run_rerun
+from automation_pipeline.cli import output
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.bench import Bench
@@ -302,3 +306,18 @@ def test_a_running_audit_is_left_alone(terminal: Terminal, bench: Bench, words: 
         1,
         "Audit 1 is running: only a completed audit can be changed.\n",
     )
+
+
+def test_on_a_terminal_only_verdicts_have_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers and quoted words in sentences stay plain."""
+    printed = io.StringIO()
+    console = Console(file=printed, force_terminal=True, color_system="standard", soft_wrap=True)
+    monkeypatch.setattr(output, "screen", console)
+    output.say("Audit 12 of 'fiche' is [bold]deleted[/bold].")
+    console.print(rendering.coloured("REJET"))
+    console.print(rendering.coloured("unknown"))
+    assert printed.getvalue().splitlines() == [
+        "Audit 12 of 'fiche' is [bold]deleted[/bold].",
+        "\x1b[31mREJET\x1b[0m",
+        "unknown",
+    ]

@@ -130,7 +130,7 @@ def _print_points(step: Part) -> None:
         line = Text.assemble(
             f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}"
         )
-        screen.print(line, highlight=False)
+        screen.print(line)
         if point["commentaire"]:
             say(f"     {one_line(str(point['commentaire']))}")
         for citation in _list(point, "citations"):
