@@ -2,7 +2,7 @@
 after the guard has checked the caller's credentials."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Annotated, cast
 from urllib.parse import parse_qsl
@@ -106,7 +106,13 @@ def _short(text: str) -> int:
 def _check_shape(document: object, most_values: int) -> None:
     count, level = 0, [document]
     for _ in range(MOST_LEVELS):
-        level = [inner for value in level for inner in _inside(value)]
+        deeper: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper += cast("dict[str, object]", value).values()
+            elif isinstance(value, list):
+                deeper += cast("list[object]", value)
+        level = deeper
         count += len(level)
         if count > most_values:
             raise InvalidInputError(f"The body holds more than {most_values} values")
@@ -115,29 +121,23 @@ def _check_shape(document: object, most_values: int) -> None:
     raise InvalidInputError(f"The body is nested more than {MOST_LEVELS} levels deep")
 
 
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value).values()
-    return cast("list[object]", value) if isinstance(value, list) else ()
-
-
-async def _raw(request: Request) -> bytes:
+async def read_raw(request: Request) -> bytes:
     return await request.body()
 
 
-RawBody = Annotated[bytes, Depends(_raw)]
+RawBody = Annotated[bytes, Depends(read_raw)]
 
 
 # These three are not async, so that FastAPI calls them in a thread.
-def _body(raw: RawBody) -> Mapping[str, object]:
+def get_body(raw: RawBody) -> Mapping[str, object]:
     return read_object(raw)
 
 
-def _optional_body(raw: RawBody) -> Mapping[str, object]:
+def get_optional_body(raw: RawBody) -> Mapping[str, object]:
     return read_object(raw) if raw else {}
 
 
-def _form_or_json(request: Request, raw: RawBody) -> Mapping[str, object]:
+def get_form_or_json(request: Request, raw: RawBody) -> Mapping[str, object]:
     if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         text = raw.decode("utf-8", errors="replace")
         try:
@@ -147,8 +147,8 @@ def _form_or_json(request: Request, raw: RawBody) -> Mapping[str, object]:
     return read_object(raw)
 
 
-TheBody = Annotated[Mapping[str, object], Depends(_body)]
+TheBody = Annotated[Mapping[str, object], Depends(get_body)]
 # Empty when nothing was sent.
-OptionalBody = Annotated[Mapping[str, object], Depends(_optional_body)]
+OptionalBody = Annotated[Mapping[str, object], Depends(get_optional_body)]
 # Pusher's own library sends a form.
-FormOrJson = Annotated[Mapping[str, object], Depends(_form_or_json)]
+FormOrJson = Annotated[Mapping[str, object], Depends(get_form_or_json)]

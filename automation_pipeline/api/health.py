@@ -26,7 +26,6 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.core.logs import correlated, correlation_id, log
 from automation_pipeline.core.settings_page import unused_settings
 from automation_pipeline.enrichment.models import SourceApi
-from automation_pipeline.pricing.ports import Storefront
 from automation_pipeline.storage.heartbeats import DAEMON, seconds_since_heartbeat
 
 
@@ -69,7 +68,11 @@ class Check:
 def findings_of(checks: Mapping[str, Check]) -> tuple[Finding, ...]:
     """In the order of the checks."""
     started = time.monotonic()
-    pending = {name: _begin(check) for name, check in checks.items()}
+    pending: dict[str, Future[str | None]] = {}
+    for name, check in checks.items():
+        pending[name] = Future()
+        work = (check, pending[name], correlation_id())
+        Thread(target=_work, args=work, daemon=True).start()
     found = {name: _end(name, check, pending[name], started) for name, check in checks.items()}
     failed = {name for name, finding in found.items() if finding.state is State.FAILED}
     return tuple(
@@ -80,12 +83,6 @@ def findings_of(checks: Mapping[str, Check]) -> tuple[Finding, ...]:
         else finding
         for name, finding in found.items()
     )
-
-
-def _begin(check: Check) -> Future[str | None]:
-    found: Future[str | None] = Future()
-    Thread(target=_work, args=(check, found, correlation_id()), daemon=True).start()
-    return found
 
 
 def _work(check: Check, found: Future[str | None], request: str | None) -> None:
@@ -175,11 +172,23 @@ LONGEST_SILENCE_SECONDS = 60.0
 def examine(services: Services) -> tuple[Finding, ...]:
     """One finding per system, in the order of repair. It raises nothing, and no text contains a
     secret."""
+    settings = services.settings
+
+    def crm() -> str:
+        address = settings.fiche_api_base_url
+        return _ask(_apart(services).crm, f"{address} answers and accepts the token")
+
+    def speech() -> str | None:
+        if settings.elevenlabs_api_key is None:
+            return None
+        provider = _apart(services).speech.speech
+        return _ask(provider, f"{settings.elevenlabs_base_url} answers and accepts the key")
+
     checks = {
         "database": Check(partial(_database, services), seconds=ANSWER_SECONDS),
         "redis": Check(partial(check_redis, services), seconds=ANSWER_SECONDS),
-        "crm": Check(partial(_crm, services), seconds=ANSWER_SECONDS + 5),
-        "speech": Check(partial(_speech, services), seconds=ANSWER_SECONDS + 5),
+        "crm": Check(crm, seconds=ANSWER_SECONDS + 5),
+        "speech": Check(speech, seconds=ANSWER_SECONDS + 5),
         "model": Check(partial(_model, services), seconds=ANSWER_SECONDS + 5),
         "shop": Check(partial(_shop, services), seconds=ANSWER_SECONDS + 5),
         **{
@@ -243,31 +252,24 @@ def _database(services: Services) -> str:
     return f"{services.database.dialect} {standing}"
 
 
-def _crm(services: Services) -> str:
-    _ask(_apart(services).crm)
-    return f"{services.settings.fiche_api_base_url} answers and accepts the token"
-
-
-def _speech(services: Services) -> str | None:
-    if services.settings.elevenlabs_api_key is None:
-        return None
-    _ask(_apart(services).speech.speech)
-    return f"{services.settings.elevenlabs_base_url} answers and accepts the key"
-
-
 def _model(services: Services) -> str | None:
     settings = services.settings
     if settings.llm_api_key is None and settings.llm_base_url == OPENAI:
         return None
-    _ask(_apart(services).judge.model)
-    return f"{settings.llm_base_url} answers and knows {settings.llm_model}"
+    words = f"{settings.llm_base_url} answers and knows {settings.llm_model}"
+    return _ask(_apart(services).judge.model, words)
 
 
 def _shop(services: Services) -> str | None:
     if services.settings.shop_api_base_url is None:
         return None
     storefront = _apart(services).storefront
-    asyncio.run(_visited(storefront))
+
+    async def visit() -> None:
+        async with storefront.open() as shop:
+            await _asked(shop)
+
+    asyncio.run(visit())
     return f"{storefront.name} answers and accepts the token"
 
 
@@ -276,9 +278,9 @@ def _registry(services: Services, api: SourceApi) -> str | None:
     source = services.registry(api)
     if source is None:
         return None
-    _ask(source.registry)
     day = "" if source.calls_a_day is None else f", at most {source.calls_a_day} a day"
-    return f"{api} answers and lets us in; {source.rate.limit} calls in {source.rate.period_seconds:g} s{day}"
+    rate = f"{source.rate.limit} calls in {source.rate.period_seconds:g} s{day}"
+    return _ask(source.registry, f"{api} answers and lets us in; {rate}")
 
 
 def _smtp(services: Services) -> str | None:
@@ -289,8 +291,8 @@ def _smtp(services: Services) -> str | None:
         raise PermanentError(
             "SMTP_HOST is set, but neither SMTP_FROM nor SMTP_USER: no e-mail has a sender"
         )
-    _ask(mail)
-    return f"{services.settings.smtp_host}:{services.settings.smtp_port} answers and lets us in"
+    settings = services.settings
+    return _ask(mail, f"{settings.smtp_host}:{settings.smtp_port} answers and lets us in")
 
 
 def _pusher(services: Services) -> str | None:
@@ -299,8 +301,7 @@ def _pusher(services: Services) -> str | None:
         return None
     if services.settings.pusher_dry_run:
         return "PUSHER_DRY_RUN is set: events are written to the log instead"
-    _ask(realtime)
-    return "answers and knows our application"
+    return _ask(realtime, "answers and knows our application")
 
 
 def _dagster(services: Services) -> str:
@@ -336,8 +337,10 @@ def _apart(services: Services) -> Services:
     return Services(services.settings, services.clock)
 
 
-def _ask(adapter: _Checkable) -> None:
+def _ask(adapter: _Checkable, words: str) -> str:
+    """The words, if the adapter's own check succeeds."""
     asyncio.run(_asked(adapter))
+    return words
 
 
 async def _asked(adapter: _Checkable) -> None:
@@ -349,11 +352,6 @@ async def _asked(adapter: _Checkable) -> None:
     finally:
         if isinstance(adapter, _Closable):
             await adapter.aclose()
-
-
-async def _visited(storefront: Storefront) -> None:
-    async with storefront.open() as shop:
-        await _asked(shop)
 
 
 def _length(seconds: float) -> str:
@@ -368,11 +366,14 @@ REDIS_IS_AWAY = "Redis does not answer, or refuses us"
 
 def readiness(services: Services) -> tuple[Finding, ...]:
     """It raises nothing, and its texts are public."""
+
+    def database_answers() -> str:
+        services.database.ping()
+        return f"{services.database.dialect} answers"
+
     look_at_redis = partial(_briefly, partial(check_redis, services), REDIS_IS_AWAY)
     checks = {
-        "database": Check(
-            partial(_briefly, partial(_database_is_ready, services)), seconds=READINESS_SECONDS
-        ),
+        "database": Check(partial(_briefly, database_answers), seconds=READINESS_SECONDS),
         "redis": Check(look_at_redis, required=False, seconds=READINESS_SECONDS),
         "daemon": Check(
             partial(_briefly, partial(check_daemon, services)), seconds=READINESS_SECONDS
@@ -391,8 +392,3 @@ def _briefly(look: Callable[[], str | None], otherwise: str | None = None) -> st
             raise
         log(__name__).warning("Not ready", error=str(error))
         raise TransientError(brief) from error
-
-
-def _database_is_ready(services: Services) -> str:
-    services.database.ping()
-    return f"{services.database.dialect} answers"

@@ -102,7 +102,7 @@ class Once:
         )
 
 
-async def _once(request: Request, idempotency_key: IdempotencyKey = None) -> Once:
+async def get_once(request: Request, idempotency_key: IdempotencyKey = None) -> Once:
     services, caller = (
         cast("Services", request.app.state.services),
         cast("Caller", request.state.caller),
@@ -116,4 +116,4 @@ async def _once(request: Request, idempotency_key: IdempotencyKey = None) -> Onc
     return Once(caller.id, idempotency_key, b"\0".join(said), services)
 
 
-DoneOnce = Annotated[Once, Depends(_once)]
+DoneOnce = Annotated[Once, Depends(get_once)]

@@ -17,21 +17,21 @@ from automation_pipeline.org_jobs.rules.previews import MOST_RUNS
 
 
 # Async, because a plain function would wait for a free thread, and `/health` must not.
-async def _services(request: Request) -> Services:
+async def get_services(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
 
-async def _caller(request: Request) -> Caller:
+async def get_caller(request: Request) -> Caller:
     return cast("Caller", request.state.caller)
 
 
-async def _reach(request: Request) -> Reach:
+async def get_reach(request: Request) -> Reach:
     return cast("Reach", request.state.reach)
 
 
-TheServices = Annotated[Services, Depends(_services)]
-TheCaller = Annotated[Caller, Depends(_caller)]
-TheReach = Annotated[Reach, Depends(_reach)]
+TheServices = Annotated[Services, Depends(get_services)]
+TheCaller = Annotated[Caller, Depends(get_caller)]
+TheReach = Annotated[Reach, Depends(get_reach)]
 
 # Ids in paths are written one way: scopes are checked by the same words. Anything else is a 400
 # that says so.

@@ -220,15 +220,15 @@ def narrowed(within: OrgScope, org_id: str | None) -> OrgScope | None:
     return OrgScope(org_id) if within.includes(org_id) else None
 
 
-async def _within(request: Request) -> OrgScope:
+async def get_within(request: Request) -> OrgScope:
     return cast("OrgScope", request.state.within)
 
 
 # Only on routes with the rule BY_ORGANISATION, for which the guard sets it.
-TheWithin = Annotated[OrgScope, Depends(_within)]
+TheWithin = Annotated[OrgScope, Depends(get_within)]
 
 
-def _org(
+def get_org(
     caller: TheCaller, within: TheWithin, services: TheServices, org: MadeForOrg = None
 ) -> str:
     """NotFoundError for another organisation as for a missing one: the caller cannot tell them
@@ -241,16 +241,16 @@ def _org(
         return get_organisation(session, org, within).id
 
 
-AnOrg = Annotated[str, Depends(_org)]
+AnOrg = Annotated[str, Depends(get_org)]
 
 
-def _perhaps_org(
+def get_org_if_any(
     caller: TheCaller, within: TheWithin, services: TheServices, org: OneOrg = None
 ) -> str | None:
     """None where neither the token nor the query names one."""
     if org is None and caller.org_id is None:
         return None
-    return _org(caller, within, services, org)
+    return get_org(caller, within, services, org)
 
 
-PerhapsAnOrg = Annotated[str | None, Depends(_perhaps_org)]
+PerhapsAnOrg = Annotated[str | None, Depends(get_org_if_any)]
