@@ -83,10 +83,10 @@ _WEEKDAY = _Field("day of week", 0, 7, ("SUN", "MON", "TUE", "WED", "THU", "FRI"
 
 @dataclass(frozen=True)
 class Cron:
-    """Made by `parse`. When day of month and day of week are both restricted, either suffices.
+    """Use `parse`. When day of month and day of week are both restricted, either suffices.
 
-    `wildcard_hour` says that the hour field starts with `*`: such a cron follows elapsed time over
-    clock changes.
+    `wildcard_hour`: the hour field starts with `*`. Such a cron follows elapsed time over clock
+    changes.
     """
 
     text: str
@@ -113,7 +113,7 @@ class Cron:
         return cls(text, minutes, hours, hour.startswith("*"), plain)
 
     def times(self) -> Iterator[time]:
-        """The times of day at which it fires, on the days on which it fires."""
+        """The times of day at which the cron fires, on the days on which it fires."""
         return (
             time(hour, minute) for hour, minute in product(sorted(self.hours), sorted(self.minutes))
         )
@@ -132,8 +132,8 @@ def _days(text: str) -> str:
 
 
 def _listed(values: frozenset[int], size: int) -> str:
-    """The engine takes any field that starts with a star for unrestricted, so only a complete one
-    is given a star."""
+    """CronSim treats every field that starts with a star as unrestricted, so only a complete field
+    gets a star."""
     return "*" if len(values) == size else ",".join(map(str, sorted(values)))
 
 
@@ -154,8 +154,7 @@ def occurrences(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetim
 
 def _after(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     wall = wall_time(after, zone)
-    # Asked in the first pass of an overlap, the second pass goes over wall times that already lie
-    # behind.
+    # In the first pass of an overlap, the second pass has wall times that already lie behind.
     start = wall - max(overlap(wall, zone), timedelta(0))
     previous = after
     for instant in _instants(cron, zone, start):
@@ -165,7 +164,7 @@ def _after(cron: Cron, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
 
 
 def occurrences_of(crons: Iterable[Cron], zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """The instants at which any of them fires, each once; none without a cron."""
+    """The instants at which any of the crons fires, each once. None without a cron."""
     previous = after
     for instant in merge(*(occurrences(cron, zone, after) for cron in crons)):
         if instant > previous:
@@ -173,34 +172,21 @@ def occurrences_of(crons: Iterable[Cron], zone: ZoneInfo, after: datetime) -> It
             previous = instant
 
 
-def next_occurrence(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime:
-    return next(occurrences(cron, zone, after))
-
-
 def latest_occurrence(cron: Cron, zone: ZoneInfo, until: datetime) -> datetime:
     """The last occurrence at or before `until`."""
     wall = wall_time(until.replace(second=0, microsecond=0), zone)
-    # Asked in the second pass of an overlap, the first pass went over wall times that still lie
-    # ahead.
+    # In the second pass of an overlap, the first pass has wall times that still lie ahead.
     start = wall + max(overlap(wall, zone), timedelta(0)) + timedelta(minutes=1)
     return next(
         instant for instant in _instants(cron, zone, start, backwards=True) if instant <= until
     )
 
 
-def most_recent_due(
-    cron: Cron, zone: ZoneInfo, now: datetime, window: timedelta
-) -> datetime | None:
-    """The last occurrence between `window` ago and now, both minutes included."""
-    latest = latest_occurrence(cron, zone, now)
-    return latest if latest >= now.replace(second=0, microsecond=0) - window else None
-
-
 def _instants(
     cron: Cron, zone: ZoneInfo, start: datetime, *, backwards: bool = False
 ) -> Iterator[datetime]:
-    """In order, possibly repeated: a fixed time comes in the second pass of an overlap, a wildcard
-    hour in both."""
+    """The instants in order, possibly repeated: in an overlap a fixed time fires in the second pass,
+    a wildcard hour in both."""
     passes = (FIRST_PASS, SECOND_PASS) if cron.wildcard_hour else (SECOND_PASS,)
     return merge(
         *(_one_pass(cron, zone, start, fold, backwards) for fold in passes), reverse=backwards

@@ -1,4 +1,4 @@
-"""Wall clocks and instants: zones, their offsets, and what clock changes make of a wall time."""
+"""Time zones: wall-clock times and instants, and what clock changes do to them."""
 
 from bisect import bisect_left
 from collections.abc import Sequence, Set
@@ -9,23 +9,23 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from automation_pipeline.core.errors import InvalidInputError
 
 FIRST_PASS, SECOND_PASS = 0, 1
-# Files of the zone database that are the zone of this machine, or of no place at all.
-_NO_PLACES = frozenset({"Factory", "localtime", "posixrules"})
+# Files of the zone database that name the zone of this machine, or no zone.
+_NOT_ZONES = frozenset({"Factory", "localtime", "posixrules"})
 
 
 def zone(name: str) -> ZoneInfo:
     try:
         if name in _names():
             return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # it has gone from the zone database since
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # it was removed from the zone database
         pass
     raise InvalidInputError(f"{name!r} is not a known time zone.")
 
 
 @cache
 def _names() -> Set[str]:
-    """Of a walk through the zone database, which is for once."""
-    return available_timezones() - _NO_PLACES
+    """The walk through the zone database is slow: it is done once."""
+    return available_timezones() - _NOT_ZONES
 
 
 def wall_time(instant: datetime, zone: ZoneInfo) -> datetime:
@@ -33,18 +33,18 @@ def wall_time(instant: datetime, zone: ZoneInfo) -> datetime:
 
 
 def overlap(wall: datetime, zone: ZoneInfo) -> timedelta:
-    """How far apart the two passes over a wall time are: zero if it comes once, negative if the
+    """How far apart the two passes over a wall time are: zero if it occurs once, negative if the
     clock skips it."""
     return _utc(wall, zone, SECOND_PASS) - _utc(wall, zone, FIRST_PASS)
 
 
 def instant_of(wall: datetime, zone: ZoneInfo, fold: int) -> datetime:
-    """The instant of a wall time in the pass asked for; if the clock skips it, the first instant
-    after the gap."""
+    """The instant of a wall time in the given pass. If the clock skips it: the first instant after
+    the gap."""
     if overlap(wall, zone) >= timedelta(0):
         return _utc(wall, zone, fold)
-    # In a gap Python reads the first pass with the old offset, which lands after the change, and
-    # the second before it.
+    # In a gap Python gives the first pass the old offset, which is after the change, and the second
+    # the new offset, which is before it.
     return _change_between(_utc(wall, zone, SECOND_PASS), _utc(wall, zone, FIRST_PASS), zone)
 
 
@@ -69,7 +69,8 @@ _STEP = timedelta(days=1)
 def offsets_between(
     first: datetime, last: datetime, zone: ZoneInfo
 ) -> Sequence[tuple[datetime, int]]:
-    """From when on, and how many seconds ahead of UTC; the first of them holds at `first`."""
+    """Pairs of an instant and the seconds ahead of UTC from then on. The first pair is for
+    `first`."""
     offsets = [(first, _offset(first, zone))]
     day = first
     while day < last:
@@ -82,8 +83,7 @@ def offsets_between(
 
 
 def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    """The first whole second after `before`, itself in whole seconds, at which the clocks are
-    already changed."""
+    """The first whole second after `before` at which the clocks are changed."""
     start, changed = before.replace(microsecond=0), _offset(after, zone)
 
     def is_changed(seconds: int) -> bool:

@@ -1,11 +1,15 @@
-"""The coming runs of a schedule, with why they are when they are."""
+"""Previews of schedules, and crons in plain words."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline.core.scheduling.cron import Cron
 from automation_pipeline.core.scheduling.timing import (
     Planned,
     TimingFields,
@@ -13,7 +17,15 @@ from automation_pipeline.core.scheduling.timing import (
     planned_from,
     read_timing,
 )
-from automation_pipeline.org_jobs.rules.previews import ComingRun, check_count, preview
+from automation_pipeline.org_jobs.models.states import ScheduleState
+from automation_pipeline.org_jobs.rules.previews import (
+    ComingRun,
+    check_count,
+    describe_cron,
+    plan_of,
+    preview,
+)
+from automation_pipeline_tests.org_jobs.rules.schedules import NOW, stored
 from automation_pipeline_tests.tables import every_case
 
 MAY = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -140,3 +152,114 @@ def test_so_many_at_once_and_no_more(count: int, is_fine: bool) -> None:
     else:
         with pytest.raises(InvalidInputError):
             check_count(count)
+
+
+TOMORROW = NOW.replace(day=5, hour=2)
+NEXT = {"next_run_at": TOMORROW, "next_scheduled_for": TOMORROW}
+
+
+def test_the_next_one_is_as_stored_and_marked_if_it_is_left_out() -> None:
+    shown = plan_of(stored(**NEXT, skip_next_run=True, skip_next_run_reason="Audit"), NOW, 3, None)
+    assert [run.effective_for for run in shown.runs] == [
+        TOMORROW + timedelta(days=days) for days in range(3)
+    ]
+    assert [run.is_skipped for run in shown.runs] == [True, False, False]
+    assert shown.runs[0].note == "It is left out: Audit"
+
+
+def test_one_that_is_due_already_comes_first() -> None:
+    late = NOW - timedelta(hours=8)
+    shown = plan_of(stored(next_run_at=late, next_scheduled_for=late), NOW, 2, None)
+    assert [run.scheduled_for for run in shown.runs] == [late, TOMORROW]
+
+
+def test_a_later_page_begins_after_the_one_before() -> None:
+    shown = plan_of(stored(**NEXT, skip_next_run=True), NOW, 2, TOMORROW)
+    assert [iso(run.scheduled_for)[8:10] for run in shown.runs] == ["06", "07"]
+    assert not any(run.is_skipped for run in shown.runs)
+
+
+def test_one_that_is_paused_until_a_time_goes_on_then() -> None:
+    until = NOW + timedelta(days=10)
+    shown = plan_of(stored(state=ScheduleState.PAUSED, paused_until=until), NOW, 1, None)
+    assert [iso(run.scheduled_for) for run in shown.runs] == ["2026-05-15T02:00:00.000Z"]
+    assert shown.note == "It is paused until then."
+
+
+@every_case("state", ScheduleState)
+def test_after_an_instant_that_somebody_names_it_tells_what_its_fields_say(
+    state: ScheduleState,
+) -> None:
+    known = NEXT if state is ScheduleState.ACTIVE else {}
+    shown = plan_of(stored(state=state, **known), NOW, 2, NOW - timedelta(days=60))
+    assert [iso(run.scheduled_for)[:10] for run in shown.runs] == ["2026-03-06", "2026-03-07"]
+    assert (shown.note is None) is (state is ScheduleState.ACTIVE)
+
+
+@every_case(
+    ("known", "why"),
+    [
+        ({"state": ScheduleState.PAUSED, "pause_reason": "Holidays"}, "Holidays"),
+        ({"state": ScheduleState.PAUSED}, "paused"),
+        ({"state": ScheduleState.COMPLETED}, "end"),
+        ({"state": ScheduleState.INVALID_CRON}, "correct"),
+        ({"state": ScheduleState.INVALID_CRON, "timezone": "Gone/City"}, "Gone/City"),
+    ],
+)
+def test_one_that_is_not_due_says_why(known: dict[str, Any], why: str) -> None:
+    shown = plan_of(stored(**known), NOW, 5, None)
+    assert shown.runs == ()
+    assert why in (shown.note or "")
+
+
+@every_case(
+    ("expression", "words"),
+    [
+        ("* * * * *", "Every minute"),
+        ("*/5 * * * *", "Every 5 minutes"),
+        ("*/5 * * * 1-5", "Every 5 minutes from Monday to Friday"),
+        ("0 * * * *", "Every hour"),
+        ("30 * * * *", "Every hour at 30 minutes past"),
+        ("@hourly", "Every hour"),
+        ("0 */4 * * *", "Every 4 hours, from midnight on"),
+        ("0 2 * * *", "At 02:00 every day"),
+        ("@daily", "At 00:00 every day"),
+        ("30 2,14 * * *", "At 02:30 and 14:30 every day"),
+        ("0 9 * * 1-5", "At 09:00 from Monday to Friday"),
+        ("0 9 * * MON-FRI", "At 09:00 from Monday to Friday"),
+        ("0 9 * * 0", "At 09:00 on Sunday"),
+        ("0 9 * * 7", "At 09:00 on Sunday"),
+        ("0 9 * * 0,1,3", "At 09:00 on Monday, Wednesday and Sunday"),
+        ("0 0 1 * *", "At 00:00 on day 1 of every month"),
+        ("0 0 1,15 * *", "At 00:00 on days 1 and 15 of every month"),
+        ("0 0 L * *", "At 00:00 on the last day of every month"),
+        ("@yearly", "At 00:00 on day 1 in January"),
+        ("0 0 * 6-8 *", "At 00:00 every day from June to August"),
+        ("0 0 13 * 5", "At 00:00 on day 13 or on Friday"),
+        ("0 0 29 FEB *", "At 00:00 on day 29 in February"),
+        ("1-20/3 2 * * *", "1-20/3 2 * * *"),
+        ("*/7 * * * *", "*/7 * * * *"),
+        ("0 0-12/2 * * *", "0 0-12/2 * * *"),
+        ("0 0 */2 * *", "0 0 */2 * *"),
+    ],
+)
+def test_common_forms_are_said_in_words_and_others_as_they_are(expression: str, words: str) -> None:
+    Cron.parse(expression)
+    assert describe_cron(expression) == words
+
+
+@given(
+    st.lists(
+        st.from_regex(r"\A(\*|L|[0-9]{1,2}|MON|[0-9]-[0-9])(,[0-9]|/[0-9]{1,2})?\Z"),
+        min_size=5,
+        max_size=5,
+    )
+)
+def test_whatever_can_be_read_has_words(fields: list[str]) -> None:
+    expression = " ".join(fields)
+    try:
+        Cron.parse(expression)
+    except InvalidInputError:
+        return
+    words = describe_cron(expression)
+    assert words == expression or words.startswith(("Every ", "At "))

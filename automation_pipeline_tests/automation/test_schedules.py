@@ -1,0 +1,321 @@
+"""Schedules of automations: create, change, pause, resume, skip, delete."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+
+from automation_pipeline.automation.models.runs import RunFilter
+from automation_pipeline.automation.models.schedules import Schedule
+from automation_pipeline.automation.queries.run_details import runs_within
+from automation_pipeline.automation.queries.runs import get_run
+from automation_pipeline.automation.queries.schedules import (
+    change_schedule,
+    get_schedule,
+    list_schedules,
+    lock_schedule,
+)
+from automation_pipeline.automation.rules.due import next_due
+from automation_pipeline.automation.run_endings import finalise_run
+from automation_pipeline.automation.runs import open_run, request_run
+from automation_pipeline.automation.schedules import (
+    delete_schedule,
+    pause_schedule,
+    resume_schedule,
+    skip_next,
+    update_schedule,
+)
+from automation_pipeline.automation.tables import ScheduleRow
+from automation_pipeline.core.access import EVERYTHING
+from automation_pipeline.core.errors import ConflictError, InvalidInputError, NotFoundError
+from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits import configurations
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.factories import a_schedule, an_opening
+
+
+def test_a_new_schedule_has_decided_upon_nothing(database: Database, clock: StandingClock) -> None:
+    created = a_schedule(
+        database,
+        clock,
+        scheduleType="DAILY",
+        timeOfDay="09:00",
+        catchUp="all",
+        shortMonths="last_day",
+    )
+    with database.reading() as session:
+        assert get_schedule(session, created.id) == created
+    assert (created.last_due_at, created.skip_due_at, created.paused_reason) == (None, None, None)
+    assert (created.failures_in_a_row, created.total_runs, created.created_at) == (
+        0,
+        0,
+        clock.now(),
+    )
+
+
+def test_configurations_that_exist_are_kept_in_use_or_not(
+    database: Database, clock: StandingClock
+) -> None:
+    ids = configurations.add(database), configurations.add(database, "Old", isActive=False)
+    created = a_schedule(database, clock, specificAuditConfigs=[str(ids[1]), ids[0]])
+    assert created.specific_audit_configs == (ids[1], ids[0])
+
+
+def test_configurations_that_do_not_exist_are_named(
+    database: Database, clock: StandingClock
+) -> None:
+    known = configurations.add(database)
+    with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule data$") as caught:
+        a_schedule(database, clock, specificAuditConfigs=[98, known, 97])
+    assert caught.value.fields == (
+        ("specificAuditConfigs", "there is no audit configuration 97, 98"),
+    )
+    with database.reading() as session:
+        assert list_schedules(session, include_inactive=True) == []
+
+
+DAILY = {"scheduleType": "DAILY", "timeOfDay": "09:00"}
+
+
+def patched(
+    schedule: Schedule, patch: dict[str, object], database: Database, clock: StandingClock
+) -> Schedule:
+    return update_schedule(schedule.id, patch, database=database, clock=clock)
+
+
+def stored(database: Database, schedule: Schedule) -> Schedule:
+    with database.reading() as session:
+        return get_schedule(session, schedule.id)
+
+
+def test_only_what_is_named_changes(database: Database, clock: StandingClock) -> None:
+    before = a_schedule(
+        database, clock, **DAILY, description="Old", externalApiKey="s3cret", maxRetries=2
+    )
+    clock.pass_time_a_second()
+    after = patched(before, {"description": None, "name": "New"}, database, clock)
+    assert after == stored(database, before)
+    assert after == before.model_copy(
+        update={"description": None, "name": "New", "updated_at": clock.now()}
+    )
+
+
+def test_a_patch_of_nothing_changes_nothing(database: Database, clock: StandingClock) -> None:
+    before = a_schedule(database, clock)
+    clock.pass_time_a_second()
+    assert patched(before, {}, database, clock) == before
+
+
+def test_new_times_begin_now_and_forget_what_was_skipped(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock, **DAILY)
+    skip_next(schedule.id, database=database, clock=clock)
+    same = patched(schedule, {"timeOfDay": "09:00"}, database, clock)
+    assert (same.last_due_at, same.skip_due_at) == (None, datetime(2026, 5, 5, 9, tzinfo=UTC))
+    moved = patched(schedule, {"timeOfDay": "09:55"}, database, clock)
+    assert (moved.last_due_at, moved.skip_due_at) == (clock.now(), None)
+
+
+def test_set_active_by_a_patch_is_resumed(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock, **DAILY)
+    pause_schedule(schedule.id, database=database, clock=clock, reason="Holidays")
+    resumed = patched(schedule, {"isActive": True}, database, clock)
+    assert (resumed.is_active, resumed.paused_reason, resumed.last_due_at) == (
+        True,
+        None,
+        clock.now(),
+    )
+
+
+def test_only_new_audit_configurations_must_exist(database: Database, clock: StandingClock) -> None:
+    known = configurations.add(database)
+    schedule = a_schedule(database, clock)
+    with database.transaction() as session:
+        change_schedule(session, schedule.id, {"specific_audit_configs": [97]}, clock.now())
+    kept = patched(schedule, {"name": "New", "specificAuditConfigs": [97, known]}, database, clock)
+    assert kept.specific_audit_configs == (97, known)
+    with pytest.raises(
+        InvalidInputError, match=r"^Invalid automation schedule update data$"
+    ) as caught:
+        patched(schedule, {"specificAuditConfigs": [98, known]}, database, clock)
+    assert caught.value.fields == (("specificAuditConfigs", "there is no audit configuration 98"),)
+
+
+def test_a_wrong_patch_stores_nothing(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock, **DAILY)
+    with pytest.raises(InvalidInputError):
+        patched(schedule, {"name": "New", "timeOfDay": None}, database, clock)
+    assert stored(database, schedule) == schedule
+
+
+def test_an_unknown_schedule_to_update_is_not_found(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError, match="Schedule 9 not found"):
+        update_schedule(9, {"name": "New"}, database=database, clock=clock)
+
+
+def test_of_two_patches_at_once_the_second_sees_what_the_first_did(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock, **DAILY)
+    second = threading.Thread(target=patched, args=(schedule, {"maxRetries": 5}, database, clock))
+    with database.transaction() as session:
+        lock_schedule(session, schedule.id)
+        second.start()
+        second.join(0.1)
+        assert second.is_alive()
+        session.execute(update(ScheduleRow).values(description="First"))
+    second.join()
+    assert (stored(database, schedule).description, stored(database, schedule).max_retries) == (
+        "First",
+        5,
+    )
+
+
+def test_many_patches_at_once_are_all_kept(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock, **DAILY)
+    patch = {
+        "name": "New",
+        "maxRetries": 5,
+        "jitterSeconds": 7,
+        "catchUp": "all",
+        "timezone": "Europe/Paris",
+    }
+    threads = [
+        threading.Thread(target=patched, args=(schedule, {field: value}, database, clock))
+        for field, value in patch.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert patch.items() <= stored(database, schedule).model_dump(by_alias=True).items()
+
+
+def test_a_paused_schedule_is_not_run_and_keeps_its_first_reason(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock)
+    pause_schedule(schedule.id, database=database, clock=clock, reason="Holidays")
+    paused = pause_schedule(schedule.id, database=database, clock=clock, reason="Again")
+    assert (paused.is_active, paused.paused_reason) == (False, "Holidays")
+    with pytest.raises(ConflictError, match="is not active"):
+        request_run(schedule.id, database=database, clock=clock)
+
+
+def test_an_unknown_schedule_to_pause_is_not_found(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError, match="Schedule 9 not found"):
+        pause_schedule(9, database=database, clock=clock)
+
+
+def test_a_resumed_schedule_does_not_catch_up_with_its_pause(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock)
+    with database.transaction() as session:
+        change_schedule(session, schedule.id, {"failures_in_a_row": 3}, clock.now())
+    pause_schedule(schedule.id, database=database, clock=clock, reason="3 failed runs in a row")
+    clock.pass_time(timedelta(days=3))
+    resumed = resume_schedule(schedule.id, database=database, clock=clock)
+    assert (resumed.is_active, resumed.paused_reason, resumed.failures_in_a_row) == (True, None, 0)
+    assert resumed.last_due_at == clock.now()
+
+
+def test_an_active_schedule_stays_as_it_is(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock)
+    clock.pass_time(timedelta(days=3))
+    assert resume_schedule(schedule.id, database=database, clock=clock) == schedule
+
+
+def test_an_unknown_schedule_to_resume_is_not_found(
+    database: Database, clock: StandingClock
+) -> None:
+    with pytest.raises(NotFoundError, match="Schedule 9 not found"):
+        resume_schedule(9, database=database, clock=clock)
+
+
+def test_each_time_the_one_after_is_left_out_too(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock, **DAILY)
+    skipped = [skip_next(schedule.id, database=database, clock=clock) for _ in range(2)]
+    assert skipped == [datetime(2026, 5, 5, 9, tzinfo=UTC), datetime(2026, 5, 6, 9, tzinfo=UTC)]
+    with database.reading() as session:
+        stored = get_schedule(session, schedule.id)
+    assert stored.skip_due_at == skipped[-1]
+    assert next_due(stored, clock.now()) == datetime(2026, 5, 7, 9, tzinfo=UTC)
+
+
+def test_a_skip_of_long_ago_does_not_count(database: Database, clock: StandingClock) -> None:
+    schedule = a_schedule(database, clock, **DAILY)
+    skip_next(schedule.id, database=database, clock=clock)
+    clock.pass_time(timedelta(days=7))
+    assert skip_next(schedule.id, database=database, clock=clock) == datetime(
+        2026, 5, 12, 9, tzinfo=UTC
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"scheduleType": "MANUAL"}, "is MANUAL: it has no next occurrence to skip"),
+        ({**DAILY, "isActive": False}, "is not active: it has no next occurrence to skip"),
+    ],
+)
+def test_there_may_be_nothing_to_skip(
+    database: Database, clock: StandingClock, fields: dict[str, object], sentence: str
+) -> None:
+    schedule = a_schedule(database, clock, ("1",), **fields)
+    with pytest.raises(ConflictError, match=sentence):
+        skip_next(schedule.id, database=database, clock=clock)
+
+
+def test_an_unknown_schedule_to_skip_is_not_found(database: Database, clock: StandingClock) -> None:
+    with pytest.raises(NotFoundError, match="Schedule 9 not found"):
+        skip_next(9, database=database, clock=clock)
+
+
+def test_a_deleted_schedule_is_gone_but_its_runs_stay(
+    database: Database, clock: StandingClock
+) -> None:
+    mine, other = a_schedule(database, clock), a_schedule(database, clock)
+    ticket = open_run(an_opening(mine.id), database=database, clock=clock)
+    finalise_run(ticket.run_id, database=database, clock=clock, breakdown="The worker is gone")
+    delete_schedule(mine.id, database=database)
+    for use in (
+        lambda: open_run(an_opening(mine.id, "dagster-2"), database=database, clock=clock),
+        lambda: request_run(mine.id, database=database, clock=clock),
+        lambda: update_schedule(mine.id, {"name": "other"}, database=database, clock=clock),
+        lambda: resume_schedule(mine.id, database=database, clock=clock),
+        lambda: delete_schedule(mine.id, database=database),
+    ):
+        with pytest.raises(NotFoundError, match=f"Schedule {mine.id} not found"):
+            use()
+    with database.reading() as session:
+        assert [one.id for one in list_schedules(session, include_inactive=True)] == [other.id]
+        assert get_run(session, ticket.run_id).status == "failed"
+        assert runs_within(session, EVERYTHING, RunFilter(), limit=9, offset=0) == [
+            get_run(session, ticket.run_id)
+        ]
+
+
+def test_a_schedule_with_a_run_at_work_or_waiting_is_not_deleted(
+    database: Database, clock: StandingClock
+) -> None:
+    schedule = a_schedule(database, clock)
+    run = request_run(schedule.id, database=database, clock=clock)
+    with pytest.raises(ConflictError, match=f"end it by `automation runs cancel {run.id}`"):
+        delete_schedule(schedule.id, database=database)
+    open_run(an_opening(schedule.id, run_id=run.id), database=database, clock=clock)
+    with pytest.raises(ConflictError, match=f"cannot be deleted while run {run.id} is not over"):
+        delete_schedule(schedule.id, database=database)
+    with database.reading() as session:
+        assert get_schedule(session, schedule.id).name == schedule.name
+
+
+def test_an_unknown_schedule_to_delete_is_not_found(database: Database) -> None:
+    with pytest.raises(NotFoundError, match="Schedule 9 not found"):
+        delete_schedule(9, database=database)
