@@ -172,7 +172,7 @@ def audit_outcomes(
     context: dg.AssetExecutionContext, services: ServicesResource
 ) -> dg.MaterializeResult:
     """What the automatic configurations find in the day's calls; only audits that are missing or
-    failed are system."""
+    failed are made."""
     from automation_pipeline.audits.days import DayAuditRequest, audit_day
     from automation_pipeline.orchestration.audits import day_metadata
     from automation_pipeline.orchestration.batch_context import listener
