@@ -88,12 +88,18 @@ def test_logs_alerts_backfills_and_deleted_schedules_go(org_bench: Bench) -> Non
     with org_bench.database.transaction() as session:
         about = {"org_id": ORG, "entity": "schedule", "entity_id": kept}
         add_audit_entry(session, **about, actor=ACTOR, action="update", now=org_bench.now)
+        for machine, entity_id in (("schedule", gone), ("schedule", kept), ("rule run", gone)):
+            states = {"from_state": "ACTIVE", "to_state": "PAUSED", "actor": ACTOR}
+            move = {"machine": machine, "entity_id": entity_id, "at": org_bench.now}
+            session.add(TransitionRow(**move, **states))
         for days in (0, 91):
             at = org_bench.now + timedelta(days=days)
             session.add(OrgAlertRow(**said, raised_at=at, next_retry_at=at))
     org_bench.clock.pass_time(timedelta(days=91))
     went = {"org_schedule_fires": 1, "org_job_batches": 1, "org_schedules": 1, "org_alerts": 1}
-    assert purged(org_bench) == went
+    assert purged(org_bench) == {**went, "state_transitions, org_jobs": 1}
+    assert org_bench.moves("schedule", kept) == [("ACTIVE", "PAUSED")]
+    assert org_bench.moves("rule run", gone) == [("ACTIVE", "PAUSED")]
     assert org_bench.rows(select(OrgScheduleRow.id)) == [kept]
     assert org_bench.rows(select(BatchRow.status)) == ["running"]
 
