@@ -1,5 +1,4 @@
-"""For whom Dagster is asked for workers: fairly between organisations, within all limits, once for
-each attempt."""
+"""Workers are requested for runs, fairly and once."""
 
 from datetime import timedelta
 

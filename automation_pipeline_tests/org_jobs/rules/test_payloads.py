@@ -1,5 +1,4 @@
-"""The payload of a call over HTTPS: addresses, headers and bodies that are taken, and those that
-are refused."""
+"""The payload of an HTTPS call."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs, their runs and queues as they are shown, and only to those who reach them."""
+"""Jobs with their runs, attempts and queues, as they are read."""
 
 from datetime import timedelta
 
