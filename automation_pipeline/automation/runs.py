@@ -6,6 +6,7 @@ from datetime import datetime
 from automation_pipeline.automation import events
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import (
+    AUTOMATION_JOB,
     MAX_FRUITLESS_ATTEMPTS,
     RUN_MACHINE,
     Phase,
@@ -63,8 +64,6 @@ from automation_pipeline.storage.run_requests import (
 from automation_pipeline.storage.transitions import Transition, record_transitions
 from automation_pipeline.storage.workflow_logs import write_notes
 
-JOB = "automation_run"
-
 
 def manual_run_key(run_id: int) -> str:
     """The key of the request for a run that was asked for by hand."""
@@ -109,7 +108,9 @@ def file_run_request(session: Session, row: RunRow, now: datetime, launch: int =
         "automation/run_id": str(row.id),
         "automation/trigger": row.trigger,
     }
-    wish = NewRunRequest(key, JOB, {"schedule_id": row.schedule_id, "run_id": row.id}, tags, launch)
+    wish = NewRunRequest(
+        key, AUTOMATION_JOB, {"schedule_id": row.schedule_id, "run_id": row.id}, tags, launch
+    )
     file_requests(session, [wish], now)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from automation_pipeline.audits.queries.configs import known_ids
-from automation_pipeline.automation.models.runs import RunStatus, Trigger
+from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
     INVALID_SCHEDULE,
     Schedule,
@@ -62,7 +62,6 @@ from automation_pipeline.automation.rules.schedules import (
     resume_changes,
 )
 from automation_pipeline.automation.run_endings import reconcile_stale_runs, replace_runs
-from automation_pipeline.automation.runs import JOB
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.days import days_between
@@ -287,7 +286,7 @@ def _file_backfill(session: Session, schedule: Schedule, day: date, now: datetim
         "automation/trigger": Trigger.BACKFILL,
     }
     config = {"schedule_id": schedule.id, "run_id": row.id}
-    file_requests(session, [NewRunRequest(key, JOB, config, tags)], now)
+    file_requests(session, [NewRunRequest(key, AUTOMATION_JOB, config, tags)], now)
     return row
 
 

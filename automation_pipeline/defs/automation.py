@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.automation.models.runs import RunAttempt
+from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunAttempt
 from automation_pipeline.orchestration.automation_runs import (
     STATUS_TAG,
     at_work,
@@ -14,7 +14,6 @@ from automation_pipeline.orchestration.automation_runs import (
     parse_launch,
 )
 from automation_pipeline.orchestration.job_registry import (
-    AUTOMATION_RUN,
     close_failed,
     job_definitions,
 )
@@ -243,7 +242,7 @@ def run_failures(
     from automation_pipeline.orchestration.watchdog import launch_again, look_after_run_of
 
     run = context.dagster_run
-    if run.job_name == AUTOMATION_RUN:
+    if run.job_name == AUTOMATION_JOB:
         done = look_after_run_of(run, context.instance, services.get())
         return None if done else dg.SkipReason(f"No automation run waits for {run.run_id}.")
     record = context.instance.get_run_record_by_id(run.run_id)

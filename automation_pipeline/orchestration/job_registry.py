@@ -8,6 +8,7 @@ from importlib import import_module
 
 import dagster as dg
 
+from automation_pipeline.automation.models.runs import AUTOMATION_JOB
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import (
     InfrastructureError,
@@ -58,7 +59,6 @@ def recorded_refusal(
         raise PermanentError(sentence_of(error)) from error
 
 
-AUTOMATION_RUN = "automation_run"
 TERMINATED = "The run was terminated in Dagster"
 
 
@@ -85,7 +85,7 @@ class RegisteredJob:
 JOBS = {
     job.name: job
     for job in (
-        RegisteredJob(AUTOMATION_RUN, "automation", "open_run"),
+        RegisteredJob(AUTOMATION_JOB, "automation", "open_run"),
         RegisteredJob(
             "transcribe_fiche",
             "transcription",

@@ -10,6 +10,9 @@ from typing import Any
 from automation_pipeline.core.json_model import Id, Instant, JsonModel
 from automation_pipeline.core.state_machine import StateMachine
 
+# The Dagster job that works on runs.
+AUTOMATION_JOB = "automation_run"
+
 
 class RunStatus(StrEnum):
     PENDING = "pending"

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from automation_pipeline.automation.models.runs import RunStatus, Trigger
+from automation_pipeline.automation.models.runs import AUTOMATION_JOB, RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
     CatchUp,
     OccurrenceShown,
@@ -262,9 +262,6 @@ def _crons(schedule_type: str, *times: object) -> tuple[Cron, ...]:
     return crons_of(
         ScheduleFields.model_validate({"name": "-", "schedule_type": schedule_type, **named})
     )
-
-
-AUTOMATION_JOB = "automation_run"
 
 
 @dataclass(frozen=True)
