@@ -14,7 +14,6 @@ from datetime import timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from automation_pipeline.automation.rules.due import DuePolicy
 from automation_pipeline.core.background import end_tasks, tune_gc
 from automation_pipeline.core.clock import Clock, SystemClock
 from automation_pipeline.core.coordination import (
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
 
     from automation_pipeline.audits.ports import Judge
     from automation_pipeline.automation.ports import DeliveryServices, MailSender, RealtimeClient
+    from automation_pipeline.automation.rules.due import DuePolicy
     from automation_pipeline.core.launching import DagsterProbe
     from automation_pipeline.core.webhooks import WebhookSender
     from automation_pipeline.enrichment.models import SourceApi
@@ -307,7 +307,9 @@ def remote_api(url: str, token: str):  # noqa: ANN201  the type of an adapter st
     return AutomationApi(url, token)
 
 
-def due_rules(settings: Settings) -> DuePolicy:
+def due_rules(settings: Settings) -> "DuePolicy":
+    from automation_pipeline.automation.rules.due import DuePolicy  # noqa: PLC0415  only for the sensor
+
     waits_ms = (
         settings.automation_fiche_details_max_wait_ms
         + settings.automation_transcription_max_wait_ms

@@ -153,15 +153,10 @@ def follow_job(job_id: int, *, quiet: bool) -> OrgJob:
         line = progress.add_task(status_line(found), total=None)
         while found.status not in ENDED_RUN_STATES:
             progress.update(line, description=status_line(found))
-            waits.pause(begun=_has_begun(found) or _waits_in_its_queue(found))
+            waits.pause(begun=_has_begun_or_waits(found))
             found = job(job_id)
         progress.update(line, description=status_line(found))
     return found
-
-
-def _has_begun(found: OrgJob) -> bool:
-    newest = found.runs[-1]
-    return newest.started_at is not None or bool(newest.attempts) or newest.lease_owner is not None
 
 
 def _why_nothing_begins(found: OrgJob) -> NotStartedError | None:
@@ -171,8 +166,11 @@ def _why_nothing_begins(found: OrgJob) -> NotStartedError | None:
     return NotStartedError("NO_AGENT", NO_AGENT) if found.performer is Performer.AGENT else None
 
 
-def _waits_in_its_queue(found: OrgJob) -> bool:
-    """The organisation works on as many jobs as it may: nothing is missing."""
+def _has_begun_or_waits(found: OrgJob) -> bool:
+    """It waits in its queue while the organisation runs as many jobs as it may."""
+    newest = found.runs[-1]
+    if newest.started_at is not None or newest.attempts or newest.lease_owner is not None:
+        return True
     [queue] = queues_of(org=found.org_id)
     return queue.running + queue.claimed >= queue.max_running
 

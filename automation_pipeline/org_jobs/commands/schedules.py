@@ -72,7 +72,6 @@ from automation_pipeline.org_jobs.rules.due import MOST_AT_ONCE, Backfill, Behav
 from automation_pipeline.org_jobs.rules.previews import (
     DEFAULT_COUNT,
     MOST_RUNS,
-    ComingRun,
     SchedulePreview,
 )
 from automation_pipeline.org_jobs.schedules import (
@@ -570,10 +569,12 @@ def _show_times(found: SchedulePreview, *, as_json: bool) -> None:
         say(found.note)
     if found.runs:
         screen.print()
-        rows = ((run.local_time, minute(run.effective_for), _note(run)) for run in found.runs)
+        rows = [
+            (
+                run.local_time,
+                minute(run.effective_for),
+                " ".join(filter(None, ["Skipped on request." if run.is_skipped else "", run.note])),
+            )
+            for run in found.runs
+        ]
         print_fitted_table((found.timezone, "UTC", "note"), rows, texts={"note"})
-
-
-def _note(run: ComingRun) -> str:
-    left_out = "Skipped on request." if run.is_skipped else ""
-    return " ".join(filter(None, [left_out, run.note]))
