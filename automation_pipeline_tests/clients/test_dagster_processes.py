@@ -1,12 +1,12 @@
 """The child process of `--here`: when its end is an error, and what closing it leaves behind."""
 
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from automation_pipeline.clients import dagster_processes
 from automation_pipeline.clients.dagster_processes import LocalWorker
 from automation_pipeline.core.errors import PermanentError
 
@@ -18,7 +18,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """A worker whose interpreter is a shell script, and whose log lies in `tmp_path`."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     script = tmp_path / "interpreter"
-    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(dagster_processes, "_COMMAND", [str(script)])
 
     def started(commands: str) -> LocalWorker:
         script.write_text(f"#!/bin/sh\n{commands}\n", encoding="utf-8")

@@ -189,7 +189,8 @@ def test_a_step_of_a_run_has_the_times_and_limits_of_its_settings() -> None:
     services = Services(settings)
     assert fetch_knobs(services) == FetchOptions(1.5, 3, 4.0)
     work = batch_context(services, "owner", 1).knobs
-    assert work == WorkOptions(5.5, 6.5, 7.0, 8, 9.0)
+    # Transcription ends 1.5 + 5.5 s after the start of the run, audits 6.5 s later.
+    assert work == WorkOptions(7.0, 13.5, 7.0, 8, 9.0, transcribes_ahead=True)
     assert work.stall_seconds == 27.0
 
 
