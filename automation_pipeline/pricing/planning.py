@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import chain, islice
 from tempfile import SpooledTemporaryFile
 
@@ -28,11 +29,9 @@ from automation_pipeline.pricing.models.runs import (
     RuleTrigger,
 )
 from automation_pipeline.pricing.models.shop import Variant
-from automation_pipeline.pricing.models.transforms import PriceOutcome
 from automation_pipeline.pricing.ports import PricingContext
 from automation_pipeline.pricing.queries.rules import get_rule, policy_of, rule_at
 from automation_pipeline.pricing.queries.runs import NewRun, add_run, locked_run
-from automation_pipeline.pricing.queries.targets import changes_since
 from automation_pipeline.pricing.queries.views import get_run
 from automation_pipeline.pricing.rules.evaluation import (
     ExcludedVariant,
@@ -43,10 +42,8 @@ from automation_pipeline.pricing.rules.evaluation import (
     explain_plan,
     plan_target,
     price,
-    used_budget,
 )
-from automation_pipeline.pricing.rules.runs import start_of_day
-from automation_pipeline.pricing.shop import read_catalogue
+from automation_pipeline.pricing.shop import read_catalogue, used_budgets
 from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow, SkippedVariantRow
 from automation_pipeline.storage.clock import database_time
 from automation_pipeline.storage.types import Table
@@ -205,28 +202,19 @@ class _PagePlanner:
         self, draft: Draft, rule: RuleInput, project_id: str, context: PricingContext
     ) -> None:
         self._draft, self._rule, self._context = draft, rule, context
-        self._is_selected = compile_selector(rule.selector)
-        zone = context.storefront.options.time_zone
-        self._since = start_of_day(context.clock.now(), zone)
+        self._is_selected, self._now = compile_selector(rule.selector), context.clock.now()
         with context.database.reading() as session:
             self._policy = policy_of(session, project_id)
 
     def add(self, variants: Sequence[Variant]) -> None:
         selected = filter(self._is_selected, self._draft.new(variants))
         outcomes = [price(self._rule, variant) for variant in selected]
-        changes = self._changes_today(outcomes)
+        priced = [one.variant.variant_id for one in outcomes if one.after is not None]
+        used = used_budgets(self._policy, priced, self._context, self._now)
         self._draft.add(
-            plan_target(one, self._policy, used_budget(changes.get(one.variant.variant_id, ())))
+            plan_target(one, self._policy, used.get(one.variant.variant_id, Decimal(0)))
             for one in outcomes
         )
-
-    def _changes_today(self, outcomes: Sequence[PriceOutcome]) -> dict[str, list[tuple[int, int]]]:
-        """Only a policy with a daily budget needs them."""
-        priced = [one.variant.variant_id for one in outcomes if one.after is not None]
-        if self._policy is None or self._policy.daily_change_budget_pct is None or not priced:
-            return {}
-        with self._context.database.reading() as session:
-            return changes_since(session, self._context.storefront.name, priced, self._since)
 
 
 async def plan_run(run_id: int, context: PricingContext) -> RuleRun:

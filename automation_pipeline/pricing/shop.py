@@ -15,7 +15,7 @@ from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline.pricing.events import circuit_key
-from automation_pipeline.pricing.models.rules import TENANT
+from automation_pipeline.pricing.models.rules import TENANT, Policy
 from automation_pipeline.pricing.models.shop import (
     CallFailure,
     CallResult,
@@ -280,6 +280,23 @@ class _PriceReader:
                     self._critical = failure
 
 
+def used_budgets(
+    policy: Policy | None,
+    variant_ids: Sequence[str],
+    context: PricingContext,
+    now: datetime | None = None,
+) -> dict[str, Decimal]:
+    """By variant, the spent part of its daily budget. Only a policy with a budget needs it. `now` is
+    by default the database's time."""
+    if policy is None or policy.daily_change_budget_pct is None or not variant_ids:
+        return {}
+    storefront = context.storefront
+    with context.database.reading() as session:
+        since = start_of_day(now or database_time(session), storefront.options.time_zone)
+        changes = changes_since(session, storefront.name, variant_ids, since)
+    return {variant_id: used_budget(pairs) for variant_id, pairs in changes.items()}
+
+
 # An older price is read again before it is overwritten.
 LONGEST_READ_SECONDS = 15.0
 
@@ -349,7 +366,8 @@ class _Chunk:
         self, targets: Sequence[WorkTarget], prices: Prices
     ) -> list[tuple[WorkTarget, Price]]:
         """The targets that are to be written, with their prices now."""
-        used = await asyncio.to_thread(self._used, [str(one.variant_id) for one in targets])
+        variants = [str(one.variant_id) for one in targets]
+        used = await asyncio.to_thread(used_budgets, self._terms.policy, variants, self._context)
         to_write, outcomes = list[tuple[WorkTarget, Price]](), list[TargetOutcome]()
         for target in targets:
             variant_id = str(target.variant_id)
@@ -362,16 +380,6 @@ class _Chunk:
                 to_write.append((replace(target, outcome_unknown=False), seen))
         await self._save(outcomes)
         return to_write
-
-    def _used(self, variant_ids: Sequence[str]) -> dict[str, Decimal]:
-        """By variant, the spent part of its daily budget."""
-        policy, storefront = self._terms.policy, self._context.storefront
-        if policy is None or policy.daily_change_budget_pct is None:
-            return {}
-        with self._context.database.reading() as session:
-            since = start_of_day(database_time(session), storefront.options.time_zone)
-            changes = changes_since(session, storefront.name, variant_ids, since)
-        return {variant_id: used_budget(pairs) for variant_id, pairs in changes.items()}
 
     async def _write_some(
         self, products: Iterator[list[tuple[WorkTarget, Price]]], place: int, full: int
