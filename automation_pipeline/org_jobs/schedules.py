@@ -88,7 +88,7 @@ def create_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgSchedule:
-    """InvalidInputError names every field at fault. In an organisation that is suspended it waits
+    """InvalidInputError names every faulty field. In a suspended organisation the schedule waits
     with the others."""
     with database.transaction() as session:
         own_types = own_type(session, org_id, given.get("jobType"))
@@ -114,8 +114,8 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgSchedule:
-    """What the patch does not name stays, null clears what may be null. A change of when it is due
-    counts from now on."""
+    """Apply a patch: fields that it does not name stay, null clears a field that may be null. New
+    due times count from now on."""
     with database.transaction() as session:
         row, organisation = lock_with_organisation(session, schedule_id, within)
         stored, now = as_schedule(row), clock.now()
@@ -126,11 +126,11 @@ def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants 
             return stored
         if changed.server_instance_id != stored.server_instance_id:
             host_of_server(session, changed.server_instance_id, row.org_id, INVALID_SCHEDULE)
-        standing = state_after(stored, changed, now)
+        following = state_after(stored, changed, now)
         for name, value in columns_of(changed).items():
             setattr(row, name, value)
         is_suspended = organisation.suspended_at is not None
-        apply_state(session, row, standing, is_suspended=is_suspended, actor=actor, now=now)
+        apply_state(session, row, following, is_suspended=is_suspended, actor=actor, now=now)
         record_change(session, row, "update", actor=actor, now=now, before=before, after=after)
         return as_schedule(row)
 
@@ -141,15 +141,15 @@ DELETED = "Its schedule was deleted."
 def delete_schedule(
     schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> None:
-    """Jobs of it that nobody has begun are cancelled. Afterwards it is not found."""
+    """Delete a schedule and cancel its jobs that have not started."""
     with database.transaction() as session:
         row, now = lock_schedule(session, schedule_id, within), clock.now()
         cancel_waiting(session, row.id, actor=actor, now=now, reason=DELETED)
         before = input_document(as_schedule(row))
         row.deleted_at, row.paused_until, row.is_suspended = now, None, False
         state = ScheduleState(row.state)
-        standing = NextState(ScheduleState.PAUSED if state is ScheduleState.ACTIVE else state)
-        change_state(session, row, standing, actor=actor, now=now, reason=DELETED)
+        following = NextState(ScheduleState.PAUSED if state is ScheduleState.ACTIVE else state)
+        change_state(session, row, following, actor=actor, now=now, reason=DELETED)
         record_change(session, row, "delete", actor=actor, now=now, before=before)
 
 
@@ -163,8 +163,8 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
     reason: str | None = None,
     until: datetime | None = None,
 ) -> OrgSchedule:
-    """One that is paused already keeps its reason and its end, unless others are given. One that
-    was paused with its organisation is not resumed with it any more."""
+    """A schedule that is paused already keeps its reason and its end, unless others are given. A
+    schedule that was paused with its organisation is no longer resumed with it."""
     now = clock.now()
     wish = read_pause(reason, until, now)
     with database.transaction() as session:
@@ -186,8 +186,8 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
 def resume_schedule(
     schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> OrgSchedule:
-    """One that is active already stays as it is. ConflictError: its organisation is suspended, or
-    it is never due."""
+    """A schedule that is active already stays as it is. ConflictError: its organisation is suspended,
+    or the schedule is never due."""
     with database.transaction() as session:
         row, organisation = lock_with_organisation(session, schedule_id, within)
         if row.state == ScheduleState.ACTIVE:
@@ -220,8 +220,8 @@ RESUME_BATCH = 250
 
 
 def resume_paused_schedules(*, database: Database, clock: Clock) -> Sequence[str]:
-    """Those that go on. Of an organisation that is suspended they wait for it; what is left is for
-    the next look."""
+    """Resume schedules whose pause is over, and return their ids. Schedules of suspended organisations
+    wait. What is left waits for the next look."""
     with database.transaction() as session:
         now = clock.now()
         return resume_locked(session, lock_ended_pauses(session, now, RESUME_BATCH), now)
@@ -236,7 +236,7 @@ def skip_next_run(
     actor: str,
     reason: str | None = None,
 ) -> OrgSchedule:
-    """Asked again, the newest reason holds. ConflictError: no run of it is due."""
+    """A repeated request replaces the reason. ConflictError: the schedule is not active."""
     wish = read_skip(reason)
     with database.transaction() as session:
         row, now = lock_schedule(session, schedule_id, within), clock.now()
@@ -267,7 +267,7 @@ def skip_next_run(
 def keep_next_run(
     schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> OrgSchedule:
-    """Where nothing is left out, nothing changes."""
+    """Nothing changes if the next run is not skipped."""
     with database.transaction() as session:
         row, now = lock_schedule(session, schedule_id, within), clock.now()
         if not row.skip_next_run:
@@ -303,11 +303,11 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
     ignore_window: bool = False,
     call_origins: Collection[str] = (),
 ) -> Dispatched:
-    """Of a paused one too. The same key is answered with the same job; a payload takes the place of
-    the schedule's.
+    """Request a job now, also for a paused schedule. The same key returns the same job. A payload
+    replaces that of the schedule.
 
-    ConflictError: it is over or cannot be read, the window is closed, another job is in the way, or
-    the organisation or the server is out of use.
+    ConflictError: the schedule has ended or is not valid, its window is closed, its overlap policy
+    does not allow another job, or its organisation or server is disabled.
     """
     check_client_key(client_key)
     with database.transaction() as session:
@@ -347,7 +347,7 @@ def _checked(
     call_origins: Collection[str],
     own_types: Mapping[str, JobType],
 ) -> Mapping[str, object]:
-    """What its type needs may have changed since it was stored."""
+    """Check the payload: what its type requires may have changed since it was stored."""
     try:
         wanted = row.payload if payload is None else payload
         return checked_payload(job_type(row.job_type, own_types), wanted, call_origins=call_origins)
@@ -368,8 +368,8 @@ def preview_schedule(
     after: datetime,
     call_origins: Collection[str] = (),
 ) -> SchedulePreview:
-    """InvalidInputError names every field at fault, as when it is stored; only its server is not
-    looked for. Without an organisation it knows the types that all have."""
+    """Check a schedule as if it were stored, but for its server. Without an organisation only the
+    built-in types are known."""
     check_count(count)
     own_types: Mapping[str, JobType] = NO_OWN_TYPES
     if org_id is not None:
@@ -389,8 +389,8 @@ def coming_runs(
     count: int,
     after: datetime | None = None,
 ) -> SchedulePreview:
-    """Of one that is paused until a time, those from then on; of others that are not active none,
-    with why. The next one is marked if it is to be left out."""
+    """The coming due times; for a schedule that is paused until an instant, those from then on. Other
+    inactive schedules have none, and a note says why."""
     check_count(count)
     with database.reading() as session:
         schedule = get_schedule(session, schedule_id, within)

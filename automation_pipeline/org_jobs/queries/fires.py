@@ -44,8 +44,8 @@ from automation_pipeline.storage.statements import among, insert_into
 
 @dataclass(frozen=True, kw_only=True)
 class NewFire:
-    """`job` of one that is dispatched; its `fire_id` is filled in. `fault` of one that cannot
-    be."""
+    """`job` is made when the fire is dispatched, with its `fire_id`. `fault`: why it cannot be
+    made."""
 
     org_id: str
     schedule_id: str
@@ -60,7 +60,7 @@ class NewFire:
 
 @dataclass(frozen=True)
 class WrittenFire:
-    """`error`: its job could not be made."""
+    """`error`: why its job could not be made."""
 
     new: NewFire
     fire_id: int
@@ -75,8 +75,8 @@ class WrittenFire:
 
 
 def write_fires(session: Session, fires: Sequence[NewFire], now: datetime) -> list[WrittenFire]:
-    """What was decided upon before, by somebody else, is left out. One whose job cannot be made
-    does not keep the others from theirs."""
+    """Write the fires with their jobs. Due times that are decided already are left out. A fire whose
+    job cannot be made does not affect the others."""
     quiet = [one for one in fires if one.job is None]
     written = _write(session, quiet, now)
     dispatched = [one for one in fires if one.job is not None]
@@ -109,8 +109,8 @@ def _dispatch(session: Session, fires: Sequence[NewFire], now: datetime) -> list
 def _write(
     session: Session, fires: Sequence[NewFire], now: datetime, fault: str | None = None
 ) -> list[WrittenFire]:
-    """None of them for a due time that is decided upon already: those are told by what comes
-    back."""
+    """Insert the fires and return those that were inserted: a due time that is decided already has
+    its row."""
     if not fires:
         return []
     table = FireRow.__table__
@@ -180,7 +180,8 @@ _SHOWN = (
 def jobs_made_between(
     session: Session, row: OrgScheduleRow, begin: datetime, end: datetime
 ) -> Mapping[datetime, Sequence[OrgJobsRunState]]:
-    """What jobs were made for, of a schedule that is locked. Runs by hand are of no due time."""
+    """By due time, the states of the jobs that were made for it, oldest first. The schedule is locked.
+    Manual runs have no due time."""
     query = (
         select(FireRow.scheduled_for, OrgJobRow.status)
         .join(OrgJobRow, OrgJobRow.schedule_fire_id == FireRow.id)
@@ -202,7 +203,7 @@ def jobs_made_between(
 def add_batch(
     session: Session, row: OrgScheduleRow, wish: BackfillInput, actor: str, now: datetime
 ) -> BatchRow:
-    """Of a schedule that is locked, with no jobs yet."""
+    """The schedule is locked. The batch has no jobs yet."""
     batch = BatchRow(
         org_id=row.org_id,
         schedule_id=row.id,
@@ -250,7 +251,7 @@ def list_backfills(  # noqa: PLR0913  what narrows the list, by name
 
 
 def lock_batch(session: Session, batch_id: int, within: OrgScope) -> BatchRow:
-    """Its schedule is locked first, as it is by whoever ends its jobs."""
+    """The schedule is locked first, in the same order as where its jobs end."""
     schedule_id = _found(session, _of(within).where(BatchRow.id == batch_id), batch_id).schedule_id
     session.execute(
         select(OrgScheduleRow.id).where(OrgScheduleRow.id == schedule_id).with_for_update()
@@ -259,7 +260,7 @@ def lock_batch(session: Session, batch_id: int, within: OrgScope) -> BatchRow:
 
 
 def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, reason: str) -> None:
-    """What waits is cancelled, what is at work is asked to stop."""
+    """Cancel the jobs that have not started, and ask the others to stop."""
     active = select(JobRunRow.id, JobRunRow.status).join(
         OrgJobRow, OrgJobRow.id == JobRunRow.job_id
     )
@@ -319,7 +320,7 @@ def write_batch(
     job: NewJob,
     now: datetime,
 ) -> None:
-    """Of a schedule that is locked; its jobs are like `job`."""
+    """Write the fires of a batch. The schedule is locked, and `job` is the model of the jobs."""
     made = [
         NewFire(
             org_id=row.org_id,
@@ -345,7 +346,7 @@ def write_batch(
 
 
 def _job(job: NewJob, batch: BatchRow, one: BackfillTime, place: int) -> NewJob:
-    """Where it waits in line for those before it, they may take as long as its type allows."""
+    """A job in line may wait for those before it, each for as long as its type allows."""
     ahead = timedelta(seconds=place * job.type.limit_seconds if job.line is not None else 0)
     return replace(
         job,
