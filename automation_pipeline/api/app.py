@@ -17,7 +17,6 @@ from automation_pipeline.access import routes as tokens
 from automation_pipeline.api import meta, realtime
 from automation_pipeline.api.bodies import MEGABYTE
 from automation_pipeline.api.errors import on_http_error, on_invalid_request, on_known_error
-from automation_pipeline.api.idempotency import Attempts
 from automation_pipeline.api.middleware import REQUEST_ID, Surroundings
 from automation_pipeline.api.openapi import document
 from automation_pipeline.api.responses import COMMON
@@ -26,6 +25,7 @@ from automation_pipeline.audits.routes import configs as audit_configs
 from automation_pipeline.audits.routes import requests as audit_requests
 from automation_pipeline.automation.routes import runs, schedules
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.background import BackgroundWork
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.enrichment import routes as enrichment
 from automation_pipeline.fiches import routes as fiches
@@ -40,6 +40,8 @@ from automation_pipeline.transcription import routes as transcriptions
 
 # Each may hold a connection to the database.
 THREADS = 20
+# Enrichments that the API itself begins; Dagster does those beyond.
+MOST_ENRICHMENTS = 20
 ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,
     runs.router,
@@ -87,7 +89,10 @@ def create_app(services: Services) -> FastAPI:
         lifespan=_life,
     )
     app.state.services = services
-    app.state.stopping, app.state.attempts = asyncio.Event(), Attempts()
+    app.state.stopping = asyncio.Event()
+    app.state.enrichments = BackgroundWork(
+        MOST_ENRICHMENTS, "An enrichment that the API began has failed; Dagster goes on with it"
+    )
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(AutomationError, on_known_error)
@@ -122,4 +127,4 @@ async def _life(app: FastAPI) -> AsyncGenerator[None]:
     to_thread.current_default_thread_limiter().total_tokens = THREADS
     async with services.metering.beside():
         yield
-        await app.state.attempts.end(services.settings.api_shutdown_seconds)
+        await app.state.enrichments.end(services.settings.api_shutdown_seconds)

@@ -1,8 +1,7 @@
 """Idempotency keys: a repeated request gets the first answer."""
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -13,49 +12,7 @@ from starlette.responses import Response
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller
 from automation_pipeline.core.errors import ConflictError
-from automation_pipeline.core.logs import log
 from automation_pipeline.storage.idempotency import Answered, claim_key, keep_answer
-
-# Beyond this number Dagster does the work.
-AT_MOST = 20
-
-_log = log(__name__)
-
-
-class Attempts:
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[object]] = set()
-
-    async def wait_for(self, work: Coroutine[object, object, object], seconds: float) -> None:
-        """Start the work and wait up to `seconds` for it. It continues afterwards, and its errors
-        do not reach the caller."""
-        if len(self._tasks) >= AT_MOST:
-            work.close()
-            return
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        await asyncio.wait({task}, timeout=seconds)
-
-    async def end(self, seconds: float) -> None:
-        """Cancel work that takes longer than `seconds` at shutdown. Another worker takes it over
-        when its lease ends."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
-        left = tuple(self._tasks)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    def _ended(self, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error(
-                "An enrichment that the API began has failed; Dagster goes on with it",
-                exc_info=error,
-            )
-
 
 IdempotencyKey = Annotated[
     str | None,

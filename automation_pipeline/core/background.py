@@ -17,6 +17,8 @@ from contextlib import asynccontextmanager, contextmanager
 from threading import Thread
 from typing import TypeVar, cast
 
+from automation_pipeline.core.logs import log
+
 
 @asynccontextmanager
 async def together() -> AsyncGenerator[asyncio.TaskGroup]:
@@ -92,6 +94,45 @@ async def process_concurrently(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+class BackgroundWork:
+    """Work that outlives the request that started it, at most `most` at the same time.
+    A failure is logged with the complaint."""
+
+    def __init__(self, most: int, complaint: str) -> None:
+        self._most, self._complaint = most, complaint
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    async def wait_for(self, work: Coroutine[object, object, object], seconds: float) -> None:
+        """Start the work and wait up to `seconds` for it. It continues afterwards, and its errors
+        do not reach the caller. Nothing starts beyond the limit."""
+        if len(self._tasks) >= self._most:
+            work.close()
+            return
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        await asyncio.wait({task}, timeout=seconds)
+
+    async def end(self, seconds: float) -> None:
+        """Cancel work that takes longer than `seconds` at shutdown. Another worker takes it over
+        when its lease ends."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        left = tuple(self._tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log(__name__).error(
+                self._complaint,
+                exc_info=error,
+            )
 
 
 async def in_thread(call: Callable[[], Result], seconds: float) -> Result:

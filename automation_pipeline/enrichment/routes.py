@@ -17,12 +17,13 @@ from starlette.responses import JSONResponse, Response
 from automation_pipeline.api.bodies import TheBody
 from automation_pipeline.api.errors import CORRELATION_ID
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.idempotency import Attempts, DoneOnce
+from automation_pipeline.api.idempotency import DoneOnce
 from automation_pipeline.api.openapi import takes
 from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
 from automation_pipeline.api.responses import COMMON, refusals
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller
+from automation_pipeline.core.background import BackgroundWork
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.core.json_model import Instant
 from automation_pipeline.core.logs import correlation_id
@@ -198,8 +199,8 @@ async def create(
             clock=services.clock,
             owner=f"api:{socket.gethostname()}:{os.getpid()}",
         )
-        attempts = cast("Attempts", request.app.state.attempts)
-        await attempts.wait_for(attempt, registries.options.sync_seconds)
+        begun = cast("BackgroundWork", request.app.state.enrichments)
+        await begun.wait_for(attempt, registries.options.sync_seconds)
     shown = await run_in_threadpool(
         _answered, int(answer["request_id"]), Asked(answer["outcome"]), requester, services
     )

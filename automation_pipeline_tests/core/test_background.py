@@ -9,7 +9,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from automation_pipeline.core.background import in_thread, process_concurrently, together
+from automation_pipeline.core.background import (
+    BackgroundWork,
+    in_thread,
+    process_concurrently,
+    together,
+)
 from automation_pipeline_tests.e2e.system import REPOSITORY
 from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
@@ -260,3 +265,88 @@ def test_a_call_in_a_thread_returns_raises_or_times_out() -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(in_thread(released.wait, seconds=0.01))
     released.set()
+
+
+LONG = 60.0
+
+
+def background_work(most: int = 20) -> BackgroundWork:
+    return BackgroundWork(most, "It has failed")
+
+
+def test_what_ends_in_time_is_over_when_the_wait_is() -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        done.append("done")
+
+    asyncio.run(background_work().wait_for(work(), LONG))
+    assert done == ["done"]
+
+
+def test_what_takes_longer_goes_on_and_is_waited_for_at_the_end() -> None:
+    done: list[str] = []
+
+    async def shut_down() -> None:
+        attempts, gate = background_work(), asyncio.Event()
+
+        async def work() -> None:
+            await gate.wait()
+            done.append("done")
+
+        await attempts.wait_for(work(), 0)
+        assert done == []
+        gate.set()
+        await attempts.end(LONG)
+
+    asyncio.run(shut_down())
+    assert done == ["done"]
+
+
+def test_what_does_not_end_within_the_grace_is_broken_off() -> None:
+    ended: list[str] = []
+
+    async def shut_down() -> None:
+        attempts, begun = background_work(), asyncio.Event()
+
+        async def work() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("broken off")
+
+        await attempts.wait_for(work(), 0)
+        await begun.wait()
+        await attempts.end(0)
+        await attempts.end(0)
+
+    asyncio.run(shut_down())
+    assert ended == ["broken off"]
+
+
+def test_a_failure_is_logged_and_does_not_reach_who_waits(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        raise RuntimeError("a bug")
+
+    asyncio.run(background_work().wait_for(work(), LONG))
+    assert "It has failed" in caplog.text
+
+
+def test_beyond_the_limit_nothing_is_started() -> None:
+    begun: list[int] = []
+
+    async def crowd() -> None:
+        attempts = background_work(most=1)
+
+        async def work(number: int) -> None:
+            begun.append(number)
+            await asyncio.Event().wait()
+
+        for number in range(3):
+            await attempts.wait_for(work(number), 0)
+        await asyncio.sleep(0)
+        await attempts.end(0)
+
+    asyncio.run(crowd())
+    assert begun == [0]
