@@ -1,4 +1,4 @@
-"""The page of a run: well formed, by itself, escaped, and true to the rows."""
+"""The report of a run: one page that escapes every stored text."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -6,8 +6,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from automation_pipeline.automation.commands.report import run_page
+from automation_pipeline.automation.commands.report import Html, element, joined, run_page, text
 from automation_pipeline.automation.queries.reports import run_report
 from automation_pipeline_tests.audits.bench import Bench
 from automation_pipeline_tests.audits.days import by_what_is_said
@@ -200,3 +202,42 @@ def test_a_wrong_run_or_file_is_one_sentence(
 ) -> None:
     ended = terminal.run("runs", "report", *words)
     assert (ended.code, ended.out, ended.err) == (code, "", complaint)
+
+
+class Reader(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.said = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.said += data
+
+
+PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"))
+
+
+@given(content=PRINTABLE, value=PRINTABLE)
+def test_whatever_is_written_is_read_back_as_text(content: str, value: str) -> None:
+    reader = Reader(element("p", content, class_=value))
+    assert (reader.tags, reader.said) == (["p"], content)
+    assert reader.attributes == [("class", value)]
+
+
+def test_markup_stays_markup_and_nothing_stays_nothing() -> None:
+    assert element("p", Html("<b>x</b>"), None, 3) == "<p><b>x</b>3</p>"
+    assert joined("<", Html("<br>")) == "&lt;<br>"
+    assert element("meta", http_equiv="x") == '<meta http-equiv="x">'
+
+
+def test_what_no_document_may_hold_is_replaced() -> None:
+    page = text("a\x00b\ud800c\x1b[31m")
+    assert page == "a\ufffdb\ufffdc\ufffd[31m"
+    assert page.encode()

@@ -1,6 +1,9 @@
-"""Organisations, hosts and servers from the command line."""
+"""Organisations, hosts, servers, alerts and the audit log from the command line."""
 
-from automation_pipeline.core.clock import iso
+from automation_pipeline.core.clock import SystemClock, iso
+from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.org_jobs.queries.health import add_alerts
+from automation_pipeline.org_jobs.rules.health import OrgAlertCondition, OrgJobsAlertName
 from automation_pipeline_tests.cli.org_jobs.counter import Counter
 
 
@@ -81,3 +84,40 @@ def test_servers_are_moved_and_taken_out_of_use(counter: Counter) -> None:
 def test_a_host_with_servers_stays(counter: Counter) -> None:
     counter.server()
     assert "Host 1 has 1 server" in counter.refused("hosts", "delete", "1", "--yes")
+
+
+def test_alerts_are_listed_newest_first(counter: Counter) -> None:
+    raised = [
+        OrgAlertCondition(
+            org_id=org_id,
+            name=OrgJobsAlertName.SCHEDULE_FAILED,
+            severity=AlertSeverity.WARNING,
+            subject="s-1",
+            message=f"Failed [{number}] times",
+        )
+        for number, org_id in enumerate(["acme", None])
+    ]
+    with counter.terminal.database.transaction() as session:
+        add_alerts(session, raised, SystemClock().now(), has_webhook=False)
+    assert [one["id"] for one in counter.json("alerts")["alerts"]] == ["2", "1"]
+    assert [one["orgId"] for one in counter.json("alerts", "--org", "acme")["alerts"]] == ["acme"]
+    assert "acme schedule_failed warning s-1 Failed [0] times unsent" in counter.said(
+        "alerts", "--org", "acme"
+    )
+
+
+def test_the_log_says_who_did_what_newest_first(counter: Counter) -> None:
+    counter.org("globex")
+    counter.json("orgs", "update", "acme", "--name", "New [name]")
+    log = counter.json("audit-log", "--org", "acme")["log"]
+    assert [(one["entity"], one["action"]) for one in log] == [
+        ("organisation", "update"),
+        ("organisation", "create"),
+    ]
+    assert 'cli:ada update organisation acme name: "Acme" -> "New [name]"' in counter.said(
+        "audit-log"
+    )
+    page = counter.json("audit-log", "--limit", "1")
+    assert page["more"] is True
+    older = counter.json("audit-log", "--after", page["log"][0]["id"])["log"]
+    assert [one["orgId"] for one in older] == ["globex", "acme"]

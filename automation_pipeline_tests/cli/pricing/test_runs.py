@@ -1,7 +1,25 @@
-"""Runs from the command line: listed, shown with what to type next, target by target, and
-everything that moved."""
+"""Runs of rules from the command line: shown, applied, retried, rolled back, compared, followed."""
 
+import json
+from datetime import timedelta
+
+import pytest
+
+from automation_pipeline.cli.progress import LaunchWait
+from automation_pipeline.core.clock import iso
+from automation_pipeline.core.launching import NotStartedError
+from automation_pipeline.pricing.commands import runs
+from automation_pipeline.pricing.commands.runs import follow_run, is_over, run_bar
+from automation_pipeline.pricing.models.runs import (
+    PricingRunState,
+    RuleRun,
+    RunAction,
+    TargetCounts,
+)
+from automation_pipeline.pricing.models.shop import ShopShown
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
+from automation_pipeline_tests.cli.terminal import meanwhile, time_passes
+from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop
 from automation_pipeline_tests.tables import every_case
 
@@ -112,3 +130,293 @@ def test_everything_that_moved_is_in_the_log(workshop: Workshop) -> None:
 def test_a_run_that_is_not_there_is_one_sentence(workshop: Workshop, what: str) -> None:
     assert workshop.refused("runs", what, "9") == "Rule run 9 not found."
     assert workshop.refused("runs", what, "x", code=2).startswith("Invalid value for 'run_id': ")
+
+
+def test_what_was_previewed_is_applied_and_followed(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = workshop.previewed()
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    said = workshop.said("runs", "apply", run_id, "--wait")
+    assert (
+        "Run 1 is APPLIED: 4 = 4 applied. Take it back: `automation pricing runs rollback 1`."
+        in said
+    )
+    assert shop.amounts() == {"11": 1799, "12": 2699, "13": 900, "21": 45_000, "31": 100}
+    assert "4/4" in said
+
+
+def test_a_run_that_does_not_end_well_ends_with_1(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.refuse("11")
+    run_id = workshop.previewed()
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    told = workshop.json("runs", "apply", run_id, "--wait", code=1)
+    assert (told["run_id"], told["status"], told["run"]["targets"]["failed"]) == ("1", "PARTIAL", 1)
+    assert workshop.json("runs", "watch", run_id, code=1)["status"] == "PARTIAL"
+
+
+def test_a_rule_is_planned_and_applied_at_once_when_it_is_started(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule_id = workshop.rule()
+    meanwhile(monkeypatch, lambda: workshop.work("1"))
+    assert workshop.json("runs", "start", rule_id, "--wait")["status"] == "APPLIED"
+    assert shop.times("write") == 2
+    said = workshop.said("runs", "start", rule_id)
+    assert said == "Run 2 of rule 1 is asked for: `automation pricing runs watch 2` follows it."
+    assert workshop.json("runs", "show", "2")["wish"] == "apply"
+    assert workshop.refused("runs", "start", rule_id).startswith(
+        "Run 2 of pricing rule 1 waits to be applied"
+    )
+
+
+def test_a_start_that_needs_an_approval_stays_a_preview_and_says_why(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.json("policy", "set", "--file", "-", given={"maxPctDelta": 0.5})
+    rule_id = workshop.rule()
+    meanwhile(monkeypatch, lambda: workshop.work("1"))
+    said = workshop.said("runs", "start", rule_id, "--wait", code=1)
+    assert (
+        "Run 1 is PREVIEW: 4 = 4 preview. The run must be approved first. A second person must approve it"
+        in said
+    )
+
+
+def test_a_rest_is_cut_short_by_force(workshop: Workshop) -> None:
+    workshop.applied(cooldownMinutes=60)
+    assert "rests until" in workshop.refused("runs", "start", "1")
+    workshop.json("preview", "1")
+    assert "rests until" in workshop.refused("runs", "apply", "2")
+    assert workshop.json("runs", "apply", "2", "--force")["status"] == "QUEUED"
+
+
+def test_what_failed_is_tried_again(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.refuse("11")
+    shop.refuse("12")
+    run_id = workshop.applied()
+    assert "No failed target of the run is worth another attempt" in workshop.refused(
+        "runs", "retry", run_id
+    )
+    first = workshop.target(run_id, "11")
+    hopeless = workshop.refused("runs", "retry", run_id, "--target", first, code=2)
+    assert hopeless.endswith(f"targetIds: {first} would fail again: fix its cause, then use force.")
+    shop.accept("11")
+    shop.accept("12")
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    one = workshop.json("runs", "retry", run_id, "--target", first, "--force", "--wait", code=1)
+    assert (one["status"], one["run"]["targets"]["failed"]) == ("PARTIAL", 1)
+    said = workshop.said("runs", "retry", run_id, "--force")
+    assert said == "Run 1 is asked to try again: `automation pricing runs watch 1` follows it."
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    assert workshop.json("runs", "watch", run_id)["status"] == "APPLIED"
+
+
+def test_a_run_is_taken_back(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, run_id = shop.amounts(), workshop.applied()
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    said = workshop.said("runs", "rollback", run_id, "--wait")
+    assert "Run 1 is ROLLED_BACK: 4 = 4 rolled back." in said
+    assert shop.amounts() == before
+    assert workshop.json("runs", "watch", run_id)["status"] == "ROLLED_BACK"
+    assert (
+        workshop.refused("runs", "rollback", run_id)
+        == "A run that is ROLLED_BACK cannot be rolled back."
+    )
+
+
+def test_some_targets_are_taken_back(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = workshop.applied()
+    chosen = ["--target", workshop.target(run_id, "11"), "--target", workshop.target(run_id, "21")]
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    told = workshop.json("runs", "rollback", run_id, *chosen, "--wait")
+    assert (told["status"], told["run"]["rollbackState"]) == ("APPLIED", "PARTIAL")
+    assert shop.amounts() == {"11": 1999, "12": 2699, "13": 900, "21": 50_000, "31": 100}
+    assert workshop.said("runs", "show", run_id).endswith(
+        "Take the rest back: `automation pricing runs rollback 1`."
+    )
+
+
+def test_what_was_edited_since_stays_unless_forced(
+    workshop: Workshop, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = workshop.applied()
+    shop.edit("11", amount=1500)
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    assert workshop.json("runs", "rollback", run_id, "--wait", code=1)["status"] == "APPLIED"
+    assert shop.amounts()["11"] == 1500
+    workshop.json("runs", "rollback", run_id)
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    assert workshop.json("runs", "watch", run_id, code=1)["status"] == "APPLIED"
+    meanwhile(monkeypatch, lambda: workshop.work(run_id))
+    assert workshop.json("runs", "rollback", run_id, "--force", "--wait")["status"] == "ROLLED_BACK"
+    assert shop.amounts()["11"] == 1999
+
+
+def test_a_rollback_asks_whoever_sits_at_a_terminal(workshop: Workshop) -> None:
+    run_id = workshop.applied()
+    refused = workshop.run("runs", "rollback", run_id, given=b"n\n", somebody=True)
+    assert (refused.code, refused.out.strip()) == (1, "")
+    assert "Take back 4 prices of run 1 (Summer [sale]) in shop.test?" in refused.err
+    assert refused.err.endswith("Run 1 stays as it is.\n")
+    assert workshop.json("runs", "show", run_id)["wish"] is None
+    asked = workshop.run("runs", "rollback", run_id, "--json", given=b"y\n", somebody=True)
+    assert json.loads(asked.out)["run"]["wish"] == "rollback"
+
+
+def test_yes_leaves_the_question_out(workshop: Workshop) -> None:
+    run_id = workshop.applied()
+    asked = workshop.run("runs", "rollback", run_id, "--yes", somebody=True)
+    assert (asked.code, asked.err) == (0, "")
+    assert (
+        asked.out
+        == "Run 1 is asked to be taken back: `automation pricing runs watch 1` follows it.\n"
+    )
+
+
+def test_prices_that_stand_are_well(workshop: Workshop) -> None:
+    run_id = workshop.applied()
+    assert (
+        workshop.said("runs", "reconcile", run_id)
+        == "Run 1: 4 prices compared, 0 differ, 0 could not be read."
+    )
+    assert workshop.json("runs", "reconcile", run_id, "--repair")["repairRunId"] is None
+
+
+def test_what_differs_is_told_by_weight_and_ends_with_1(workshop: Workshop, shop: FakeShop) -> None:
+    run_id = workshop.applied()
+    shop.edit("11", amount=1800)
+    assert "INFO" in workshop.said("runs", "reconcile", run_id).upper()
+    shop.edit("12", amount=3000)
+    shop.edit("21", amount=45_100)
+    shop.remove("13")
+    said = workshop.said("runs", "reconcile", run_id, code=1)
+    assert "MUG-S 17.99 EUR 18.00 EUR +0.1 % info" in said
+    assert "MUG-L 26.99 EUR 30.00 EUR +11.2 % critical" in said
+    assert "TABLE 450.00 EUR 451.00 EUR +0.2 % warning" in said
+    assert "Run 1: 3 prices compared, 3 differ, 1 could not be read." in said
+    assert "`automation pricing runs reconcile 1 --repair` plans a run that does." in said
+
+
+def test_a_repair_is_a_run_of_its_own(workshop: Workshop, shop: FakeShop) -> None:
+    run_id = workshop.applied()
+    shop.edit("12", amount=3000)
+    told = workshop.json("runs", "reconcile", run_id, "--repair", code=1)
+    assert (told["mismatches"], told["repairRunId"]) == (1, "2")
+    assert "made from run 1" in workshop.said("runs", "show", "2")
+    workshop.json("runs", "apply", "2")
+    workshop.work("2")
+    assert shop.amounts()["12"] == 2699
+    shop.edit("12", amount=3000)
+    assert workshop.json("runs", "reconcile", run_id)["totalChecked"] == 3
+    said = workshop.said("runs", "reconcile", "2", "--repair", code=1)
+    assert "would write 1 price again: `automation pricing runs apply 3`." in said
+
+
+GOES_ON = "Run 1 continues. `automation pricing runs show 1` shows its status.\n"
+
+
+def a_run(clock: StandingClock, **fields: object) -> RuleRun:
+    nothing = dict.fromkeys(
+        name for name, field in RuleRun.model_fields.items() if field.is_required()
+    )
+    known: dict[str, object] = {
+        "id": 1, "project_id": "default", "rule_id": 1, "rule_name": "Summer", "rule_version": 1,
+        "rule_version_hash": "x", "shop": "shop.test",
+        "status": PricingRunState.QUEUED, "trigger": "cli", "retry_cycle": 0,
+        "created_by": "cli:ada", "rollback_state": "NONE", "matched": 10, "total_targets": 10, "skipped": 0,
+        "blocked": 0, "targets": TargetCounts(queued=10), "created_at": clock.now(), "updated_at": clock.now(),
+        "previewed_at": clock.now(),
+    }  # fmt: skip
+    return RuleRun.model_validate(nothing | known | fields)
+
+
+def why(
+    monkeypatch: pytest.MonkeyPatch, clock: StandingClock, run: RuleRun, *, paused: bool = False
+) -> str | None:
+    """The code by which the command stops to follow the run within a minute; None if it goes on."""
+    shop = ShopShown(shop="shop.test", paused_at=clock.now() if paused else None)
+    no_daemon = NotStartedError("NO_DAEMON", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "rule_run", lambda _run_id: run)
+        patch.setattr(runs, "get_shop", lambda: shop)
+        patch.setattr(LaunchWait, "_local_obstacle", lambda _wait, _waited: no_daemon)
+        time_passes(patch, clock, 120)
+        try:
+            follow_run(1, quiet=True)
+        except NotStartedError as error:
+            return error.code
+        except KeyboardInterrupt:
+            return None
+    return "ended"
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_says_that_the_run_goes_on(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    run_id = workshop.previewed()
+    meanwhile(monkeypatch)
+    ended = workshop.run("runs", "apply", run_id, "--wait", *flags)
+    assert (ended.code, ended.err) == (130, GOES_ON)
+    assert workshop.json("runs", "show", run_id)["status"] == "QUEUED"
+
+
+@pytest.mark.usefixtures("workshop")
+def test_the_command_says_why_a_run_does_not_begin(
+    clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert why(monkeypatch, clock, a_run(clock)) == "NO_DAEMON"
+    assert why(monkeypatch, clock, a_run(clock), paused=True) == "SHOP_PAUSED"
+    assert why(monkeypatch, clock, a_run(clock, status=PricingRunState.APPLYING)) is None
+    later = clock.now() + timedelta(hours=1)
+    assert why(monkeypatch, clock, a_run(clock, resume_at=iso(later))) is None, "it has a time"
+
+
+@pytest.mark.parametrize(
+    ("fields", "bar"),
+    [
+        (
+            {"status": "PREVIEW", "previewed_at": None, "wish": RunAction.APPLY},
+            ("reading the catalogue", 0, None),
+        ),
+        ({"status": "QUEUED"}, ("queued: 0 applied, 0 failed", 0, 10)),
+        (
+            {"status": "APPLYING", "targets": TargetCounts(applied=6, failed=1, queued=3)},
+            ("applying: 6 applied, 1 failed", 7, 10),
+        ),
+        (
+            {
+                "status": "APPLIED",
+                "wish": RunAction.ROLLBACK,
+                "targets": TargetCounts(applied=4, rolled_back=6),
+            },
+            ("taking back: 4 applied", 6, 10),
+        ),
+        (
+            {"status": "PARTIAL", "targets": TargetCounts(applied=9, failed=1)},
+            ("partial: 9 applied, 1 failed", 10, 10),
+        ),
+    ],
+)
+def test_the_bar_counts_what_is_done_with(
+    clock: StandingClock, fields: dict[str, object], bar: tuple[str, int, int | None]
+) -> None:
+    assert run_bar(a_run(clock, **fields)) == bar
+
+
+@every_case("wish", [None, *RunAction])
+@every_case("status", list(PricingRunState))
+def test_a_run_is_over_when_nobody_is_at_it_and_nobody_asked(
+    clock: StandingClock, status: PricingRunState, wish: RunAction | None
+) -> None:
+    at_work = wish is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
+    assert is_over(a_run(clock, status=status, wish=wish)) is not at_work

@@ -1,4 +1,4 @@
-"""The shop from the command line: how it stands, and a pause that somebody gives a reason for."""
+"""The shop, alerts, written prices and dead letters from the command line."""
 
 from datetime import timedelta
 
@@ -6,9 +6,13 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.core.clock import SystemClock
+from automation_pipeline.core.webhooks import AlertSeverity
+from automation_pipeline.pricing.models.history import AlertCandidate, PricingAlertName
+from automation_pipeline.pricing.queries.monitoring import add_alerts
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline_tests.cli.pricing.workshop import Workshop
 from automation_pipeline_tests.cli.terminal import Terminal
+from automation_pipeline_tests.fakes.shop import FakeShop
 
 
 def test_a_shop_tells_how_it_stands(workshop: Workshop) -> None:
@@ -58,3 +62,123 @@ def test_without_a_shop_the_setting_is_named(terminal: Terminal) -> None:
     ended = terminal.run("pricing", "shop", "show")
     assert (ended.code, ended.out) == (1, "")
     assert "SHOP_API_BASE_URL" in ended.err
+
+
+def test_every_price_that_was_written_is_listed_newest_last(workshop: Workshop) -> None:
+    run_id = workshop.applied()
+    workshop.json("runs", "rollback", run_id)
+    workshop.work(run_id)
+    workshop.applied(selector={"sku": "TABLE"})
+
+    def listed(*options: str) -> list[tuple[str, str, int]]:
+        found = workshop.json("changes", *options)["changes"]
+        return [(one["variantId"], one["kind"], one["toAmount"]) for one in found]
+
+    assert listed("--variant", "21") == [
+        ("21", "apply", 45_000), ("21", "rollback", 50_000), ("21", "apply", 45_000)
+    ]  # fmt: skip
+    assert len(listed("--run", run_id)) == 8
+    assert listed("--run", "2") == [("21", "apply", 45_000)]
+    assert len(listed()) == 9
+    assert listed("--project", "other") == []
+    said = workshop.said("changes", "--run", "2")
+    assert "2 apply (rule:2) 2/21 TABLE 500.00 EUR 450.00 EUR -10.0 % -50.00 EUR" in said
+
+
+def test_alerts_are_listed_newest_first(workshop: Workshop) -> None:
+    raised = [
+        (
+            "default",
+            AlertCandidate(
+                PricingAlertName.DEAD_LETTERS,
+                AlertSeverity.WARNING,
+                "60 failed price changes wait.",
+            ),
+        ),
+        (
+            "summer",
+            AlertCandidate(
+                PricingAlertName.SUCCESS_RATE, AlertSeverity.CRITICAL, "Only [half] succeeded."
+            ),
+        ),
+    ]
+    with workshop.terminal.database.transaction() as session:
+        add_alerts(session, raised, workshop.bench.clock.now(), webhooks={})
+    assert [one["projectId"] for one in workshop.json("alerts")["alerts"]] == ["summer", "default"]
+    assert [one["id"] for one in workshop.json("alerts", "--project", "default")["alerts"]] == ["1"]
+    said = workshop.said("alerts", "--limit", "1")
+    assert "summer success_rate critical Only [half] succeeded. unsent" in said
+    assert said.endswith("There are more: --offset 1 shows the next.")
+
+
+@pytest.fixture
+def failed(workshop: Workshop, shop: FakeShop) -> str:
+    """A run of which one price was refused by the shop, and one was changed by hand."""
+    shop.refuse("11")
+    run_id = workshop.previewed()
+    shop.edit("12", amount=1234)
+    workshop.json("runs", "apply", run_id)
+    workshop.work(run_id)
+    return run_id
+
+
+def test_the_report_tells_reasons_and_what_to_do(workshop: Workshop, failed: str) -> None:
+    report = workshop.json("dlq")
+    assert (report["totalFailed"], report["retryable"]) == (2, 0)
+    assert report["byErrorType"] == {"conflict": 1, "validation": 1}
+    said = workshop.said("dlq")
+    assert (
+        "2 failed: 0 worth another try, 0 older than a day. By reason: 1 conflict, 1 validation."
+        in said
+    )
+    assert "- 1 variant had another price than was previewed: preview again." in said
+    assert "1/11 20" in said
+    assert workshop.said("dlq", "--project", "other") == "Project other has no dead letter."
+
+
+def test_they_are_tried_again_by_force_when_the_cause_is_removed(
+    workshop: Workshop, shop: FakeShop, failed: str
+) -> None:
+    said = workshop.said("dlq", "--retry")
+    assert said == "No dead letter can be retried now: remove the cause, then use --retry --force."
+    shop.accept("11")
+    assert workshop.json("dlq", "--retry", "--force") == {"project": "default", "run_ids": [failed]}
+    workshop.work(failed)
+    assert workshop.json("dlq")["byErrorType"] == {"conflict": 1}
+    said = workshop.said("dlq", "--retry", "--force")
+    assert (
+        said == f"Tried again in run {failed}: `automation pricing runs watch {failed}` follows it."
+    )
+
+
+def test_what_is_acknowledged_is_reported_no_more(workshop: Workshop, failed: str) -> None:
+    one = workshop.target(failed, "11")
+    assert workshop.json("dlq", "--acknowledge", "--target", one) == {
+        "project": "default",
+        "acknowledged": 1,
+    }
+    assert [entry["targetId"] for entry in workshop.json("dlq")["entries"]] == [
+        workshop.target(failed, "12")
+    ]
+    assert workshop.said("dlq", "--acknowledge") == "1 dead letter of default acknowledged."
+    assert workshop.json("dlq")["totalFailed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ["--retry", "--acknowledge"],
+            "Use either --retry or --acknowledge.",
+        ),
+        (["--force"], "--force goes with --retry."),
+        (
+            ["--target", "1"],
+            "--target goes with --acknowledge: `automation pricing runs retry` tries some again.",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_usage(
+    workshop: Workshop, options: list[str], sentence: str
+) -> None:
+    assert workshop.refused("dlq", *options, code=2) == sentence
