@@ -26,8 +26,7 @@ _RUNNING = text("status = 'running'")
 
 
 class ConfigSnapshotRow(Table):
-    """What a configuration said, by the fingerprint of what it says: audits that began alike share
-    one."""
+    """A configuration as audits used it. Audits with equal configurations share one row."""
 
     __tablename__ = "audit_config_snapshots"
 
@@ -36,13 +35,11 @@ class ConfigSnapshotRow(Table):
 
 
 class AuditRow(Table):
-    """`tracking_id` is what the audit was asked for by: asking again by the same one goes on with
-    the same audit.
+    """A request with the same `tracking_id` continues the same audit.
 
-    `fence` is the token of the lease of whoever works on it; a lower one writes nothing any more.
-    Only a completed audit has scores and is compliant or not. `coverage` says which recordings the
-    audit needs and which of them have a transcript; `timeline_fingerprint` identifies what was said
-    in them.
+    `fence` is the token of the claim on the audit; a worker with a lower token cannot write. Only a
+    completed audit has scores and `is_compliant`. `coverage` says which recordings the audit needs
+    and which of them have a transcript; `timeline_fingerprint` identifies their words.
     """
 
     __tablename__ = "audits"
@@ -130,7 +127,7 @@ class AuditBatchRow(Table):
 
 
 class AuditBatchItemRow(Table):
-    """One fiche of a batch; its audit has the item's `tracking_id`, if one was ever begun."""
+    """A fiche of a batch. Its audit has the item's `tracking_id`, if it has started."""
 
     __tablename__ = "audit_batch_items"
     __table_args__ = (
@@ -188,8 +185,8 @@ class AuditStepRow(Table):
 
 
 class StepResultRow(Table):
-    """As it holds: after gating, reruns and reviews. A step with an `error` could not be judged and
-    has no verdict."""
+    """A step after gating, reruns and reviews. A step with an `error` could not be judged and has no
+    verdict."""
 
     __tablename__ = "audit_step_results"
     __table_args__ = (
@@ -256,7 +253,7 @@ class ControlPointRow(Table):
 
 
 class CitationRow(Table):
-    """`recording_index` and `chunk_index` count from 0; `call_id` names the recording for good."""
+    """`recording_index` and `chunk_index` count from 0 and may shift; `call_id` does not."""
 
     __tablename__ = "audit_step_result_citations"
     __table_args__ = (
@@ -327,7 +324,7 @@ class HumanReviewRow(Table):
 
 
 class RerunEventRow(Table):
-    """`rerun_id` makes a rerun count once, however often Dagster tries it."""
+    """`rerun_id` is unique, so that a rerun counts once when Dagster retries it."""
 
     __tablename__ = "audit_step_result_rerun_events"
     __table_args__ = (
@@ -348,18 +345,3 @@ class RerunEventRow(Table):
     tokens: Mapped[int]
     previous: Mapped[JsonObject] = mapped_column(Json)
     next: Mapped[JsonObject] = mapped_column(Json)
-
-
-__all__ = [
-    "AuditBatchItemRow",
-    "AuditBatchRow",
-    "AuditConfigRow",
-    "AuditRow",
-    "AuditStepRow",
-    "CitationRow",
-    "ConfigSnapshotRow",
-    "ControlPointRow",
-    "HumanReviewRow",
-    "RerunEventRow",
-    "StepResultRow",
-]

@@ -51,7 +51,7 @@ from automation_pipeline.core.events import LogLevel
 from automation_pipeline.core.json_model import Instant, parse
 from automation_pipeline.core.scheduling.zones import zone
 
-Json = dict[str, Any]  # Any: JSON, whose form is told in docs/api.md
+Json = dict[str, Any]  # Any: JSON, which docs/api.md describes
 CHANGE_EXAMPLE: Mapping[str, object] = {"notes": "Called back on Monday", "automation_run_id": None}
 STEP_REVIEW_EXAMPLE: Mapping[str, object] = {
     "conforme": "CONFORME",
@@ -246,7 +246,7 @@ def list_(
 ) -> Response:
     """List audits, without their steps. Lists in parameters are separated by commas."""
     with services.database.reading() as session:
-        audits, total = list_audits(session, chosen, _view(reach, services))
+        audits, total = list_audits(session, chosen, _scope(reach, services))
     return answer(audits, pagination=pagination(total, chosen.limit, chosen.offset))
 
 
@@ -257,7 +257,7 @@ def grouped(
     """Count audits by what they have in common: the biggest groups first; days and scores in their
     own order."""
     with services.database.reading() as session:
-        groups, total = group_audits(session, chosen, _view(reach, services))
+        groups, total = group_audits(session, chosen, _scope(reach, services))
     page = pagination(total, chosen.limit, chosen.offset)
     return answer(groups, group_by=chosen.group_by, count=len(groups), pagination=page)
 
@@ -270,7 +270,7 @@ def grouped_by_fiches(
 ) -> Response:
     """List fiches with their audits; the page is one of fiches."""
     with services.database.reading() as session:
-        fiches, total = list_by_fiche(session, chosen, _view(reach, services))
+        fiches, total = list_by_fiche(session, chosen, _scope(reach, services))
     return answer(fiches, pagination=pagination(total, chosen.limit, chosen.offset))
 
 
@@ -392,5 +392,5 @@ def _with_reviewer(body: Mapping[str, object], caller: Caller) -> Mapping[str, o
     return {**body, "reviewer": named or own}
 
 
-def _view(reach: Reach, services: Services) -> ListingScope:
+def _scope(reach: Reach, services: Services) -> ListingScope:
     return ListingScope(reach, zone(services.settings.automation_timezone))
