@@ -90,10 +90,9 @@ def _run_request(audit: RequestedAudit, options: AuditRequestOptions) -> NewRunR
 
 @dataclass(frozen=True)
 class RequestedRerun:
-    """A filed rerun. `key` is the key of the run request."""
+    """A filed rerun. `rerun_id` is also the key of the run request."""
 
     rerun_id: str
-    key: str
     event_id: str
 
 
@@ -121,4 +120,4 @@ def request_rerun(
             "dagster/priority": "10",
         }
         file_requests(session, [NewRunRequest(key, RERUN_JOB, config, tags)], clock.now())
-    return RequestedRerun(key, key, event_id)
+    return RequestedRerun(key, event_id)
