@@ -1,17 +1,11 @@
 """Audits: the jobs, the asset and the sweep."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.audits.models.audits import (
-    FicheAuditRequest,
-    Rerun,
-    StepLocation,
-    rerun_id,
-)
-from automation_pipeline.audits.rules.days import AUDIT_CHECKS
 from automation_pipeline.defs.transcription import transcripts
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.job_registry import take_request
@@ -23,6 +17,9 @@ from automation_pipeline.orchestration.ops import (
     verdicts,
     words_of,
 )
+
+if TYPE_CHECKING:
+    from automation_pipeline.audits.models.audits import FicheAuditRequest
 
 
 class AuditFicheConfig(StrictConfig):
@@ -76,7 +73,8 @@ def audit(
     context.add_output_metadata(audit_metadata(ended))
 
 
-def _request_of(config: AuditFicheConfig, run: dg.DagsterRun) -> FicheAuditRequest:
+def _request_of(config: AuditFicheConfig, run: dg.DagsterRun) -> "FicheAuditRequest":
+    from automation_pipeline.audits.models.audits import FicheAuditRequest
     from automation_pipeline.orchestration.audits import tracking_id_of
 
     return FicheAuditRequest(
@@ -135,6 +133,7 @@ def rerun(
     context: dg.OpExecutionContext, config: AuditRerunConfig, services: ServicesResource
 ) -> None:
     """Ask the model and store what it finds. A retry of what is stored asks nothing."""
+    from automation_pipeline.audits.models.audits import Rerun, StepLocation, rerun_id
     from automation_pipeline.audits.reviews import run_rerun
     from automation_pipeline.orchestration.audits import step_metadata
 
@@ -199,7 +198,7 @@ def audit_outcomes(
     return dg.MaterializeResult(metadata=day_metadata(day))
 
 
-@dg.multi_asset_check(specs=check_specs(audit_outcomes, AUDIT_CHECKS))
+@dg.multi_asset_check(specs=check_specs(audit_outcomes))
 def audit_outcomes_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:

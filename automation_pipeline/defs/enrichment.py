@@ -6,7 +6,6 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.enrichment.rules.evaluation import COVERAGE, FRESHNESS
 from automation_pipeline.orchestration.job_registry import take_request
 from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
@@ -88,8 +87,8 @@ def companies(services: ServicesResource) -> dg.MaterializeResult:
 
 
 CHECKS = {
-    COVERAGE: "Few companies have failed, and each failure has a reason.",
-    FRESHNESS: "No company counts as fresh for longer than its freshness lasts.",
+    "coverage": "Few companies have failed, and each failure has a reason.",
+    "freshness": "No company counts as fresh for longer than its freshness lasts.",
 }
 
 

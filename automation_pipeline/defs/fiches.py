@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
 from automation_pipeline.orchestration.days import (
     DAYS,
     SETTINGS,
@@ -71,7 +70,7 @@ def fiche_details(
     return dg.MaterializeResult(metadata=coverage_metadata(coverage, errors))
 
 
-@dg.multi_asset_check(specs=check_specs(sales_list, DAY_CHECKS))
+@dg.multi_asset_check(specs=check_specs(sales_list))
 def sales_list_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:
@@ -82,7 +81,7 @@ def sales_list_checks(
         yield check_result("sales_list", finding)
 
 
-@dg.asset_check(asset=sales_list, name=STALE_CHECK)
+@dg.asset_check(asset=sales_list, name="no_stale_day")
 def no_stale_day(services: ServicesResource) -> dg.AssetCheckResult:
     """Every day of the last month has a list that was taken after it was over, or not long ago."""
     from automation_pipeline.fiches.days import find_stale_days
@@ -94,7 +93,7 @@ def no_stale_day(services: ServicesResource) -> dg.AssetCheckResult:
     )
 
 
-@dg.multi_asset_check(specs=check_specs(fiche_details, COVERAGE_CHECKS))
+@dg.multi_asset_check(specs=check_specs(fiche_details))
 def fiche_details_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:

@@ -16,7 +16,6 @@ from automation_pipeline.orchestration.ops import (
     others_at_it,
     verdicts,
 )
-from automation_pipeline.org_jobs.models.states import DAY_CHECKS
 
 
 class OrgJobConfig(StrictConfig):
@@ -72,7 +71,7 @@ def org_job_outcomes(
     return dg.MaterializeResult(metadata=day_page(day))
 
 
-@dg.multi_asset_check(specs=check_specs(org_job_outcomes, DAY_CHECKS))
+@dg.multi_asset_check(specs=check_specs(org_job_outcomes))
 def org_job_outcomes_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:

@@ -8,7 +8,6 @@ import dagster as dg
 from pydantic import Field
 
 from automation_pipeline.orchestration.days import (
-    CHECKS,
     DAYS,
     SETTINGS,
     check_result,
@@ -178,7 +177,7 @@ def pricing_runs(
         return dg.MaterializeResult(metadata=day_page(runs_that_ended(session, *span)))
 
 
-@dg.multi_asset_check(specs=check_specs(pricing_runs, tuple(CHECKS["pricing_runs"])))
+@dg.multi_asset_check(specs=check_specs(pricing_runs))
 def pricing_runs_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> Iterator[dg.AssetCheckResult]:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import dagster as dg
 
-from automation_pipeline.automation.models.reports import REPORT_CHECK
 from automation_pipeline.defs.audits import audit_outcomes
 from automation_pipeline.orchestration.days import DAYS, check_result, check_specs, day_of
 from automation_pipeline.orchestration.ops import CRASH_RETRIES, ServicesResource, verdicts
@@ -34,7 +33,7 @@ def daily_quality_report(
         )
 
 
-@dg.multi_asset_check(specs=check_specs(daily_quality_report, (REPORT_CHECK,)))
+@dg.multi_asset_check(specs=check_specs(daily_quality_report))
 def daily_quality_report_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:

@@ -16,7 +16,6 @@ from automation_pipeline.orchestration.ops import (
     every,
     verdicts,
 )
-from automation_pipeline.transcription.models import COVERAGE_CHECK
 
 
 class TranscribeFicheConfig(StrictConfig):
@@ -112,7 +111,7 @@ def transcripts(
     return dg.MaterializeResult(metadata=day_metadata(day))
 
 
-@dg.multi_asset_check(specs=check_specs(transcripts, (COVERAGE_CHECK,)))
+@dg.multi_asset_check(specs=check_specs(transcripts))
 def transcripts_checks(
     context: dg.AssetCheckExecutionContext, services: ServicesResource
 ) -> dg.AssetCheckResult:

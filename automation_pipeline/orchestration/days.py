@@ -3,14 +3,17 @@
 import warnings
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster import PreviewWarning
 
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, wall_time, zone
 from automation_pipeline.core.settings import load_settings
-from automation_pipeline.fiches.models.days import DayCoverage, DayFinding, SalesDay
 from automation_pipeline.orchestration import metadata
+
+if TYPE_CHECKING:
+    from automation_pipeline.fiches.models.days import DayCoverage, DayFinding, SalesDay
 
 SETTINGS = load_settings()
 
@@ -41,7 +44,7 @@ def yesterday(context: dg.ScheduleEvaluationContext) -> str:
     return (tick.date() - timedelta(days=1)).isoformat()
 
 
-def sales_day_metadata(day: SalesDay) -> dict[str, dg.MetadataValue]:
+def sales_day_metadata(day: "SalesDay") -> dict[str, dg.MetadataValue]:
     counts = {
         "fiches": day.fiches,
         "new": day.new,
@@ -58,7 +61,7 @@ def sales_day_metadata(day: SalesDay) -> dict[str, dg.MetadataValue]:
 
 
 def coverage_metadata(
-    coverage: DayCoverage, errors: Mapping[str, int]
+    coverage: "DayCoverage", errors: Mapping[str, int]
 ) -> dict[str, dg.MetadataValue]:
     return {
         "fiches": metadata.integer(coverage.fiches),
@@ -78,7 +81,7 @@ def counts_table(of: str, counts: Mapping[str, int]) -> str:
     return f"| {of} | how many |\n|---|---|\n{rows}"
 
 
-def check_result(asset: str, finding: DayFinding) -> dg.AssetCheckResult:
+def check_result(asset: str, finding: "DayFinding") -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset,
         check_name=finding.check,
@@ -120,12 +123,11 @@ CHECKS = {
 }
 
 
-def check_specs(asset: dg.AssetsDefinition, names: tuple[str, ...]) -> list[dg.AssetCheckSpec]:
-    described = CHECKS[asset.key.to_user_string()]
+def check_specs(asset: dg.AssetsDefinition) -> list[dg.AssetCheckSpec]:
     with warnings.catch_warnings():
         # That a check knows its day is a preview of Dagster's (ADR 0005).
         warnings.simplefilter("ignore", PreviewWarning)
         return [
-            dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS, description=described[name])
-            for name in names
+            dg.AssetCheckSpec(name, asset=asset, partitions_def=DAYS, description=description)
+            for name, description in CHECKS[asset.key.to_user_string()].items()
         ]
